@@ -48,7 +48,7 @@ const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 /// Bounds on the work done at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Bytes of one read.
+    /// Maximum bytes of one read.
     pub(super) read: usize,
     /// Maximum bytes read from one socket in one turn.
     pub(super) read_turn: usize,

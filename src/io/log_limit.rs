@@ -20,7 +20,7 @@ use crate::control::AUDIT;
 const LINES_PER_SECOND: u64 = 100;
 /// Number of counters; a power of two, and far more than there are places.
 const KINDS: usize = 4096;
-/// Bits of a counter that hold the lines of its second.
+/// Number of bits of a counter that hold the lines of its second.
 const LINE_BITS: u32 = 32;
 
 /// The filter before the log's lines.

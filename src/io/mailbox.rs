@@ -22,15 +22,15 @@ use crate::protocol::Listener;
 /// A message for a worker's shell.
 #[derive(Debug)]
 pub(super) enum Mail {
-    /// The control lane.
+    /// Mail of the control lane.
     Control(ToWorker),
-    /// The media lane; its fill is bounded by the credits in the units.
+    /// A unit of the media lane, whose fill is bounded by the units' credits.
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
     /// New TLS configurations for new connections.
     Tls(Configs),
-    /// A newcomer of another worker needs room.
+    /// Make room for a newcomer of another worker.
     GiveWay(GiveWay),
     /// The watchdog checks that mail is handled.
     Pulse(Answer),

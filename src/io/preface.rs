@@ -168,7 +168,7 @@ pub(super) fn note_refused(listener: &Listener, peer: SocketAddr, why: &str) {
 }
 
 impl Accepted {
-    /// Takes the header out of the socket; `None`: it is not whole.
+    /// Takes the header out of the socket; `None` if it is incomplete.
     fn take_header(&mut self) -> Result<Option<Header>, &'static str> {
         let mut buffer = [0; HEADER_BYTES_MAX];
         let seen = loop {

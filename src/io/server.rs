@@ -34,13 +34,13 @@ use crate::worker::TranscoderBudget;
 
 /// Divisor of the memory that gives the default limit of rings. Sessions, sockets, the store and other programs need the rest.
 const RING_MEMORY_SHARE: usize = 4;
-/// The memory of rings where that of the machine is not known.
+/// Limit of rings if the machine's memory is unknown.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
-/// Numbers that are asked of the kernel until one is free for UDP and TCP.
+/// Number of port numbers requested from the kernel until one is free for UDP and TCP.
 const FREE_PORT_ATTEMPTS: u32 = 32;
-/// Descriptors that no connection gets, whatever their limit: listeners, the store, the log.
+/// Number of descriptors that connections never get: listeners, the store, the log.
 const FILES_KEPT: usize = 64;
-/// Descriptors that are free when everything listens, however few there are: what the API is asked for reads and writes files.
+/// Number of descriptors that must be free when everything listens, because the API reads and writes files.
 const FILES_RESERVED: usize = 8;
 /// Divisor of the descriptors that are reserved for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;

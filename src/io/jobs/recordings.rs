@@ -254,7 +254,7 @@ fn is_zero(file: &File, from: u64) -> io::Result<bool> {
     }
 }
 
-/// Reads up to so many bytes; fewer at the end.
+/// Reads up to `length` bytes, fewer at the end of the file.
 fn read(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
     let mut bytes = BytesMut::zeroed(length);
     let mut filled = 0;

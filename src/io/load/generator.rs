@@ -59,13 +59,13 @@ impl Stream {
 /// A UDP socket, or the sockets that the peer has opened beside its byte stream.
 #[derive(Debug)]
 struct Socket {
-    /// In the write queue.
+    /// True if the socket is in the write queue.
     writing: bool,
     /// Generation of the connection under which the driver knows the socket.
     generation: u32,
 }
 
-/// A peer and its connections. It stays when they are gone: it is what is reported.
+/// A peer and its connections. It outlives them, because it is reported at the end.
 #[derive(Debug)]
 struct Conn {
     peer: Box<dyn Peer>,
