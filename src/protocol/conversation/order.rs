@@ -15,6 +15,6 @@ pub enum OrderEvent {
     Blob(Box<Blob>),
     /// Moves a pull to another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports the next one.
     NextServer(NextServer),
-    /// A pull has no more use for its byte stream; [`OrderEvent::NextServer`] asks for another one.
+    /// Closes the byte stream of a pull that no longer needs it; [`OrderEvent::NextServer`] asks for another one.
     Disconnect,
 }
