@@ -28,7 +28,7 @@ use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// Cookies of our name that are looked at.
+/// Most cookies of our name that are examined.
 const COOKIES_MAX: usize = 4;
 
 fn refused(message: &str) -> Reply {
@@ -40,7 +40,7 @@ const fn reads(method: Method) -> bool {
 }
 
 impl Control {
-    /// A request to the server itself; `path` is what follows `/rest/v2` or, outside of the API, all of it.
+    /// Handles a request to the server itself. `path` follows `/rest/v2`, or is the whole path outside of the API.
     pub(super) fn dispatch_root(
         &mut self,
         now: Now,
@@ -97,8 +97,7 @@ impl Control {
         }
     }
 
-    /// The operations outside of the API, for clients that their address list or a login lets in. The answers hold
-    /// no credentials.
+    /// Handles the operations outside of the API, for clients on the address list or with a login. The answers hold no credentials.
     fn answer_server(
         &mut self,
         now: Now,
@@ -138,7 +137,7 @@ impl Control {
 }
 
 impl Records {
-    /// Whether the answer may have credentials: not for users who may only read what it is about, and not for nobody.
+    /// Whether the answer may contain credentials: not for users with read access only, nor without a login.
     fn sees_credentials(
         &self,
         caller: &Caller,
@@ -161,7 +160,7 @@ impl Records {
         }
     }
 
-    /// Whether a caller may use what it asks for; the error is the text of the refusal.
+    /// Whether the caller has the right to the operation; the error is the text of the refusal.
     fn check_caller(
         &self,
         cx: &Context,
@@ -192,8 +191,8 @@ impl Records {
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
-    /// The addresses that the operator names. Without a word of theirs: this machine alone until a user exists, then
-    /// the default of the setting.
+    /// Whether an address passes the dashboard's filter: the operator's list; without one, only this machine until a user exists, then the
+    /// default of the setting.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
         if server.doors.dashboard_explicit || self.auxiliary.has_users() {
@@ -214,7 +213,7 @@ impl AuxiliaryRecords {
 }
 
 impl Access {
-    /// The asker of a feed; `None`: the request has no login.
+    /// Returns the asker of a feed; `None` if the request has no login.
     pub(in crate::control) fn feed_asker(
         &self,
         cx: &Context,
@@ -230,7 +229,7 @@ impl Access {
         }
     }
 
-    /// Identifies the caller. The error is an answer.
+    /// Identifies the caller; the error is the answer.
     fn caller(
         &self,
         cx: &Context,
@@ -282,8 +281,8 @@ impl Context {
     }
 }
 
-/// A write that comes by cookie and has a body says that it is JSON, which no form of another site can say; files of a
-/// form pass where they belong, on the word of [`crate::control::ControlConfig::is_own_page`].
+/// Whether a write with a cookie and a body is declared as JSON, which a form on another site cannot do. Multipart forms pass where an
+/// operation takes them, since [`crate::control::ControlConfig::is_own_page`] covers those.
 fn is_typed(route: &Route, request: &Request) -> bool {
     let is_form = has_type(request, "multipart/form-data");
     reads(request.method)
@@ -292,7 +291,7 @@ fn is_typed(route: &Route, request: &Request) -> bool {
         || (is_form && (route.body == BodyKind::Multipart || route.policy == Policy::Proxied))
 }
 
-/// The values of our cookies.
+/// Returns the values of our cookies.
 fn session_ids(request: &Request) -> impl Iterator<Item = SessionId> {
     let pairs = request.headers.all("cookie").flat_map(|value| value.split(';'));
     let ours =
