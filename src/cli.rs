@@ -77,9 +77,9 @@ pub enum Command {
     CheckConfig {
         /// The options.
         options: Options,
-        /// Whether to check the store as well.
+        /// True to check the store as well.
         deep: bool,
-        /// Whether to print no settings.
+        /// True to print no settings.
         quiet: bool,
     },
     /// Print the reference of all settings.

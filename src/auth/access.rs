@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{HookUrl, jwt};
 
-/// Whether a peer publishes or plays.
+/// The direction of media: to or from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Media goes to the server.
@@ -45,7 +45,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether the secret is empty.
+    /// True if the secret is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -76,7 +76,7 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// Whether any check is on.
+    /// True if any check is on.
     #[must_use]
     pub const fn any(&self) -> bool {
         self.token || self.jwt || self.time_code || self.hash || self.publish_key || self.hook.is_some()
@@ -135,7 +135,7 @@ impl Secrets {
     }
 }
 
-/// Whether a text is a valid stream id: `[A-Za-z0-9._-]{1,128}` without a leading dot (docs/robustness.md R-10).
+/// True if a text is a valid stream id: `[A-Za-z0-9._-]{1,128}` without a leading dot (docs/robustness.md R-10).
 #[must_use]
 pub fn is_stream_id(id: &str) -> bool {
     (1..=128).contains(&id.len())
@@ -190,7 +190,7 @@ impl Denial {
         }
     }
 
-    /// Whether other credentials could help.
+    /// True if other credentials could help.
     #[must_use]
     pub const fn is_of_credentials(&self) -> bool {
         match self {
@@ -286,7 +286,7 @@ pub fn hash_token(stream: &str, direction: Direction, secret: &Secret) -> String
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a token is the hash of this stream, in hex of either case.
+/// True if a token is the hash of this stream, in hex of either case.
 #[must_use]
 pub fn is_hash(token: Option<&str>, stream: &str, direction: Direction, secret: &Secret) -> bool {
     let expected = hash_token(stream, direction, secret);
@@ -308,7 +308,7 @@ pub fn sign_jwt(stream: &str, kind: &str, expires_s: i64, secret: &Secret) -> Op
     Some(jwt::sign(&claims, secret.reveal().as_bytes()))
 }
 
-/// Whether a signed token is for this stream and direction. The stream is `streamId` or, in older clients, `sub`; both must agree.
+/// True if a signed token is for this stream and direction. The stream is `streamId` or, in older clients, `sub`; both must agree.
 #[must_use]
 pub fn is_jwt(
     token: Option<&str>,
@@ -322,7 +322,7 @@ pub fn is_jwt(
     claims.is_ok_and(|claims| is_for_stream(&claims, stream, direction))
 }
 
-/// Whether verified claims are for this stream and direction.
+/// True if verified claims are for this stream and direction.
 #[must_use]
 pub fn is_for_stream(claims: &jwt::Claims, stream: &str, direction: Direction) -> bool {
     let is = |name: &str, wanted: &str| match claims.get(name) {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Most rules in one setting.
+/// Maximum number of rules in one setting.
 const RULES_MAX: usize = 1024;
 
 /// Reasons why a list is invalid.
@@ -31,13 +31,13 @@ pub struct CidrList {
 }
 
 impl CidrList {
-    /// Whether the list is empty.
+    /// True if the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.nets.is_empty()
     }
 
-    /// Whether a rule matches the address.
+    /// True if a rule matches the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();

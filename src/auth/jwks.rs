@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 /// Largest set, in bytes.
 pub const SET_BYTES_MAX: usize = 256 << 10;
-/// Most keys in a set.
+/// Maximum number of keys in a set.
 const KEYS_MAX: usize = 64;
-/// Most keys tried for a token without a key id.
+/// Maximum number of keys tried for a token without a key id.
 const TRIED_MAX: usize = 4;
 /// Bytes of an RSA modulus: 2048 to 4096 bits.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
@@ -106,7 +106,7 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Whether the set is empty, which never happens.
+    /// True if the set is empty, which never happens.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -34,7 +34,7 @@ pub enum Denied {
 pub struct OutboundPolicy {
     /// `outbound.deny`.
     pub deny: CidrList,
-    /// Whether `outbound.preset` is `public`: only addresses of the public internet.
+    /// True if `outbound.preset` is `public`: only addresses of the public internet.
     pub public_only: bool,
     /// Addresses of this machine's interfaces. Loopback addresses count without being listed.
     pub own_addresses: Vec<IpAddr>,
@@ -73,7 +73,7 @@ impl OutboundPolicy {
         Ok(())
     }
 
-    /// Whether the address belongs to this machine.
+    /// True if the address belongs to this machine.
     #[must_use]
     pub fn is_own(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -81,7 +81,7 @@ impl OutboundPolicy {
     }
 }
 
-/// Whether an address is on the public internet: not of this machine or of private or shared networks, including IPv6 addresses that a
+/// True if an address is on the public internet: not of this machine or of private or shared networks, including IPv6 addresses that a
 /// translator maps to such an address (RFC 6890, RFC 6052, RFC 8215, RFC 3056).
 fn is_public(address: IpAddr) -> bool {
     match address {

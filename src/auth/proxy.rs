@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use super::cidr::{CidrList, parse_address};
 
-/// Most entries examined; a longer chain is refused.
+/// Maximum number of entries examined; a longer chain is refused.
 const HOPS_MAX: usize = 32;
 /// Longest host and longest prefix, in bytes.
 const HOST_BYTES_MAX: usize = 260;
@@ -20,7 +20,7 @@ const PREFIX_BYTES_MAX: usize = 256;
 pub struct Passed {
     /// Address of the client.
     pub client: IpAddr,
-    /// Whether the client used TLS, if a trusted proxy states this.
+    /// True if the client used TLS; `None` unless a trusted proxy states this.
     pub secure: Option<bool>,
     /// Host that the client asked for, with the port unless it is the scheme's default.
     pub host: Option<String>,
@@ -127,7 +127,7 @@ fn with_port(host: Option<String>, port: Option<&str>, secure: Option<bool>) -> 
     }
 }
 
-/// Whether the text is a name or an address, with an optional port.
+/// True if the text is a name or an address, with an optional port.
 fn is_host(host: &str) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),

@@ -40,7 +40,7 @@ pub fn code(key: &[u8], period_s: u64, wall_ms: u64) -> String {
     code_of_step(key, step(period_s, wall_ms))
 }
 
-/// Whether a code is valid now, or in the period before or after, since clocks differ and typing takes time.
+/// True if a code is valid now, or in the period before or after, since clocks differ and typing takes time.
 #[must_use]
 pub fn is_valid(key: &[u8], period_s: u64, wall_ms: u64, given: &str) -> bool {
     let now = step(period_s, wall_ms);

@@ -88,7 +88,7 @@ pub struct Clip {
 pub struct Unit {
     /// Kind of the tag.
     pub kind: TagKind,
-    /// Whether the unit is a key frame.
+    /// True if the unit is a key frame.
     pub key_frame: bool,
     /// Decode time from the start of the first loop.
     pub dts_ms: u64,
@@ -99,7 +99,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Whether the unit is video.
+    /// True if the unit is video.
     #[must_use]
     pub fn is_video(&self) -> bool {
         self.kind == TagKind::Video
@@ -285,7 +285,7 @@ pub struct Source {
     audio: u64,
     /// Surplus bytes of video frames that were larger than their target.
     excess: u64,
-    /// Whether video and audio are skipped.
+    /// True for video and for audio if the kind is skipped.
     left_out: [bool; 2],
 }
 

@@ -23,7 +23,7 @@ pub struct FloorOptions {
     pub duration: Duration,
     /// Bit rate of each socket.
     pub bits_per_second: u64,
-    /// Whether to print JSON instead of text.
+    /// True to print JSON instead of text.
     pub json: bool,
 }
 

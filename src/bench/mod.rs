@@ -1,14 +1,14 @@
 //! The load generator: clients that publish and play, and measure the results. `docs/bench.md` explains each figure.
 //!
 //! 1. [`Options`] come from the command line, a [`Target`] from the URL.
-//! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, numbers and stamps each unit ([`Stamp`]).
-//! 3. A [`Peer`] is one connection's machine: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
-//! 4. What they see goes into the [`Tally`] of their thread, what each of them missed stays in its [`Score`].
-//! 5. [`Report`] is all of it, as text and as JSON.
+//! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, and numbers and stamps each unit ([`Stamp`]).
+//! 3. A [`Peer`] is the machine of one connection: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
+//! 4. Observations go into the [`Tally`] of the thread; the missing units of each peer stay in its [`Score`].
+//! 5. A [`Report`] has all results, as text and as JSON.
 //!
-//! [`FloorReport`] is what the machine itself has to do at the least, for comparison.
+//! [`FloorReport`] is the least work that the machine has to do, for comparison.
 //!
-//! No socket and no clock is here: `io::load` has them.
+//! This module has no socket and no clock: `io::load` has them.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people: 53 bits are enough")]
 
@@ -97,7 +97,7 @@ pub trait Peer: std::fmt::Debug + Send {
     fn poll_event(&mut self) -> Option<PeerEvent>;
     /// Returns the time at which `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Whether the peer publishes or plays; selects its tally and its byte count.
+    /// Returns the role of the peer, which selects its tally and its byte count.
     fn role(&self) -> Role;
     /// Returns the counts of received or missed units.
     fn score(&self) -> Score;
@@ -120,7 +120,7 @@ pub trait Peer: std::fmt::Debug + Send {
 pub trait PeerStream {
     /// Handles bytes from the server, split anywhere.
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally);
-    /// Whether the socket is to be read.
+    /// True if the socket is to be read.
     fn wants_bytes(&self) -> bool;
     /// Moves the output to `out`.
     fn poll_transmit(&mut self, out: &mut SendQueue);

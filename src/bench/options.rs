@@ -98,11 +98,11 @@ pub struct Options {
     pub server: ServerOptions,
     /// Delay above which a unit is late.
     pub late: Duration,
-    /// Most lost units that still count as success.
+    /// Maximum number of lost units that still count as success.
     pub lost_max: u64,
-    /// Whether to accept any certificate.
+    /// True to accept any certificate.
     pub insecure: bool,
-    /// Whether to print JSON instead of text.
+    /// True to print JSON instead of text.
     pub json: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct PlayerOptions {
     pub target: Target,
     /// Time limit to become ready.
     pub timeout: Duration,
-    /// Whether to stop reading once ready.
+    /// True to stop reading once ready.
     pub stalled: bool,
 }
 
@@ -63,7 +63,7 @@ impl Player {
         }
     }
 
-    /// Whether the player no longer reads.
+    /// True if the player no longer reads.
     const fn is_stalled(&self) -> bool {
         self.stalled && self.ready
     }

@@ -22,7 +22,7 @@ use super::{
 use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
 use crate::protocol::{PathId, To};
 
-/// Most units sent at once, when many are due.
+/// Maximum number of units sent at once, when many are due.
 const BURST: usize = 64;
 
 /// Options of a publisher.

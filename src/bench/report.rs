@@ -81,7 +81,7 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Whether all connections succeeded and stayed, received media, and lost no more than allowed.
+    /// True if all connections succeeded and stayed, received media, and lost no more than allowed.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         let connections = &self.connections;

@@ -31,7 +31,7 @@ const TRAILING_BITS: u8 = 0x80;
 /// `id_syn_ele` 4, instance 0, no alignment: the first byte of a `data_stream_element` (ISO/IEC 14496-3
 /// Table 4.10). Count and data follow on whole bytes.
 const DATA_STREAM_ELEMENT: u8 = 0x80;
-/// Most NAL units examined before the slices: delimiter, parameter sets, other SEI.
+/// Maximum number of NAL units examined before the slices: delimiter, parameter sets, other SEI.
 const NALS_MAX: usize = 8;
 /// Longest SEI that is searched, in bytes.
 const SEI_BYTES_MAX: usize = 4096;

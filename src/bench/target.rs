@@ -45,7 +45,7 @@ impl Target {
         }
     }
 
-    /// Whether the URL has the placeholder.
+    /// True if the URL has the placeholder.
     #[must_use]
     pub fn is_numbered(url: &str) -> bool {
         url.contains(NUMBER)
@@ -69,7 +69,7 @@ impl Target {
         self.0.port()
     }
 
-    /// Whether TLS is used.
+    /// True if TLS is used.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.0.is_tls()
@@ -81,13 +81,13 @@ impl Target {
         self.0.sockets()
     }
 
-    /// Whether the protocol can publish.
+    /// True if the protocol can publish.
     #[must_use]
     pub const fn publishes(&self) -> bool {
         self.0.publishes()
     }
 
-    /// Whether the protocol can play.
+    /// True if the protocol can play.
     #[must_use]
     pub const fn plays(&self) -> bool {
         self.0.plays()

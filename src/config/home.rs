@@ -29,7 +29,7 @@ use crate::disk::{self, SystemDisk};
 
 pub use adopted::{Adopted, Adoption, read_foreign};
 
-/// Most applications of one server.
+/// Maximum number of applications of one server.
 pub const APPS_MAX: usize = 1000;
 /// Names that the server's own paths use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
@@ -39,7 +39,7 @@ const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
 const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
 /// Longest value in a file named by `--set KEY=@FILE`, in bytes.
 const VALUE_FILE_BYTES_MAX: u64 = 64 << 10;
-/// Most faults reported for one file.
+/// Maximum number of faults reported for one file.
 const FAULTS_MAX: usize = 100;
 
 /// Sources of settings other than the files.
@@ -58,7 +58,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the home folder was used by a server before.
+    /// True if the home folder was used by a server before.
     #[must_use]
     pub fn is_home(&self) -> bool {
         server_file(&self.home).is_file()
@@ -76,7 +76,7 @@ pub struct Config {
     pub apps: Vec<Arc<AppSettings>>,
     /// Applications that are not started, in order of name.
     pub lost: Vec<LostApp>,
-    /// Whether the home has had a store.
+    /// True if the home has had a store.
     pub used: bool,
     /// Warnings, one line each.
     pub warnings: Vec<String>,
@@ -303,7 +303,7 @@ fn app_list(options: &Options, known: &Known, remarks: &mut Remarks) -> Result<V
     Ok(names)
 }
 
-/// Whether two errors concern the same key, regardless of the value's origin.
+/// True if two errors concern the same key, regardless of the value's origin.
 fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
     match (error, other) {
         (Error::Value { key, .. }, Some(Error::Value { key: other, .. })) => key == other,
@@ -422,7 +422,7 @@ pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
     known::forget(options, name)
 }
 
-/// Whether a name is valid for an application: usable in a path, and not reserved.
+/// True if a name is valid for an application: usable in a path, and not reserved.
 #[must_use]
 pub fn is_app_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
@@ -474,7 +474,7 @@ fn sorted_environment(options: &Options) -> Result<Environment, Error> {
     Ok(found)
 }
 
-/// Whether a variable is not a setting: the log filter, and the variables that Kubernetes adds to each pod beside a service called
+/// True if a variable is not a setting: the log filter, and the variables that Kubernetes adds to each pod beside a service called
 /// `millstream` (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_PORT_1935_TCP_ADDR`).
 fn is_of_others(variable: &str) -> bool {
     variable == "LOG"

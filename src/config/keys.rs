@@ -25,9 +25,9 @@ pub struct Key {
     pub default: &'static str,
     /// Description in one line.
     pub comment: &'static str,
-    /// Whether the value is never printed.
+    /// True if the value is never printed.
     pub secret: bool,
-    /// Whether even the default value means something when set; such a key is written as a comment.
+    /// True if even the default value means something when set; such a key is written as a comment.
     pub explicit: bool,
     /// Effect of the key.
     pub effect: Effect,
@@ -78,7 +78,7 @@ impl Key {
     }
 }
 
-/// Whether two values are equal, as text or as JSON.
+/// True if two values are equal, as text or as JSON.
 fn is_same(one: &str, other: &str) -> bool {
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     one == other || json(one).is_some_and(|one| Some(one) == json(other))

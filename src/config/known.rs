@@ -21,7 +21,7 @@ const LIST_BYTES_MAX: u64 = 1 << 20;
 /// Facts about a home's earlier servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// Whether the home has had a store.
+    /// True if the home has had a store.
     pub(super) used: bool,
     /// Names of the applications.
     pub(super) apps: BTreeSet<String>,

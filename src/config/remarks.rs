@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::properties::printable;
 
-/// Most unknown keys, over all files, with a line each. More must come from another server and share one line.
+/// Maximum number of unknown keys, over all files, with a line each. More must come from another server and share one line.
 const LINES_MAX: usize = 8;
-/// Most keys of a file named in the shared line.
+/// Maximum number of keys of a file named in the shared line.
 const NAMED_MAX: usize = 5;
 
 /// An unknown key in a file.

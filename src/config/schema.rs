@@ -75,7 +75,7 @@ impl PartialEq for Extensions {
 
 impl Eq for Extensions {}
 
-/// Whether a key is of the server or of an application.
+/// The level of a key: server or application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// The server's.

@@ -12,7 +12,7 @@ use crate::auth::access::Trust;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
-/// Most names in `server.name`.
+/// Maximum number of names in `server.name`.
 const NAMES_MAX: usize = 64;
 
 /// The settings `limits.*`.
@@ -40,7 +40,7 @@ pub struct Limits {
     pub new_connections_per_second: u32,
     /// Burst allowed above that rate.
     pub new_connections_burst: u32,
-    /// Whether loopback addresses are exempt from limits per address.
+    /// True if loopback addresses are exempt from limits per address.
     pub exempt_loopback: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Limits {
 pub struct OutboundRules {
     /// `outbound.deny`.
     pub deny: CidrList,
-    /// Whether `outbound.preset` is `public`.
+    /// True if `outbound.preset` is `public`.
     pub public_only: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct OutboundRules {
 pub struct Doors {
     /// `server.allowed_dashboard_CIDR`.
     pub dashboard: CidrList,
-    /// Whether the operator set `server.allowed_dashboard_CIDR`.
+    /// True if the operator set `server.allowed_dashboard_CIDR`.
     pub dashboard_explicit: bool,
     /// `server.first_user_code`: creating the first user needs the code in the log.
     pub first_user_code: bool,
@@ -80,7 +80,7 @@ pub struct BackupSettings {
 pub struct LogSettings {
     /// `logLevel` in lower case, as tracing names it.
     pub level: &'static str,
-    /// Whether `logFormat` is `json`.
+    /// True if `logFormat` is `json`.
     pub json: bool,
     /// `auditLog`: whether the audit log is written.
     pub audit: bool,

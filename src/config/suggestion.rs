@@ -3,7 +3,7 @@
 use super::home::variable_of;
 use super::{Key, Level, Schema};
 
-/// Most differing letters: wrong, missing, extra or swapped.
+/// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
 /// Letters of a key per allowed difference.
 const LETTERS_OF_AN_EDIT: usize = 5;

@@ -89,7 +89,7 @@ impl Values {
         self.map.get(key).map_or(Origin::Default, |(_, origin)| *origin)
     }
 
-    /// Whether the API must not change a key, because the command line or the environment sets it.
+    /// True if the API must not change a key, because the command line or the environment sets it.
     #[must_use]
     pub fn is_fixed(&self, key: &str) -> bool {
         matches!(self.origin(key), Origin::Environment | Origin::Set)

@@ -23,7 +23,7 @@ impl Visibility {
             .map_err(|_| values.bad(KEY, "must be an object with a list of roles for each role"))
     }
 
-    /// Whether a viewer of one role sees a stream of another; empty means no role.
+    /// True if a viewer of one role sees a stream of another; empty means no role.
     #[must_use]
     pub fn sees(&self, viewer: &str, stream: &str) -> bool {
         let role = |role: &str| if role.is_empty() { DEFAULT.to_owned() } else { role.to_owned() };

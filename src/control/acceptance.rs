@@ -104,7 +104,7 @@ mod tests {
         }
     }
 
-    /// The second at which a stream of a height, with so many bits and pictures a second, is refused.
+    /// Returns the second at which a stream of this height, bit rate and frame rate is refused.
     fn refused(limits: AcceptLimits, height: u32, bits: u64, fps: u64) -> Option<u32> {
         let mut since = None;
         (0..60).find(|second| {

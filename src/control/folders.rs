@@ -1,7 +1,7 @@
 //! Folders of files that are imported (`POST /vods/directory`; docs/vod.md).
 //!
 //! 1. A job checks that the folder is below one named by the operator, finds its files, and links it in the application's `streams`.
-//! Besides the records the link is all there is, so it is there again after a restart.
+//!    Besides the records the link is all there is, so it is there again after a restart.
 //! 2. Its files become records, in one commit, and the request is answered with it.
 //! 3. It is forgotten in the other order: the link goes, and then the records. The files are not ours, and stay.
 //!

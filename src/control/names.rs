@@ -1,7 +1,7 @@
 //! Host names to which this server connects, and their addresses.
 //!
 //! 1. A name resolved within the last hour is answered at once, and also resolved again for the next attempt, so that a slow or busy
-//! resolver delays only new names. The system's resolver reports no TTL.
+//!    resolver delays only new names. The system's resolver reports no TTL.
 //! 2. A name is asked for once at a time for each application, whose share of the resolver's threads pays for it
 //!    ([`crate::jobs::shares`]).
 //! 3. A name that cannot be resolved any more keeps the addresses it had, for that hour.

@@ -66,18 +66,18 @@ pub(super) struct Departed {
     pub(super) epoch: u32,
 }
 
-/// Whether the publisher is present, or expected within the grace period. False for a source between two attempts.
+/// True if the publisher is present, or expected within the grace period. False for a source between two attempts.
 pub(super) fn is_delivered(live: &Live) -> bool {
     live.source().state != State::Awaited
 }
 
 impl Registry {
-    /// Whether a stream is live.
+    /// True if a stream is live.
     pub(super) fn is_live(&self, key: &StreamKey) -> bool {
         self.find(key).is_some()
     }
 
-    /// Whether a subtrack of a main track is live.
+    /// True if a subtrack of a main track is live.
     pub(super) fn is_active(&self, main: &StreamKey, id: &Arc<str>) -> bool {
         self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
@@ -388,7 +388,7 @@ impl Registry {
         self.ended.pop_front()
     }
 
-    /// Whether the id is free for this publisher: not live, waiting for a publisher, or its publisher fell silent.
+    /// Checks that the id is free for this publisher: not live, waiting for a publisher, or its publisher fell silent.
     pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source for as long as that runs, whether it delivers or not.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {

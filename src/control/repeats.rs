@@ -11,7 +11,7 @@ use crate::types::{Now, StreamKey};
 
 /// Time over which failures are summed up.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Most refused addresses remembered.
+/// Maximum number of refused addresses remembered.
 const REFUSED_MAX: usize = 1000;
 
 /// Kinds of failures.
@@ -75,7 +75,7 @@ impl Repeats {
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
     }
 
-    /// Whether a refused address is to be logged: each once. The memory is cleared after [`REFUSED_MAX`] addresses.
+    /// True if a refused address is to be logged: each once. The memory is cleared after [`REFUSED_MAX`] addresses.
     pub(super) fn is_first_refusal(&mut self, app: Option<&str>, client: IpAddr) -> bool {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
@@ -83,7 +83,7 @@ impl Repeats {
         self.refused.insert((app.unwrap_or_default().into(), client))
     }
 
-    /// Whether a lost hook has its own log line, because the last one is long ago.
+    /// True if a lost hook has its own log line, because the last one is long ago.
     fn is_first_hook(&mut self, now: Now) -> bool {
         let before = self.hook_lost.replace(now.mono);
         before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)

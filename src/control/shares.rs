@@ -9,7 +9,7 @@ use super::{Files, Outbound};
 use crate::jobs::shares::Room;
 
 impl Context {
-    /// Whether an application may hold one more item. `held` counts the items of an application; `limit` is the total.
+    /// True if an application may hold one more item. `held` counts the items of an application; `limit` is the total.
     fn has_share(&self, limit: usize, app: &str, held: impl Fn(&str) -> usize) -> bool {
         let others: Vec<usize> =
             self.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
@@ -18,7 +18,7 @@ impl Context {
 }
 
 impl Records {
-    /// Whether an application may have another record (`limits.broadcasts`).
+    /// True if an application may have another record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
         // What is on its way to the disk is nobody's yet.
         let limit = cx.config.server.limits.broadcasts.saturating_sub(self.writes.inserts());
@@ -27,14 +27,14 @@ impl Records {
 }
 
 impl Outbound {
-    /// Whether an application may run another source (`limits.pulls`).
+    /// True if an application may run another source (`limits.pulls`).
     pub(super) fn has_room_for_source(&self, cx: &Context, app: &str) -> bool {
         cx.has_share(cx.config.server.limits.pulls, app, |app| self.sources.count(app))
     }
 }
 
 impl Files {
-    /// Whether an application may receive another upload; `limit` is the total.
+    /// True if an application may receive another upload; `limit` is the total.
     pub(super) fn has_room_for_upload(&self, cx: &Context, limit: usize, app: &Arc<str>) -> bool {
         cx.has_share(limit, app, |app| self.uploads.count(app))
     }

@@ -1,17 +1,15 @@
 //! Stream sources: records whose stream this server pulls (docs/rest.md; docs/robustness.md, U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
-//! 2. The `supervisor` times the attempts; each is ordered from a worker: that of the stream when there is one, so that
-//!    nothing moves, else the least loaded. Status `preparing`.
-//! 3. The first media of an attempt is a publish (`registry`): the first one brings the stream up, a later one continues
-//!    it where it stood, with its clock, its viewers and its pushes. Status `broadcasting`.
-//! 4. An attempt ends: status `finished` until the next one. The stream stays up, and waits for as long as the source
-//!    runs.
-//!    Of a playlist it is the next item's (`playlists`).
+//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that nothing moves, else the
+//!    least loaded. The status is `preparing`.
+//! 3. The first media of an attempt is a publish (`registry`): in the first attempt it brings the stream up, in a later one it continues
+//!    the stream with its clock, viewers and pushes. The status is `broadcasting`.
+//! 4. After an attempt, the status is `finished` until the next one. The stream stays up as long as the source runs. In a playlist, the
+//!    next attempt is that of the next item (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
 //!
-//! A stream is up from the first media on and not before. So streams that are pulled from each other in a circle
-//! have nothing to send round.
+//! A stream is up only from the first media on. Streams that are pulled from each other in a circle therefore have nothing to send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -126,7 +124,7 @@ impl Sources {
     }
 }
 
-/// Whether records of this type are pulled.
+/// True if records of this type are pulled.
 pub(super) fn is_source(kind: &str) -> bool {
     matches!(kind, "streamSource" | "ipCamera" | "VoD")
 }
@@ -220,7 +218,7 @@ impl Context {
 }
 
 impl Outbound {
-    /// Whether a limit or the load prevents another source.
+    /// True if a limit or the load prevents another source.
     pub(super) fn is_short_for_source(
         &self,
         cx: &Context,

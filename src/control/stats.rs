@@ -62,7 +62,7 @@ impl Load {
         fresh.map_or(0, |(_, permille)| u64::from(*permille))
     }
 
-    /// Whether new publishers are refused (docs/robustness.md).
+    /// True if new publishers are refused (docs/robustness.md).
     pub(super) fn is_high(&self, now: Now, server: &ServerSettings) -> bool {
         let busy = server.cpu_limit < 100 && self.busy_permille(now) > u64::from(server.cpu_limit) * 10;
         let full = server.memory_limit < 100 && self.memory_percent > server.memory_limit;

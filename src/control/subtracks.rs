@@ -30,13 +30,13 @@ impl Records {
     }
 }
 
-/// Whether the subtracks of an application's main tracks are renditions of them (`hls.group`).
+/// True if the subtracks of an application's main tracks are renditions of them (`hls.group`).
 pub(super) fn are_renditions(app: &AppSettings) -> bool {
     app.values.text("hls.group").trim().eq_ignore_ascii_case("renditions")
 }
 
 impl Records {
-    /// Whether a publisher may become a subtrack of another record. Without publish checks, everybody may publish and join. Otherwise a
+    /// True if a publisher may become a subtrack of another record. Without publish checks, everybody may publish and join. Otherwise a
     /// record can be joined if the operator made it a main track or publishing created it; any other only by a stream whose own record or
     /// token names it.
     fn may_join(&self, cx: &Context, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
@@ -54,7 +54,7 @@ impl Registry {
         records.subtracks(main).filter(|id| self.is_active(main, id)).count()
     }
 
-    /// Whether a subtrack of a main track is live.
+    /// True if a subtrack of a main track is live.
     pub(super) fn has_active_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         records.subtracks(main).any(|id| self.is_active(main, id))
     }

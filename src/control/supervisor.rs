@@ -1,13 +1,13 @@
 //! The supervisor of all outgoing connections that are kept up: pushes (`endpoints`) and pulls (`sources`). It handles attempts, pauses,
 //! names and addresses, but no media.
 //!
-//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once, a host name is
-//!    resolved first, anew for each attempt.
-//! 2. The owner orders the connection and says so with [`Supervisor::open`]; [`Supervisor::steady`] when it works.
+//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once; a host name is resolved first, at each
+//!    attempt.
+//! 2. The owner orders the connection and reports it with [`Supervisor::open`], and with [`Supervisor::steady`] when it works.
 //! 3. News of an older attempt is recognized by [`Supervisor::is_current`] and dropped.
-//! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then
-//!    [`Supervisor::poll_due`] says that the next attempt is due. For ever, unless the owner gives up.
-//! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
+//! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then [`Supervisor::poll_due`]
+//!    reports that the next attempt is due. The attempts never stop unless the owner gives up.
+//! 5. [`Supervisor::remove`] removes a job; a later answer finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +31,7 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
-/// Most reasons of a series of failures that are logged.
+/// Maximum number of reasons of a series of failures that are logged.
 const REASONS_MAX: usize = 4;
 /// Time limit of the resolver.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
@@ -287,7 +287,7 @@ impl Supervisor {
         }
     }
 
-    /// Whether the open attempt works.
+    /// True if the open attempt works.
     pub(super) fn is_steady(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| matches!(task.phase, Phase::Open { since: Some(_), .. }))
     }
@@ -297,7 +297,7 @@ impl Supervisor {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whether `attempt` is the open one.
+    /// True if `attempt` is the open one.
     pub(super) fn is_current(&self, job: Job, attempt: u64) -> bool {
         self.tasks
             .get(&job)
@@ -337,7 +337,7 @@ impl Supervisor {
         })
     }
 
-    /// Whether a failure deserves its own log line: the first of a series, or a new reason.
+    /// True if a failure deserves its own log line: the first of a series, or a new reason.
     pub(super) fn is_news(&mut self, job: Job, reason: &str) -> bool {
         let Some(task) = self.tasks.get_mut(&job) else { return false };
         let is_new = task.told.len() < REASONS_MAX && task.told.iter().all(|told| **told != *reason);
@@ -347,7 +347,7 @@ impl Supervisor {
         is_new
     }
 
-    /// Whether consecutive attempts of a job have failed.
+    /// True if consecutive attempts of a job have failed.
     pub(super) fn has_failed(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| task.failures > 1)
     }

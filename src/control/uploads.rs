@@ -1,7 +1,7 @@
 //! File uploads (`POST /vods/create`).
 //!
 //! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is created, so that the
-//! upload is found again even after a crash.
+//!    upload is found again even after a crash.
 //! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
 //! 3. When all is written, a job has it reach the disk, looks what it is, and gives it its name. The record is
 //!    seen with the next commit, and the request answered.
@@ -24,11 +24,11 @@ use crate::mail::{ToWorker, UploadGrant, UploadNews};
 use crate::store::Key;
 use crate::types::{Now, SessionRef};
 
-/// Most concurrent uploads.
+/// Maximum number of concurrent uploads.
 const UPLOADS_MAX: usize = 40;
 /// Upload slots reserved for administrators of the whole server.
 const OF_ADMINISTRATORS: usize = 4;
-/// Most concurrent uploads of one address without a login or a token.
+/// Maximum number of concurrent uploads of one address without a login or a token.
 const UPLOADS_OF_ADDRESS_MAX: usize = 4;
 
 /// The sender of an upload.
@@ -37,7 +37,7 @@ pub(super) struct UploadSender {
     pub(super) requester: Requester,
     /// Address of the sender, unless a login or token identifies the sender.
     pub(super) client: Option<IpAddr>,
-    /// Whether the sender is an administrator of the whole server.
+    /// True if the sender is an administrator of the whole server.
     pub(super) is_administrator: bool,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    /// Whether an address may send another upload; `None` is a sender with a login or a token.
+    /// True if an address may send another upload; `None` is a sender with a login or a token.
     fn has_room(&self, client: Option<IpAddr>) -> bool {
         let of_client = self.by_session.values().filter(|upload| upload.client == client).count();
         client.is_none() || of_client < UPLOADS_OF_ADDRESS_MAX

@@ -20,7 +20,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Interval at which timeouts of sources are checked.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Whether viewers may start the source of a record.
+/// True if viewers may start the source of a record.
 fn starts_by_viewer(record: &Broadcast) -> bool {
     record.auto_start_stop_enabled
         && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
@@ -52,7 +52,7 @@ impl Outbound {
         }
     }
 
-    /// Whether to check timeouts of sources now. Schedules the next check after [`TICK`], while there is something to check.
+    /// True to check timeouts of sources now. Schedules the next check after [`TICK`], while there is something to check.
     fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {

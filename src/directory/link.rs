@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest wait for a change.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
-/// Most changes read at a time.
+/// Maximum number of changes read at a time.
 const CHANGES_AT_ONCE: usize = 500;
 /// Bytes before a key and a value.
 const HEAD_BYTES: usize = 10;
@@ -433,7 +433,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the connection is usable.
+    /// True if the connection is usable.
     pub(super) fn is_open(&self) -> bool {
         self.connection.is_open()
     }

@@ -27,7 +27,7 @@ pub struct Node {
     pub id: NodeId,
     /// Number of the current process; larger than those of the node's earlier processes.
     pub incarnation: u64,
-    /// Whether the node's lease is valid.
+    /// True if the node's lease is valid.
     pub is_alive: bool,
     /// Facts that the node publishes about itself.
     pub profile: Profile,
@@ -167,10 +167,10 @@ pub enum News {
     Burnt {
         /// Number of the request.
         ticket: u64,
-        /// Whether this request removed the record.
+        /// True if this request removed the record.
         is_burnt: bool,
     },
-    /// Whether the directory is reachable.
+    /// True if the directory is reachable.
     Contact(bool),
     /// The directory has lost data that this node has seen.
     Lost,

@@ -1,12 +1,12 @@
 //! The directory as a store, and as a source of news about other nodes. A single thread owns it, which keeps everything in order.
 //!
 //! 1. Each change has a number. This node tracks the number up to which all changes are reported ([`Shared::last`]).
-//! 2. An own commit gets a number, too. The changes between are read and reported before the commit is answered: everybody sees the
-//!    changes in one order.
-//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only differences are reported.
-//!    Digests of the records tell them.
-//! 4. A directory that is empty, or older than its earlier contents, has lost something. The nodes put back everything that they still
-//!    have, and nothing that is missing counts as removed.
+//! 2. A commit of this node gets a number, too. The changes of other nodes before it are read and reported before the commit is answered,
+//!    so that all nodes see the changes in one order.
+//! 3. If a number is missing, or the connection was lost, everything is read again, and only the differences are reported, which are found
+//!    with digests of the records.
+//! 4. A directory that is empty, or older than before, has lost data. The nodes restore all that they still have, and missing records do
+//!    not count as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -23,10 +23,10 @@ use crate::store::backup::Backup;
 use crate::store::{Copying, Error, Key, Kind, Op, Store};
 use crate::types::{NodeId, StreamKey};
 
-/// Most bytes of records restored at a time.
+/// Maximum bytes of records restored at a time.
 const REFILLED_AT_ONCE: usize = 4 << 20;
 
-/// Most changes reported together after a full read.
+/// Maximum number of changes reported together after a full read.
 const TOLD_AT_ONCE: usize = 64;
 
 /// The shared directory; see the module.
@@ -44,9 +44,9 @@ pub struct Shared {
     digests: HashMap<Key, u64>,
     claims: Vec<(StreamKey, Holder)>,
     news: VecDeque<News>,
-    /// Whether the directory has lost data that is not restored yet.
+    /// True if the directory has lost data that is not restored yet.
     is_lost: bool,
-    /// Whether the news may be newer than the last commit.
+    /// True if the news may be newer than the last commit.
     is_ahead: bool,
     is_away: bool,
     lease: Duration,
@@ -343,7 +343,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
+    /// True if the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }

@@ -168,7 +168,7 @@ impl BodyDecoder {
         self.body.split().freeze()
     }
 
-    /// Whether the body is complete.
+    /// True if the body is complete.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == State::Done

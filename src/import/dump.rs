@@ -15,7 +15,7 @@ use crate::store::Kind;
 const DOCUMENT_BYTES_MAX: usize = (16 << 20) + (16 << 10);
 /// Smallest document, in bytes.
 const DOCUMENT_BYTES_MIN: usize = 5;
-/// Most levels of nested documents.
+/// Maximum number of levels of nested documents.
 const DEPTH_MAX: usize = 32;
 /// Bytes of a length field.
 const LENGTH_BYTES: u64 = 4;

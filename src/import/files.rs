@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use super::report::Report;
 use crate::disk::{self, SystemDisk};
 
-/// Most files in a folder and its subfolders.
+/// Maximum number of files in a folder and its subfolders.
 const FILES_MAX: usize = 1_000_000;
-/// Most levels of subfolders.
+/// Maximum number of levels of subfolders.
 const DEPTH_MAX: usize = 16;
 /// Extension of a file that is still being copied.
 const PARTIAL: &str = "import-partial";

@@ -120,14 +120,14 @@ impl Installation {
     }
 }
 
-/// Whether a file of an application, by its path, belongs to a page.
+/// True if a file of an application, by its path, belongs to a page.
 pub(super) fn is_page(names: &[String]) -> bool {
     let first = names.first().map_or("", String::as_str);
     !NOT_PAGES.iter().any(|folder| folder.eq_ignore_ascii_case(first))
         && !names.iter().any(|name| name.starts_with('.'))
 }
 
-/// Whether a file is useful only with Java.
+/// True if a file is useful only with Java.
 pub(super) fn is_of_java(names: &[String]) -> bool {
     let ending = names.last().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
     OF_JAVA.iter().any(|known| known.eq_ignore_ascii_case(ending))

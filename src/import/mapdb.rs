@@ -80,7 +80,7 @@ pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_
     faults.iter().for_each(|fault| gather.fault(&path, fault));
 }
 
-/// Most faults in a file; with more, the file has another format.
+/// Maximum number of faults in a file; with more, the file has another format.
 const FAULTS_MAX: usize = 1000;
 
 /// Reads all lines.

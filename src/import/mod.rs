@@ -1,10 +1,10 @@
 //! `millstream import DIR`: converts an installation of Ant Media Server to a home of this server (docs/import.md).
 //!
-//! 1. Its folder is looked at ([`installation`]): settings, applications, files.
-//! 2. Settings become files of the home, those that close something too, whatever follows from that.
+//! 1. The folder of the installation is examined ([`installation`]): settings, applications, files.
+//! 2. Settings become files of the home, including restrictions that keep an application from starting.
 //! 3. The store is opened, which fails while a server runs.
-//! 4. Certificates and pages are copied, recordings linked ([`files`]).
-//! 5. Records ([`sources`]) are committed: of an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]), a Redis ([`redis`]).
+//! 4. Certificates and pages are copied, and recordings are linked ([`files`]).
+//! 5. Records ([`sources`]) are committed, from an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]) or Redis ([`redis`]).
 //!
 //! The installation is not changed. Existing data of the home stays, so that a second run only adds what is missing. Everything that will
 //! work differently is listed in one table ([`report`]).
@@ -35,7 +35,7 @@ pub use redis::Address;
 use report::Report;
 use sources::{Record, Sources};
 
-/// Most records committed together.
+/// Maximum number of records committed together.
 const COMMITTED_AT_ONCE: usize = 1000;
 /// Extension of a recording that the old server has not finished.
 const UNFINISHED: &str = ".tmp_extension";
@@ -49,9 +49,9 @@ pub struct Order {
     pub records: Option<PathBuf>,
     /// Redis server with the records.
     pub redis: Option<Address>,
-    /// Whether to copy recordings instead of linking them.
+    /// True to copy recordings instead of linking them.
     pub copy: bool,
-    /// Whether to change nothing.
+    /// True to change nothing.
     pub dry_run: bool,
 }
 

@@ -30,13 +30,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const VALUE_BYTES_MAX: usize = 8 << 20;
 /// Longest line of the protocol, in bytes.
 const LINE_BYTES_MAX: u64 = 4 << 10;
-/// Most values in one list.
+/// Maximum number of values in one list.
 const VALUES_MAX: usize = 100_000;
-/// Most bytes and values in one answer.
+/// Maximum bytes and values in one answer.
 const ANSWER_MAX: usize = 256 << 20;
 /// Entries requested at a time.
 const AT_ONCE: &str = "200";
-/// Most faults reported for one hash.
+/// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
 
 /// The address of a Redis server.

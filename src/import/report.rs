@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Most subjects named in one row.
+/// Maximum number of subjects named in one row.
 const NAMED_MAX: usize = 8;
-/// Most rows of the table.
+/// Maximum number of rows of the table.
 const ROWS_MAX: usize = 5000;
-/// Most characters of a subject.
+/// Maximum number of characters of a subject.
 const SUBJECT_CHARS_MAX: usize = 100;
 
 /// A table of subjects by place and reason, ordered by the first use of each reason.
@@ -16,7 +16,7 @@ pub(super) struct Report {
     rows: Vec<Row>,
     /// Row numbers by place and reason.
     places: BTreeMap<(String, String), usize>,
-    /// Whether rows are missing.
+    /// True if rows are missing.
     cut: bool,
     /// Number of subjects that could not be read or written.
     failed: usize,

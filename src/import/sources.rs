@@ -8,7 +8,7 @@ use super::report::Report;
 use super::{dump, mapdb, redis};
 use crate::store::Kind;
 
-/// Most records of one database; the store holds fewer.
+/// Maximum number of records of one database; the store holds fewer.
 const RECORDS_MAX: usize = 5_000_000;
 
 /// A record of the reference.

@@ -27,9 +27,9 @@ pub enum AdminWork {
     ReadLog {
         /// Start of the part; negative: the last part, counted back from the end.
         offset: i64,
-        /// Most bytes to read.
+        /// Maximum bytes to read.
         size: usize,
-        /// Whether to read only the log of errors.
+        /// True to read only the log of errors.
         errors: bool,
     },
     /// Write the files of the certificate, when they fit each other.

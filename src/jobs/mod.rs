@@ -1,12 +1,12 @@
 //! Jobs: work that may block, as values. Machines submit them; threads in [`crate::io`] run them.
 //!
-//! 1. Whoever needs something slow makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
-//! 2. The job service queues it by [`Class`]. Each class has threads and a queue of its own, so that one that is full or hangs
-//!    does not hold up another; in a class each application has its share ([`shares`]). Jobs for the same target of an application
-//!    begin in the order in which they were submitted; with more than one thread they may end in another. Whoever needs an
-//!    order submits the next job after the answer to the last.
-//! 3. Every job is answered exactly once, by a [`JobDone`] with its id: at once with [`Outcome::Busy`] when the queue of its
-//!    class is full, else when the work is done. What follows from the answer is kept by who submitted the job.
+//! 1. A submitter makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
+//! 2. The job service queues the job by [`Class`]. Each class has its own threads and queue, so that a full or hanging class does not block
+//!    others. Within a class, each application has its share ([`shares`]). Jobs of an application for the same target begin in order of
+//!    submission, but may end in another order if the class has several threads. A submitter that needs an order submits each job after the
+//!    answer to the previous one.
+//! 3. Every job is answered exactly once, with a [`JobDone`] that has its id: immediately with [`Outcome::Busy`] if the queue of its class
+//!    is full, else when the work is done. The submitter keeps what is needed to continue after the answer.
 //!
 //! The store is not a class: its thread is the one writer of one file and gathers commits ([`crate::store`]).
 
@@ -111,7 +111,7 @@ pub enum Work {
         file: Arc<dyn BlockSource>,
         /// Offset of the block.
         offset: u64,
-        /// Most bytes to read, up to [`READ_BYTES_MAX`].
+        /// Maximum bytes to read, up to [`READ_BYTES_MAX`].
         length: usize,
     },
     /// Append to a file, which is created if missing.
@@ -142,7 +142,7 @@ pub enum Work {
     Compute(Compute),
 }
 
-/// Most bytes that one [`Work::FileRead`] reads.
+/// Maximum bytes that one [`Work::FileRead`] reads.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 
 impl Work {
@@ -413,16 +413,16 @@ pub enum Class {
 /// Limits of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most threads, which are started on demand.
+    /// Maximum number of threads, which are started on demand.
     pub threads: usize,
-    /// Most waiting jobs; further ones get [`Outcome::Busy`].
+    /// Maximum number of waiting jobs; further ones get [`Outcome::Busy`].
     pub queue: usize,
-    /// Most bytes held by waiting jobs ([`Work::bytes`]). A single waiting job may exceed this.
+    /// Maximum bytes held by waiting jobs ([`Work::bytes`]). A single waiting job may exceed this.
     pub bytes: usize,
 }
 
 impl Limits {
-    /// Whether another job may wait beside `used` others, of which `own` belong to the same application (0 for the server itself). An
+    /// True if another job may wait beside `used` others, of which `own` belong to the same application (0 for the server itself). An
     /// application may take no more places than it leaves free. If the queue is no longer than the number of threads, the submitter divides
     /// instead.
     #[must_use]
@@ -478,7 +478,7 @@ impl Class {
         Limits { threads, queue, bytes }
     }
 
-    /// Whether the threads have lower priority than workers, because their work is long and may wait some milliseconds.
+    /// True if the threads have lower priority than workers, because their work is long and may wait some milliseconds.
     #[must_use]
     pub const fn yields(self) -> bool {
         matches!(self, Self::Compute | Self::Recording)

@@ -70,7 +70,7 @@ impl fmt::Debug for PasswordWork {
 pub enum PasswordOutcome {
     /// The text to store.
     Made(String),
-    /// Whether the password matches.
+    /// True if the password matches.
     Verified(bool),
 }
 

@@ -3,12 +3,12 @@
 //! Resources that applications share (threads that wait for the network, queues, records, sources) are divided among the current users. An
 //! application's share covers all its targets: a silent host blocks only a part of the threads of its application.
 //!
-//! - [`Threads`]: who may use one more thread. Three of eight are left for other applications, half of an application's part for its
-//!   other targets, and targets that were slow share a quarter among them all. An application that has several slow targets is
+//! - [`Threads`]: decides whether one more thread may be used. Three of eight threads are left for other applications, half of an
+//!   application's part for its other targets, and slow targets share a quarter among them all. An application with several slow targets is
 //!   expected to have more of them.
-//! - [`Lines`]: what waits for a thread. The next is of the application with the fewest threads, and in it of the target with the
-//!   fewest; who has waited longest of those.
-//! - [`Room`]: whether an application may hold one more of something that it keeps: a record, a source.
+//! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, within it from the
+//!   target with the fewest, and among those from the one that has waited longest.
+//! - [`Room`]: decides whether an application may hold one more item of a kind that it keeps, such as a record or a source.
 //!
 //! Work of the server itself and of its administrators has no application: only the number of threads bounds it.
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Duration for which a target must keep a thread to count as slow, until its next fast use.
 const SLOW: Duration = Duration::from_secs(1);
-/// Most targets remembered, fast or slow; the oldest is forgotten first.
+/// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;
 /// Number of slow targets from which an application's new targets count as slow until proven fast.
 const SUSPECT: usize = 4;
@@ -95,7 +95,7 @@ impl Threads {
         at_least_one(self.all / 4)
     }
 
-    /// Whether no thread is free.
+    /// True if no thread is free.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.running >= self.all
@@ -121,7 +121,7 @@ impl Threads {
         !self.is_full() && (app.is_none() || self.of_app(app) < self.of_app_max())
     }
 
-    /// Whether another thread may work for this payer.
+    /// True if another thread may work for this payer.
     #[must_use]
     pub fn may_begin(&self, payer: &Payer) -> bool {
         if payer.app.is_none() {
@@ -132,7 +132,7 @@ impl Threads {
             && (!self.is_slow(payer) || self.slow_running < self.of_slow_max())
     }
 
-    /// Whether a target is expected to be slow.
+    /// True if a target is expected to be slow.
     fn is_slow(&self, payer: &Payer) -> bool {
         let Some(app) = payer.app.as_ref().filter(|_| !payer.target.is_empty()) else { return false };
         let is_suspect = || self.slow_of.get(app).is_some_and(|slow| *slow >= SUSPECT);
@@ -234,7 +234,7 @@ impl<T> Default for Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Whether nothing waits.
+    /// True if nothing waits.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -257,7 +257,7 @@ impl<T> Lines<T> {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Whether a thread may start on a waiting item.
+    /// True if a thread may start on a waiting item.
     #[must_use]
     pub fn has_next(&self, threads: &Threads) -> bool {
         !threads.is_full() && self.next_payer(threads).is_some()
@@ -340,7 +340,7 @@ impl Room {
         Self { limit, own, used, reserved, idle: idle.min(limit / 8), part }
     }
 
-    /// Whether another item may be held.
+    /// True if another item may be held.
     #[must_use]
     pub const fn is_there(self) -> bool {
         let free = self.limit.saturating_sub(self.used);

@@ -85,7 +85,7 @@ impl Attempt {
         self.look_at
     }
 
-    /// Whether the attempt is over.
+    /// True if the attempt is over.
     pub(super) const fn is_over(&self) -> bool {
         self.over
     }

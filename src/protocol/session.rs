@@ -109,7 +109,7 @@ pub trait ByteStream {
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]);
     /// Notes that the transport accepted this many bytes.
     fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize);
-    /// Whether the transport should be read.
+    /// True if the transport should be read.
     fn wants_bytes(&self) -> bool;
     /// Moves output to `out`.
     fn poll_transmit(&mut self, out: &mut SendQueue);

@@ -7,7 +7,7 @@ pub const PLAYER_EVENTS: [&str; 5] =
 /// Names of the technologies; others count as the last.
 pub const TECHNOLOGIES: [&str; 7] = ["webrtc", "ll-hls", "hls", "dash", "vod", "flv", "other"];
 
-/// Most milliseconds added by one event, since players report every few seconds.
+/// Maximum milliseconds added by one event, since players report every few seconds.
 const WATCHED_MS_MAX: i64 = 3_600_000;
 
 /// Counts of players' reports since the start. No data of a single player is kept.

@@ -12,7 +12,7 @@ use crate::types::Civil;
 
 const BEGIN: &str = "store-";
 const END: &str = ".redb";
-/// Most copies examined in search of a good one.
+/// Maximum number of copies examined in search of a good one.
 const LOOKED_AT_MAX: usize = 50;
 
 /// A request to copy the store.
@@ -50,7 +50,7 @@ pub fn list(store: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| folder_of(store).join(name)).collect()
 }
 
-/// Whether any copy is younger than this.
+/// True if any copy is younger than this.
 pub(super) fn has_younger(store: &Path, age: Duration) -> bool {
     let newest = list(store).into_iter().next();
     let written = newest.and_then(|path| fs::metadata(path).ok()).and_then(|data| data.modified().ok());

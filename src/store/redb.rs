@@ -111,7 +111,7 @@ impl RedbStore {
         Ok(Self { path: path.to_owned(), database, file: id_at(path), lock })
     }
 
-    /// Whether the folder still belongs to this server: whether its lock file is there.
+    /// True if the folder still belongs to this server: its lock file is there.
     fn is_at_home(&self) -> bool {
         let held = self.lock.metadata().ok().map(|data| (data.dev(), data.ino()));
         held.is_some() && held == id_at(&lock_path(&self.path))

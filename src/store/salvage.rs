@@ -25,7 +25,7 @@ const FILE_BYTES_MAX: u64 = 8 << 30;
 
 /// Knowledge of the records' format; the store does not interpret records.
 pub trait Records {
-    /// Whether a record is readable.
+    /// True if a record is readable.
     fn is_good(&self, key: &Key, bytes: &[u8]) -> bool;
 
     /// Returns the kind of a record whose table is unknown; `None` if not a record.

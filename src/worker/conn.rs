@@ -15,7 +15,7 @@ use media::{Codec, TrackId};
 
 /// Time after which a connection is closed if its socket accepts nothing while output waits.
 const WRITE_STALL: Duration = Duration::from_secs(30);
-/// The same for a push, which is given up sooner because its supervisor opens a new one.
+/// Time after which a push is closed if its socket accepts nothing; shorter, because its supervisor opens a new one.
 const PUSH_STALL: Duration = Duration::from_secs(10);
 /// Time after which a closing message that was not written is dropped.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);

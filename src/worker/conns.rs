@@ -58,7 +58,7 @@ impl Conns {
         self.slab.len()
     }
 
-    /// Whether there is no session.
+    /// True if there is no session.
     pub(super) const fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }

@@ -140,7 +140,7 @@ mod tests {
             self.attempts.is_over(self.now, &key, Some(subscriber), peer.parse().unwrap())
         }
 
-        /// The number of guesses that are looked at, of so many.
+        /// Makes guesses, and returns how many of them were checked.
         fn guess(&mut self, times: u32, who: impl Fn(u32) -> (String, String, String)) -> u32 {
             (0..times).fold(0, |looked_at, n| {
                 let (stream, subscriber, peer) = who(n);

@@ -173,11 +173,11 @@ impl Answer {
 /// A question to an outside authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Question {
-    /// Whether the id may be published here.
+    /// The claim of the id for this node.
     Claim,
-    /// Whether the receiver admits the peer.
+    /// The question to the hook receiver.
     Hook(HookUrl),
-    /// Whether this request is the one that uses up the token.
+    /// The use of the one-time token, which only one request can succeed with.
     Burn(Key),
 }
 

@@ -26,7 +26,7 @@ const PER_ADDRESS: usize = PER_RECEIVER - PER_RECEIVER / 4;
 pub(super) struct Queued {
     pub(super) ticket: Ticket,
     pub(super) app: Arc<str>,
-    /// The address that the question is about, as addresses are counted.
+    /// Network that the peer's address counts for.
     pub(super) network: IpAddr,
     pub(super) publishes: bool,
 }

@@ -55,7 +55,7 @@ struct Hook {
     retry_delay: Duration,
 }
 
-/// The state of a stream's line.
+/// The state of a stream's queue of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The first hook of the line can be sent.

@@ -24,7 +24,7 @@ pub fn is_email(text: &str) -> bool {
 pub(in crate::control) enum Role {
     /// Full access.
     Admin,
-    /// Streams and recordings.
+    /// Access to streams and recordings.
     User,
     /// Read access only.
     ReadOnly,

@@ -70,14 +70,14 @@ impl Change {
 }
 
 impl Change {
-    /// Whether a running source has to restart, because the update changed where or how its media are fetched.
+    /// True if a running source has to restart, because the update changed where or how its media are fetched.
     pub(in crate::control) fn restarts_source(&self, before: &Broadcast, after: &Broadcast) -> bool {
         matches!(self, Self::Update { .. }) && after.is_fetched_otherwise(before)
     }
 }
 
 impl Broadcast {
-    /// Whether the source, or the way of fetching it, differs from before.
+    /// True if the source, or the way of fetching it, differs from before.
     pub(in crate::control) fn is_fetched_otherwise(&self, before: &Self) -> bool {
         let of = |record: &Self| {
             let Self {

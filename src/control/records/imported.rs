@@ -80,7 +80,7 @@ fn is_short(id: &str) -> bool {
 /// Converts a record of the reference. `hash` converts a stored password of the reference to the text to store here.
 ///
 /// # Errors
-/// The reason for which there is none.
+/// The reason for which the record is not taken over.
 pub fn imported_record(
     kind: Kind,
     app: &str,

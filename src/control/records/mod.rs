@@ -32,7 +32,7 @@ struct App {
 
 /// Longer than any server runs, in milliseconds.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Most subtracks that the record of a main track lists; the lists of subtracks are complete.
+/// Maximum number of subtracks that the record of a main track lists; the lists of subtracks are complete.
 const SUBTRACKS_SHOWN_MAX: usize = 500;
 
 /// The visible records.

@@ -24,7 +24,7 @@ const GATHER: Duration = Duration::from_millis(2);
 const LAZY: Duration = Duration::from_millis(1000);
 /// Pause between attempts to write a new file.
 const REBUILD_PAUSE: Duration = Duration::from_secs(1);
-/// Most changes caused by publishing in one batch.
+/// Maximum number of changes caused by publishing in one batch.
 const DIRTY_PER_BATCH: usize = 512;
 
 /// An event that follows from an answer of the store.
@@ -61,7 +61,7 @@ impl Pending {
 /// State after a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
-    /// Whether the home was removed while the server ran. Nothing is written until the home is back.
+    /// True if the home was removed while the server ran. Nothing is written until the home is back.
     gone: bool,
     /// The batch that rebuilds the file, if under way.
     batch: Option<u64>,
@@ -127,7 +127,7 @@ impl Records {
         }
     }
 
-    /// Whether a change of the record is not committed yet.
+    /// True if a change of the record is not committed yet.
     pub(in crate::control) fn is_pending(&self, key: &StreamKey) -> bool {
         self.writes.overlay.contains_key(key)
     }
@@ -333,12 +333,12 @@ impl Writes {
         self.shared.node = Some(node);
     }
 
-    /// Whether a record is stored.
+    /// True if a record is stored.
     pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
         !record.zombi || self.keeps_all()
     }
 
-    /// Whether records made by publishing are stored, too.
+    /// True if records made by publishing are stored, too.
     pub(in crate::control) const fn keeps_all(&self) -> bool {
         self.shared.node.is_some()
     }
@@ -362,18 +362,18 @@ impl Writes {
         [self.gather_until, self.dirty_until].into_iter().flatten().min()
     }
 
-    /// Whether no change waits for the disk; true for a broken store.
+    /// True if no change waits for the disk; true for a broken store.
     pub(in crate::control) fn is_flushed(&self) -> bool {
         self.broken.is_some()
             || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())
     }
 
-    /// Whether the disk has failed, and changes are refused.
+    /// True if the disk has failed, and changes are refused.
     pub(in crate::control) const fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Whether the home was removed while the server ran.
+    /// True if the home was removed while the server ran.
     pub(in crate::control) fn is_gone(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.gone)
     }

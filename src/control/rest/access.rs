@@ -1,13 +1,12 @@
 //! Access to the operations of the server (docs/rest.md), checked in this order:
 //!
-//! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`; `/metrics` and `/openapi.json` have a list of
-//!    their own, and let in besides who is logged in;
-//! 2. a `ProxyAuthorization` token, when that way is switched on: it decides, whatever cookie comes with it;
-//! 3. the session that the cookie names; writes that come by cookie must come from our own pages
-//!    (docs/robustness.md R-34);
-//! 4. open operations need neither;
-//! 5. everything else, what does not exist included, needs a login: 403 `Not authenticated user`, never 401;
-//! 6. and the right to it: 403 `Not allowed to access this resource. Contact system admin`.
+//! 1. The dashboard's address filter, for every path: 403 `Not allowed IP`. `/metrics` and `/openapi.json` have a separate address list,
+//!    and also accept a login.
+//! 2. A `ProxyAuthorization` token, if that method is on. The token decides, regardless of cookies.
+//! 3. The session that the cookie names. Writes with a cookie must come from our own pages (docs/robustness.md R-34).
+//! 4. Open operations need neither.
+//! 5. All other paths, including unknown ones, need a login: 403 `Not authenticated user`, never 401.
+//! 6. The right to the operation: 403 `Not allowed to access this resource. Contact system admin`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +27,7 @@ use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// Most cookies of our name that are examined.
+/// Maximum number of cookies of our name that are examined.
 const COOKIES_MAX: usize = 4;
 
 fn refused(message: &str) -> Reply {
@@ -137,7 +136,7 @@ impl Control {
 }
 
 impl Records {
-    /// Whether the answer may contain credentials: not for users with read access only, nor without a login.
+    /// True if the answer may contain credentials: not for users with read access only, nor without a login.
     fn sees_credentials(
         &self,
         caller: &Caller,
@@ -160,7 +159,7 @@ impl Records {
         }
     }
 
-    /// Whether the caller has the right to the operation; the error is the text of the refusal.
+    /// Checks that the caller has the right to the operation; the error is the text of the refusal.
     fn check_caller(
         &self,
         cx: &Context,
@@ -191,7 +190,7 @@ impl Records {
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
-    /// Whether an address passes the dashboard's filter: the operator's list; without one, only this machine until a user exists, then the
+    /// True if an address passes the dashboard's filter: the operator's list; without one, only this machine until a user exists, then the
     /// default of the setting.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
@@ -281,7 +280,7 @@ impl Context {
     }
 }
 
-/// Whether a write with a cookie and a body is declared as JSON, which a form on another site cannot do. Multipart forms pass where an
+/// True if a write with a cookie and a body is declared as JSON, which a form on another site cannot do. Multipart forms pass where an
 /// operation takes them, since [`crate::control::ControlConfig::is_own_page`] covers those.
 fn is_typed(route: &Route, request: &Request) -> bool {
     let is_form = has_type(request, "multipart/form-data");

@@ -40,7 +40,7 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
-/// Whether a name has only letters that the reference accepts.
+/// True if a name has only letters that the reference accepts.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -276,11 +276,11 @@ pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &
     Reply::Later
 }
 
-/// Most foreign members named in an answer.
+/// Maximum number of foreign members named in an answer.
 const FOREIGN_MAX: usize = 20;
 const FOREIGN_CHARS_MAX: usize = 64;
 
-/// Describes members of a body that are no settings; empty if there are none.
+/// Describes members of a body that are not settings; empty if there are none.
 pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str) -> bool) -> String {
     let foreign = body.keys().filter(|name| !is_known(name));
     let names: Vec<String> = foreign.map(|name| name.chars().take(FOREIGN_CHARS_MAX).collect()).collect();
@@ -387,7 +387,7 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
 }
 
 impl Records {
-    /// Whether the caller is an administrator of an application or, for [`SYSTEM`], of the server.
+    /// True if the caller is an administrator of an application or, for [`SYSTEM`], of the server.
     pub(super) fn administers(&self, caller: &Caller, scope: &str) -> bool {
         match caller {
             Caller::Token => true,

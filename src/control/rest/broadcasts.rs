@@ -28,7 +28,7 @@ const PUBLISH_KEY_CHARACTERS: usize = 24;
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 /// Answer about cameras, whose discovery needs ONVIF.
 const NO_CAMERAS: &str = "IP cameras are not available";
-/// Most streams of one bulk delete.
+/// Maximum number of streams of one bulk delete.
 pub(super) const BULK_MAX: usize = 10_000;
 /// Other schemes of a stream source, which are stored but refused at the start.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
@@ -139,13 +139,13 @@ fn auto_start_refusal(
     }
 }
 
-/// Whether the reference treats a URL as a file: such a source becomes a `VoD` when created with `autoStart`.
+/// True if the reference treats a URL as a file: such a source becomes a `VoD` when created with `autoStart`.
 fn is_file(url: &str) -> bool {
     (url.starts_with("http") || outbound::is_own_path(url))
         && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
 }
 
-/// Whether a source may be stored with this URL. The address is checked at the start of the source.
+/// True if a source may be stored with this URL. The address is checked at the start of the source.
 fn is_source_url(app: &str, url: &str) -> bool {
     if outbound::is_own_path(url) {
         return matches!(outbound::read_own_path(url, app), Ok(_) | Err(UrlError::Unsupported(_)));
@@ -161,7 +161,7 @@ fn is_source_url(app: &str, url: &str) -> bool {
         })
 }
 
-/// Whether the text is the address of a camera: a URL of a known scheme, or IPv4, optionally with a user, a port, a path and a query.
+/// True if the text is the address of a camera: a URL of a known scheme, or IPv4, optionally with a user, a port, a path and a query.
 fn is_camera_address(address: &str) -> bool {
     if address.len() > URL_BYTES_MAX || !address.bytes().all(|b| b.is_ascii_graphic()) {
         return false;
@@ -407,7 +407,7 @@ fn has_dots(folder: Option<&str>) -> bool {
 }
 
 impl ControlConfig {
-    /// Whether hooks may be sent to a URL. A host name is resolved and checked at each request; a literal address is checked here.
+    /// True if hooks may be sent to a URL. A host name is resolved and checked at each request; a literal address is checked here.
     fn may_hook(&self, url: Option<&str>) -> bool {
         let Some(url) = url.filter(|url| !url.trim().is_empty()) else { return true };
         let Ok(url) = HookUrl::parse(url) else { return false };

@@ -11,7 +11,7 @@ use crate::control::mask::Requester;
 use crate::http::{Request, Response};
 use crate::types::{Now, StreamKey};
 
-/// Most parameters of a path.
+/// Maximum number of parameters of a path.
 pub(super) const PARAMS_MAX: usize = 4;
 
 /// A handler of an application's operation.
@@ -37,7 +37,7 @@ impl Sender {
         }
     }
 
-    /// Whether the sender is an administrator of the whole server.
+    /// True if the sender is an administrator of the whole server.
     pub(super) const fn is_administrator(self) -> bool {
         matches!(self, Self::Panel { is_administrator: true })
     }
@@ -52,7 +52,7 @@ pub(super) struct Call<'a> {
     pub(super) params: [&'a str; PARAMS_MAX],
     /// Address of the client, behind trusted proxies; `None` if a login or token identifies the sender.
     pub(super) client: Option<IpAddr>,
-    /// Whether the sender is an administrator of the whole server.
+    /// True if the sender is an administrator of the whole server.
     pub(super) is_administrator: bool,
 }
 

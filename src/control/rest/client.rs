@@ -31,14 +31,14 @@ impl ControlConfig {
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
-    /// Whether the request is not from a foreign page.
+    /// True if the request is not from a foreign page.
     pub(in crate::control) fn is_own_page(&self, request: &Request) -> bool {
         cors::is_own_page(request, &self.server.names, &self.server.cors_origins)
     }
 }
 
 impl Context {
-    /// Whether a credential may be given out. A foreign page is refused, since it uses only the address of its reader.
+    /// True if a credential may be given out. A foreign page is refused, since it uses only the address of its reader.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,

@@ -25,9 +25,9 @@ const MODE: &str = "legacy";
 const MODE_BYTES_MAX: usize = 64;
 /// Default planned duration of a room, in seconds.
 const LASTS_S: i64 = 3600;
-/// Most streams in a body.
+/// Maximum number of streams in a body.
 const STREAMS_MAX: usize = 500;
-/// Most streams in an answer.
+/// Maximum number of streams in an answer.
 const SHOWN_MAX: usize = 500;
 
 const NOT_COMPLETED: &str = "Operation not completed";
@@ -44,7 +44,7 @@ struct RoomBody {
     room_stream_list: Option<Vec<String>>,
 }
 
-/// A room, with its members in the order of those servers.
+/// A room as servers before 3.0 show it, with their order of members.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Room<'a> {

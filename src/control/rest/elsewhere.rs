@@ -1,10 +1,10 @@
 //! Calls about a stream that is live at another node (docs/cluster.md): that node answers them.
 //!
-//! 1. A row of the table says that its calls belong where the stream is live ([`Route::at_origin`]).
-//! 2. This node checks who asks, then sends the call to the origin's relay, by a job, with the user and what he may see.
-//! 3. The origin takes the caller's word for that, since both are of one cluster, answers from its own state, and sends no call on: so no
-//!    call goes in circles.
-//! 4. An origin that was not reached has done nothing. When its claim is over by then, the call is answered here; else with 503.
+//! 1. A row of the route table says that its calls belong where the stream is live ([`Route::at_origin`]).
+//! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's view.
+//! 3. The origin trusts these, since both nodes are in one cluster, answers from its own state, and forwards no call, so that no call goes
+//!    in circles.
+//! 4. An origin that was not reached has done nothing. If its claim is over by then, the call is answered here, else with 503.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -19,9 +19,9 @@ use crate::mail::SourceFigures;
 use crate::protocol::Container;
 use crate::types::{StreamKey, WorkerId, build};
 
-/// Most broadcasts in one answer, as in the longest list.
+/// Maximum number of broadcasts in one answer, as in the longest list.
 const BROADCASTS_MAX: usize = 250;
-/// Most recordings in one answer.
+/// Maximum number of recordings in one answer.
 const RECORDINGS_MAX: usize = 250;
 /// Media type of the answers.
 pub(in crate::control) const LINES: &str = "application/x-ndjson";

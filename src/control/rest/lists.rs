@@ -16,9 +16,9 @@ use crate::control::{Control, Now, Walks};
 use crate::http::Response;
 use crate::protocol;
 
-/// Most items of one list.
+/// Maximum number of items of one list.
 const ITEMS_MAX: usize = 250;
-/// Most entries of one list of clients.
+/// Maximum number of entries of one list of clients.
 const CLIENTS_MAX: usize = 50;
 
 /// Parses the requested page of a list; `None` if a parameter is not a number.

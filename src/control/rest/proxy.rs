@@ -25,7 +25,7 @@ pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Repl
     }
 }
 
-/// Whether a user may make the call: administrators of the scope may do anything, other roles may read, and plain users may change streams
+/// True if a user may make the call: administrators of the scope may do anything, other roles may read, and plain users may change streams
 /// and recordings.
 pub(super) fn may_pass(user: &User, request: &Request) -> bool {
     let Some(inner) = inner(request) else { return user.role_in(SYSTEM).is_some() };
@@ -50,7 +50,7 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
     matches!(find(Base::App, request.method, rest), Found::Route(route, _) if route.gives_credential)
 }
 
-/// Whether a user may only read in an application.
+/// True if a user may only read in an application.
 pub(super) fn only_reads(records: &Records, caller: &Caller, app: &str) -> bool {
     let user = caller.email().and_then(|email| records.auxiliary.user(email));
     user.is_none_or(|user| roles(user, app).all(|role| role == Role::ReadOnly))

@@ -32,9 +32,9 @@ const PUBLIC: [&str; 19] = [
     "webRTCViewerLimit",
     "subtracksLimit",
 ];
-/// Most records in one answer, so that a turn stays short.
+/// Maximum number of records in one answer, so that a turn stays short.
 const RECORDS_MAX: usize = 50;
-/// Most streams of a room in one answer.
+/// Maximum number of streams of a room in one answer.
 const STREAMS_MAX: usize = 500;
 
 /// Answers a question from a session with access to these streams of the application.
@@ -89,7 +89,7 @@ struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Whether viewers are not checked, or the session has access to the stream.
+    /// True if viewers are not checked, or the session has access to the stream.
     fn sees(&self, key: &StreamKey) -> bool {
         let is_checked = self.control.cx.apps.get(&key.app).is_none_or(|app| app.security.play.any());
         !is_checked || self.let_in.iter().any(|id| **id == *key.id)

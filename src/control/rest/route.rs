@@ -88,9 +88,9 @@ pub struct Route {
     pub gives: &'static str,
     /// Names of the query parameters.
     pub query: &'static [&'static str],
-    /// Whether the answer is a credential.
+    /// True if the answer is a credential.
     pub gives_credential: bool,
-    /// Whether calls belong at the node where the stream of the first parameter is live.
+    /// True if calls belong at the node where the stream of the first parameter is live.
     pub at_origin: bool,
     /// Group of the operation in the document.
     pub tag: &'static str,
@@ -149,7 +149,7 @@ pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response>
     (!is_taken).then(|| Response::error(406, "Not Acceptable"))
 }
 
-/// Whether the `Accept` field of a request covers JSON (RFC 9110 §12.5.1); true without the field.
+/// True if the `Accept` field of a request covers JSON (RFC 9110 §12.5.1); true without the field.
 fn takes_json(request: &Request) -> bool {
     let mut ranges = request.headers.all("accept").flat_map(|value| value.split(','));
     let mut any = false;
@@ -168,7 +168,7 @@ fn takes_json(request: &Request) -> bool {
     found || !any
 }
 
-/// Whether the media type is the wanted one, or there is no body and no type.
+/// True if the media type is the wanted one, or there is no body and no type.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
     let Some(value) = request.header("content-type") else {
         return request.body.is_empty() && !request.body_waits;

@@ -14,7 +14,7 @@ use super::paths::match_path;
 use super::route::{Base, Route};
 use crate::http::{Method, Response};
 
-/// Most segments of a path after `rest/v2`.
+/// Maximum number of segments of a path after `rest/v2`.
 const SEGMENTS_MAX: usize = 8;
 
 /// Returns all operations.

@@ -1,7 +1,7 @@
 //! Lists and counts, made in slices so that publishers never wait, regardless of the search and the number of records.
 //!
 //! 1. A slice examines a limited number of records. For an ordered list, the best places are kept, [`RANKS_MAX`] at a time: later pages
-//! take more rounds, not more memory.
+//!    take more rounds, not more memory.
 //! 2. The records of the page are written, so many bytes in a slice, each as its requester may see it.
 //!
 //! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
@@ -27,20 +27,20 @@ use crate::http::Response;
 use crate::store::{self, Kind};
 use crate::types::{Now, StreamKey};
 
-/// Most records examined in one slice, which takes some hundred microseconds.
+/// Maximum number of records examined in one slice, which takes some hundred microseconds.
 const SLICE: usize = 2048;
-/// Most bytes of records written in one slice.
+/// Maximum bytes of records written in one slice.
 const SHOWN_BYTES: usize = 256 * 1024;
 const MASKED_BYTES: usize = 32 * 1024;
 /// Longest list, in bytes. The rest is omitted, and the answer has the offset to continue at.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Header field with the offset of the next page.
 const NEXT_OFFSET: &str = "Next-Offset";
-/// Most waiting scans; further requests are asked to retry.
+/// Maximum number of waiting scans; further requests are asked to retry.
 const SCANS_MAX: usize = 256;
-/// Most scans that advance at a time.
+/// Maximum number of scans that advance at a time.
 const ACTIVE_MAX: usize = 4;
-/// Most places of an ordered list that are kept.
+/// Maximum number of places of an ordered list that are kept.
 const RANKS_MAX: usize = 4096;
 /// Pause between two slices, for other inputs.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -322,7 +322,7 @@ impl Scan {
         }
     }
 
-    /// Whether a scan may start: one slice completes it, or it holds little memory while waiting.
+    /// True if a scan may start: one slice completes it, or it holds little memory while waiting.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
@@ -397,7 +397,7 @@ impl Scan {
     }
 }
 
-/// Whether `text` contains `search`, ignoring case; `search` is in lower case.
+/// True if `text` contains `search`, ignoring case; `search` is in lower case.
 fn contains(text: &str, search: &str) -> bool {
     if !text.is_ascii() {
         return text.to_lowercase().contains(search);

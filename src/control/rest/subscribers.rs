@@ -21,13 +21,13 @@ use crate::control::{Now, wall};
 use crate::http::Response;
 use crate::store::Kind;
 
-/// Most subscribers of one application.
+/// Maximum number of subscribers of one application.
 const SUBSCRIBERS_MAX: usize = 100_000;
-/// Most subscribers of one bulk delete.
+/// Maximum number of subscribers of one bulk delete.
 const BULK_MAX: usize = 10_000;
 /// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
-/// Most events of one subscriber in a list of several, newest kept; the list of events has all.
+/// Maximum number of events of one subscriber in a list of several, newest kept; the list of events has all.
 const STATS_EVENTS_MAX: usize = 1000;
 /// Shortest period of codes, in seconds.
 const PERIOD_MIN: i64 = 10;

@@ -18,7 +18,7 @@ use crate::store::Kind;
 const TOKEN_CHARS: usize = 24;
 /// Longest id of a room, in bytes.
 const ROOM_BYTES_MAX: usize = 256;
-/// Most tokens of one bulk delete.
+/// Maximum number of tokens of one bulk delete.
 const BULK_MAX: usize = 10_000;
 
 const INCOMPLETE: &str = "Define Stream ID, Token Type and Expire Date (unix time)";

@@ -30,7 +30,7 @@ const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the 
 /// Name for counting attempts at the code of the first user; not a valid e-mail.
 const CODE_ATTEMPTS: &str = "first user";
 const TAKEN: &str = "User with the same e-mail already exists";
-/// Most users of one server.
+/// Maximum number of users of one server.
 const USERS_MAX: usize = 10_000;
 /// Largest record of a user, in bytes.
 const USER_BYTES_MAX: usize = 32 << 10;

@@ -52,7 +52,7 @@ impl Poller {
     }
 }
 
-/// Whether the process was held up and its pending input is not read yet.
+/// Detects that the process was held up, and delays deadlines until the pending input is read.
 #[derive(Debug, Clone, Copy)]
 struct HeldUp {
     /// Time at which the last wait ended.

@@ -38,7 +38,7 @@ pub(super) struct RoleCredentials {
     expires_ms: u64,
 }
 
-/// The response of either service.
+/// The response of a credential service: the container's or the machine's.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {

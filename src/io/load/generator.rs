@@ -95,7 +95,7 @@ impl Conn {
         self.stream.as_ref().is_some_and(|stream| stream.flow == Flow::Connecting)
     }
 
-    /// Whether the peer's stream wants bytes of the server.
+    /// True if the peer's stream wants bytes of the server.
     fn wants_bytes(&mut self) -> bool {
         self.gone.is_none() && self.peer.byte_stream().is_some_and(|stream| stream.wants_bytes())
     }

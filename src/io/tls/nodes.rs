@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::io::tls::Configs;
 
-    /// Whether both sides finish the handshake.
+    /// True if both sides finish the handshake.
     fn meets(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> bool {
         let name = ServerName::try_from("node").unwrap();
         let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();

@@ -103,7 +103,7 @@ pub(crate) struct Depackager {
     of_adts: TrackSet,
     /// The reason audio is left out, if it is.
     left_out: Option<flv::Error>,
-    /// Whether a video message has come, and whether audio has become a unit.
+    /// True after the first video message, and after the first audio unit.
     video_seen: bool,
     audio_seen: bool,
     /// The fault of the last malformed message.

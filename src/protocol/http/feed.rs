@@ -177,7 +177,7 @@ mod tests {
         rig.sent()
     }
 
-    /// Whether control is asked after this time.
+    /// True if control is asked after this time.
     fn asks_after(rig: &mut Rig, millis: u64) -> bool {
         rig.now.mono += Duration::from_millis(millis);
         let events = rig.act(|session, ctx| session.handle_timeout(ctx));

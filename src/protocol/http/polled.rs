@@ -325,7 +325,7 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
 
 /// The event for which a request must wait.
 enum Wanted {
-    /// Nothing.
+    /// No event: the request can be answered at once.
     Now,
     Blob(WantedBlob),
     TooFar,

@@ -195,7 +195,7 @@ impl Link {
         }
     }
 
-    /// Whether the transport should be read.
+    /// True if the transport should be read.
     pub(in crate::protocol) fn wants_bytes(&self) -> bool {
         self.socket.as_ref().map_or_else(|| self.connection.wants_bytes(), |socket| socket.wants_bytes())
     }

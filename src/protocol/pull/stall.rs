@@ -75,7 +75,7 @@ impl Stall {
 mod tests {
     use super::*;
 
-    /// The second at which a video has stopped that had so many pictures, so far apart.
+    /// Returns the second at which a video of this many pictures, this far apart, counts as stopped.
     fn stopped_at(pictures: u64, apart_ms: u64) -> Option<u64> {
         let began = Instant::now();
         let mut stall = Stall::new(began);

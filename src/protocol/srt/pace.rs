@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use crate::protocol::Paced;
 
-    /// Sends units that came every 20 ms, of the last `seconds` and until there is none; the moments at which they left.
+    /// Sends a backlog of the last `seconds`, one unit every 20 ms, until it is empty. Returns the times of sending.
     fn leave(pace: &mut Pace, seconds: u64, line: impl Fn() -> Line) -> Vec<Duration> {
         let mut clock = Clock::new();
         clock.advance(secs(seconds));

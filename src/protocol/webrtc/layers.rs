@@ -272,7 +272,7 @@ mod tests {
             Self { now: start, start, tracks, layers, probes: Vec::new() }
         }
 
-        /// Looks for so many seconds; the switches, with their milliseconds.
+        /// Evaluates for this many seconds. Returns the switches, with their times in milliseconds.
         fn run(&mut self, seconds: u64, path: impl Fn(TrackId) -> PathState) -> Vec<(u128, TrackId)> {
             let mut switches = Vec::new();
             for _ in 0..seconds * 100 {

@@ -107,9 +107,9 @@ struct Member {
     state: Subscribed,
     tracks: Arc<Tracks>,
     viewer: Option<Box<Viewer>>,
-    /// Whether video and audio are wanted.
+    /// True for video and for audio if the kind is wanted.
     wants: (bool, bool),
-    /// Whether the stream is known to lack video and audio.
+    /// True for video and for audio if the stream is known to lack the kind.
     lacks: (bool, bool),
     /// Time of the last speech.
     spoke: Option<Instant>,

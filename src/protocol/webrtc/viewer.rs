@@ -57,7 +57,7 @@ pub(super) struct Viewer {
     thinning: Thinning,
     /// Time of the next report to the page; `None` if it gets none.
     tells_at: Option<Instant>,
-    /// Whether video and audio are wanted.
+    /// True for video and for audio if the kind is wanted.
     wants: (bool, bool),
     /// The tracks of the last unit sent.
     tracks: Arc<Tracks>,

@@ -301,7 +301,7 @@ impl AuxiliaryRecords {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
 
-    /// Whether there is a record of this kind, counting pending changes.
+    /// True if there is a record of this kind, counting pending changes.
     pub(in crate::control) fn has_any(&self, kind: Kind) -> bool {
         let is_there = |key: &&Key| key.kind == kind && self.overlay.get(*key).is_none_or(Option::is_some);
         self.overlay.iter().any(|(key, record)| key.kind == kind && record.is_some())

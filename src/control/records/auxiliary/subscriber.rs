@@ -74,14 +74,14 @@ impl Subscriber {
         Key { kind: Kind::Subscriber, app: app.clone(), id: format!("{stream}/{id}").into() }
     }
 
-    /// Whether `id` is a valid subscriber id.
+    /// True if `id` is a valid subscriber id.
     pub(in crate::control) fn is_id(id: &str) -> bool {
         id.chars().count() >= ID_CHARS_MIN
             && id.len() <= Self::ID_BYTES_MAX
             && !id.chars().any(char::is_control)
     }
 
-    /// Whether `kind` is a valid type of block.
+    /// True if `kind` is a valid type of block.
     pub(in crate::control) fn is_block(kind: &str) -> bool {
         [BOTH, Direction::Publish.word(), Direction::Play.word()].contains(&kind)
     }

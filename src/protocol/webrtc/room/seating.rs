@@ -45,12 +45,12 @@ impl Seating {
         self.seats.iter().map(|seat| seat.holder)
     }
 
-    /// Whether a stream has a seat.
+    /// True if a stream has a seat.
     pub(super) fn seats(&self, stream: Handle) -> bool {
         self.seat_of(stream).is_some()
     }
 
-    /// Whether a seat is free.
+    /// True if a seat is free.
     pub(super) fn has_free(&self) -> bool {
         self.seats.iter().any(|seat| seat.holder.is_none())
     }
