@@ -58,7 +58,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Switches for the checks of one direction. All that are on must pass.
+/// Switches for the checks of one direction. Every check that is on must pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
     /// One-time token.

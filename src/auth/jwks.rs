@@ -80,9 +80,9 @@ pub struct KeySet(Vec<Key>);
 pub(super) enum Verdict {
     /// Signed with a key of the set.
     Signed,
-    /// Signed with another key than the one it names.
+    /// Signed with another key than the one that the token names.
     Forged,
-    /// Names a key that is missing in the set.
+    /// The token names a key that is missing in the set.
     UnknownKey,
 }
 

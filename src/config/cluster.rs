@@ -15,9 +15,9 @@ const WORD_BYTES_MAX: usize = 64;
 /// Handling of publishers while the directory is unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutDirectory {
-    /// Accept them, and claim their ids once the directory is back.
+    /// Accept publishers, and claim their ids once the directory is back.
     Accept,
-    /// Refuse them.
+    /// Refuse publishers.
     Refuse,
 }
 

@@ -54,7 +54,7 @@ pub struct EndpointRecord {
     pub kind: String,
     /// The URL as the client sent it.
     pub endpoint_url: String,
-    /// The id that removes it.
+    /// Id by which the endpoint is removed.
     pub endpoint_service_id: String,
     /// Equal to `endpoint_url`, for old clients.
     pub rtmp_url: String,

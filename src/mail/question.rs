@@ -23,7 +23,7 @@ pub enum Question {
         /// Maximum number of subscribers wanted; control may return fewer.
         size: usize,
     },
-    /// Asks for the number of subscribers that play it over a connection that control knows of: `{"count":1}`.
+    /// Asks for the number of the stream's subscribers that play over a connection that control knows of: `{"count":1}`.
     SubscriberCount,
     /// Asks for the live streams of a room: `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
     Room,

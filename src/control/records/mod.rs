@@ -30,7 +30,7 @@ struct App {
     places: indexset::BTreeSet<Arc<str>>,
 }
 
-/// Longer than any server runs, in milliseconds.
+/// Duration longer than any server runs.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
 /// Maximum number of subtracks that the record of a main track lists; the lists of subtracks are complete.
 const SUBTRACKS_SHOWN_MAX: usize = 500;

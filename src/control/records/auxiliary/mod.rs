@@ -211,7 +211,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// The record of the file with this path below the application.
+    /// Returns the key of the record whose file has this path below the application.
     pub(in crate::control) fn of_file(&self, app: &Arc<str>, path: &str) -> Option<&Key> {
         self.files.get(&(app.clone(), path.to_owned()))
     }
