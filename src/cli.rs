@@ -14,12 +14,12 @@ use crate::store::Task;
 /// The default home folder.
 const HOME: &str = "./millstream-home";
 
-/// The commands.
+/// Names of the commands.
 const COMMANDS: [&str; 8] = ["serve", "user", "check-config", "settings", "store", "import", "bench", "help"];
-/// Words that differ by more mean something else.
+/// Least similarity of two words for a suggestion.
 const SIMILARITY_MIN: f64 = 0.8;
 
-/// The text of `--help`, with gaps for the protocols' lines.
+/// Template of the `--help` text, with gaps for the protocols.
 const USAGE: &str = "\
 millstream: a live-streaming media server
 
@@ -61,25 +61,25 @@ Exit codes: 0 drained, 1 failed at run time, 2 usage or configuration, 3 drain t
 Those of bench: 0 all connected and nothing was lost, 1 otherwise.
 ";
 
-/// The text of `--help`.
+/// Returns the text of `--help`.
 #[must_use]
 pub fn usage() -> String {
     let protocols = load::protocol_list().join("|");
     USAGE.replace("{schemes}", &load::scheme_list()).replace("{protocols}", &protocols)
 }
 
-/// The command to run.
+/// A command with its arguments.
 #[derive(Debug)]
 pub enum Command {
     /// Run the server.
     Serve(Options),
-    /// Look at the settings.
+    /// Check and show the settings.
     CheckConfig {
         /// The options.
         options: Options,
-        /// Checks the store as well.
+        /// True to check the store as well.
         deep: bool,
-        /// Prints no settings.
+        /// True to print no settings.
         quiet: bool,
     },
     /// Print the reference of all settings.
@@ -91,16 +91,16 @@ pub enum Command {
         /// The user's e-mail address.
         email: String,
     },
-    /// Do something with the store.
+    /// Run a task on the store.
     Store {
         /// The options, which name the home folder.
         options: Options,
-        /// The task.
+        /// Task to run.
         task: Task,
     },
     /// Import an installation of the reference.
     Import {
-        /// The options, which name the home folder.
+        /// Options of the import.
         options: Options,
         /// The order.
         order: import::Order,
@@ -113,10 +113,10 @@ pub enum Command {
     Version,
 }
 
-/// Reads the arguments.
+/// Parses the arguments.
 ///
 /// # Errors
-/// The fault of the arguments, in one line.
+/// A message of one line.
 pub fn parse(
     arguments: impl IntoIterator<Item = OsString>,
     environment: Vec<(String, String)>,
@@ -188,7 +188,7 @@ pub fn parse(
     }
 }
 
-/// The words and options of `import`.
+/// Arguments of `import`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct ImportOptions {
     from: Option<PathBuf>,
@@ -212,7 +212,7 @@ fn redis_of(parser: &mut lexopt::Parser) -> Result<import::Address, String> {
     import::Address::parse(&text).map_err(|error| format!("--redis: {error}"))
 }
 
-/// The task that the words behind `store` name.
+/// Parses the words after `store`.
 fn store_task(words: &[String]) -> Result<Task, String> {
     let file = words.get(1).map(PathBuf::from);
     match (words.first().map(String::as_str), file) {
@@ -229,7 +229,7 @@ fn store_task(words: &[String]) -> Result<Task, String> {
     }
 }
 
-/// The refusal of a command, with the one that was meant.
+/// Makes the error for an unknown command, with a suggestion.
 fn unknown(command: &str) -> String {
     let meant = match command {
         "run" | "start" | "server" => Some("serve"),

@@ -1,7 +1,6 @@
-//! The server as a library, so that tests, benches and the simulator link what `main` runs.
+//! The server as a library, so that tests, benches and the simulator link the same code as `main`.
 //!
-//! ARCHITECTURE.md is the map. In one line: `socket -> io -> session -> hub -> session -> io -> socket`, with
-//! control looking in from the side.
+//! ARCHITECTURE.md is the map. In one line: `socket -> io -> session -> hub -> session -> io -> socket`, with control at the side.
 
 pub mod auth;
 pub mod bench;

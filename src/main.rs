@@ -1,4 +1,4 @@
-//! Arguments, logging, signals: everything else is in the library.
+//! Arguments, logging and signals; everything else is in the library.
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::process::ExitCode;
@@ -23,13 +23,13 @@ use signal_hook::iterator::Signals;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Exit codes (design: command line).
+/// Exit codes of the command line.
 const RUN_TIME: u8 = 1;
 const USAGE: u8 = 2;
 const DRAIN_TIMED_OUT: u8 = 3;
-/// Bytes of a password.
+/// Longest password, in bytes.
 const PASSWORD_BYTES_MAX: u64 = 4096;
-/// A drain takes no longer than this.
+/// Time limit of a drain.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -94,7 +94,7 @@ fn serve(options: &Options) -> ExitCode {
     code
 }
 
-/// Turns signals into notices.
+/// Converts signals to notices.
 fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
     // An alarm that somebody set before the program was started means nothing to it.
@@ -111,7 +111,7 @@ fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(forward).map(drop)
 }
 
-/// Waits for a signal, then for the end of every thread.
+/// Waits for a signal, then for the end of all threads.
 fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManager>) -> ExitCode {
     let mut drained_by = None::<Instant>;
     let mut living = server.threads();
@@ -160,7 +160,7 @@ fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManag
     }
 }
 
-/// The password is asked for twice on a terminal, and is the first line of anything else.
+/// Adds a user. The password is requested twice on a terminal; otherwise the first line of the input is used.
 fn add_user(options: &Options, email: &str) -> ExitCode {
     let password = match read_password() {
         Ok(password) => password,
@@ -213,7 +213,7 @@ fn check_config(options: &Options, deep: bool, quiet: bool) -> ExitCode {
     if quiet { ExitCode::SUCCESS } else { print(&config.describe()) }
 }
 
-/// Records go to standard output, what was done to standard error.
+/// Runs a task on the store. Records go to standard output, other messages to standard error.
 fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     match store_tools::run(options, task, &mut std::io::stdout().lock()) {
         Ok(done) => {
@@ -224,7 +224,7 @@ fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     }
 }
 
-/// The table goes to standard output, the summary to standard error.
+/// Runs an import. The table goes to standard output, the summary to standard error.
 fn run_import(options: &Options, order: &import::Order) -> ExitCode {
     match import_tool::run(options, order, &mut std::io::stdout().lock()) {
         Ok(done) => {
@@ -235,7 +235,7 @@ fn run_import(options: &Options, order: &import::Order) -> ExitCode {
     }
 }
 
-/// The report goes to standard output; a signal ends the measured time early.
+/// Runs a benchmark. The report goes to standard output; a signal ends the measured time early.
 fn run_bench(task: bench::Task) -> ExitCode {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -261,14 +261,14 @@ fn as_asked(json: bool, object: &serde_json::Value, text: String) -> String {
     if json { format!("{object:#}\n") } else { text }
 }
 
-/// The listeners with their addresses, for people.
+/// Lists the listeners with their addresses, for people.
 fn listeners(addresses: &Addresses) -> String {
     let open = protocol::listener_names()
         .flat_map(|name| addresses.all(name).map(move |address| format!("{name} {address}")));
     open.collect::<Vec<_>>().join(", ")
 }
 
-/// The one line of standard output. Listeners that are off, or that this build does not have, are `null`.
+/// Makes the only line on standard output. Listeners that are off or not built in are `null`.
 fn ready_line(addresses: &Addresses) -> String {
     let mut line = serde_json::Map::new();
     line.insert("event".to_owned(), "ready".into());

@@ -1,5 +1,5 @@
-//! The rules by which a peer may publish or play a stream: an application's checks and a peer's credentials, as far as they need
-//! no memory (docs/security.md). Tokens that are used up, subscribers and hooks are control's.
+//! Rules for publishing and playing a stream: the checks of an application and the credentials of a peer, as far as no state is needed
+//! (docs/security.md). One-time tokens, subscribers and hooks are handled by control.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use serde_json::Value;
 
 use super::{HookUrl, jwt};
 
-/// Whether a peer publishes or plays.
+/// The direction of media: to or from the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
-    /// Media comes in.
+    /// Media goes to the server.
     Publish,
-    /// Out.
+    /// Media goes to the peer.
     Play,
 }
 
 impl Direction {
-    /// The word in tokens, hashes, codes and records.
+    /// Returns the word used in tokens, hashes, codes and records.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -28,24 +28,24 @@ impl Direction {
     }
 }
 
-/// A value that is never printed.
+/// A secret text, never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Hides a text.
+    /// Wraps a text.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// The text, for a computation.
+    /// Returns the text, for a computation.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether nothing was set.
+    /// True if the secret is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -58,25 +58,25 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The switches of one direction. Each that is on must be passed.
+/// Switches for the checks of one direction. Every check that is on must pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// A token that is used up.
+    /// One-time token.
     pub token: bool,
-    /// A signed token.
+    /// Signed token.
     pub jwt: bool,
-    /// A code that changes with the time.
+    /// Time-based code.
     pub time_code: bool,
-    /// A hash over the stream's id.
+    /// Hash of the stream's id.
     pub hash: bool,
-    /// The key of the broadcast; of publishers alone.
+    /// Key of the broadcast; for publishers only.
     pub publish_key: bool,
-    /// A receiver that is asked.
+    /// Receiver to ask, if set.
     pub hook: Option<HookUrl>,
 }
 
 impl Checks {
-    /// Whether any is on.
+    /// True if any check is on.
     #[must_use]
     pub const fn any(&self) -> bool {
         self.token || self.jwt || self.time_code || self.hash || self.publish_key || self.hook.is_some()
@@ -93,7 +93,7 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// The address of the set.
+    /// Returns the address of the key set, if used.
     #[must_use]
     pub const fn keys(&self) -> Option<&HookUrl> {
         match self {
@@ -108,7 +108,7 @@ impl Trust {
 pub struct Secrets {
     /// `jwtStreamSecretKey`.
     pub jwt: Secret,
-    /// `jwksURL`: tokens may be signed with these keys, too.
+    /// `jwksURL`: keys that also sign valid tokens.
     pub keys: Option<HookUrl>,
     /// `tokenHashSecret`.
     pub hash: Secret,
@@ -118,14 +118,14 @@ pub struct Secrets {
     pub time_code_play: Secret,
     /// `timeTokenPeriod`, in seconds.
     pub time_code_period: u64,
-    /// `timeTokenSeparators`: the words of a derived key are set apart.
+    /// `timeTokenSeparators`: parts of a derived key are separated.
     pub time_code_separators: bool,
     /// `timeTokenStoredSubscribersOnly`: no derived keys.
     pub time_code_stored_only: bool,
 }
 
 impl Secrets {
-    /// The secret behind the codes of subscribers that have none of their own.
+    /// Returns the secret that derives the codes of subscribers without a secret.
     #[must_use]
     pub const fn time_code(&self, direction: Direction) -> &Secret {
         match direction {
@@ -135,7 +135,7 @@ impl Secrets {
     }
 }
 
-/// Whether a stream may be called so: `[A-Za-z0-9._-]{1,128}` without a leading dot (docs/robustness.md R-10).
+/// True if a text is a valid stream id: `[A-Za-z0-9._-]{1,128}` without a leading dot (docs/robustness.md R-10).
 #[must_use]
 pub fn is_stream_id(id: &str) -> bool {
     (1..=128).contains(&id.len())
@@ -146,34 +146,34 @@ pub fn is_stream_id(id: &str) -> bool {
 /// The check that failed; each protocol reports it in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// The one-time token is not there, of another stream or direction, or past its time.
+    /// One-time token missing, for another stream or direction, or expired.
     Token,
-    /// The signed token is not valid.
+    /// Invalid signed token.
     Jwt,
-    /// The hash is another.
+    /// Wrong hash.
     Hash,
-    /// The publish key is not that of the broadcast.
+    /// Wrong publish key.
     PublishKey,
-    /// The subscriber or its code is not valid.
+    /// Invalid subscriber or code.
     TimeCode,
-    /// The name of the subscriber is longer than any may be.
+    /// Overlong subscriber name.
     LongName,
-    /// The subscriber is blocked.
+    /// Blocked subscriber.
     Blocked(String),
-    /// The subscriber has reached its limit of connections.
+    /// Too many connections of the subscriber.
     Connections,
-    /// As many viewers as may be are there.
+    /// Too many viewers.
     Viewers,
-    /// The hook receiver denied it.
+    /// Denial by the hook receiver.
     Hook,
-    /// The hook receiver did not answer in time.
+    /// No timely answer from the hook receiver.
     HookSilent,
-    /// A check that is switched on cannot be done for this.
+    /// A required check that is impossible here.
     Unsupported,
 }
 
 impl Denial {
-    /// The text of an HTTP refusal.
+    /// Returns the text of the HTTP refusal.
     #[must_use]
     pub fn text(&self, stream: &str) -> String {
         match self {
@@ -190,7 +190,7 @@ impl Denial {
         }
     }
 
-    /// Whether better credentials would help.
+    /// True if other credentials could help.
     #[must_use]
     pub const fn is_of_credentials(&self) -> bool {
         match self {
@@ -204,7 +204,7 @@ impl Denial {
         }
     }
 
-    /// The reason for the log.
+    /// Returns the reason for the log.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -224,16 +224,16 @@ impl Denial {
     }
 }
 
-/// The parameter that carries a publish key.
+/// Parameter that holds a publish key.
 pub const PUBLISH_KEY: &str = "key";
 
-/// Parameters of a peer, in the order given.
+/// Parameters of a peer, in the given order.
 pub type Params = Vec<(String, String)>;
 
 /// The credentials that a peer presents.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Credentials<'a> {
-    /// `token`; several checks share it.
+    /// `token`, used by several checks.
     pub token: Option<&'a str>,
     /// `subscriberId`.
     pub subscriber: Option<&'a str>,
@@ -251,7 +251,7 @@ impl fmt::Debug for Credentials<'_> {
 }
 
 impl<'a> Credentials<'a> {
-    /// Takes the first of each parameter; an empty one counts as absent.
+    /// Reads the credentials from the first parameter of each name; an empty value counts as absent.
     #[must_use]
     pub fn of(params: &'a [(String, String)]) -> Self {
         let first = |name: &str| {
@@ -266,8 +266,8 @@ impl<'a> Credentials<'a> {
         }
     }
 
-    /// The credentials that count where these are the checks: nothing else is repeated, and tells nobody apart. Who a subscriber
-    /// is counts everywhere.
+    /// Removes credentials that these checks ignore, so that they are neither forwarded nor used to tell peers apart. The subscriber always
+    /// stays.
     #[must_use]
     pub fn counting(self, checks: &Checks) -> Self {
         let asks = checks.hook.is_some();
@@ -279,14 +279,14 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// The token of the hash control: hex of SHA-256 over id, direction and secret.
+/// Returns the token of the hash check: hex of SHA-256 over id, direction and secret.
 #[must_use]
 pub fn hash_token(stream: &str, direction: Direction, secret: &Secret) -> String {
     let hash = sha256(&[stream.as_bytes(), direction.word().as_bytes(), secret.reveal().as_bytes()]);
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Whether a token is the hash of this stream. Letters of either case, as people write hex.
+/// True if a token is the hash of this stream, in hex of either case.
 #[must_use]
 pub fn is_hash(token: Option<&str>, stream: &str, direction: Direction, secret: &Secret) -> bool {
     let expected = hash_token(stream, direction, secret);
@@ -294,7 +294,7 @@ pub fn is_hash(token: Option<&str>, stream: &str, direction: Direction, secret: 
     !secret.is_empty() && constant_time_eq(expected.as_bytes(), given.as_bytes())
 }
 
-/// The signed token of a stream, until `expires_s` (Unix seconds). Both names of the stream that checks look at are in.
+/// Signs a token for a stream until `expires_s` (Unix seconds), with both names of the stream that checks accept.
 #[must_use]
 pub fn sign_jwt(stream: &str, kind: &str, expires_s: i64, secret: &Secret) -> Option<String> {
     if secret.reveal().len() < jwt::SECRET_BYTES_MIN {
@@ -308,8 +308,7 @@ pub fn sign_jwt(stream: &str, kind: &str, expires_s: i64, secret: &Secret) -> Op
     Some(jwt::sign(&claims, secret.reveal().as_bytes()))
 }
 
-/// Whether a signed token is for this stream and direction. The stream is `streamId` or, as older clients write it,
-/// `sub`; a token that names two says nothing.
+/// True if a signed token is for this stream and direction. The stream is `streamId` or, in older clients, `sub`; both must agree.
 #[must_use]
 pub fn is_jwt(
     token: Option<&str>,
@@ -323,7 +322,7 @@ pub fn is_jwt(
     claims.is_ok_and(|claims| is_for_stream(&claims, stream, direction))
 }
 
-/// Whether the claims of a token that was verified are for this stream and direction.
+/// True if verified claims are for this stream and direction.
 #[must_use]
 pub fn is_for_stream(claims: &jwt::Claims, stream: &str, direction: Direction) -> bool {
     let is = |name: &str, wanted: &str| match claims.get(name) {

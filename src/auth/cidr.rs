@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Rules read from one setting.
+/// Maximum number of rules in one setting.
 const RULES_MAX: usize = 1024;
 
-/// A rule that cannot be read.
+/// Reasons why a list is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CidrError {
@@ -23,7 +23,7 @@ pub enum CidrError {
     TooMany,
 }
 
-/// A parsed list. The empty list contains nobody.
+/// A parsed list. An empty list matches no address.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CidrList {
     nets: Vec<IpNet>,
@@ -31,13 +31,13 @@ pub struct CidrList {
 }
 
 impl CidrList {
-    /// Whether there is no rule at all.
+    /// True if the list is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.nets.is_empty()
     }
 
-    /// Whether a rule matches the address.
+    /// True if a rule matches the address.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -48,7 +48,7 @@ impl CidrList {
     }
 }
 
-/// Reads a list. Blanks around commas are allowed; the empty text is the empty list.
+/// Parses a list. Blanks around commas are allowed; an empty text is an empty list.
 ///
 /// # Errors
 /// The first rule that cannot be read; an empty rule between two commas is one.
@@ -88,7 +88,7 @@ fn canonical(net: IpNet) -> IpNet {
     }
 }
 
-/// Reads one address as headers carry it: brackets, a `:port` and an IPv6 zone are dropped.
+/// Parses an address as found in header fields: brackets, a `:port` and an IPv6 zone are dropped.
 #[must_use]
 pub fn parse_address(text: &str) -> Option<IpAddr> {
     let text = text.trim();
@@ -103,7 +103,7 @@ pub fn parse_address(text: &str) -> Option<IpAddr> {
     bare.parse::<IpAddr>().ok().map(|a| a.to_canonical())
 }
 
-/// The network that an address counts for: an IPv6 host has a whole /64 to ask from.
+/// Returns the network of an address that limits count by: for IPv6 the /64, since one host may use all of it.
 #[must_use]
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

@@ -1,25 +1,24 @@
-//! Sets of public keys (RFC 7517), which other servers sign their tokens with: RS256 and ES256 (RFC 7518 §3.3, §3.4).
+//! Sets of public keys (RFC 7517) of other servers that sign tokens: RS256 and ES256 (RFC 7518 §3.3, §3.4).
 //!
-//! A set is small and of keys that are strong enough; kinds that are not known are passed over. What is no set is an error, and
-//! nothing is verified by it.
+//! A set is small, with sufficiently strong keys; keys of unknown kinds are skipped. A malformed set is an error and verifies nothing.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use crypto::{Hash, KeyKind, PublicKey, SignatureAlgorithm};
 use serde::Deserialize;
 
-/// Bytes of a set.
+/// Largest set, in bytes.
 pub const SET_BYTES_MAX: usize = 256 << 10;
-/// Keys of a set.
+/// Maximum number of keys in a set.
 const KEYS_MAX: usize = 64;
-/// Keys that a token without a key id is tried with.
+/// Maximum number of keys tried for a token without a key id.
 const TRIED_MAX: usize = 4;
 /// Bytes of an RSA modulus: 2048 to 4096 bits.
 const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=512;
 /// Bytes of a coordinate on P-256, and of each half of a signature.
 const P256_BYTES: usize = 32;
 
-/// The document. Members that are not known are ignored (RFC 7517 §4, §5).
+/// The JSON document. Unknown members are ignored (RFC 7517 §4, §5).
 #[derive(Deserialize)]
 struct Document {
     keys: Vec<Written>,
@@ -49,7 +48,7 @@ pub(super) enum Algorithm {
 }
 
 impl Algorithm {
-    /// The algorithm of that name. No other is taken.
+    /// Returns the algorithm with this name; all others are refused.
     pub(super) fn named(name: &str) -> Option<Self> {
         match name {
             "RS256" => Some(Self::Rs256),
@@ -72,23 +71,23 @@ struct Key {
     public: PublicKey,
 }
 
-/// The keys of a set that can be used.
+/// The usable keys of a set.
 #[derive(Debug)]
 pub struct KeySet(Vec<Key>);
 
-/// The outcome of the search for the key of a token.
+/// The result of verifying a token's signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Signed with a key of the set.
     Signed,
-    /// Not signed with the key that it names.
+    /// Signed with another key than the one that the token names.
     Forged,
-    /// Names a key that the set has not.
+    /// The token names a key that is missing in the set.
     UnknownKey,
 }
 
 impl KeySet {
-    /// Reads a set.
+    /// Parses a set.
     ///
     /// # Errors
     /// The reason it is no set of keys, or has no key that can be used.
@@ -101,19 +100,19 @@ impl KeySet {
         if keys.is_empty() { Err("it has no key for RS256 or ES256") } else { Ok(Self(keys)) }
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none: never.
+    /// True if the set is empty, which never happens.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a message is signed with a key of the set. Without an id a few keys are tried.
+    /// Verifies the signature of a message. Without a key id, a few keys are tried.
     pub(super) fn verify(
         &self,
         algorithm: Algorithm,
@@ -140,7 +139,7 @@ impl KeySet {
     }
 }
 
-/// A key that can be used for signatures.
+/// Reads a key that is usable for signatures.
 fn key(written: &Written) -> Option<Key> {
     if written.purpose.as_deref().is_some_and(|purpose| purpose != "sig") {
         return None;
@@ -157,9 +156,9 @@ fn key(written: &Written) -> Option<Key> {
     Some(Key { id: written.kid.clone(), public })
 }
 
-/// The key as certificates have it (RFC 8017 §A.1.1).
+/// Encodes an RSA key as in certificates (RFC 8017 §A.1.1).
 fn rsa_key(modulus: &[u8], exponent: &[u8]) -> Option<PublicKey> {
-    /// rsaEncryption, with its null.
+    /// AlgorithmIdentifier of rsaEncryption, with its null.
     const ALGORITHM: &[u8] =
         &[0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
     if !MODULUS_BYTES.contains(&stripped(modulus).len()) || stripped(exponent).len() > 8 {
@@ -169,14 +168,14 @@ fn rsa_key(modulus: &[u8], exponent: &[u8]) -> Option<PublicKey> {
     PublicKey::new(KeyKind::Rsa, &public_key(ALGORITHM, &key))
 }
 
-/// The same (RFC 5480 §2).
+/// Encodes a P-256 key as in certificates (RFC 5480 §2).
 fn p256_key(x: &[u8], y: &[u8]) -> Option<PublicKey> {
-    /// id-ecPublicKey on secp256r1.
+    /// AlgorithmIdentifier of id-ecPublicKey on secp256r1.
     const ALGORITHM: &[u8] = &[
         0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
         0x3d, 0x03, 0x01, 0x07,
     ];
-    /// A point that is not compressed.
+    /// Prefix of an uncompressed point.
     const PLAIN: u8 = 4;
     if x.len() != P256_BYTES || y.len() != P256_BYTES {
         return None;
@@ -194,13 +193,13 @@ fn public_key(algorithm: &[u8], key: &[u8]) -> Vec<u8> {
     element(SEQUENCE, &[algorithm, &key].concat())
 }
 
-/// A signature of two halves as DER has it (RFC 7518 §3.4, RFC 3279 §2.2.3).
+/// Encodes a signature of two halves in DER (RFC 7518 §3.4, RFC 3279 §2.2.3).
 fn ecdsa_signature(halves: &[u8]) -> Option<Vec<u8>> {
     let (r, s) = halves.split_at_checked(P256_BYTES).filter(|(_, s)| s.len() == P256_BYTES)?;
     Some(element(SEQUENCE, &[integer(r), integer(s)].concat()))
 }
 
-/// A number without zeros before it.
+/// Returns a number without leading zeros.
 fn stripped(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number.get(zeros..).unwrap_or_default()
@@ -212,7 +211,7 @@ fn integer(number: &[u8]) -> Vec<u8> {
     element(INTEGER, &[sign, number].concat())
 }
 
-/// An element of up to 65535 bytes; no key here is longer.
+/// Encodes a DER element of up to 65535 bytes; no key here is longer.
 fn element(tag: u8, content: &[u8]) -> Vec<u8> {
     let [high, low] = u16::try_from(content.len()).unwrap_or(u16::MAX).to_be_bytes();
     let head: &[u8] = match (high, low) {
@@ -228,10 +227,10 @@ pub(crate) mod tests {
     use super::*;
     use crate::auth::jwt::{self, JwtError};
 
-    /// Keys that OpenSSL made, and one of a kind that is not known.
+    /// Keys made by OpenSSL, and one of an unknown kind.
     pub(crate) const SET: &str = r#"{"keys": [{"kty": "RSA", "kid": "r1", "alg": "RS256", "use": "sig", "n": "pkql6wfCMsX4bpcHOOZ_okdIONr1QlOhU_vXo5BWGjgsBe4hcNJtMZuEoblPbqRnO8MmZOPEexCTkCBhVIOqvEPXXv5EHclCj3fyGE_g2aqsPsQt4Q1F8bq2_EnF26R2b4nWHgIUEBIg5Br40HMNGoboWF80-2gHK61Y6hR9V2Db-Z-Yta2X-d26IwLe-G_bVZmMVhpOMdO5SP6QrAapYIZHaRu0NINHxXLFtP2CpyA55FcagPZfM-Y-BKHVC3rE1eK_vjje2IQeYw7Gp_gmEilZJRd1gcmgK4IyuJauCWrWf-Xl7iBVifzJoS09iLn_PJ_4wUGumsDRiGHUgZX-gQ", "e": "AQAB"}, {"kty": "EC", "kid": "e1", "crv": "P-256", "alg": "ES256", "x": "ibwvqf-7pgD83IE2kEBabiJuM85jRa5wx_AQhaBao70", "y": "XkDn0HRAA26Vnw-Cb5kZSGswgX9PDncy7YPKAvhmK6Q"}, {"kty": "OKP", "kid": "o1", "crv": "Ed25519", "x": "AAAA"}]}"#;
-    /// Tokens for viewers of `s1` until 2100, signed by OpenSSL: with the RSA key, with the one on P-256, with the RSA key without naming it,
-    /// and naming another.
+    /// Tokens for viewers of `s1` until 2100, signed by OpenSSL: with the RSA key, with the P-256 key, with the RSA key but no key id, and
+    /// with an unknown key id.
     pub(crate) const RS256: &str = "eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InIxIn0.eyJzdWIiOiJzMSIsInN0cmVhbUlkIjoiczEiLCJ0eXBlIjoicGxheSIsImV4cCI6NDEwMjQ0NDgwMH0.Rjfddb1h68DCbjavFmVaxZYe_PR2cr2AeqeFuhgLsxFu99j3Q5wrmeGLnCoqfeTGXsw3h6MRJcCfUziYHazz-HTzzO0xqiHiHPG66I8dgT9WM0k3qKTA-q6FGrOcmLrTYAM5A1uJoj14t_hSBrVDcOmtgKymtBXRygaW56pGgp4-0FAuS377lj4JBGRywA7SiJwJDZH7Afk0ybEk0vawHOYZI0PxQeTpxzfcA8PUBNRwyI7kG9_t9JXvqMDIj_LWo5ThwzEKzft3Ih09ecKKla4ZL6qgFvjHu86wQHuWyVq0o-fPwJQA-pwR1xPXr52kE4gDWPPG68365lhmTSoUsA";
     pub(crate) const ES256: &str = "eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6ImUxIn0.eyJzdWIiOiJzMSIsInN0cmVhbUlkIjoiczEiLCJ0eXBlIjoicGxheSIsImV4cCI6NDEwMjQ0NDgwMH0.4dYHb_TmG1KOrthw_rOjlXx5oNidpOxm3DhKc9q3x_WI8cPybs7E90hhDpJAo2FPDNKmcQI-4gvz9dH7a_joRw";
     const UNNAMED: &str = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzMSIsInN0cmVhbUlkIjoiczEiLCJ0eXBlIjoicGxheSIsImV4cCI6NDEwMjQ0NDgwMH0.iTx_g3M7FazIhjRp45bW_lNWiYBYtD78T_YEME0ySI7pVMnRJbjWJPt3vyXSFu0u05ZWQr07DqGAqAY4MinH65gOtUsNsNS6tSJdPUmXbZyDikESNv_3eCkyH4W1YUxZhA-QyxjlkVWERHgOP6iQ2R5GHuGGuWSR0dC2DP6SwOeW5joXB-YiIjqcwMGYVD-_qhH8C_jr7NT2WjwAsjUoLsmi5aCioLzgrHVwE2_RWcLd1rtTU2PLTokCkXDai3JSb0k-WSHAR9tOf9V9JFy_tbEOl_ae22_1sSWwAVae3tNleIHGRqYqBharyUOU18SiRNxdvKPB9rNXIw7lbdyzxQ";
@@ -263,7 +262,7 @@ pub(crate) mod tests {
         assert_eq!(jwt::verify_by_keys(OTHER, &set, NOW), Err(JwtError::UnknownKey));
     }
 
-    /// A public key is no secret: whoever signs HS256 with it is not let in.
+    /// Public keys are not secrets: an HS256 token signed with one is refused.
     #[test]
     fn r_01_a_token_cannot_choose_another_algorithm() {
         let set = set();

@@ -1,9 +1,10 @@
 //! JSON Web Tokens (RFC 7519, RFC 7515): HS256 with a secret, RS256 and ES256 with a set of public keys ([`jwks`](super::jwks)), for the
 //! management API, the API of applications and streams alike.
 //!
-//! Strict on purpose (docs/robustness.md R-01, R-02): what it is verified with decides the algorithm, so the token cannot choose; canonical base64url without
-//! padding; no header that would name another key or a rule of its own (`crit`, `jku`, `jwk`, `x5u`, `x5c`). Times count
-//! on the wall clock without leeway, as in the reference. A key of less than 32 bytes verifies nothing.
+//! Deliberately strict (docs/robustness.md R-01, R-02): the verification key decides the algorithm, so that the token cannot choose one;
+//! only canonical base64url without padding is accepted; header fields that name another key or other rules (`crit`, `jku`, `jwk`, `x5u`,
+//! `x5c`) are refused. Times are compared to the wall clock without tolerance, as in the reference. A key shorter than 32 bytes verifies
+//! nothing.
 
 use super::jwks::{Algorithm, KeySet, Verdict};
 use base64::Engine;
@@ -13,15 +14,15 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Bytes of a token.
+/// Longest token, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
-/// Bytes of a secret (RFC 7518 §3.2: as long as the hash).
+/// Shortest secret, in bytes (RFC 7518 §3.2: as long as the hash).
 pub const SECRET_BYTES_MIN: usize = 32;
 
-/// The claims of a token. Members other than the times are up to the caller.
+/// The claims of a token. Callers interpret all members except the times.
 pub type Claims = Map<String, Value>;
 
-/// The reason a token is refused, for the log of the operator; the peer gets one text for all of them.
+/// Reasons for refusing a token, for the operator's log; the peer gets the same text for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum JwtError {
@@ -34,13 +35,13 @@ pub enum JwtError {
     /// Not three parts of base64url, or not the expected JSON.
     #[error("the token is malformed")]
     Malformed,
-    /// The algorithm is another than the secret, or the set of keys, is for.
+    /// The algorithm does not fit the key material.
     #[error("the algorithm is not the expected one")]
     Algorithm,
-    /// The token names a key that is not in the set.
+    /// The token names an unknown key.
     #[error("its key is not in the set")]
     UnknownKey,
-    /// There is no set of keys: it could not be had, or not for long.
+    /// No key set is available.
     #[error("there is no set of keys")]
     NoKeys,
     /// A critical header field that is not supported.
@@ -57,7 +58,7 @@ pub enum JwtError {
     NotYet,
 }
 
-/// The header. A member given twice is an error of serde's. What is optional must be absent.
+/// The header. A duplicate member is an error in serde. Members of optional type must be absent.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
@@ -79,10 +80,10 @@ impl Header {
     }
 }
 
-/// Verifies a token and gives its claims. An empty payload is no claims.
+/// Verifies a token and returns its claims. An empty payload means no claims.
 ///
 /// # Errors
-/// The reason it is refused.
+/// The reason for refusing the token.
 pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtError> {
     if token.len() <= TOKEN_BYTES_MAX && secret.len() < SECRET_BYTES_MIN {
         return Err(JwtError::WeakSecret);
@@ -100,10 +101,10 @@ pub fn verify(token: &str, secret: &[u8], wall_ms: u64) -> Result<Claims, JwtErr
     parts.claims(wall_ms)
 }
 
-/// The same with a set of public keys: RS256 and ES256.
+/// Verifies a token with a set of public keys: RS256 and ES256.
 ///
 /// # Errors
-/// The reason it is refused.
+/// The reason for refusing the token.
 pub fn verify_by_keys(token: &str, keys: &KeySet, wall_ms: u64) -> Result<Claims, JwtError> {
     let parts = Parts::of(token)?;
     let algorithm = Algorithm::named(&parts.header.alg).ok_or(JwtError::Algorithm)?;
@@ -120,10 +121,10 @@ pub fn verify_by_keys(token: &str, keys: &KeySet, wall_ms: u64) -> Result<Claims
     }
 }
 
-/// A token taken apart. Nothing of it is true yet.
+/// The parts of a token, not verified yet.
 struct Parts<'a> {
     header: Header,
-    /// Header and payload, as they are signed.
+    /// Header and payload, as signed.
     signed: &'a str,
     payload: &'a str,
     signature: Vec<u8>,
@@ -144,7 +145,7 @@ impl<'a> Parts<'a> {
         if self.header.asks_more() { Err(JwtError::Header) } else { Ok(()) }
     }
 
-    /// The claims, of a token that is signed.
+    /// Decodes the claims of a token whose signature is valid, and checks their times.
     fn claims(&self, wall_ms: u64) -> Result<Claims, JwtError> {
         let claims = claims_of(&decoded(self.payload)?)?;
         check_times(&claims, wall_ms)?;
@@ -165,7 +166,7 @@ fn claims_of(payload: &[u8]) -> Result<Claims, JwtError> {
     Ok(claims)
 }
 
-/// `exp` and `nbf` in seconds, with fractions if they have some (RFC 7519 §2 NumericDate).
+/// Checks `exp` and `nbf`, in seconds, possibly with fractions (RFC 7519 §2 NumericDate).
 fn check_times(claims: &Claims, wall_ms: u64) -> Result<(), JwtError> {
     #[allow(clippy::cast_precision_loss, reason = "milliseconds of some thousand years fit 53 bits")]
     let now = wall_ms as f64 / 1000.0;
@@ -184,7 +185,7 @@ fn check_times(claims: &Claims, wall_ms: u64) -> Result<(), JwtError> {
     Ok(())
 }
 
-/// Makes a token.
+/// Makes a signed token.
 #[must_use]
 pub fn sign(claims: &Claims, secret: &[u8]) -> String {
     sign_json(r#"{"alg":"HS256","typ":"JWT"}"#, &to_json(claims), secret)
@@ -216,7 +217,7 @@ mod tests {
         check(&sign_json(HEADER, payload, SECRET))
     }
 
-    /// RFC 7515 §A.1: another server's token, its key and its odd white space.
+    /// RFC 7515 §A.1: a foreign token with its key and unusual white space.
     #[test]
     fn the_rfc_s_example_verifies() {
         let key = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow";

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::CidrList;
 
-/// The reason an address is not connected to.
+/// Reasons for refusing to connect to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Denied {
@@ -21,7 +21,7 @@ pub enum Denied {
     /// An HTTP or HTTPS port of this server.
     #[error("the address is a management port of this server")]
     OwnPort,
-    /// An address of this machine or of a network of its own, while `outbound.preset` is `public`.
+    /// An address of this machine or a private network, while `outbound.preset` is `public`.
     #[error("the address is not public, and outbound.preset asks for that")]
     NotPublic,
     /// Listed in `outbound.deny`.
@@ -34,19 +34,19 @@ pub enum Denied {
 pub struct OutboundPolicy {
     /// `outbound.deny`.
     pub deny: CidrList,
-    /// `outbound.preset=public`: addresses of the public internet only.
+    /// True if `outbound.preset` is `public`: only addresses of the public internet.
     pub public_only: bool,
-    /// Addresses of this machine's interfaces. Loopback is ours without being listed.
+    /// Addresses of this machine's interfaces. Loopback addresses count without being listed.
     pub own_addresses: Vec<IpAddr>,
-    /// HTTP and HTTPS ports as bound.
+    /// HTTP and HTTPS ports in use.
     pub own_ports: Vec<u16>,
 }
 
 impl OutboundPolicy {
-    /// Checks the address that would be connected to.
+    /// Checks an address before connecting to it.
     ///
     /// # Errors
-    /// The reason it is not connected to.
+    /// The reason for the refusal.
     pub fn check(&self, target: SocketAddr) -> Result<(), Denied> {
         let address = target.ip().to_canonical();
         if address.is_unspecified() {
@@ -73,7 +73,7 @@ impl OutboundPolicy {
         Ok(())
     }
 
-    /// Whether the address is this machine.
+    /// True if the address belongs to this machine.
     #[must_use]
     pub fn is_own(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
@@ -81,8 +81,8 @@ impl OutboundPolicy {
     }
 }
 
-/// Whether an address is reached over the internet: none of this machine, of private or shared networks, and no IPv6 one
-/// behind which a translator has such (RFC 6890, RFC 6052, RFC 8215, RFC 3056).
+/// True if an address is on the public internet: not of this machine or of private or shared networks, including IPv6 addresses that a
+/// translator maps to such an address (RFC 6890, RFC 6052, RFC 8215, RFC 3056).
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),

@@ -1,44 +1,44 @@
 //! The fields in which proxies describe a request that they pass on: `X-Forwarded-For`, `-Proto`, `-Host`, `-Port` and `-Prefix`, and
 //! `Forwarded` (RFC 7239); docs/robustness.md R-20.
 //!
-//! The fields count only when the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most address that is
-//! not such a proxy is the client. The reference trusts every private peer; we do not. A proxy that writes one kind of
-//! field lets the other through as the client sent it, so that both kinds must name the same client.
+//! The fields count only if the direct peer is a configured proxy (`server.trusted_proxies`); then the right-most address that is not a
+//! configured proxy is the client. The reference trusts every private peer; this server does not. Proxies that write one kind of field pass
+//! on the client's fields of the other kind, so both kinds must name the same client.
 
 use std::net::IpAddr;
 
 use super::cidr::{CidrList, parse_address};
 
-/// Entries looked at; a longer chain is refused.
+/// Maximum number of entries examined; a longer chain is refused.
 const HOPS_MAX: usize = 32;
-/// The longest host and prefix.
+/// Longest host and longest prefix, in bytes.
 const HOST_BYTES_MAX: usize = 260;
 const PREFIX_BYTES_MAX: usize = 256;
 
-/// A request as its client sent it.
+/// Properties of a request as its client sent it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passed {
-    /// The client's address.
+    /// Address of the client.
     pub client: IpAddr,
-    /// Whether the client came over TLS, when a trusted proxy says so or says not.
+    /// True if the client used TLS; `None` unless a trusted proxy states this.
     pub secure: Option<bool>,
-    /// The host, and the port unless it is the scheme's own, that the client asked for.
+    /// Host that the client asked for, with the port unless it is the scheme's default.
     pub host: Option<String>,
-    /// The folder that a trusted proxy took off the path: empty, or a slash and names without a slash behind.
+    /// Folder that a trusted proxy removed from the path: empty, or a slash and names, without a trailing slash.
     pub prefix: String,
 }
 
 impl Passed {
-    /// A request that nobody passed on.
+    /// Describes a request that came without a proxy.
     #[must_use]
     pub const fn direct(peer: IpAddr) -> Self {
         Self { client: peer.to_canonical(), secure: None, host: None, prefix: String::new() }
     }
 }
 
-/// Reads what proxies say; `None` when a trusted one says what cannot be read (the request is refused).
+/// Reads the fields of proxies; `None` if a trusted proxy's fields are unreadable, which refuses the request.
 ///
-/// `values` gives all values of a header field, in order.
+/// `values` returns all values of a header field, in order.
 #[must_use]
 pub fn read<'a>(
     peer: IpAddr,
@@ -75,8 +75,8 @@ pub fn read<'a>(
     Some(passed)
 }
 
-/// The right-most address that is no trusted proxy, and its place from the right; the peer without a place when there is no
-/// address, `None` when one cannot be read.
+/// Returns the right-most address that is not a trusted proxy, and its place from the right; the peer without a place if there is no
+/// address, `None` if an address is unreadable.
 fn chain(
     peer: IpAddr,
     addresses: impl Iterator<Item = Option<IpAddr>>,
@@ -96,12 +96,12 @@ fn chain(
     Some(found)
 }
 
-/// The entries of a list, the last one first.
+/// Returns the entries of a list, last one first.
 fn entries<'a>(values: &[&'a str]) -> impl Iterator<Item = &'a str> {
     values.iter().rev().flat_map(|value| value.rsplit(','))
 }
 
-/// The entry that the proxy so far away wrote; where proxies replace the field rather than append to it, the only one.
+/// Returns the entry written by the proxy at this distance, or the only entry, since some proxies replace the field.
 fn at<'a>(values: &[&'a str], hop: usize) -> Option<&'a str> {
     let last = entries(values).take(hop.saturating_add(1)).last()?;
     Some(last.trim()).filter(|entry| !entry.is_empty())
@@ -116,7 +116,7 @@ fn is_secure(scheme: &str) -> Option<bool> {
     }
 }
 
-/// A host with the port that a proxy tells beside it.
+/// Adds a port from a separate field to a host.
 fn with_port(host: Option<String>, port: Option<&str>, secure: Option<bool>) -> Option<String> {
     let host = host?;
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
@@ -127,7 +127,7 @@ fn with_port(host: Option<String>, port: Option<&str>, secure: Option<bool>) -> 
     }
 }
 
-/// A name or an address, and perhaps a port.
+/// True if the text is a name or an address, with an optional port.
 fn is_host(host: &str) -> bool {
     let (name, port) = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),
@@ -140,7 +140,7 @@ fn is_host(host: &str) -> bool {
     host.len() <= HOST_BYTES_MAX && name_fits && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// A prefix without the slash at its end. One that another reader could take for a host is refused.
+/// Returns a prefix without its trailing slash. Refuses a prefix that another reader could take for a host.
 fn prefix(text: &str) -> Option<String> {
     let text = text.strip_suffix('/').unwrap_or(text);
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
@@ -152,7 +152,7 @@ fn prefix(text: &str) -> Option<String> {
     fits.then(|| text.to_owned())
 }
 
-/// An element of `Forwarded`: the word of one proxy.
+/// An element of `Forwarded`, written by one proxy.
 #[derive(Debug, Default)]
 struct Element {
     client: Option<String>,
@@ -160,7 +160,7 @@ struct Element {
     host: Option<String>,
 }
 
-/// The elements of `Forwarded`, the last one first (RFC 7239 §4); `None` when they break the grammar, or are too many.
+/// Parses the elements of `Forwarded`, last one first (RFC 7239 §4); `None` for a syntax error or too many elements.
 fn elements(values: &[&str]) -> Option<Vec<Element>> {
     let mut elements = Vec::new();
     for value in values {
@@ -178,7 +178,7 @@ fn elements(values: &[&str]) -> Option<Vec<Element>> {
     Some(elements)
 }
 
-/// `[ pair ] *( ";" [ pair ] )`, up to the comma or the end.
+/// Parses `[ pair ] *( ";" [ pair ] )`, up to the comma or the end.
 fn read_element<'a>(mut rest: &'a str, element: &mut Element) -> Option<&'a str> {
     loop {
         rest = rest.trim_start_matches([' ', '\t']);
@@ -209,7 +209,7 @@ fn read_element<'a>(mut rest: &'a str, element: &mut Element) -> Option<&'a str>
     }
 }
 
-/// A token or a quoted string, and what stands behind.
+/// Parses a token or a quoted string, and returns the rest as well.
 fn read_value(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         // Addresses of IPv6 have to be quoted, and are not by everybody.

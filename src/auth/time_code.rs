@@ -1,17 +1,16 @@
-//! Codes that change with the time (RFC 6238 over HMAC-SHA1, six digits), as subscribers of a stream show them
-//! (docs/security.md).
+//! Time-based codes (RFC 6238 over HMAC-SHA1, six digits), used by subscribers of a stream (docs/security.md).
 
 use crypto::{constant_time_eq, hmac_sha1};
 use data_encoding::{BASE32, BASE32_NOPAD};
 
-/// Bytes of a Base32 secret.
+/// Longest Base32 secret, in bytes.
 const SECRET_BYTES_MAX: usize = 1024;
 /// Digits of a code.
 const DIGITS: u32 = 6;
-/// A secret that is not Base32 by itself is padded to a multiple of this.
+/// Multiple to which the length of a derived key is padded.
 const PADDING: usize = 8;
 
-/// The bytes of a subscriber's own secret: Base32 whose length is a multiple of eight.
+/// Decodes a subscriber's own secret: Base32 with a length that is a multiple of eight.
 #[must_use]
 pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     let fits = !secret.is_empty() && secret.len() <= SECRET_BYTES_MAX && secret.len().is_multiple_of(PADDING);
@@ -23,10 +22,10 @@ pub fn key_of_secret(secret: &str) -> Option<Vec<u8>> {
     decode(BASE32).or_else(|| decode(BASE32_NOPAD)).filter(|key| !key.is_empty())
 }
 
-/// The key of a subscriber without a secret of its own: derived from the application's and what the code is for.
+/// Derives the key of a subscriber without a secret from the application's secret and the code's purpose.
 ///
-/// Without a `separator`, as clients of the reference compute it, `bob1` on `free-vip` has the key of `bob1free-` on `vip`.
-/// With `/`, which is in no stream's id, no two have the same.
+/// Without a `separator`, as in clients of the reference, `bob1` on `free-vip` has the key of `bob1free-` on `vip`. With `/`, which no
+/// stream id contains, all keys differ.
 #[must_use]
 pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, separator: &str) -> Vec<u8> {
     let mut key = [secret, subscriber, stream, kind].join(separator).into_bytes();
@@ -35,13 +34,13 @@ pub fn derived_key(secret: &str, subscriber: &str, stream: &str, kind: &str, sep
     key
 }
 
-/// The code of a moment.
+/// Returns the code at a time.
 #[must_use]
 pub fn code(key: &[u8], period_s: u64, wall_ms: u64) -> String {
     code_of_step(key, step(period_s, wall_ms))
 }
 
-/// Whether a code is that of the moment, or of the period before or after it: clocks differ, and people type.
+/// True if a code is valid now, or in the period before or after, since clocks differ and typing takes time.
 #[must_use]
 pub fn is_valid(key: &[u8], period_s: u64, wall_ms: u64, given: &str) -> bool {
     let now = step(period_s, wall_ms);
@@ -56,7 +55,7 @@ fn step(period_s: u64, wall_ms: u64) -> u64 {
     wall_ms / period_s.saturating_mul(1000).max(1)
 }
 
-/// RFC 4226 §5.3.
+/// Computes the code of a period (RFC 4226 §5.3).
 fn code_of_step(key: &[u8], step: u64) -> String {
     let hash = hmac_sha1(key, &step.to_be_bytes());
     let offset = usize::from(hash.last().copied().unwrap_or(0) & 0x0f);
@@ -69,7 +68,7 @@ fn code_of_step(key: &[u8], step: u64) -> String {
 mod tests {
     use super::*;
 
-    /// RFC 6238 appendix B, the last six digits of its eight.
+    /// Vectors of RFC 6238 appendix B, with the last six of the eight digits.
     #[test]
     fn the_vectors_of_the_rfc() {
         let key = b"12345678901234567890";

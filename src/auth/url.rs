@@ -1,14 +1,13 @@
-//! URLs that operators and API clients write. The text is only read here; what an address is allowed to be is the
-//! [policy's](super::outbound).
+//! URLs from operators and API clients. Only the text is parsed here; the allowed addresses are up to the [policy](super::outbound).
 
 use std::fmt;
 
-/// Bytes of a URL.
+/// Longest URL, in bytes.
 pub const URL_BYTES_MAX: usize = 4096;
-/// Bytes of a host name (RFC 1035 §2.3.4).
+/// Longest host name, in bytes (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 253;
 
-/// The reason a URL is not accepted.
+/// Reasons for refusing a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
@@ -24,7 +23,7 @@ pub enum UrlError {
     /// User name and password before the host.
     #[error("credentials in the URL are not supported")]
     Credentials,
-    /// No host, or not one.
+    /// Missing or invalid host.
     #[error("the host is not valid")]
     Host,
     /// Port 0, over 65535, or missing where there is no default.
@@ -33,27 +32,27 @@ pub enum UrlError {
     /// No stream name.
     #[error("the stream name is missing")]
     Name,
-    /// An option of the query, with a value that it cannot have.
+    /// An option of the query with an invalid value.
     #[error("{0} in the URL is not valid")]
     Option(&'static str),
-    /// A resource that this version cannot fetch; the text says so to the client.
+    /// A resource that this version cannot fetch; the text is shown to the client.
     #[error("{0}")]
     Unsupported(&'static str),
 }
 
-/// A URL, taken apart as far as all schemes agree. What follows the authority is its protocol's to read.
+/// A URL, split as far as all schemes agree. The part after the authority is parsed by its protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Url<'a> {
-    /// The scheme verbatim: upper case is not accepted.
+    /// Scheme as written; upper case is refused.
     pub scheme: &'a str,
-    /// Between `://` and the path.
+    /// Text between `://` and the path.
     pub authority: &'a str,
     /// Path, query and fragment, with their separators.
     pub tail: &'a str,
 }
 
 impl<'a> Url<'a> {
-    /// Takes a URL apart.
+    /// Splits a URL.
     ///
     /// # Errors
     /// The fault of the URL.
@@ -70,26 +69,26 @@ impl<'a> Url<'a> {
         Ok(Self { scheme, authority, tail })
     }
 
-    /// The path, without query and fragment.
+    /// Returns the path, without query and fragment.
     #[must_use]
     pub fn path(&self) -> &'a str {
         self.tail.split(['?', '#']).next().unwrap_or("")
     }
 
-    /// The target of an HTTP request: a fragment stays with the client (RFC 9110 §4.2.5).
+    /// Returns the target of an HTTP request, without the fragment (RFC 9110 §4.2.5).
     #[must_use]
     pub fn request_target(&self) -> String {
         let target = self.tail.split('#').next().unwrap_or("");
         if target.starts_with('/') { target.to_owned() } else { format!("/{target}") }
     }
 
-    /// The query, without its question mark; a fragment belongs to it in the URLs of media programs.
+    /// Returns the query without its question mark. Includes a fragment, as in URLs of media programs.
     #[must_use]
     pub fn query(&self) -> &'a str {
         self.tail.split_once('?').map_or("", |(_, query)| query)
     }
 
-    /// The host name or address, without brackets, and the port.
+    /// Returns the host name or address, without brackets, and the port.
     ///
     /// # Errors
     /// There are credentials, no host, or no port that could be connected to.
@@ -102,7 +101,7 @@ impl<'a> Url<'a> {
     }
 }
 
-/// Reads a port that can be connected to.
+/// Parses a port to connect to.
 ///
 /// # Errors
 /// The text is no port from 1 to 65535.
@@ -110,14 +109,14 @@ pub fn port_of(text: &str) -> Result<u16, UrlError> {
     text.parse().ok().filter(|&port: &u16| port > 0).ok_or(UrlError::Port)
 }
 
-/// Host and port as a URL has them, the port only when it is not the default.
+/// Formats host and port for a URL, without the default port.
 #[must_use]
 pub fn authority(host: &str, port: u16, default_port: u16) -> String {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     if port == default_port { host } else { format!("{host}:{port}") }
 }
 
-/// The address of a hook receiver, parsed. Stored and sent unchanged.
+/// The URL of a hook receiver. The text is stored and sent unchanged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HookUrl {
     text: String,
@@ -135,7 +134,7 @@ impl fmt::Debug for HookUrl {
 }
 
 impl HookUrl {
-    /// Takes a URL apart.
+    /// Parses a URL.
     ///
     /// # Errors
     /// The fault of the URL.
@@ -152,14 +151,14 @@ impl HookUrl {
         Ok(Self { text: text.to_owned(), host, port })
     }
 
-    /// The URL as configured.
+    /// Returns the URL as configured.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 }
 
-/// Host and port; the host has only characters that a resolver should ever see.
+/// Splits host and port; the host has only characters that may go to a resolver.
 fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(UrlError::Host)?;
@@ -178,7 +177,7 @@ fn split_authority(authority: &str) -> Result<(String, Option<&str>), UrlError> 
     if valid { Ok((host.to_owned(), port)) } else { Err(UrlError::Host) }
 }
 
-/// A URL fit for a log: no credentials, no query, and `***` for the last segment, which often is the stream key.
+/// Returns a URL for the log: without credentials and query, and with `***` for the last segment, which often is the stream key.
 #[must_use]
 pub fn redact(url: &str) -> String {
     let clean =

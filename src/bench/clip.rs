@@ -1,4 +1,4 @@
-//! The media of publishers: a clip that is read once, and looped by each of them with timestamps that go on.
+//! Media of the publishers: a clip that is read once, and that each publisher loops with continuous timestamps.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use super::Stamp;
 /// -maxrate 65k -bufsize 130k -pix_fmt yuv420p -c:a aac -b:a 128k -ac 2 -map_metadata -1 -fflags +bitexact sample.flv`.
 pub const SAMPLE: &[u8] = include_bytes!("sample.flv");
 
-/// Key frames are so many times as large as other video frames when a clip is padded.
+/// Size of padded key frames, as a multiple of other padded video frames.
 const KEY_FACTOR: u64 = 8;
-/// Larger tags are not what a stream has.
+/// Largest tag in a clip, in bytes.
 const TAG_BYTES_MAX: u32 = 8 << 20;
 /// FLV 10.1 §E.4.3.1: codec id of AVC; packet types 0 and 1; bytes before the NAL units.
 const AVC: u8 = 7;
@@ -23,23 +23,23 @@ const AVC_HEAD_BYTES: usize = 5;
 /// FLV 10.1 §E.4.2: sound format of AAC; bytes before the raw data block.
 const AAC: u8 = 10;
 const AAC_HEAD_BYTES: usize = 2;
-/// The top bit, and the sound format, of enhanced RTMP's bodies.
+/// Bit that marks enhanced RTMP's video bodies, and their sound format.
 const EX_VIDEO: u8 = 0x80;
 const EX_AUDIO: u8 = 9;
 /// NAL unit types (H.264 Table 7-1).
 const ACCESS_UNIT_DELIMITER: u8 = 9;
 
-/// The reason a file is no clip.
+/// Reasons why a file is not usable as a clip.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClipError {
-    /// No FLV, or a damaged one.
+    /// Not FLV, or damaged.
     #[error("{0}")]
     Flv(#[from] flv::Error),
-    /// Nothing to send.
+    /// Without media to send.
     #[error("the file has neither audio nor video")]
     Empty,
-    /// A rate was asked for, and only H.264 can be padded.
+    /// A clip other than H.264, for which a rate was requested.
     #[error("only H.264 can be padded to a bit rate")]
     NotPaddable,
 }
@@ -51,9 +51,9 @@ enum Carrier {
     Sei(usize),
     /// A data stream element.
     AacElement,
-    /// A message before it.
+    /// A message before the unit.
     Message,
-    /// Not at all: the video has them.
+    /// Nowhere: the video has the stamps.
     None,
 }
 
@@ -66,15 +66,15 @@ struct Piece {
     body: Bytes,
 }
 
-/// Sizes that video frames are padded to.
+/// Target sizes of padded video frames.
 #[derive(Debug, Clone)]
 struct Padding {
     inter_bytes: u64,
-    /// As many bytes as the largest frame may need.
+    /// Filler bytes, enough for the largest frame.
     ones: Bytes,
 }
 
-/// A clip.
+/// A parsed clip.
 #[derive(Debug)]
 pub struct Clip {
     heads: Vec<(TagKind, Bytes)>,
@@ -83,23 +83,23 @@ pub struct Clip {
     padding: Option<Padding>,
 }
 
-/// A unit as it is sent: the body of a tag or a message.
+/// A unit to send: the body of a tag or a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// The kind of the tag.
+    /// Kind of the tag.
     pub kind: TagKind,
-    /// Whether it is a key frame.
+    /// True if the unit is a key frame.
     pub key_frame: bool,
     /// Decode time from the start of the first loop.
     pub dts_ms: u64,
-    /// The body.
+    /// Contents of the unit.
     pub body: Bytes,
-    /// A data message that is to be sent right before it.
+    /// Data message to send directly before the unit.
     pub message: Option<Bytes>,
 }
 
 impl Unit {
-    /// Whether it is video.
+    /// True if the unit is video.
     #[must_use]
     pub fn is_video(&self) -> bool {
         self.kind == TagKind::Video
@@ -107,10 +107,10 @@ impl Unit {
 }
 
 impl Clip {
-    /// Reads an FLV file.
+    /// Parses an FLV file.
     ///
     /// # Errors
-    /// The file has nothing to publish.
+    /// The reason why the file cannot be published.
     pub fn read(file: &[u8]) -> Result<Self, ClipError> {
         let mut reader = Reader::new(TAG_BYTES_MAX);
         reader.push(file);
@@ -177,7 +177,7 @@ impl Clip {
         Ok(Self { heads, pieces, period_ms, padding: None })
     }
 
-    /// Pads video frames up to this rate of the whole stream, stamps and audio included.
+    /// Pads video frames so that the whole stream, including stamps and audio, reaches this rate.
     ///
     /// # Errors
     /// The video is not H.264.
@@ -203,19 +203,19 @@ impl Clip {
         Ok(self)
     }
 
-    /// Metadata and parameter sets, to be sent first; metadata in its wrapper for servers.
+    /// Returns metadata and parameter sets, which are sent first; metadata is wrapped as for servers.
     #[must_use]
     pub fn heads(&self) -> &[(TagKind, Bytes)] {
         &self.heads
     }
 
-    /// The duration of one loop.
+    /// Returns the duration of one loop.
     #[must_use]
     pub const fn period_ms(&self) -> u64 {
         self.period_ms
     }
 
-    /// The time from one key frame to the next; the whole loop when there is only one.
+    /// Returns the time between key frames, or the whole loop if there is only one.
     #[must_use]
     pub fn gop_ms(&self) -> u64 {
         let keys = self.pieces.iter().filter(|piece| piece.is_video && piece.key_frame).count();
@@ -233,7 +233,7 @@ enum Shape {
     Nothing,
 }
 
-/// The shape of a body, by its first bytes alone, so that codecs this server does not know pass, too.
+/// Classifies a body by its first bytes only, so that unknown codecs work, too.
 fn shape(is_video: bool, body: &Bytes) -> Shape {
     let (Some(&first), packet) = (body.first(), body.get(1).copied()) else { return Shape::Nothing };
     if is_video {
@@ -254,7 +254,7 @@ fn shape(is_video: bool, body: &Bytes) -> Shape {
     }
 }
 
-/// An access unit delimiter must stay the first NAL unit (H.264 §7.4.1.2.3).
+/// Returns the offset for a stamp. An access unit delimiter must stay the first NAL unit (H.264 §7.4.1.2.3).
 fn stamp_offset(body: &[u8]) -> usize {
     let nals = body.get(AVC_HEAD_BYTES..).unwrap_or_default();
     match media::nal::Nals::new(nals, 4).next() {
@@ -265,7 +265,7 @@ fn stamp_offset(body: &[u8]) -> usize {
     }
 }
 
-/// The span of the video (of the audio, where there is none) and one more interval.
+/// Returns the duration of the video (or audio, if there is no video), plus one interval.
 fn period_ms(pieces: &[Piece], has_video: bool) -> u64 {
     let times = || pieces.iter().filter(|piece| piece.is_video == has_video).map(|piece| piece.dts_ms);
     let (first, last) = (times().next().unwrap_or(0), times().next_back().unwrap_or(0));
@@ -283,9 +283,9 @@ pub struct Source {
     base_ms: u64,
     video: u64,
     audio: u64,
-    /// Bytes by which video frames were larger than they should have been.
+    /// Surplus bytes of video frames that were larger than their target.
     excess: u64,
-    /// Kinds that are passed over: video, audio.
+    /// True for video and for audio if the kind is skipped.
     left_out: [bool; 2],
 }
 
@@ -296,7 +296,7 @@ impl Source {
         Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, excess: 0, left_out: [false; 2] }
     }
 
-    /// Passes over what cannot be sent.
+    /// Skips the kinds that cannot be sent.
     #[must_use]
     pub fn carrying(mut self, video: bool, audio: bool) -> Self {
         self.left_out = [!video, !audio];
@@ -304,25 +304,25 @@ impl Source {
         self
     }
 
-    /// The clip.
+    /// Returns the clip.
     #[must_use]
     pub fn clip(&self) -> &Clip {
         &self.clip
     }
 
-    /// The time at which the next unit is due, from the start of the first loop.
+    /// Returns the time at which the next unit is due, from the start of the first loop.
     #[must_use]
     pub fn due_ms(&self) -> u64 {
         self.base_ms + self.clip.pieces.get(self.next).map_or(0, |piece| piece.dts_ms)
     }
 
-    /// Units made so far: video, audio.
+    /// Returns the numbers of video and audio units made so far.
     #[must_use]
     pub const fn made(&self) -> [u64; 2] {
         [self.video, self.audio]
     }
 
-    /// Makes the next unit, stamped with this time. `None` never happens: a clip is not empty.
+    /// Makes the next unit, stamped with this time. Never returns `None`, since a clip is not empty.
     pub fn next_unit(&mut self, unix_nanos: u64) -> Option<Unit> {
         let (clip, dts_ms) = (Arc::clone(&self.clip), self.due_ms());
         let piece = clip.pieces.get(self.next)?;
@@ -349,7 +349,7 @@ impl Source {
         }
     }
 
-    /// Goes on to a unit that is carried; a clip without one stays where it is.
+    /// Advances to a unit that is sent; does nothing if the clip has none.
     fn pass_over(&mut self) {
         let [video, audio] = self.left_out;
         let is_carried = |piece: &Piece| !if piece.is_video { video } else { audio };
@@ -374,7 +374,7 @@ impl Source {
     }
 }
 
-/// `body` with `more` put in at `at`.
+/// Inserts `more` into `body` at `at`.
 fn with(body: &[u8], at: usize, more: &[u8]) -> BytesMut {
     let (before, behind) = body.split_at_checked(at).unwrap_or((body, &[]));
     let mut out = BytesMut::with_capacity(body.len() + more.len());

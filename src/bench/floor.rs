@@ -1,5 +1,5 @@
-//! The floor of a machine: what sending a frame to so many sockets costs it when nothing else is done. Figures of servers
-//! are compared as multiples of it: the machines that they were measured on differ by more than the servers do.
+//! The floor of a machine: the cost of only sending frames to a number of sockets. Server figures are compared as multiples of this, since
+//! machines differ more than servers do.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,24 +11,24 @@ use super::Histogram;
 use super::options::{kilobits, seconds, value};
 use super::report::{distribution, millis};
 
-/// Frames of a second.
+/// Frames per second.
 pub const FRAMES: u32 = 30;
 
 /// Options of a measurement of the floor; `docs/bench.md` has the meanings and the defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloorOptions {
-    /// Sockets that are written to.
+    /// Number of sockets to write to.
     pub count: usize,
-    /// The measured time for each kind of reader.
+    /// Measured time for each kind of reader.
     pub duration: Duration,
-    /// The rate of each socket.
+    /// Bit rate of each socket.
     pub bits_per_second: u64,
-    /// JSON instead of text.
+    /// True to print JSON instead of text.
     pub json: bool,
 }
 
 impl FloorOptions {
-    /// Reads what stands behind `bench self`. `None`: help is asked for.
+    /// Parses the arguments after `bench self`. `None` if help is requested.
     pub(super) fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
         let mut options =
             Self { count: 300, duration: Duration::from_secs(5), bits_per_second: 2_500_000, json: false };
@@ -48,20 +48,19 @@ impl FloorOptions {
         Ok(Some(options))
     }
 
-    /// Bytes of one write.
+    /// Returns the bytes of one write.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         usize::try_from(self.bits_per_second / 8 / u64::from(FRAMES)).unwrap_or(0)
     }
 }
 
-/// The way in which the other side reads. On loopback the sender does the receiver's work in the kernel, and wakes a
-/// receiver that sleeps.
+/// The reading behaviour of the other side. On loopback, the sender does the receiver's work in the kernel, and wakes a sleeping receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// Looks all the time, on a core of its own.
+    /// Polls constantly, on its own core.
     Spins,
-    /// Sleeps until there is something.
+    /// Sleeps until data arrives.
     Sleeps,
 }
 
@@ -74,16 +73,16 @@ impl Reader {
     }
 }
 
-/// The figures beside one kind of reader.
+/// Figures for one kind of reader.
 #[derive(Debug)]
 pub struct Floor {
-    /// The kind.
+    /// Kind of reader.
     pub reader: Reader,
     /// CPU time of the sending thread.
     pub cpu: Duration,
-    /// Bytes that it sent.
+    /// Bytes sent.
     pub bytes: u64,
-    /// The delay with which each round of writes began.
+    /// Delay at the start of each round of writes.
     pub behind: Histogram,
 }
 
@@ -93,19 +92,19 @@ impl Floor {
     }
 }
 
-/// All of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct FloorReport {
-    /// The options of the run.
+    /// Options of the run.
     pub options: FloorOptions,
     /// Processor and kernel.
     pub machine: String,
-    /// The figures of each kind of reader; without a second core there is no reader that spins.
+    /// Figures for each kind of reader; with only one core, none for the spinning reader.
     pub floors: Vec<Floor>,
 }
 
 impl FloorReport {
-    /// The figures as a JSON object.
+    /// Returns the figures as a JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({
@@ -125,7 +124,7 @@ impl FloorReport {
         })
     }
 
-    /// Some lines.
+    /// Returns the figures as text.
     #[must_use]
     pub fn text(&self) -> String {
         let (count, bytes) = (self.options.count, self.options.frame_bytes());

@@ -1,4 +1,4 @@
-//! Latencies in buckets that grow with the value: 32 to each power of two, so that a reading is off by 3 % at most.
+//! Latencies in buckets that grow with the value: 32 for each power of two, so that a reading is off by at most 3 %.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ const SUB_BITS: u32 = 5;
 const SUB: usize = 1 << SUB_BITS;
 const BUCKETS: usize = (64 - SUB_BITS as usize + 1) * SUB;
 
-/// Counts per bucket of nanoseconds.
+/// A histogram of nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -22,7 +22,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Empty.
+    /// Creates an empty histogram.
     #[must_use]
     pub fn new() -> Self {
         Self { counts: vec![0; BUCKETS], total: 0, max: 0 }
@@ -37,7 +37,7 @@ impl Histogram {
         }
     }
 
-    /// Adds all values of another one.
+    /// Adds all values of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
             *count += more;
@@ -46,19 +46,19 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// Values counted.
+    /// Returns the number of values.
     #[must_use]
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The largest value, exact.
+    /// Returns the exact maximum.
     #[must_use]
     pub const fn max(&self) -> Duration {
         Duration::from_nanos(self.max)
     }
 
-    /// The value that `permille` of a thousand do not exceed; zero when there is none.
+    /// Returns the value that `permille` per thousand do not exceed; zero if empty.
     #[must_use]
     pub fn quantile(&self, permille: u64) -> Duration {
         let rank = (self.total * permille).div_ceil(1000).max(1);

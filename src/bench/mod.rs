@@ -1,15 +1,14 @@
-//! The load generator: clients that publish and play, and measure what comes back. `docs/bench.md` says what each
-//! figure means.
+//! The load generator: clients that publish and play, and measure the results. `docs/bench.md` explains each figure.
 //!
 //! 1. [`Options`] come from the command line, a [`Target`] from the URL.
-//! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, numbers and stamps each unit ([`Stamp`]).
-//! 3. A [`Peer`] is one connection's machine: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
-//! 4. What they see goes into the [`Tally`] of their thread, what each of them missed stays in its [`Score`].
-//! 5. [`Report`] is all of it, as text and as JSON.
+//! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, and numbers and stamps each unit ([`Stamp`]).
+//! 3. A [`Peer`] is the machine of one connection: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
+//! 4. Observations go into the [`Tally`] of the thread; the missing units of each peer stay in its [`Score`].
+//! 5. A [`Report`] has all results, as text and as JSON.
 //!
-//! [`FloorReport`] is what the machine itself has to do at the least, for comparison.
+//! [`FloorReport`] is the least work that the machine has to do, for comparison.
 //!
-//! No socket and no clock is here: `io::load` has them.
+//! This module has no socket and no clock: `io::load` has them.
 
 #![allow(clippy::cast_precision_loss, reason = "figures for people: 53 bits are enough")]
 
@@ -45,24 +44,24 @@ pub use stamp::{AMF_NAME, Stamp, UUID};
 pub use tally::{Score, Sequence, Tally};
 pub use target::{Target, TargetError};
 
-/// The time of an input: one clock to count with, and the one that other machines have too.
+/// The time of an input, on a monotonic clock and on the clock shared with other machines.
 #[derive(Debug, Clone, Copy)]
 pub struct Now {
-    /// For deadlines.
+    /// Monotonic time, for deadlines.
     pub mono: Instant,
-    /// Nanoseconds since 1970 in UTC, for stamps.
+    /// Unix time in nanoseconds, for stamps.
     pub unix_nanos: u64,
 }
 
 impl Now {
-    /// The same of a later instant, by monotonic time alone.
+    /// Returns both times of a later instant, computed from monotonic time.
     #[must_use]
     pub fn later(self, mono: Instant) -> Self {
         let since = u64::try_from(mono.saturating_duration_since(self.mono).as_nanos()).unwrap_or(u64::MAX);
         Self { mono, unix_nanos: self.unix_nanos.saturating_add(since) }
     }
 
-    /// The same of an instant not long ago.
+    /// Returns both times of an earlier instant.
     fn at(self, mono: Instant) -> Self {
         let ago = self.mono.saturating_duration_since(mono).as_nanos();
         let ago = u64::try_from(ago).unwrap_or(u64::MAX);
@@ -73,66 +72,66 @@ impl Now {
 /// An event of a peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PeerEvent {
-    /// The server consented.
+    /// Consent of the server.
     Ready,
-    /// Wants another byte stream to the same server in place of the one it has had.
+    /// Request for a new byte stream to the same server, replacing the previous one.
     Reconnect,
-    /// Wants a UDP socket of its own beside its byte stream; the answer is [`PeerDatagrams::handle_local`].
+    /// Request for a separate UDP socket; answered with [`PeerDatagrams::handle_local`].
     OpenPath(OpenPath),
-    /// Closes such a socket.
+    /// Request to close such a socket.
     ClosePath(PathId),
-    /// The end, once, and why; what `poll_transmit` still gives is to be sent.
+    /// End of the peer, once, with the reason; output from `poll_transmit` is still to be sent.
     Closed(String),
 }
 
-/// A connection of the load, as `io::load` drives it: a life cycle, and capabilities beside it, as `protocol::Session` has
-/// them. A trait, because a benchmark brings peers of its own beside those of this room.
+/// A connection of the load, as driven by `io::load`: a life cycle plus optional capabilities, like `protocol::Session`. A trait, because
+/// benchmarks add peers of their own.
 pub trait Peer: std::fmt::Debug + Send {
-    /// The deadline has come, or any other moment.
+    /// Handles the passing of time; may be called before the deadline.
     fn handle_timeout(&mut self, now: Now, tally: &mut Tally);
-    /// The transport ended, its byte stream if it has both; `why` is its error, if it was one.
+    /// Handles the end of the transport: of the byte stream, if the peer has one. `why` is the error, if any.
     fn handle_hangup(&mut self, now: Now, why: Option<&str>);
-    /// Says goodbye.
+    /// Closes the connection properly.
     fn close(&mut self, now: Now);
-    /// The next event.
+    /// Returns the next event.
     fn poll_event(&mut self) -> Option<PeerEvent>;
-    /// The time at which `handle_timeout` is due.
+    /// Returns the time at which `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Whether it publishes or plays: which tally counts for it, and which bytes.
+    /// Returns the role of the peer, which selects its tally and its byte count.
     fn role(&self) -> Role;
-    /// The units that it has got, or missed, so far.
+    /// Returns the counts of received or missed units.
     fn score(&self) -> Score;
 
-    /// Its byte stream, if it has one.
+    /// Returns the byte stream, if the peer uses one.
     fn byte_stream(&mut self) -> Option<&mut dyn PeerStream> {
         None
     }
-    /// Its datagrams, if it has any.
+    /// Returns the datagram capability, if the peer has it.
     fn datagrams(&mut self) -> Option<&mut dyn PeerDatagrams> {
         None
     }
-    /// The media that it sends, if it does.
+    /// Returns the media capability, if the peer publishes.
     fn media(&mut self) -> Option<&mut dyn PeerMedia> {
         None
     }
 }
 
-/// A peer that speaks over a byte stream.
+/// A peer that uses a byte stream.
 pub trait PeerStream {
-    /// Bytes of the server, split anywhere.
+    /// Handles bytes from the server, split anywhere.
     fn handle_bytes(&mut self, now: Now, bytes: &[u8], tally: &mut Tally);
-    /// Whether its socket is to be read.
+    /// True if the socket is to be read.
     fn wants_bytes(&self) -> bool;
-    /// Moves what is to be sent.
+    /// Moves the output to `out`.
     fn poll_transmit(&mut self, out: &mut SendQueue);
 }
 
-/// A peer that speaks in datagrams.
+/// A peer that uses datagrams.
 pub trait PeerDatagrams {
-    /// Takes the address at which a socket receives, once it is open and not connected to the server. `None`: a socket
-    /// that the peer wanted could not be opened.
+    /// Takes the local address of a socket that is open and not connected to the server; `None` if the requested socket could not be
+    /// opened.
     fn handle_local(&mut self, now: Now, path: PathId, local: Option<SocketAddr>, tally: &mut Tally);
-    /// A datagram of the server; it may be opened in place.
+    /// Handles a datagram from the server, which may be decrypted in place.
     fn handle_datagram(
         &mut self,
         now: Now,
@@ -141,12 +140,12 @@ pub trait PeerDatagrams {
         datagram: &mut [u8],
         tally: &mut Tally,
     );
-    /// Adds the datagrams that are to be sent, and says where to.
+    /// Adds the datagrams to send, and returns their destination.
     fn poll_datagrams(&mut self, now: Now, out: &mut Datagrams) -> To;
 }
 
 /// A peer that publishes.
 pub trait PeerMedia {
-    /// Sends nothing behind the next video frame: no audio is left waiting for another one.
+    /// Stops after the next video frame, so that no audio waits for a further one.
     fn finish(&mut self);
 }

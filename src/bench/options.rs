@@ -18,7 +18,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// As on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,10 +38,10 @@ pub enum Task {
 }
 
 impl Task {
-    /// Reads what stands behind `bench`. `None`: help is asked for.
+    /// Parses the arguments after `bench`. `None` if help is requested.
     ///
     /// # Errors
-    /// The fault, in one line.
+    /// A message of one line.
     pub fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
         let role = match parser.next().map_err(|error| error.to_string())? {
             Some(Value(word)) if word == "publish" => Role::Publish,
@@ -60,49 +60,49 @@ impl Task {
     }
 }
 
-/// A process of this machine whose cost is reported.
+/// A local process whose cost is reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct ServerOptions {
-    /// Its id.
+    /// Process id.
     pub pid: Option<u32>,
-    /// The floor of this machine, in CPU seconds per gigabyte.
+    /// Floor of this machine, in CPU seconds per gigabyte.
     pub floor: Option<f64>,
 }
 
 /// Options of a run; `docs/bench.md` has the meanings and the defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// The role of the connections.
+    /// Role of the connections.
     pub role: Role,
-    /// The URL, with `{n}` for the number of the stream.
+    /// URL, with `{n}` for the number of the stream.
     pub url: String,
-    /// Connections.
+    /// Number of connections.
     pub count: usize,
-    /// Streams that players are spread over.
+    /// Number of streams that players are spread over.
     pub streams: usize,
-    /// The measured time.
+    /// Measured time.
     pub duration: Duration,
-    /// Before it.
+    /// Time before the measurement.
     pub warm_up: Duration,
     /// Connections opened per second.
     pub rate: f64,
-    /// A connection that is not ready by then has failed.
+    /// Time after which a connection that is not ready has failed.
     pub connect_timeout: Duration,
-    /// Loops.
+    /// Number of threads, each with an event loop.
     pub threads: usize,
-    /// The clip; the built-in one without it.
+    /// File of the clip; the built-in clip if `None`.
     pub file: Option<PathBuf>,
-    /// The bit rate that video frames are padded up to.
+    /// Bit rate to pad video frames to.
     pub bits_per_second: Option<u64>,
-    /// A process to look at.
+    /// Process whose cost is reported.
     pub server: ServerOptions,
-    /// A unit that takes longer is late.
+    /// Delay above which a unit is late.
     pub late: Duration,
-    /// Lost units that are no failure.
+    /// Maximum number of lost units that still count as success.
     pub lost_max: u64,
-    /// Takes any certificate.
+    /// True to accept any certificate.
     pub insecure: bool,
-    /// JSON instead of text.
+    /// True to print JSON instead of text.
     pub json: bool,
 }
 
@@ -128,7 +128,7 @@ impl Options {
         }
     }
 
-    /// Reads what stands behind the role.
+    /// Parses the arguments after the role.
     fn parse(role: Role, parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
         let mut options = Self::new(role);
         let mut protocol = None;
@@ -159,7 +159,7 @@ impl Options {
         Ok(Some(options))
     }
 
-    /// Streams that the connections are spread over.
+    /// Returns the number of streams that the connections are spread over.
     #[must_use]
     pub const fn stream_count(&self) -> usize {
         match self.role {
@@ -168,10 +168,10 @@ impl Options {
         }
     }
 
-    /// The stream of one connection.
+    /// Returns the target of a connection.
     ///
     /// # Errors
-    /// The URL is none.
+    /// The URL is invalid.
     pub fn target(&self, connection: usize) -> Result<Target, String> {
         let stream = connection.checked_rem(self.stream_count()).unwrap_or(0);
         Target::parse(&self.url, stream).map_err(|error| format!("--url: {error}"))

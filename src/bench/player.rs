@@ -1,4 +1,4 @@
-//! A player: the client that pulls over its protocol, and stamps that are read from what comes.
+//! A player: a client that receives a stream over its protocol, and reads the stamps.
 //!
 //! 1. [`PeerEvent::Ready`] with the server's consent.
 //! 2. Every unit is counted, its stamp compared with the time of the read that completed it. Over SRT that time has the
@@ -24,31 +24,31 @@ pub(super) const STALL: Duration = Duration::from_secs(10);
 /// Options of a player.
 #[derive(Debug, Clone)]
 pub struct PlayerOptions {
-    /// The stream.
+    /// Stream to play.
     pub target: Target,
-    /// Time to become ready.
+    /// Time limit to become ready.
     pub timeout: Duration,
-    /// Plays and never reads again once it is ready.
+    /// True to stop reading once ready.
     pub stalled: bool,
 }
 
 /// A playing connection.
 #[derive(Debug)]
 pub struct Player {
-    /// `None`: the protocol has no players.
+    /// Client of the protocol; `None` if the protocol has no players.
     client: Option<Box<dyn LoadPlayer>>,
     viewing: Viewing,
     ready: bool,
     stalled: bool,
-    /// For the server's consent, then for the next media.
+    /// Deadline for the server's consent, then for the next media.
     deadline: Option<Instant>,
-    /// A stamp that came as a message, for the unit behind it.
+    /// Stamp that came as a message, for the next unit.
     announced: Option<Stamp>,
     events: VecDeque<PeerEvent>,
 }
 
 impl Player {
-    /// Creates a player on a connection that is being made.
+    /// Creates a player on a connection in progress.
     #[must_use]
     pub fn new(now: Now, options: &PlayerOptions, seed: Seed) -> Self {
         let patience = load::patience(options.timeout, STALL);
@@ -63,12 +63,12 @@ impl Player {
         }
     }
 
-    /// Whether it reads no more.
+    /// True if the player no longer reads.
     const fn is_stalled(&self) -> bool {
         self.stalled && self.ready
     }
 
-    /// The first reason counts.
+    /// Ends the player; only the first reason is kept.
     fn end(&mut self, why: &str) {
         self.deadline = None;
         if !self.events.iter().any(|event| matches!(event, PeerEvent::Closed(_))) {
@@ -109,7 +109,7 @@ impl Player {
         }
     }
 
-    /// A whole body.
+    /// Handles a complete body.
     fn take(&mut self, now: Now, kind: TagKind, body: &Bytes, tally: &mut Tally) {
         let is_video = match kind {
             TagKind::Video => true,
@@ -245,7 +245,7 @@ impl PeerDatagrams for Player {
 }
 
 impl Player {
-    /// A goodbye may need a connection of its own.
+    /// Requests a new connection if the client needs one to close properly.
     fn note_reconnect(&mut self) {
         while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             if matches!(event, LoadEvent::Reconnect) {
@@ -254,7 +254,7 @@ impl Player {
         }
     }
 
-    /// Ends the player, if its client has ended, for the client's reason.
+    /// Ends the player with the client's reason, if the client has ended.
     fn end_of_client(&mut self) {
         while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             if let LoadEvent::Closed(reason) = event {
@@ -264,13 +264,13 @@ impl Player {
     }
 }
 
-/// Milliseconds of Unix time as those of a stamp.
+/// Converts Unix milliseconds to the nanoseconds of a stamp.
 fn nanos(unix_ms: Option<i64>) -> Option<u64> {
     u64::try_from(unix_ms?).ok()?.checked_mul(1_000_000)
 }
 
-/// The media behind the head of a body; `None` for parameter sets and what ends a sequence. The offsets are those of
-/// H.264 and AAC: in other codecs there is no stamp to be found, and a unit is a unit.
+/// Returns the media after the head of a body; `None` for parameter sets and the end of a sequence. The offsets are those of H.264 and AAC:
+/// other codecs have no stamps and are only counted.
 fn payload(is_video: bool, body: &[u8]) -> Option<&[u8]> {
     let (first, packet) = (*body.first()?, body.get(1).copied());
     match (is_video, first) {

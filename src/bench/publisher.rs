@@ -1,4 +1,4 @@
-//! A publisher: a client of its protocol, and a clip that goes out in real time.
+//! A publisher: a client of its protocol, and a clip that is sent in real time.
 //!
 //! 1. The client's dialogue up to the server's consent: [`PeerEvent::Ready`].
 //! 2. Metadata and parameter sets; after the phase, each unit at its time, counted from the first.
@@ -22,28 +22,28 @@ use super::{
 use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
 use crate::protocol::{PathId, To};
 
-/// Units sent in one go, when much is due at once.
+/// Maximum number of units sent at once, when many are due.
 const BURST: usize = 64;
 
 /// Options of a publisher.
 #[derive(Debug, Clone)]
 pub struct PublisherOptions {
-    /// The stream.
+    /// Stream to publish.
     pub target: Target,
-    /// The media.
+    /// Media to send.
     pub clip: Arc<Clip>,
-    /// From the server's consent to the first unit.
+    /// Delay from the server's consent to the first unit.
     pub phase: Duration,
-    /// Time to become ready.
+    /// Time limit to become ready.
     pub timeout: Duration,
 }
 
-/// Gives a clip out in real time, whatever the protocol.
+/// Paces a clip in real time, for any protocol.
 #[derive(Debug)]
 struct Pacer {
     source: Source,
     phase: Duration,
-    /// The time at which the first unit is due; `None` before the start and after the end.
+    /// Time at which the first unit is due; `None` before the start and after the end.
     began: Option<Instant>,
     finishing: bool,
 }
@@ -55,7 +55,7 @@ impl Pacer {
         Self { source, phase: options.phase, began: None, finishing: false }
     }
 
-    /// The server has consented: what goes before the units.
+    /// Starts the clock after the server's consent. Returns the heads to send before the units.
     fn begin(&mut self, now: Now) -> Vec<(TagKind, Bytes)> {
         self.began = Some(now.mono + self.phase);
         self.source.clip().heads().to_vec()
@@ -65,17 +65,17 @@ impl Pacer {
         self.began = None;
     }
 
-    /// Stops behind the next video frame.
+    /// Stops after the next video frame.
     fn finish(&mut self) {
         self.finishing = true;
     }
 
-    /// The time at which the next unit is due.
+    /// Returns the time at which the next unit is due.
     fn due(&self) -> Option<Instant> {
         Some(self.began? + Duration::from_millis(self.source.due_ms()))
     }
 
-    /// The units that are due, stamped.
+    /// Returns the due units, stamped.
     fn due_units(&mut self, now: Now, tally: &mut Tally) -> Vec<Unit> {
         let mut units = Vec::new();
         while units.len() < BURST
@@ -102,16 +102,16 @@ impl Pacer {
 /// A publishing connection.
 #[derive(Debug)]
 pub struct Publisher {
-    /// `None`: the protocol has no publishers.
+    /// Client of the protocol; `None` if the protocol has no publishers.
     client: Option<Box<dyn LoadPublisher>>,
     pacer: Pacer,
-    /// Without the server's consent by then it has failed.
+    /// Deadline for the server's consent.
     deadline: Option<Instant>,
     events: VecDeque<PeerEvent>,
 }
 
 impl Publisher {
-    /// Creates a publisher on a connection that is being made.
+    /// Creates a publisher on a connection in progress.
     #[must_use]
     pub fn new(now: Now, options: &PublisherOptions, seed: Seed) -> Self {
         let patience = load::patience(options.timeout, STALL);
@@ -146,7 +146,7 @@ impl Publisher {
         self.events.push_back(PeerEvent::Ready);
     }
 
-    /// The first reason counts.
+    /// Ends the publisher; only the first reason is kept.
     fn end(&mut self, why: &str) {
         self.pacer.stop();
         self.deadline = None;

@@ -1,4 +1,4 @@
-//! The report of a run, as text for people and as one JSON object. `docs/bench.md` has the members.
+//! The report of a run, as text for people and as a JSON object. `docs/bench.md` describes the members.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use serde_json::{Value, json};
 use super::{Histogram, Options, Role, Score, Sequence, Tally};
 use crate::auth::redact;
 
-/// The fates of the connections.
+/// Counts of connections by outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Connections that were asked for.
+    /// Requested connections.
     pub requested: usize,
-    /// The server consented.
+    /// Connections with the server's consent.
     pub ready: usize,
-    /// Never ready.
+    /// Connections that never became ready.
     pub failed: usize,
-    /// Ended after they had been ready.
+    /// Connections that ended after becoming ready.
     pub lost: usize,
-    /// The reasons of failed and lost connections, and the number of connections for each.
+    /// Reasons of failed and lost connections, with the number of connections for each.
     pub reasons: Vec<(String, usize)>,
 }
 
 impl Connections {
-    /// Counts one that ended.
+    /// Counts an ended connection.
     pub fn ended(&mut self, was_ready: bool, why: &str) {
         if was_ready {
             self.lost += 1;
@@ -38,7 +38,7 @@ impl Connections {
         self.reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     }
 
-    /// Adds another thread's.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: Self) {
         let (failed, lost) = (self.failed + other.failed, self.lost + other.lost);
         for (why, count) in other.reasons {
@@ -50,38 +50,38 @@ impl Connections {
     }
 }
 
-/// Processor time and memory of a server's process.
+/// Processor time and memory of a server process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerFigures {
-    /// The process.
+    /// Process id.
     pub pid: u32,
     /// CPU time in the window.
     pub cpu: Duration,
-    /// Resident bytes at its end.
+    /// Resident bytes at the end of the window.
     pub rss_bytes: u64,
 }
 
-/// All of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// The options of the run.
+    /// Options of the run.
     pub options: &'a Options,
-    /// The measured time.
+    /// Measured time.
     pub window: Duration,
-    /// The fates of the connections.
+    /// Counts of connections by outcome.
     pub connections: Connections,
-    /// The figures of the measured window.
+    /// Figures of the measured time.
     pub tally: Tally,
-    /// The units that each connection has got, or missed.
+    /// Units received or missed, for each connection.
     pub scores: Vec<Score>,
-    /// CPU time of the load in the window.
+    /// CPU time of the load generator in the window.
     pub cpu: Duration,
-    /// The process that was to be looked at.
+    /// Figures of the observed process.
     pub server: Option<ServerFigures>,
 }
 
 impl Report<'_> {
-    /// Whether all connected, stayed, saw something, and lost no more than they may.
+    /// True if all connections succeeded and stayed, received media, and lost no more than allowed.
     #[must_use]
     pub fn is_ok(&self) -> bool {
         let connections = &self.connections;
@@ -91,7 +91,7 @@ impl Report<'_> {
             && self.sum(|sequence| sequence.lost) <= self.options.lost_max
     }
 
-    /// The report as a JSON object.
+    /// Returns the report as a JSON object.
     #[must_use]
     pub fn json(&self) -> Value {
         let (options, tally, connections) = (self.options, &self.tally, &self.connections);
@@ -142,7 +142,7 @@ impl Report<'_> {
         })
     }
 
-    /// Some lines.
+    /// Returns the report as text.
     #[must_use]
     pub fn text(&self) -> String {
         let (options, tally, connections) = (self.options, &self.tally, &self.connections);

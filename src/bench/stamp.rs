@@ -1,5 +1,5 @@
-//! The stamp of a unit: its number and when it was sent (`docs/bench.md`). 16 bytes of UUID and 32 hexadecimal
-//! digits, none of them zero, so that no NAL unit needs emulation prevention (H.264 §7.4.1).
+//! The stamp of a unit: its number and its sending time (`docs/bench.md`). 16 bytes of UUID and 32 hexadecimal digits, without zero bytes,
+//! so that no NAL unit needs emulation prevention (H.264 §7.4.1).
 
 use bytes::Bytes;
 use flv::amf0::Value;
@@ -10,19 +10,19 @@ use media::nal::Nals;
 pub const UUID: [u8; 16] = *b"millstMe\xa1m-bench";
 /// The identifier before padding: `6d696c6c-7374-4d65-a16d-2d7061646469`.
 const PADDING_UUID: [u8; 16] = *b"millstMe\xa1m-paddi";
-/// The name of the data message that carries a stamp where the media cannot.
+/// Name of the data message for a stamp that cannot be put in the media.
 pub const AMF_NAME: &str = "onMillstreamStamp";
 
-/// Digits of a number.
+/// Digits of each number.
 const DIGITS: usize = 16;
 const TEXT_BYTES: usize = 2 * DIGITS;
-/// UUID and digits.
+/// Bytes of UUID and digits.
 const PAYLOAD_BYTES: u8 = 48;
-/// The SEI NAL unit with a stamp alone, its length before it.
+/// Bytes of the SEI NAL unit with only a stamp, including its length field.
 const SEI_BYTES: usize = 56;
 /// NAL unit type 6, `nal_ref_idc` 0 (H.264 §7.4.1).
 const SEI: u8 = 6;
-/// The lower bits of a NAL unit's first byte.
+/// Mask for the type in a NAL unit's first byte.
 const NAL_TYPE_MASK: u8 = 0x1f;
 /// `payloadType` of `user_data_unregistered` (H.264 §D.1.1).
 const USER_DATA_UNREGISTERED: u8 = 5;
@@ -31,16 +31,16 @@ const TRAILING_BITS: u8 = 0x80;
 /// `id_syn_ele` 4, instance 0, no alignment: the first byte of a `data_stream_element` (ISO/IEC 14496-3
 /// Table 4.10). Count and data follow on whole bytes.
 const DATA_STREAM_ELEMENT: u8 = 0x80;
-/// NAL units before the slices that are looked at: delimiter, parameter sets, other SEI.
+/// Maximum number of NAL units examined before the slices: delimiter, parameter sets, other SEI.
 const NALS_MAX: usize = 8;
-/// An SEI that is longer is another one.
+/// Longest SEI that is searched, in bytes.
 const SEI_BYTES_MAX: usize = 4096;
 
-/// The most that a byte of a payload's size stands for; a smaller one ends the size (H.264 §7.3.2.3.1).
+/// Largest part of a payload's size in one byte; a smaller byte ends the size (H.264 §7.3.2.3.1).
 const SIZE_STEP: usize = 255;
 
-/// A message of `user_data_unregistered` without the type before it, of some `bytes`, filled from `ones`; empty when it would
-/// not fit into so few. A filler NAL unit would do for a decoder, but not for servers: they may leave it out.
+/// Makes a padding message of `user_data_unregistered` of about `bytes`, filled from `ones`; empty if `bytes` is too small. A filler NAL
+/// unit would suit decoders, but servers may drop those.
 fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     let Some(rest) = bytes.checked_sub(2 + PADDING_UUID.len()) else { return Vec::new() };
     // Of 256 bytes one belongs to the size.
@@ -54,29 +54,29 @@ fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Number and time of one unit.
+/// Number and time of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// From 0, counted for each kind of unit alone.
+    /// Number of the unit, from 0, counted for video and audio separately.
     pub sequence: u64,
-    /// The time at which it was handed to the kernel, in nanoseconds since 1970 in UTC.
+    /// Time of handing the unit to the kernel, in nanoseconds of Unix time.
     pub unix_nanos: u64,
 }
 
 impl Stamp {
-    /// The 32 digits.
+    /// Returns the 32 digits.
     #[must_use]
     pub fn text(self) -> String {
         format!("{:016x}{:016x}", self.sequence, self.unix_nanos)
     }
 
-    /// The SEI NAL unit behind its 4-byte length.
+    /// Returns the SEI NAL unit, after its 4-byte length.
     #[must_use]
     pub fn sei(self) -> Vec<u8> {
         self.padded_sei(0, &[])
     }
 
-    /// The same with a second message of some `bytes`, filled from `ones`: none when they are too few for one.
+    /// Returns the SEI NAL unit with a padding message of about `bytes`, filled from `ones`; no padding if `bytes` is too small.
     pub(super) fn padded_sei(self, bytes: usize, ones: &[u8]) -> Vec<u8> {
         let padding = padding(bytes, ones);
         let mut nal = Vec::with_capacity(SEI_BYTES + padding.len());
@@ -92,7 +92,7 @@ impl Stamp {
         nal
     }
 
-    /// The `data_stream_element` for the front of a raw data block of AAC.
+    /// Returns the `data_stream_element` to put before a raw data block of AAC.
     #[must_use]
     pub fn aac_element(self) -> Vec<u8> {
         let mut element = vec![DATA_STREAM_ELEMENT, PAYLOAD_BYTES];
@@ -101,7 +101,7 @@ impl Stamp {
         element
     }
 
-    /// The data message.
+    /// Returns the data message.
     #[must_use]
     pub fn message(self) -> Bytes {
         Data { name: AMF_NAME.to_owned(), values: vec![Value::string(self.text())] }.write()
@@ -117,20 +117,20 @@ impl Stamp {
             .find_map(Self::in_sei)
     }
 
-    /// Finds the stamp at the front of a raw data block of AAC.
+    /// Finds the stamp at the start of a raw data block of AAC.
     #[must_use]
     pub fn in_aac(payload: &[u8]) -> Option<Self> {
         Self::behind_uuid(payload.strip_prefix(&[DATA_STREAM_ELEMENT, PAYLOAD_BYTES])?)
     }
 
-    /// Reads the data message; `None` for any other.
+    /// Parses the data message; `None` for any other message.
     #[must_use]
     pub fn in_message(body: &[u8]) -> Option<Self> {
         let data = Data::read(body).ok().filter(|data| data.name == AMF_NAME)?;
         Self::read(data.values.first()?.as_str()?.as_bytes())
     }
 
-    /// A server may put other messages before ours; the UUID is looked for wherever it stands.
+    /// Finds the stamp in an SEI. The UUID may be anywhere, since a server may insert messages before it.
     fn in_sei(nal: &[u8]) -> Option<Self> {
         let nal = nal.get(..nal.len().min(SEI_BYTES_MAX))?;
         let at = nal.windows(UUID.len()).position(|window| window == UUID)?;

@@ -1,29 +1,29 @@
-//! The figures of the peers of one thread: in the measured time, and of each peer in its life.
+//! Figures of a thread's peers in the measured time, and of each peer over its life.
 
 use std::time::{Duration, Instant};
 
 use super::{Histogram, Now, Stamp};
 
-/// Figures of one thread. Those of several add up with [`Tally::merge`].
+/// Figures of one thread; [`Tally::merge`] adds those of several.
 #[derive(Debug, Clone)]
 pub struct Tally {
-    /// Bytes on the sockets.
+    /// Bytes sent or received on the sockets.
     pub bytes: u64,
-    /// Video units.
+    /// Number of video units.
     pub video: u64,
-    /// Audio units.
+    /// Number of audio units.
     pub audio: u64,
-    /// Units that had a stamp.
+    /// Number of units with a stamp.
     pub stamped: u64,
-    /// Stamped units that were published before the player connected.
+    /// Number of stamped units published before the player connected.
     pub backlog: u64,
-    /// Units over the late bound.
+    /// Number of late units.
     pub late: u64,
-    /// Publishers: how much later than due.
+    /// Delays of publishers' units after their due times.
     pub behind: Histogram,
-    /// Players: from the connect to the first video frame. Not of the measured time alone.
+    /// Times of players from connecting to the first video frame, including those before the measured time.
     pub first_frame: Histogram,
-    /// Players of HLS: how long playlists took.
+    /// Response times of HLS playlists.
     pub playlist: Histogram,
     /// Latencies of video units.
     pub latency_video: Histogram,
@@ -33,7 +33,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A unit over `late_bound` is late.
+    /// Creates empty figures; units delayed more than `late_bound` are late.
     #[must_use]
     pub fn new(late_bound: Duration) -> Self {
         Self {
@@ -52,13 +52,13 @@ impl Tally {
         }
     }
 
-    /// The measured time begins.
+    /// Resets the figures at the start of the measured time.
     pub fn clear(&mut self) {
         let fresh = Self::new(self.late_bound);
         *self = Self { first_frame: std::mem::take(&mut self.first_frame), ..fresh };
     }
 
-    /// Adds another thread's.
+    /// Adds the figures of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.bytes += other.bytes;
         self.video += other.video;
@@ -73,13 +73,13 @@ impl Tally {
         self.latency_audio.merge(&other.latency_audio);
     }
 
-    /// Video and audio units.
+    /// Returns the number of video and audio units.
     #[must_use]
     pub const fn units(&self) -> u64 {
         self.video + self.audio
     }
 
-    /// Counts a unit that came, or was sent.
+    /// Counts a unit received or sent.
     pub const fn count(&mut self, is_video: bool) {
         if is_video {
             self.video += 1;
@@ -88,7 +88,7 @@ impl Tally {
         }
     }
 
-    /// Counts a stamp at the player that asked at `asked_nanos`.
+    /// Counts a stamp at a player that connected at `asked_nanos`.
     pub fn take(&mut self, now: Now, asked_nanos: u64, is_video: bool, stamp: Stamp) {
         self.stamped += 1;
         if stamp.unix_nanos < asked_nanos {
@@ -101,8 +101,8 @@ impl Tally {
         histogram.record(took);
     }
 
-    /// Counts a playlist that was asked for at that instant. One that was waited for took no longer than since the end of what
-    /// it has was made.
+    /// Counts a playlist requested at this time. A blocking request counts only from the time at which the newest media in the playlist
+    /// ended.
     pub fn take_playlist(&mut self, now: Now, asked: Instant, made_nanos: Option<u64>) {
         let waited = now.mono.saturating_duration_since(asked).as_nanos();
         let waited = u64::try_from(waited).unwrap_or(u64::MAX);
@@ -111,20 +111,20 @@ impl Tally {
     }
 }
 
-/// Numbers of one kind of unit at one player.
+/// Unit numbers of one kind at one player.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The number that should come next; `None` before the first.
+    /// Expected next number; `None` before the first.
     pub(super) next: Option<u64>,
     pub(super) newest_nanos: u64,
-    /// Numbers left out.
+    /// Count of skipped numbers.
     pub lost: u64,
-    /// Numbers that came again.
+    /// Count of repeated numbers.
     pub repeated: u64,
 }
 
 impl Sequence {
-    /// The next stamp.
+    /// Counts a stamp.
     pub fn take(&mut self, stamp: Stamp) {
         let expected = self.next.unwrap_or(stamp.sequence);
         if stamp.sequence >= expected {
@@ -138,21 +138,21 @@ impl Sequence {
         self.next = Some(stamp.sequence.saturating_add(1));
     }
 
-    /// Numbers that did not come, when the publisher has made `made`.
+    /// Returns the count of missing numbers, given that the publisher made `made`.
     #[must_use]
     pub fn missing(&self, made: u64) -> u64 {
         self.lost.saturating_add(self.next.map_or(made, |next| made.saturating_sub(next)))
     }
 }
 
-/// The units that a peer has got, or missed. Video is counted apart from audio.
+/// The counts of a peer, with video separate from audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Score {
-    /// Units published: video, audio.
+    /// Published units: video, audio.
     Made([u64; 2]),
-    /// Units that came: video, audio.
+    /// Received units: video, audio.
     Got([Sequence; 2]),
-    /// A peer that has nothing to do with media.
+    /// No media.
     None,
 }
 

@@ -1,21 +1,21 @@
-//! The target of the load: a URL, with a number in it.
+//! Targets of the load: URLs with a placeholder for the stream's number.
 
 use std::fmt;
 
 use crate::auth::UrlError;
 use crate::protocol::load::{LoadTarget, Sockets, scheme_list};
 
-/// The place of the stream's number in a URL.
+/// Placeholder for the stream's number in a URL.
 const NUMBER: &str = "{n}";
 
-/// The reason a URL is no target.
+/// Reasons for refusing a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// A scheme that is not in the list.
+    /// An unknown scheme.
     #[error("the URL must begin with {}, and ://", scheme_list())]
     Scheme,
-    /// Something else is wrong with it.
+    /// Another fault of the URL.
     #[error("{0}")]
     Url(#[from] UrlError),
 }
@@ -24,7 +24,7 @@ pub enum TargetError {
 #[derive(Clone)]
 pub struct Target(LoadTarget);
 
-/// The name may be a key.
+/// Hides the stream's name, which may be a key.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}:{} ***", self.protocol(), self.host(), self.port())
@@ -32,7 +32,7 @@ impl fmt::Debug for Target {
 }
 
 impl Target {
-    /// Takes the URL of stream `number` apart.
+    /// Parses the URL of stream `number`.
     ///
     /// # Errors
     /// The fault of the URL.
@@ -45,55 +45,55 @@ impl Target {
         }
     }
 
-    /// Whether the URL tells streams apart.
+    /// True if the URL has the placeholder.
     #[must_use]
     pub fn is_numbered(url: &str) -> bool {
         url.contains(NUMBER)
     }
 
-    /// The protocol, as on the command line.
+    /// Returns the protocol, as on the command line.
     #[must_use]
     pub const fn protocol(&self) -> &'static str {
         self.0.protocol()
     }
 
-    /// Name or address, without brackets.
+    /// Returns the host name or address, without brackets.
     #[must_use]
     pub fn host(&self) -> &str {
         self.0.host()
     }
 
-    /// The port.
+    /// Returns the port.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.0.port()
     }
 
-    /// Whether under TLS.
+    /// True if TLS is used.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.0.is_tls()
     }
 
-    /// The sockets of a connection.
+    /// Returns the sockets of a connection.
     #[must_use]
     pub const fn sockets(&self) -> Sockets {
         self.0.sockets()
     }
 
-    /// Whether streams can be published there.
+    /// True if the protocol can publish.
     #[must_use]
     pub const fn publishes(&self) -> bool {
         self.0.publishes()
     }
 
-    /// Whether streams can be played from there.
+    /// True if the protocol can play.
     #[must_use]
     pub const fn plays(&self) -> bool {
         self.0.plays()
     }
 
-    /// The constructors of its clients.
+    /// Returns the constructors of the protocol's clients.
     pub(super) const fn clients(&self) -> &LoadTarget {
         &self.0
     }

@@ -58,7 +58,7 @@ fn sent(peer: &mut dyn Peer) -> Vec<u8> {
     queue.take_all().to_vec()
 }
 
-/// Publishes for `time` to a server machine that accepts everything; what it got.
+/// Publishes for `time` to a server machine that accepts everything. Returns the received media.
 fn published(publisher: &mut Publisher, clock: &mut Clock, time: Duration, cut: usize) -> Vec<MediaMessage> {
     let mut server = rtmp::Server::new(clock.now().mono, Arc::default(), Seed::from_number(1));
     let (mut got, mut tally, until) = (Vec::new(), tally(), clock.0 + time);

@@ -1,8 +1,8 @@
-//! The measurements of every player, whatever its protocol: units, stamps, the time to the first frame.
+//! Measurements common to players of all protocols: units, stamps, the time to the first frame.
 
 use super::{Now, Score, Sequence, Stamp, Tally};
 
-/// The measurements of a player.
+/// The measurements of one player.
 #[derive(Debug)]
 pub(super) struct Viewing {
     asked: Now,
@@ -13,9 +13,9 @@ pub(super) struct Viewing {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstFrame {
-    /// Neither video nor audio yet.
+    /// No video and no audio yet.
     Awaited,
-    /// Audio, after this long; video may follow.
+    /// Audio arrived after this time; video may follow.
     Audio(u64),
     Seen,
 }
@@ -26,7 +26,7 @@ impl Viewing {
         Self { asked, first_frame: FirstFrame::Awaited, video, audio }
     }
 
-    /// A unit came whole, with the stamp that was found.
+    /// Counts a complete unit, with its stamp if found.
     pub(super) fn unit(&mut self, now: Now, is_video: bool, stamp: Option<Stamp>, tally: &mut Tally) {
         tally.count(is_video);
         self.see_first_frame(now, is_video, tally);
@@ -36,7 +36,7 @@ impl Viewing {
         tally.take(now, self.asked.unix_nanos, is_video, stamp);
     }
 
-    /// A segment or a part came whole, the next after the one with the number before; `made` is when its end was made.
+    /// Counts a complete segment or part with its number; `made` is the time at which its last media was made.
     pub(super) fn piece(
         &mut self,
         now: Now,

@@ -11,13 +11,13 @@ use super::vod::{self, VodSettings};
 use super::{Extensions, Level, Schema};
 use crate::auth::CidrList;
 
-/// The settings of an application that sessions and control use, parsed. Shared as `Arc`; a change makes a new one
-/// with a higher epoch, and sessions keep theirs.
+/// The parsed settings of an application. Shared as `Arc`; a change makes a new object with a higher epoch, while existing sessions keep
+/// theirs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppSettings {
-    /// The application's name: its folder below `webapps`.
+    /// Name of the application, and of its folder below `webapps`.
     pub name: Arc<str>,
-    /// Counts the changes since the start.
+    /// Number of changes since the start.
     pub epoch: u64,
     /// `publisherGraceMs`: how long a stream waits for a lost publisher.
     pub publisher_grace: Duration,
@@ -31,7 +31,7 @@ pub struct AppSettings {
     pub gop_cache: bool,
     /// `httpFlvEnabled`.
     pub http_flv_enabled: bool,
-    /// The settings of each protocol.
+    /// Settings of the protocols.
     pub protocols: Extensions,
     /// `acceptOnlyStreamsInDataStore`: a publisher needs a record.
     pub accept_only_streams_in_data_store: bool,
@@ -41,47 +41,47 @@ pub struct AppSettings {
     pub ip_filter_enabled: bool,
     /// `remoteAllowedCIDR`; empty: nobody.
     pub remote_allowed_cidr: CidrList,
-    /// The limits on what there may be at a time.
+    /// Limits on concurrent use.
     pub limits: AppLimits,
-    /// The rules of recording.
+    /// Settings of recording.
     pub recording: RecordingSettings,
-    /// Files that are uploaded, and where what can be played is kept besides.
+    /// Settings of uploaded files and of storage for playable files.
     pub vod: VodSettings,
-    /// The settings of hooks.
+    /// Settings of hooks.
     pub hooks: HookSettings,
-    /// `endpointRepublishLimit`, only when the operator set it and it is not negative.
+    /// `endpointRepublishLimit`, if set by the operator and not negative.
     pub endpoint_republish_limit: Option<u32>,
-    /// Number of failed attempts in a row after which the hook `endpointFailed` is sent; `None`: never.
+    /// Consecutive failed attempts before the hook `endpointFailed`; `None`: never.
     pub endpoint_failed_after: Option<u32>,
-    /// `startStreamFetcherAutomatically`: stream sources are pulled from the start of the server on.
+    /// `startStreamFetcherAutomatically`: stream sources are pulled as soon as the server starts.
     pub start_sources: bool,
-    /// `restartStreamFetcherPeriod`: a pull is restarted after so long; `None`: never.
+    /// `restartStreamFetcherPeriod`: interval at which a pull is restarted; `None`: never.
     pub restart_sources: Option<Duration>,
-    /// The rules of publishing, playing and use of the API.
+    /// Rules for publishing, playing and use of the API.
     pub security: SecuritySettings,
-    /// Every key as text, the ones above included.
+    /// Every key as text, including those above.
     pub values: Values,
 }
 
-/// The limits on what an application may have at a time.
+/// Limits on concurrent use of an application.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AppLimits {
-    /// `ingestingStreamLimit`: live streams; `None`: no limit.
+    /// `ingestingStreamLimit`: live streams; `None`: unlimited.
     pub streams: Option<u32>,
-    /// `webRTCViewerLimit`: viewers of formats that are counted apart; `None`: no limit.
+    /// `webRTCViewerLimit`: viewers of separately counted formats; `None`: unlimited.
     pub viewers: Option<u32>,
-    /// Limits above which a stream is not accepted.
+    /// Limits on accepted streams.
     pub accept: AcceptLimits,
 }
 
-/// Limits of a published stream; `None`: no limit.
+/// Limits on a published stream; `None`: unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptLimits {
-    /// `maxResolutionAccept`: the height of its pictures.
+    /// `maxResolutionAccept`: picture height.
     pub height: Option<u32>,
-    /// `maxFpsAccept`: its pictures a second.
+    /// `maxFpsAccept`: frames per second.
     pub fps: Option<u32>,
-    /// `maxBitrateAccept`: its bits a second.
+    /// `maxBitrateAccept`: bits per second.
     pub bitrate: Option<u32>,
 }
 
@@ -135,15 +135,15 @@ impl AppSettings {
         })
     }
 
-    /// The defaults; for tests and simulations.
+    /// Returns the defaults; for tests and simulations.
     ///
     /// # Errors
-    /// Never for the table as it is; the defaults are checked by a test.
+    /// Never happens with the current table; a test checks the defaults.
     pub fn defaults(name: &str) -> Result<Self, Error> {
         Self::with(name, &[])
     }
 
-    /// The defaults with some keys set; for tests and simulations.
+    /// Returns the defaults with some keys changed; for tests and simulations.
     ///
     /// # Errors
     /// The first value that does not fit its key.
@@ -151,7 +151,7 @@ impl AppSettings {
         Self::of(Default::default(), name, settings)
     }
 
-    /// As [`Self::with`], with the keys of protocols.
+    /// Like [`Self::with`], including the keys of protocols.
     ///
     /// # Errors
     /// The first value that does not fit its key.

@@ -9,22 +9,22 @@ use super::{Error, Values};
 use crate::auth::redact;
 use crate::types::NodeId;
 
-/// Bytes of `cluster.name` and `cluster.region`.
+/// Longest `cluster.name` and `cluster.region`, in bytes.
 const WORD_BYTES_MAX: usize = 64;
 
-/// The treatment of publishers while the directory is away.
+/// Handling of publishers while the directory is unreachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WithoutDirectory {
-    /// Let them in, and claim their ids when the directory is back.
+    /// Accept publishers, and claim their ids once the directory is back.
     Accept,
-    /// Refuse them.
+    /// Refuse publishers.
     Refuse,
 }
 
 /// The settings of a node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// `cluster.url`, with the password.
+    /// `cluster.url`, including the password.
     pub url: String,
     /// `cluster.name`: the prefix of all keys.
     pub name: String,
@@ -38,13 +38,13 @@ pub struct ClusterSettings {
     pub relay_address: String,
     /// `cluster.region`.
     pub region: String,
-    /// `cluster.public_address`: the beginning of URLs of this node, or empty.
+    /// `cluster.public_address`: prefix of this node's URLs, or empty.
     pub public_address: String,
     /// `cluster.redirect`.
     pub redirect: bool,
 }
 
-/// Prints no password.
+/// Hides the password.
 impl fmt::Debug for ClusterSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (url, name, node) = (redact(&self.url), &self.name, &self.node);
@@ -53,7 +53,7 @@ impl fmt::Debug for ClusterSettings {
 }
 
 impl ClusterSettings {
-    /// Reads the keys; `None` without `cluster.url`. All of them are checked either way.
+    /// Parses the keys; `None` without `cluster.url`. All keys are checked in any case.
     pub(super) fn of(values: &Values) -> Result<Option<Self>, Error> {
         let node = match values.text("cluster.node") {
             "" => None,
@@ -93,7 +93,7 @@ impl ClusterSettings {
     }
 }
 
-/// Whether a URL names sentinels, and the master that they are asked for.
+/// True if a URL names sentinels and the master to ask them for.
 fn is_of_sentinels(url: &str) -> bool {
     let named = url.strip_prefix("redis+sentinel://").and_then(|rest| {
         let hosts = rest.rsplit_once('@').map_or(rest, |(_, hosts)| hosts);
@@ -102,7 +102,7 @@ fn is_of_sentinels(url: &str) -> bool {
     named.is_some_and(|(hosts, master)| !master.is_empty() && hosts.split(',').all(|host| !host.is_empty()))
 }
 
-/// A short plain text.
+/// Parses a short plain text.
 fn word(values: &Values, key: &str) -> Result<String, Error> {
     let text = values.text(key).trim();
     let is_part = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -123,7 +123,7 @@ fn relay_address(values: &Values) -> Result<String, Error> {
     Err(values.bad("cluster.relay_address", "must be HOST:PORT"))
 }
 
-/// A scheme, a host and maybe a port.
+/// Parses a scheme, a host and an optional port.
 fn public_address(values: &Values) -> Result<String, Error> {
     let text = values.text("cluster.public_address").trim().trim_end_matches('/');
     let is_origin = |url: &Url| {

@@ -1,4 +1,4 @@
-//! The home folder: found or made, then read into a [`Config`].
+//! The home folder: found or created, then read into a [`Config`].
 //!
 //! ```text
 //! conf/red5.properties                              the server
@@ -6,7 +6,7 @@
 //! data/ (0700)   log/
 //! ```
 //!
-//! Settings that are lost are not taken for settings that were never made (`known`): what they closed would be open.
+//! Lost settings are not treated like settings never made (`known`), because restrictions would be lifted.
 
 mod adopted;
 #[cfg(test)]
@@ -29,17 +29,17 @@ use crate::disk::{self, SystemDisk};
 
 pub use adopted::{Adopted, Adoption, read_foreign};
 
-/// Applications of one server.
+/// Maximum number of applications of one server.
 pub const APPS_MAX: usize = 1000;
-/// Names that paths of the server itself use.
+/// Names that the server's own paths use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
-/// Folders that no path leads to, in letters of either case.
+/// Folders that are never served, compared without case.
 const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
-/// Made at first start.
+/// Applications created at the first start.
 const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
-/// Bytes of a file named by `--set KEY=@FILE`.
+/// Longest value in a file named by `--set KEY=@FILE`, in bytes.
 const VALUE_FILE_BYTES_MAX: u64 = 64 << 10;
-/// Faults of one file that are looked for.
+/// Maximum number of faults reported for one file.
 const FAULTS_MAX: usize = 100;
 
 /// Sources of settings other than the files.
@@ -49,7 +49,7 @@ pub struct Options {
     pub home: PathBuf,
     /// Arguments of `--set`, in order.
     pub set: Vec<String>,
-    /// The environment; only names that begin with `MILLSTREAM_` are looked at.
+    /// The environment; only names with the prefix `MILLSTREAM_` count.
     pub environment: Vec<(String, String)>,
     /// Default of `server.workers`.
     pub cores: u16,
@@ -58,7 +58,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether a server was started in the home folder before.
+    /// True if the home folder was used by a server before.
     #[must_use]
     pub fn is_home(&self) -> bool {
         server_file(&self.home).is_file()
@@ -72,41 +72,41 @@ pub struct Config {
     pub home: PathBuf,
     /// The server's settings.
     pub server: Arc<ServerSettings>,
-    /// The applications, in order of their names.
+    /// The applications, in order of name.
     pub apps: Vec<Arc<AppSettings>>,
-    /// Applications that are not started, in order of their names.
+    /// Applications that are not started, in order of name.
     pub lost: Vec<LostApp>,
-    /// Whether a server has had a store in this home.
+    /// True if the home has had a store.
     pub used: bool,
-    /// Oddities that are no errors; one line each.
+    /// Warnings, one line each.
     pub warnings: Vec<String>,
 }
 
-/// An application whose settings are lost, cannot be used, or ask for a protection that is missing here. It is not started, since its
-/// defaults would open what they closed.
+/// An application whose settings are lost, unusable, or ask for a protection that is missing here. The application is not started, since
+/// the defaults would lift its restrictions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostApp {
-    /// The application's name.
+    /// Name of the application.
     pub name: Arc<str>,
-    /// The first fault, in one line that names the file.
+    /// First fault, in one line that names the file.
     pub reason: String,
 }
 
 impl Config {
-    /// Makes what is missing in the home folder, then reads it.
+    /// Creates the missing parts of the home folder, then reads everything.
     ///
     /// # Errors
-    /// The first thing that is wrong; nothing is half used.
+    /// The first fault; nothing is partly applied.
     pub fn open(options: &Options) -> Result<Self, Error> {
         make_home(options, &Known::of(&options.home)?)?;
         Self::read(options)
     }
 
-    /// Reads the home folder and makes nothing: what is missing has its default.
+    /// Reads the home folder without creating anything: missing files count as defaults.
     ///
     /// # Errors
-    /// The first thing that is wrong with the server's settings, or with those of all applications. One application's fault
-    /// is its own: it is not started.
+    /// The first fault of the server's settings, or of settings for all applications. A fault of a single application only keeps that
+    /// application from starting.
     pub fn read(options: &Options) -> Result<Self, Error> {
         let mut remarks = Remarks::default();
         let mut config = Self::read_with(options, &mut remarks)?;
@@ -114,7 +114,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the home folder as [`Config::read`] does, and remarks on each unknown key of the files by itself.
+    /// Reads the home folder like [`Config::read`], with a separate remark for each unknown key.
     ///
     /// # Errors
     /// As [`Config::read`].
@@ -158,8 +158,7 @@ impl Config {
         Ok(Self { home, server, apps, lost, used, warnings: Vec::new() })
     }
 
-    /// Everything that is wrong with the settings, a line each: of every file each value that does not fit, and what keeps it
-    /// from being read at all.
+    /// Returns all faults of the settings, one line each: every invalid value of every file, and files that are unreadable.
     #[must_use]
     pub fn faults(options: &Options) -> Vec<String> {
         let words = |error: Error| vec![error.to_string()];
@@ -200,7 +199,7 @@ impl Config {
         found
     }
 
-    /// The effective settings as text, secrets masked.
+    /// Returns the effective settings as text, with secrets masked.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut out = format!("# home: {}\n\n# server\n", self.home.display());
@@ -215,7 +214,7 @@ impl Config {
         out
     }
 
-    /// The files of the certificate: absolute names as they are, others within the home folder.
+    /// Returns the paths of the certificate files; relative ones are resolved in the home folder.
     #[must_use]
     pub fn certificate_files(&self) -> [PathBuf; 3] {
         let server = &self.server;
@@ -223,14 +222,14 @@ impl Config {
             .map(|file| self.home.join(file))
     }
 
-    /// The store's file.
+    /// Returns the path of the store's file.
     #[must_use]
     pub fn store_file(&self) -> PathBuf {
         self.home.join("data").join("store.redb")
     }
 }
 
-/// The settings of the command line and the environment, which override the files.
+/// Settings of the command line and the environment, which override the files.
 struct Overlays {
     environment: Environment,
     server: Vec<(String, String)>,
@@ -238,7 +237,7 @@ struct Overlays {
 }
 
 impl Overlays {
-    /// A key that nobody knows is an error: a switch that is mistyped protects nothing.
+    /// Parses the overlays. An unknown key is an error, because a mistyped switch protects nothing.
     fn of(options: &Options) -> Result<Self, Error> {
         let (mut server, mut apps) = (Vec::new(), Vec::new());
         for argument in &options.set {
@@ -280,7 +279,7 @@ impl Overlays {
         AppSettings::from_values(name, 0, self.app_values(options, name, remarks)?)
     }
 
-    /// An application without a settings file.
+    /// Returns the settings of an application without a settings file.
     fn bare_app(&self, options: &Options, name: &str) -> Result<AppSettings, Error> {
         let mut values = self.defaults_of_app(options, name);
         overlay(&mut values, &self.environment.apps, &self.apps);
@@ -293,7 +292,7 @@ impl Overlays {
     }
 }
 
-/// The names of the applications; of a home that is still to be made those that it will have.
+/// Returns the names of the applications; for a home not created yet, those it will have.
 fn app_list(options: &Options, known: &Known, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
     let names = known.with_folders(&options.home, remarks)?;
     if names.is_empty() && known.apps.is_empty() {
@@ -304,7 +303,7 @@ fn app_list(options: &Options, known: &Known, remarks: &mut Remarks) -> Result<V
     Ok(names)
 }
 
-/// Whether two errors blame the same key, wherever its value comes from.
+/// True if two errors concern the same key, regardless of the value's origin.
 fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
     match (error, other) {
         (Error::Value { key, .. }, Some(Error::Value { key: other, .. })) => key == other,
@@ -313,7 +312,7 @@ fn is_same_fault(error: &Error, other: Option<&Error>) -> bool {
     }
 }
 
-/// Every fault of some values. One is found at a time; its key gets its default, which may bring another one to light.
+/// Returns all faults of some values. After each fault the key gets its default, which may reveal another fault.
 fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -> Vec<String> {
     let mut found: Vec<Error> = Vec::new();
     while found.len() < FAULTS_MAX
@@ -340,29 +339,27 @@ fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -
     found.iter().map(ToString::to_string).collect()
 }
 
-/// Changes of a settings file: keys with their new values, and keys that go back to their default by being commented out.
+/// Changes to a settings file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Edit {
-    /// New values.
+    /// Keys with new values.
     pub set: Vec<(String, String)>,
-    /// The keys to be commented out.
+    /// Keys to comment out, which restores their defaults.
     pub unset: Vec<String>,
 }
 
-/// Changes the server's settings file, every other line kept, and reads it back. A change that makes the settings
-/// unusable is not kept.
+/// Changes the server's settings file, keeps every other line, and reads the result. A change that makes the settings unusable is undone.
 ///
-/// # Errors
-/// The fault of the result, or of the disk.
+/// A fault of the result, or a disk error.
 pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Error> {
     let overlays = Overlays::of(options)?;
     edit_file(&server_file(&options.home), edit, || overlays.server(options, &mut Remarks::default()))
 }
 
-/// The same of an application.
+/// Changes an application's settings file in the same way as [`edit_server`].
 ///
 /// # Errors
-/// The fault of the result, or of the disk.
+/// A fault of the result, or a disk error.
 pub fn edit_app(options: &Options, name: &str, edit: &Edit) -> Result<AppSettings, Error> {
     let overlays = Overlays::of(options)?;
     edit_file(&app_file(&options.home, name), edit, || overlays.app(options, name, &mut Remarks::default()))
@@ -384,10 +381,10 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
     })
 }
 
-/// Makes an application: its folders, and a settings file with every key.
+/// Creates an application: its folders, and a settings file with every key.
 ///
 /// # Errors
-/// The disk, or settings that do not fit.
+/// A disk error, or invalid settings.
 pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     let folder = options.home.join("webapps").join(name);
     let is_new = !folder.exists();
@@ -411,8 +408,8 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     })
 }
 
-/// Removes an application's folder, and with it its settings; then the home forgets the application. In this order a power cut in
-/// between leaves an application that is not started, and none with defaults.
+/// Deletes an application's folder with its settings, then removes the application from the list of known ones. In this order, a power cut
+/// in between leaves an application that is not started, not one with defaults.
 ///
 /// # Errors
 /// The disk.
@@ -425,7 +422,7 @@ pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
     known::forget(options, name)
 }
 
-/// Whether a folder's name can be an application: what fits a path segment, and is not ours.
+/// True if a name is valid for an application: usable in a path, and not reserved.
 #[must_use]
 pub fn is_app_name(name: &str) -> bool {
     (1..=128).contains(&name.len())
@@ -447,7 +444,7 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io { path: path.display().to_string(), reason: error.to_string() }
 }
 
-/// The settings of the environment, by table.
+/// Settings of the environment, by table.
 #[derive(Default)]
 struct Environment {
     server: Vec<(String, String)>,
@@ -477,8 +474,8 @@ fn sorted_environment(options: &Options) -> Result<Environment, Error> {
     Ok(found)
 }
 
-/// Whether a variable is no setting: the filter of the log, and those that Kubernetes gives every pod of a service called `millstream`
-/// (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_PORT_1935_TCP_ADDR`).
+/// True if a variable is not a setting: the log filter, and the variables that Kubernetes adds to each pod beside a service called
+/// `millstream` (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_PORT_1935_TCP_ADDR`).
 fn is_of_others(variable: &str) -> bool {
     variable == "LOG"
         || variable.starts_with("SERVICE_")
@@ -499,7 +496,7 @@ fn overlay(values: &mut Values, environment: &[(String, String)], set: &[(String
     }
 }
 
-/// `KEY=VALUE` or `KEY=@FILE`.
+/// Parses `KEY=VALUE` or `KEY=@FILE`.
 fn argument_of(argument: &str) -> Result<(&str, String), Error> {
     let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
     let bad = |reason: String| Error::Argument { argument: properties::printable(key), reason };
@@ -526,7 +523,7 @@ fn read_file(path: &Path) -> Result<Option<Vec<properties::Property>>, Error> {
     properties::parse(&bytes).map(Some).map_err(|(line, reason)| Error::Syntax { file, line, reason })
 }
 
-/// The bytes of a settings file, up to one more than it may have. `None`: there is no such file.
+/// Reads a settings file, up to one byte more than allowed. `None` if the file does not exist.
 fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     let mut bytes = Vec::new();
     let limit = FILE_BYTES_MAX as u64 + 1;
@@ -537,8 +534,8 @@ fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// The damage that a power cut or a full disk does to a settings file. The server writes none that is like this, and no setting of it
-/// is left to go by.
+/// Returns the damage of a settings file after a power cut or on a full disk. The server itself never writes such a file, and none of its
+/// settings can be trusted.
 fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.trim_ascii().is_empty() {
         return Some("the file is empty");
@@ -546,7 +543,7 @@ fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     bytes.contains(&0).then_some("the file has NUL bytes, as a power cut leaves them")
 }
 
-/// An error for a settings file that a home has had, and has no more.
+/// Fails if a settings file is missing that the home has had.
 fn must_exist(path: &Path) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());
@@ -554,7 +551,7 @@ fn must_exist(path: &Path) -> Result<(), Error> {
     Err(Error::Lost { path: path.display().to_string(), reason: "the file is missing".to_owned() })
 }
 
-/// The applications below `webapps`: folders with a `WEB-INF`.
+/// Lists the applications below `webapps`: folders with a `WEB-INF`.
 pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
     let folder = home.join("webapps");
     let entries = match fs::read_dir(&folder) {
@@ -585,7 +582,7 @@ pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String
     Ok(names)
 }
 
-/// Makes folders and files that are missing; what is there stays as it is. Settings that the home has had are not made again.
+/// Creates missing folders and files; existing ones stay. Settings that the home has had are not created again.
 fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     let home = &options.home;
     for name in ["conf", "webapps"] {
@@ -621,8 +618,7 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     Ok(())
 }
 
-/// Appends, as comments, the keys that a newer server has and the file has not. A damaged file is left to its reader, and one that
-/// cannot be written stays as it is: the defaults are in use either way.
+/// Appends the keys of a newer server, as comments. Skips a damaged file or one that is not writable; the defaults apply in any case.
 fn add_new_keys(path: &Path, keys: &[Key]) {
     let text =
         fs::read(path).ok().filter(|bytes| bytes.len() <= FILE_BYTES_MAX && damage_of(bytes).is_none());
@@ -643,8 +639,8 @@ fn make_dir(path: &Path, mode: u32) -> Result<(), Error> {
     disk::make_folder(&SystemDisk, path, mode).map_err(|e| io_error(path, &e))
 }
 
-/// Writes a settings file with every key, its text changed by `edit`, unless it is there. 0600: it may come to hold secrets. A crash
-/// leaves no half file.
+/// Writes a settings file with every key, its text changed by `edit`, unless the file exists. Mode 0600, since secrets may be added;
+/// written in one step, so that a crash leaves no partial file.
 fn write_new(path: &Path, title: &str, table: &[Key], edit: impl Fn(&str) -> String) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
         return Ok(());

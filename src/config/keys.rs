@@ -1,17 +1,17 @@
-//! The known keys with their defaults: the reference's and ours (docs/settings.md). A file with all of them, and those of the
-//! protocols, is written at first start.
+//! The known keys with their defaults: the reference's and our own (docs/settings.md). A file with all of them, and those of the protocols,
+//! is written at the first start.
 
-/// The effect of a key on this server. Each key has exactly one.
+/// The effect of a key on this server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// The server does what the key says.
+    /// The server follows the key.
     Works,
-    /// Kept and given back, without effect here: a key of the reference.
+    /// Kept and returned, but without effect here: a key of the reference.
     Foreign,
-    /// A protection of the reference that is missing here. A value that asks for it is refused, because whoever set it would
-    /// believe closed or encrypted what is not.
+    /// A protection of the reference that is missing here. Values that ask for it are refused, because the operator would wrongly rely on
+    /// it.
     Protection {
-        /// The reason for the refusal.
+        /// Reason for the refusal.
         reason: &'static str,
     },
 }
@@ -19,46 +19,46 @@ pub enum Effect {
 /// A known key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
-    /// The key as written in the file.
+    /// Name in the file.
     pub name: &'static str,
-    /// Used when nobody sets it.
+    /// Value if the key is not set.
     pub default: &'static str,
-    /// A one-line description for people.
+    /// Description in one line.
     pub comment: &'static str,
-    /// Never printed.
+    /// True if the value is never printed.
     pub secret: bool,
-    /// Setting it means something even with the default's value; such a key is written commented out.
+    /// True if even the default value means something when set; such a key is written as a comment.
     pub explicit: bool,
-    /// Its effect.
+    /// Effect of the key.
     pub effect: Effect,
 }
 
-/// A key.
+/// Defines a key.
 pub(crate) const fn key(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { name, default, comment, secret: false, explicit: false, effect: Effect::Works }
 }
 
-/// A key whose value is never printed.
+/// Defines a key whose value is never printed.
 pub(crate) const fn secret(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { secret: true, ..key(name, default, comment) }
 }
 
-/// A key that counts only when it is set.
+/// Defines a key that counts only when set.
 pub(crate) const fn explicit(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { explicit: true, ..key(name, default, comment) }
 }
 
-/// A key of the reference without effect here; the comment says why.
+/// Defines a key of the reference without effect here; the comment says why.
 pub(crate) const fn foreign(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { effect: Effect::Foreign, ..key(name, default, comment) }
 }
 
-/// The same, of a value that is never printed.
+/// Defines a key of the reference without effect here, whose value is never printed.
 pub(crate) const fn foreign_secret(name: &'static str, default: &'static str, comment: &'static str) -> Key {
     Key { secret: true, ..foreign(name, default, comment) }
 }
 
-/// A protection of the reference that is missing here; only its default is accepted.
+/// Defines a protection of the reference that is missing here; only the default is accepted.
 const fn protection(
     name: &'static str,
     default: &'static str,
@@ -69,7 +69,7 @@ const fn protection(
 }
 
 impl Key {
-    /// The reason a value is refused: it asks for a protection that is missing here.
+    /// Returns the reason for refusing a value, if it asks for a protection that is missing here.
     #[must_use]
     pub fn refusal(&self, value: &str) -> Option<&'static str> {
         let Effect::Protection { reason } = self.effect else { return None };
@@ -78,15 +78,15 @@ impl Key {
     }
 }
 
-/// Whether two values are the same text, or the same JSON.
+/// True if two values are equal, as text or as JSON.
 fn is_same(one: &str, other: &str) -> bool {
     let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
     one == other || json(one).is_some_and(|one| Some(one) == json(other))
 }
 
-/// Keys of `conf/red5.properties`; those of the protocols stand between the two.
+/// Keys of `conf/red5.properties`; the protocols' keys go between the two parts.
 pub(super) const SERVER: [&[Key]; 2] = [SERVER_FIRST, SERVER_LAST];
-/// Keys of `webapps/{app}/WEB-INF/red5-web.properties`, likewise.
+/// Keys of `webapps/{app}/WEB-INF/red5-web.properties`, likewise in two parts.
 pub(super) const APP: [&[Key]; 2] = [APP_FIRST, APP_LAST];
 
 const SERVER_FIRST: &[Key] = &[
@@ -416,7 +416,7 @@ const APP_FIRST: &[Key] = &[
     foreign("endpointHealthCheckPeriodMs", "2000", "A lost endpoint is noticed at once"),
 ];
 
-/// The roles of a room that each role sees.
+/// Default for the roles that each role in a room sees.
 pub(super) const VISIBILITY: &str = r#"{"default":["default"],"attendee":["speaker","active_attendee"],"active_attendee":["active_attendee","speaker"],"speaker":["speaker","active_attendee"]}"#;
 
 const APP_LAST: &[Key] = &[

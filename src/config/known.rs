@@ -1,8 +1,7 @@
-//! The applications that a home has had (`conf/applications.txt`), so that settings that are lost are not taken for settings that
-//! were never made.
+//! The list of applications that a home has had (`conf/applications.txt`), so that lost settings are not taken for settings never made.
 //!
-//! An application goes onto the list when it is in use, and leaves it when it is deleted through the API. One that is on the list
-//! and whose settings file is missing, empty or damaged is not started: its defaults would leave open what the operator has closed.
+//! An application is added when used, and removed when deleted through the API. A listed application whose settings file is missing, empty
+//! or damaged is not started, since the defaults would lift its restrictions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,20 +15,20 @@ use crate::disk::{self, SystemDisk};
 
 const HEAD: &str = "# The applications of this home, kept by the server. One whose settings file is lost is not started;\n\
                     # without its line here it would be started with defaults.\n";
-/// Bytes of the list: that of all applications has fewer.
+/// Longest list, in bytes: more than the list of all applications needs.
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// Facts that a home keeps about its earlier servers.
+/// Facts about a home's earlier servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Known {
-    /// Whether a server has had a store here.
+    /// True if the home has had a store.
     pub(super) used: bool,
-    /// The applications.
+    /// Names of the applications.
     pub(super) apps: BTreeSet<String>,
 }
 
 impl Known {
-    /// Reads the list. A used home of a server that kept none has the applications that were started in it.
+    /// Reads the list. In a home of a server without a list, the applications started there are used.
     pub(super) fn of(home: &Path) -> Result<Self, Error> {
         let path = list_file(home);
         let text = match fs::metadata(&path) {
@@ -55,7 +54,7 @@ impl Known {
         })
     }
 
-    /// The applications that have a folder. Says which of the known ones has none: it was removed by hand, and nothing of it is served.
+    /// Returns the applications that have a folder. Remarks on listed ones whose folder was removed by hand; they are not served.
     pub(super) fn with_folders(&self, home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
         let mut names: BTreeSet<String> = app_names(home, remarks)?.into_iter().collect();
         for name in self.apps.iter().filter(|name| is_app_name(name)) {
@@ -86,20 +85,20 @@ fn list_file(home: &Path) -> PathBuf {
     home.join("conf").join("applications.txt")
 }
 
-/// Puts applications onto the list.
+/// Adds applications to the list.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub fn remember<'a>(options: &Options, apps: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
     let mut known = Known::of(&options.home)?;
     known.apps.extend(apps.into_iter().map(str::to_owned));
     known.write(&options.home)
 }
 
-/// Takes an application off the list.
+/// Removes an application from the list.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub(super) fn forget(options: &Options, app: &str) -> Result<(), Error> {
     let mut known = Known::of(&options.home)?;
     known.apps.remove(app);

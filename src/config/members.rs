@@ -1,4 +1,4 @@
-//! Application settings as the API shows them (docs/rest.md): JSON names, types and order.
+//! Application settings as shown by the API (docs/rest.md): JSON names, types and order.
 
 use serde_json::Value;
 
@@ -11,15 +11,15 @@ use super::{Level, Schema, Values};
 pub enum Shape {
     /// `true` or `false`.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
-    /// A number that need not be whole.
+    /// A number, possibly with a fraction.
     Number,
     /// Text.
     Text,
-    /// Text, or null instead of the empty one.
+    /// Text, or null if empty.
     NullText,
-    /// The text of an array, `[]` when it is empty.
+    /// The text of an array, `[]` if empty.
     ArrayText,
     /// An object.
     Object,
@@ -30,11 +30,11 @@ pub enum Shape {
 /// A member of the settings object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Member {
-    /// The JSON name.
+    /// Name in JSON.
     pub name: &'static str,
-    /// The key in the file.
+    /// Key in the file.
     pub key: &'static Key,
-    /// The type.
+    /// Type of the value.
     pub shape: Shape,
 }
 
@@ -45,9 +45,9 @@ const NAMES: [(&str, &str); 4] = [
     ("dashEnableLowLatency", "lLDashEnabled"),
     ("dashTargetLatency", "targetLatency"),
 ];
-/// Keys that are no members.
+/// Keys that are not members.
 const SILENT: [&str; 6] = ["maxBitrateAccept", "db.type", "db.name", "db.host", "db.user", "db.password"];
-/// Numbers that the reference writes as text.
+/// Numbers that the reference represents as text.
 const TEXTS: [&str; 7] = [
     "hlsTime",
     "hlsListSize",
@@ -66,12 +66,12 @@ const NULL_TEXTS: [&str; 7] = [
     "apnPrivateKey",
     "apnKeyId",
 ];
-/// Numbers that need not be whole.
+/// Numbers that may have a fraction.
 const NUMBERS: [&str; 2] = ["abrDownScalePacketLostRatio", "abrUpScalePacketLostRatio"];
 const OBJECTS: [&str; 3] = ["participantVisibilityMatrix", "customSettings", "encoderParameters"];
 
 impl Schema {
-    /// All members in order: the reference's, then ours.
+    /// Returns all members in order: the reference's, then ours.
     pub fn members(&'static self) -> impl Iterator<Item = Member> {
         let members =
             self.keys(Level::App).iter().filter(|key| !SILENT.contains(&key.name)).map(|key| Member {
@@ -84,8 +84,8 @@ impl Schema {
         members.into_iter()
     }
 
-    /// The place of a member in the order: its index in the reference's order, or that of the member it
-    /// follows, and how far behind that one it is.
+    /// Returns the position of a member: its index in the reference's order, or the index of the member it follows and the distance from
+    /// that one.
     fn rank(&self, name: &str, key: &str) -> (usize, u8) {
         if let Some(at) = ORDER.iter().position(|known| *known == name) {
             return (at, 0);
@@ -120,7 +120,7 @@ fn shape_of(key: &Key) -> Shape {
 }
 
 impl Member {
-    /// The value as the API shows it. A text in the file that does not fit its type is shown as the default.
+    /// Returns the value for the API. If the text in the file does not fit its type, returns the default.
     #[must_use]
     pub fn show(&self, values: &Values) -> Value {
         let text = values.text(self.key.name);
@@ -143,14 +143,14 @@ impl Member {
         }
     }
 
-    /// A secret as those see it who may not know it: as if it were not set.
+    /// Returns the value shown to users who may not see the secret: as if not set.
     #[must_use]
     pub fn hidden(&self) -> Value {
         if self.shape == Shape::NullText { Value::Null } else { "".into() }
     }
 
-    /// The text for the file of a value that a client sends; `None` when it has another type. Numbers and their texts
-    /// are converted into each other, as the reference does; null is the default, or nothing where text may be.
+    /// Converts a client's value to the text for the file; `None` for a wrong type. Numbers and texts convert to each other, as in the
+    /// reference; null means the default, or an empty text.
     #[must_use]
     pub fn text_of(&self, sent: &Value) -> Option<String> {
         let text = match sent {

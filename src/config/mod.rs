@@ -1,7 +1,7 @@
 //! Settings: two `.properties` files, the environment and `--set`, assembled into the settings of each module.
 //!
-//! Keys of the reference server are known by name and kept on a round trip even where nothing reads them yet, so
-//! that an existing file stays valid. Bad values are errors before anything is started (docs/robustness.md, C-01, C-03).
+//! Keys of the reference server are known by name and preserved even if unused, so that an existing file stays valid. Bad values are errors
+//! before anything is started (docs/robustness.md, C-01, C-03).
 
 mod app;
 mod cluster;
@@ -44,73 +44,72 @@ pub use values::{Origin, Values};
 pub use visibility::Visibility;
 pub use vod::{Forwarding, S3Keys, S3Settings, VodSettings};
 
-/// The reason the settings cannot be used. Always one line, naming the origin and the key; never a
-/// secret value.
+/// Reasons why the settings are unusable. Each is one line that names the origin and the key, and never contains a secret value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file is not in the `.properties` format.
+    /// A syntax error in a `.properties` file.
     #[error("{file}, line {line}: {reason}")]
     Syntax {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Counted from 1; 0 when no line is to blame.
+        /// Line number from 1; 0 if no line is at fault.
         line: usize,
         /// The reason.
         reason: String,
     },
-    /// A value does not fit its key.
+    /// A value that does not fit its key.
     #[error("{key} (from {origin}): {reason}")]
     Value {
-        /// The file, `the environment`, `--set` or `the default`.
+        /// Origin of the value: the file, `the environment`, `--set` or `the default`.
         origin: String,
         /// The key.
         key: String,
         /// The reason.
         reason: String,
     },
-    /// A value asks for a protection that this server does not have.
+    /// A value that asks for a protection that is missing here.
     #[error("{key} (from {origin}): {reason}")]
     Unprotected {
-        /// As of [`Self::Value`].
+        /// Origin of the value, as in [`Self::Value`].
         origin: String,
         /// The key.
         key: &'static str,
         /// The reason.
         reason: &'static str,
     },
-    /// An argument of `--set` is not `KEY=VALUE`.
+    /// An argument of `--set` other than `KEY=VALUE`.
     #[error("--set {argument}: {reason}")]
     Argument {
-        /// The argument up to its `=`.
+        /// Argument, up to its `=`.
         argument: String,
         /// The reason.
         reason: String,
     },
-    /// A variable of the environment is no setting.
+    /// An environment variable that is not a setting.
     #[error("the environment: {name}: {reason}")]
     Variable {
-        /// The variable.
+        /// Name of the variable.
         name: String,
         /// The reason.
         reason: String,
     },
-    /// A settings file is empty, damaged or missing, although the home has had it.
+    /// A settings file that is empty, damaged or missing, although the home has had it.
     #[error(
         "{path}: {reason}; put it back from a copy, or, to begin with defaults, write one setting into it"
     )]
     Lost {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Its damage.
+        /// Kind of damage.
         reason: String,
     },
-    /// A file or directory cannot be read or made.
+    /// A file or directory that cannot be read or created.
     #[error("{path}: {reason}")]
     Io {
-        /// The path.
+        /// Path of the file or directory.
         path: String,
-        /// The error of the operating system.
+        /// Error of the operating system.
         reason: String,
     },
 }

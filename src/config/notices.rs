@@ -1,12 +1,12 @@
-//! Settings of the reference that an operator may rely on, and that have no effect here: each is a warning when it is set.
+//! Warnings about settings of the reference that have no effect here but that an operator may rely on.
 
 use super::{AppSettings, Values};
 
-/// Flags of ffmpeg whose effect is always on: old segments are deleted, playlists have dates.
+/// Flags of ffmpeg that always apply here: old segments are deleted, playlists have dates.
 const FLAGS_MET: [&str; 2] = ["delete_segments", "program_date_time"];
 
 impl AppSettings {
-    /// The warnings, one line each.
+    /// Returns the warnings, one line each.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         [database(&self.values), ladder(&self.values), flags(&self.values)].into_iter().flatten().collect()
@@ -36,7 +36,7 @@ fn flags(values: &Values) -> Option<String> {
     (!differing.is_empty()).then(|| format!("hlsflags: {} without effect here", differing.join(" ")))
 }
 
-/// A value as it may stand in a line.
+/// Escapes a value for a one-line message.
 fn printed(text: &str) -> String {
     super::properties::printable(text)
 }

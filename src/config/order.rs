@@ -1,7 +1,6 @@
 //! The order in which the API shows the settings of an application.
 
-/// The members of Ant Media Server 4.0, in its order, but for those of protocols,
-/// whose sections say where they stand; members that are ours follow them.
+/// Members of Ant Media Server 4.0 in order, without those of protocols, whose sections state their positions; our own members come after.
 pub(super) const ORDER: [&str; 176] = [
     "remoteAllowedCIDR",
     "mp4MuxingEnabled",

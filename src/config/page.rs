@@ -1,4 +1,4 @@
-//! The reference of all settings as a page of Markdown (docs/settings.md), made from the table of keys.
+//! The reference of all settings as a Markdown page (docs/settings.md), made from the table of keys.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ All keys of the settings files with their defaults. This page is the output of `
 ";
 
 impl Schema {
-    /// The page.
+    /// Returns the page.
     #[must_use]
     pub fn page(&self) -> String {
         let mut out = HEAD.to_owned();
@@ -62,7 +62,7 @@ fn rows(out: &mut String, keys: &[Key], wanted: fn(Effect) -> bool) {
     out.push('\n');
 }
 
-/// A row without its end.
+/// Starts a table row, without its end.
 fn row(key: &Key) -> String {
     let default = match key.default {
         "" => String::new(),

@@ -1,32 +1,32 @@
-//! The `.properties` format. Reading is the `java-properties` crate's work behind our own checks (size, UTF-8,
-//! doubled keys, comments); writing is ours, because it must keep every line that it does not change.
+//! The `.properties` format. The `java-properties` crate reads, after our own checks (size, UTF-8, doubled keys, comments); writing is our
+//! own code, since unchanged lines must be preserved.
 
 use std::collections::BTreeSet;
 
 use java_properties::{LineContent, PropertiesIter};
 
-/// Bytes of a settings file.
+/// Largest settings file, in bytes.
 pub const FILE_BYTES_MAX: usize = 4 << 20;
-/// Bytes of one value.
+/// Longest value, in bytes.
 const VALUE_BYTES_MAX: usize = 64 << 10;
-/// Keys of older files carry it.
+/// Prefix of keys in older files.
 const OLD_PREFIX: &str = "settings.";
 
 /// A setting in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
-    /// The line number, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// The line of an earlier value of the key, in whose place this one counts.
+    /// Line of an earlier value of the same key, which this one replaces.
     pub replaces: Option<usize>,
-    /// The key, without the `settings.` prefix.
+    /// Key, without the `settings.` prefix.
     pub key: String,
-    /// Unescaped, without blanks around it.
+    /// Unescaped value, without surrounding blanks.
     pub value: String,
 }
 
-/// Reads a file; order is kept. Of a key that is given twice the last value counts, as in Java's `Properties`. The error names the
-/// line (0 when none is to blame) and the reason.
+/// Parses a file, keeping the order. If a key occurs twice, the last value counts, as in Java's `Properties`. The error has the line (0 if
+/// none is at fault) and the reason.
 ///
 /// # Errors
 /// Too large, not UTF-8, a bad escape, or a value over 64 KiB.
@@ -64,7 +64,7 @@ fn line_of(before: &[u8]) -> usize {
     before.iter().filter(|b| **b == b'\n').count() + 1
 }
 
-/// A key as it may stand in a message.
+/// Returns a key in a form for messages.
 pub(super) fn printable(key: &str) -> String {
     key.chars().take(80).map(|c| if c.is_control() { '_' } else { c }).collect()
 }
@@ -105,8 +105,8 @@ fn escape_into(out: &mut String, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Changes the values of some keys and leaves every other line, comment and blank as it is. A key that is not in
-/// the text is appended; a commented-out one stays, and one that is there twice changes in each place.
+/// Changes the values of some keys and leaves all other lines unchanged. Missing keys are appended, commented-out ones stay, and a key that
+/// occurs twice changes in both places.
 #[must_use]
 pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     let mut rest: Vec<&(&str, &str)> = changes.iter().collect();
@@ -141,7 +141,7 @@ pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
     out
 }
 
-/// Makes comments of the lines of some keys, and leaves every other line as it is.
+/// Comments out the lines of some keys, and leaves all other lines unchanged.
 #[must_use]
 pub fn comment_out(text: &str, keys: &[&str]) -> String {
     let mut out = String::with_capacity(text.len());
@@ -162,8 +162,8 @@ pub fn comment_out(text: &str, keys: &[&str]) -> String {
     out
 }
 
-/// Appends, as comments, the keys that a text has neither as a setting nor as a comment: each is a name, a comment and a default.
-/// `None`: it has all of them.
+/// Appends, as comments, the keys that the text lacks both as settings and as comments. Each key has name, comment and default. `None` if
+/// none is missing.
 #[must_use]
 pub fn with_new_keys<'a>(
     text: &str,
@@ -181,12 +181,12 @@ pub fn with_new_keys<'a>(
     (out.len() > text.len()).then_some(out)
 }
 
-/// A line without the signs that make a comment of it.
+/// Removes the comment marks from a line.
 fn uncommented(line: &str) -> &str {
     line.trim_start().trim_start_matches(['#', '!'])
 }
 
-/// Lines with their ends; a lone CR ends one too.
+/// Splits lines, keeping their ends; a lone CR ends a line, too.
 fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -200,7 +200,7 @@ fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The key of a natural line; our keys have no escapes.
+/// Returns the key of a line. Escapes are not handled, since our keys have none.
 fn key_of(line: &str) -> Option<&str> {
     let line = line.trim_start();
     if line.starts_with(['#', '!']) || line.is_empty() {
@@ -220,7 +220,7 @@ fn line_end(line: &str) -> &str {
     line.get(line.trim_end_matches(['\r', '\n']).len()..).unwrap_or("")
 }
 
-/// A value as one line of the format.
+/// Escapes a value for one line.
 #[must_use]
 pub(super) fn escape_value(value: &str) -> String {
     let mut out = String::with_capacity(value.len());

@@ -1,26 +1,26 @@
-//! Remarks on settings that are no errors: one line each for what is probably a mistake, one line in all for keys of other servers.
+//! Remarks on settings that are not errors: one line for each probable mistake, and a single line for all keys of other servers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::properties::printable;
 
-/// Unknown keys of all files that are lines of their own. More are keys of another server, and one line.
+/// Maximum number of unknown keys, over all files, with a line each. More must come from another server and share one line.
 const LINES_MAX: usize = 8;
-/// Keys of a file that the one line names.
+/// Maximum number of keys of a file named in the shared line.
 const NAMED_MAX: usize = 5;
 
-/// A key of a file that nobody here knows.
+/// An unknown key in a file.
 #[derive(Debug)]
 struct Unknown {
     path: PathBuf,
     line: usize,
     key: String,
-    /// The known key that it resembles, and whether the file has that one, too.
+    /// The similar known key, and whether the file has that one, too.
     near: Option<(&'static str, bool)>,
 }
 
-/// See the module.
+/// Collected remarks; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Remarks {
     lines: Vec<String>,
@@ -33,13 +33,13 @@ impl Remarks {
         self.lines.push(line);
     }
 
-    /// Notes a key that is in a file twice.
+    /// Notes a key that occurs twice in a file.
     pub(super) fn doubled(&mut self, path: &Path, line: usize, key: &str, first: usize) {
         let (path, key) = (path.display(), printable(key));
         self.push(format!("{path}, line {line}: {key} was given in line {first} already; this value counts"));
     }
 
-    /// Notes a key that is not known, and the known one that it resembles, with whether the file has that one, too.
+    /// Notes an unknown key, with the similar known key and whether the file has that one, too.
     pub(super) fn unknown(
         &mut self,
         path: &Path,
@@ -50,14 +50,14 @@ impl Remarks {
         self.unknown.push(Unknown { path: path.to_owned(), line, key: printable(key), near });
     }
 
-    /// All of them, each in a line.
+    /// Returns all remarks, one line each.
     pub(super) fn each(self) -> Vec<String> {
         let Self { mut lines, unknown } = self;
         lines.extend(unknown.iter().map(Unknown::line));
         lines
     }
 
-    /// The same with one line for the keys of another server.
+    /// Returns all remarks, with a single line for the keys of another server.
     pub(super) fn summed_up(self) -> Vec<String> {
         if self.unknown.len() <= LINES_MAX {
             return self.each();

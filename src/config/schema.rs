@@ -1,4 +1,4 @@
-//! The known keys and the settings read from their values: the server's own and those of its protocols, which are handed in.
+//! The known keys and how their values are parsed: the server's own, and those of the protocols, which are passed in.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -14,11 +14,11 @@ pub struct Section {
     pub server: &'static [Key],
     /// Keys of an application.
     pub app: &'static [Key],
-    /// Keys that the reference has, each with the member behind which it stands there. Other keys follow its members.
+    /// Keys that the reference has, each with the member that it follows there. Other keys come after the reference's members.
     pub places: &'static [(&'static str, &'static str)],
-    /// Reads the values of its keys of the server.
+    /// Parses the values of the server's keys.
     pub read_server: fn(&Values) -> Result<Extensions, Error>,
-    /// Reads the values of its keys of an application.
+    /// Parses the values of an application's keys.
     pub read_app: fn(&Values) -> Result<Extensions, Error>,
 }
 
@@ -33,7 +33,7 @@ impl Section {
     };
 }
 
-/// Settings that are one protocol's, by their type.
+/// Parsed settings of protocols, found by type.
 #[derive(Debug, Clone, Default)]
 pub struct Extensions(Vec<Arc<dyn Extension>>);
 
@@ -53,13 +53,13 @@ impl<T: Any + Debug + Send + Sync + PartialEq> Extension for T {
 }
 
 impl Extensions {
-    /// Wraps a value.
+    /// Wraps the settings of one protocol.
     #[must_use]
     pub fn of<T: Any + Debug + Send + Sync + PartialEq>(value: T) -> Self {
         Self(vec![Arc::new(value)])
     }
 
-    /// The value of that type, when its protocol has read one.
+    /// Returns the settings of this type, if a protocol has parsed them.
     #[must_use]
     pub fn get<T: 'static>(&self) -> Option<&T> {
         self.0.iter().find_map(|value| (**value).as_any().downcast_ref())
@@ -75,7 +75,7 @@ impl PartialEq for Extensions {
 
 impl Eq for Extensions {}
 
-/// Whether a key is of the server or of an application.
+/// The level of a key: server or application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// The server's.
@@ -92,11 +92,11 @@ pub struct Schema {
     sections: Vec<&'static Section>,
 }
 
-/// The keys of a server without protocols.
+/// Keys of a server without protocols.
 static BARE: LazyLock<Schema> = LazyLock::new(|| Schema::new([]));
 
 impl Schema {
-    /// The server's own keys with those of the sections between them.
+    /// Combines the server's own keys with those of the sections, which go in between.
     pub fn new(sections: impl IntoIterator<Item = &'static Section>) -> Self {
         let sections: Vec<_> = sections.into_iter().collect();
         let table = |[first, last]: [&[Key]; 2], of: fn(&Section) -> &'static [Key]| {
@@ -107,7 +107,7 @@ impl Schema {
         Self { server, app, sections }
     }
 
-    /// The keys of a level.
+    /// Returns the keys of a level.
     #[must_use]
     pub fn keys(&self, level: Level) -> &[Key] {
         match level {
@@ -116,18 +116,18 @@ impl Schema {
         }
     }
 
-    /// The member of the reference behind which a protocol's key stands.
+    /// Returns the reference's member that a protocol's key follows.
     pub(super) fn place(&self, key: &str) -> Option<&'static str> {
         let places = self.sections.iter().flat_map(|section| section.places);
         places.clone().find(|(name, _)| *name == key).map(|(_, before)| *before)
     }
 
-    /// The key of that name.
+    /// Returns the key with this name.
     pub(super) fn find(&self, level: Level, name: &str) -> Option<&Key> {
         self.keys(level).iter().find(|key| key.name == name)
     }
 
-    /// Reads the extensions of all sections from the values.
+    /// Parses the settings of all protocols from the values.
     pub(super) fn read(&self, level: Level, values: &Values) -> Result<Extensions, Error> {
         let mut all = Vec::new();
         for section in &self.sections {
@@ -141,14 +141,14 @@ impl Schema {
     }
 }
 
-/// A schema without protocols, for tests that need none.
+/// Schema without protocols, for tests.
 impl Default for &'static Schema {
     fn default() -> Self {
         &BARE
     }
 }
 
-/// There is one of a kind.
+/// Compares by address, since there is one instance of each.
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)

@@ -1,4 +1,4 @@
-//! The part of an application's settings that says who may do what, and where its hooks go.
+//! Settings of an application for permissions and hooks.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::visibility::Visibility;
 use crate::auth::access::{Checks, Secret, Secrets, Trust};
 use crate::auth::{HookUrl, jwt};
 
-/// The status hook does not come more often than this: figures are no younger.
+/// Shortest interval of the status hook, in milliseconds: figures are updated no more often.
 const STATUS_PERIOD_MIN: u64 = 500;
 
 /// The settings for sending hooks.
@@ -16,11 +16,11 @@ const STATUS_PERIOD_MIN: u64 = 500;
 pub struct HookSettings {
     /// `listenerHookURL`; `None` when empty.
     pub url: Option<HookUrl>,
-    /// `dataChannelWebHookURL`: the receiver of data channels' messages; `None` when empty.
+    /// `dataChannelWebHookURL`: the receiver of messages from data channels; `None` if empty.
     pub data_url: Option<HookUrl>,
-    /// `webhookContentType`: a form instead of JSON.
+    /// `webhookContentType`: whether to send a form instead of JSON.
     pub form: bool,
-    /// `webhookSecret`: signs every hook, and the questions of admission.
+    /// `webhookSecret`: signs every hook and every admission request.
     pub secret: Secret,
     /// `webhookRetryCount`.
     pub retries: u32,
@@ -30,28 +30,28 @@ pub struct HookSettings {
     pub status_period: Option<Duration>,
 }
 
-/// The rules of publishing, playing and use of the API.
+/// Rules for publishing, playing and use of the API.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SecuritySettings {
-    /// The checks of publishers.
+    /// Checks of publishers.
     pub publish: Checks,
-    /// The checks of viewers.
+    /// Checks of viewers.
     pub play: Checks,
-    /// The secrets of the checks.
+    /// Secrets of the checks.
     pub secrets: Secrets,
-    /// Verifies tokens of the REST API (`jwtControlEnabled`): by the key set at `jwksURL`, or by `jwtSecretKey` without one.
+    /// Key material for tokens of the REST API (`jwtControlEnabled`): the key set at `jwksURL`, or else `jwtSecretKey`.
     pub rest_jwt: Option<Trust>,
     /// `contentSecurityPolicyHeaderValue`; `None` when empty.
     pub content_security_policy: Option<String>,
     /// `participantVisibilityMatrix`: the roles that each role sees in rooms.
     pub visibility: Visibility,
-    /// `writeSubscriberEventsToDatastore`: remember who came and went.
+    /// `writeSubscriberEventsToDatastore`: connection events of subscribers are stored.
     pub subscriber_events: bool,
-    /// `writeStatsToDatastore`: records have the counts of viewers.
+    /// `writeStatsToDatastore`: viewer counts are stored in records.
     pub viewer_counts: bool,
 }
 
-/// Reads the hooks.
+/// Parses the settings of hooks.
 pub(super) fn hooks(values: &Values) -> Result<HookSettings, Error> {
     let content_type = values.text("webhookContentType");
     let essence = content_type.split(';').next().unwrap_or("").trim().to_ascii_lowercase();
@@ -78,7 +78,7 @@ fn webhook_secret(values: &Values) -> Result<Secret, Error> {
     }
 }
 
-/// Reads the checks. A check that could not be done as it says is an error: no switch means less than its name.
+/// Parses the checks. A check that cannot be done as described is an error, so that no switch does less than its name says.
 pub(super) fn security(values: &Values) -> Result<SecuritySettings, Error> {
     let publish = Checks {
         token: values.boolean("publishTokenControlEnabled")?,
@@ -136,7 +136,7 @@ fn rest_jwt(values: &Values) -> Result<Option<Trust>, Error> {
     }
 }
 
-/// A secret that signed tokens can be trusted with (docs/robustness.md R-06).
+/// Parses a secret that is long enough for signed tokens (docs/robustness.md R-06).
 fn long_secret(values: &Values, key: &str) -> Result<Secret, Error> {
     let text = values.text(key);
     if text.len() < jwt::SECRET_BYTES_MIN {

@@ -12,94 +12,94 @@ use crate::auth::access::Trust;
 use crate::auth::jwt::SECRET_BYTES_MIN;
 use crate::auth::{CidrList, HookUrl};
 
-/// Names in `server.name`.
+/// Maximum number of names in `server.name`.
 const NAMES_MAX: usize = 64;
 
-/// `limits.*`.
+/// The settings `limits.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Broadcast records of all applications.
     pub broadcasts: usize,
     /// Restreaming endpoints of one broadcast.
     pub endpoints: usize,
-    /// Stream sources that run at a time.
+    /// Stream sources running at a time.
     pub pulls: usize,
     /// Open connections.
     pub connections: usize,
-    /// Unauthenticated connections of one address.
+    /// Unauthenticated connections per address.
     pub connections_per_address: usize,
-    /// Authenticated connections of one address: publishers, viewers, logins; 0: a share of all connections.
+    /// Authenticated connections per address, by publishers, viewers and logins; 0: a share of all connections.
     pub authenticated_per_address: usize,
-    /// Live streams that publishers of one address have.
+    /// Live streams per publisher address.
     pub publishers_per_address: usize,
-    /// Bytes that all rings retain together; 0: a share of the memory.
+    /// Bytes retained by all rings; 0: a share of the memory.
     pub ring_memory: usize,
-    /// Unauthenticated connections.
+    /// Unauthenticated connections in total.
     pub unauthenticated: usize,
-    /// New unauthenticated connections of one address per second.
+    /// New unauthenticated connections per address and second.
     pub new_connections_per_second: u32,
-    /// The burst above that rate.
+    /// Burst allowed above that rate.
     pub new_connections_burst: u32,
-    /// Whether loopback addresses are free of the limits per address.
+    /// True if loopback addresses are exempt from limits per address.
     pub exempt_loopback: bool,
 }
 
-/// The rules on where the server connects on behalf of others.
+/// Rules for connections on behalf of others.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboundRules {
     /// `outbound.deny`.
     pub deny: CidrList,
-    /// `outbound.preset` is `public`.
+    /// True if `outbound.preset` is `public`.
     pub public_only: bool,
 }
 
-/// The addresses that may look at the server.
+/// Addresses with access to the dashboard and to metrics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Doors {
     /// `server.allowed_dashboard_CIDR`.
     pub dashboard: CidrList,
-    /// Whether the operator set it.
+    /// True if the operator set `server.allowed_dashboard_CIDR`.
     pub dashboard_explicit: bool,
-    /// `server.first_user_code`: the first user is made with the code in the log.
+    /// `server.first_user_code`: creating the first user needs the code in the log.
     pub first_user_code: bool,
-    /// `metrics.allowed_CIDR`: who needs no login for the figures.
+    /// `metrics.allowed_CIDR`: addresses that may read metrics without a login.
     pub metrics: CidrList,
 }
 
-/// Times at which the store is backed up.
+/// Schedule of store backups.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupSettings {
-    /// `store.backup_hours`: the age at which the newest backup is followed by another; zero: never.
+    /// `store.backup_hours`: interval between backups; zero: never.
     pub every: Duration,
-    /// `store.backups_kept`; 0: all.
+    /// `store.backups_kept`: number of backups kept; 0: all.
     pub kept: usize,
 }
 
-/// The level, the form and the size of the log.
+/// Settings of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSettings {
     /// `logLevel` in lower case, as tracing names it.
     pub level: &'static str,
-    /// `logFormat` is `json`.
+    /// True if `logFormat` is `json`.
     pub json: bool,
     /// `auditLog`: whether the audit log is written.
     pub audit: bool,
 }
 
-/// The settings of the server as a whole, parsed.
+/// The parsed settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerSettings {
-    /// `server.host`: of listeners that have no address of their own; `None`: every address.
+    /// `server.host`: address for listeners without their own; `None`: all addresses.
     pub host: Option<IpAddr>,
-    /// `http.host` or `server.host`; `None`: every address, IPv4 and IPv6.
+    /// `http.host` or `server.host`; `None`: all addresses, IPv4 and IPv6.
     pub http_host: Option<IpAddr>,
-    /// `server.name`: the first is shown to others, all are this server.
+    /// `server.name`: names of this server; the first is used in public.
     pub names: Vec<String>,
-    /// `http.port`; 0: any free one.
+    /// `http.port`; 0: any free port.
     pub http_port: u16,
-    /// `https.port`, unless `https.enabled` is off; 0: any free one.
+    /// `https.port`, unless `https.enabled` is off; 0: any free port.
     pub https_port: Option<u16>,
-    /// The settings of each protocol.
+    /// Settings of the protocols.
     pub protocols: Extensions,
     /// `http.ssl_certificate_file`, within the home folder unless it is absolute.
     pub certificate_file: PathBuf,
@@ -117,22 +117,22 @@ pub struct ServerSettings {
     pub trusted_proxies: CidrList,
     /// `server.cors_origins`; empty: none.
     pub cors_origins: Vec<String>,
-    /// The rules on where it connects on behalf of others.
+    /// Rules for connections on behalf of others.
     pub outbound: OutboundRules,
-    /// The addresses that may look at it.
+    /// Addresses with access to the dashboard and to metrics.
     pub doors: Doors,
-    /// Verifies tokens of the management API (`server.jwtServerControlEnabled`): by the key set at `server.jwksURL`, or by
-    /// `server.jwtServerSecretKey` without one.
+    /// Key material for tokens of the management API (`server.jwtServerControlEnabled`): the key set at `server.jwksURL`, or else
+    /// `server.jwtServerSecretKey`.
     pub management_trust: Option<Trust>,
-    /// `limits.*`.
+    /// The settings `limits.*`.
     pub limits: Limits,
-    /// The level, the form and the size of the log.
+    /// Settings of the log.
     pub log: LogSettings,
     /// `server.statusWebHookURL`; `None` when empty.
     pub status_hook: Option<HookUrl>,
     /// `metrics.per_stream`.
     pub metrics_per_stream: bool,
-    /// Every key as text, the ones above included.
+    /// Every key as text, including those above.
     pub values: Values,
 }
 
@@ -192,47 +192,47 @@ impl ServerSettings {
         })
     }
 
-    /// The name that others are shown; empty without one.
+    /// Returns the public name; empty if none is set.
     #[must_use]
     pub fn name(&self) -> &str {
         self.names.first().map_or("", String::as_str)
     }
 
-    /// `store.backup_hours` and `store.backups_kept`.
+    /// Returns `store.backup_hours` and `store.backups_kept`.
     #[must_use]
     pub fn backups(&self) -> BackupSettings {
         backups(&self.values).unwrap_or_default()
     }
 
-    /// `cluster.*`; `None`: a server alone.
+    /// Returns `cluster.*`; `None` without a cluster.
     #[must_use]
     pub fn cluster(&self) -> Option<ClusterSettings> {
         ClusterSettings::of(&self.values).ok().flatten()
     }
 
-    /// `http.acme_folder`: the webroot of an ACME client; relative to the home unless it is absolute.
+    /// Returns `http.acme_folder`: the webroot of an ACME client, relative to the home unless absolute.
     #[must_use]
     pub fn acme_folder(&self) -> Option<PathBuf> {
         Some(self.values.text("http.acme_folder")).filter(|folder| !folder.is_empty()).map(PathBuf::from)
     }
 
-    /// `vod.import_folders`: below which folders are imported; relative to the home unless they are absolute.
+    /// Returns `vod.import_folders`: folders that may be imported, including those below; relative to the home unless absolute.
     pub fn import_folders(&self) -> impl Iterator<Item = PathBuf> {
         folders(&self.values)
     }
 
-    /// `edge.origins`: URLs of the places that streams which are not here are fetched from, with `{app}` and `{id}`.
+    /// Returns `edge.origins`: URLs for fetching streams that are not live here, with `{app}` and `{id}`.
     pub fn edge_origins(&self) -> impl Iterator<Item = &str> {
         self.values.text("edge.origins").split(',').map(str::trim).filter(|url| !url.is_empty())
     }
 
-    /// `edge.linger`: how long such a stream stays without a viewer.
+    /// Returns `edge.linger`: how long a fetched stream stays without viewers.
     #[must_use]
     pub fn edge_linger(&self) -> Duration {
         linger(&self.values).unwrap_or_default()
     }
 
-    /// The defaults with some keys set and one worker; for tests and simulations.
+    /// Returns the defaults with some keys changed and one worker; for tests and simulations.
     ///
     /// # Errors
     /// The first value that does not fit its key.
@@ -240,7 +240,7 @@ impl ServerSettings {
         Self::of(Default::default(), settings)
     }
 
-    /// As [`Self::with`], with the keys of protocols.
+    /// Like [`Self::with`], including the keys of protocols.
     ///
     /// # Errors
     /// The first value that does not fit its key.
@@ -253,7 +253,7 @@ impl ServerSettings {
     }
 }
 
-/// `edge.linger`.
+/// Parses `edge.linger`.
 fn linger(values: &Values) -> Result<Duration, Error> {
     Ok(Duration::from_secs(values.number("edge.linger", 1, 86_400)?))
 }
@@ -344,7 +344,7 @@ fn status_hook(values: &Values) -> Result<Option<HookUrl>, Error> {
     url(values, "server.statusWebHookURL")
 }
 
-/// The URL of a key, unless it is empty.
+/// Parses a URL; `None` if the value is empty.
 fn url(values: &Values, key: &str) -> Result<Option<HookUrl>, Error> {
     match values.text(key).trim() {
         "" => Ok(None),

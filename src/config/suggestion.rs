@@ -1,27 +1,27 @@
-//! The key that a mistyped one was meant to be.
+//! Suggestions for mistyped keys.
 
 use super::home::variable_of;
 use super::{Key, Level, Schema};
 
-/// Letters of a key in a file that may be wrong, missing, too many or exchanged.
+/// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
-/// Letters of a key for each of them.
+/// Letters of a key per allowed difference.
 const LETTERS_OF_AN_EDIT: usize = 5;
-/// Words that differ by more are others.
+/// Least similarity for a suggestion.
 const SIMILARITY_MIN: f64 = 0.75;
 
-/// The reason why a key of the command line is refused. `given` begins with `app.` for one of applications.
+/// Makes the message for an unknown key of the command line. `given` has the prefix `app.` for keys of applications.
 pub(super) fn unknown_key(schema: &Schema, given: &str) -> String {
     reason("key", given, keys(schema))
 }
 
-/// The same for a variable of the environment.
+/// Makes the message for an unknown environment variable.
 pub(super) fn unknown_variable(schema: &Schema, given: &str) -> String {
     let variables = keys(schema).map(|key| format!("MILLSTREAM_{}", variable_of(&key)));
     reason("variable", given, variables)
 }
 
-/// As they are written on the command line.
+/// Returns all keys as written on the command line.
 fn keys(schema: &Schema) -> impl Iterator<Item = String> {
     let server = schema.keys(Level::Server).iter().map(|key| key.name.to_owned());
     server.chain(schema.keys(Level::App).iter().map(|key| format!("app.{}", key.name)))
@@ -44,7 +44,7 @@ fn reason(what: &str, given: &str, known: impl Iterator<Item = String>) -> Strin
     }
 }
 
-/// The key of a settings file that was meant by one that nobody knows: it differs in case, or in a letter or two.
+/// Returns the known key that an unknown one resembles: different case, or one or two letters.
 pub(super) fn near_key(schema: &Schema, level: Level, given: &str) -> Option<&'static str> {
     let plain = given.to_ascii_lowercase();
     let distance = |key: &Key| strsim::osa_distance(&key.name.to_ascii_lowercase(), &plain);

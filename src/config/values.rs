@@ -1,4 +1,4 @@
-//! A level of settings after precedence: `--set` over the environment over the file over the default.
+//! The values of one level of settings. Precedence: `--set`, environment, file, default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,17 +17,17 @@ use crate::auth::{CidrList, cidr};
 /// The origin of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Not set: the default.
+    /// Default, not set.
     Default,
-    /// The settings file.
+    /// Settings file.
     File,
-    /// The environment.
+    /// Environment variable.
     Environment,
-    /// The command line.
+    /// Command line.
     Set,
 }
 
-/// Values by key. Keys that nobody knows are kept.
+/// Values by key. Unknown keys are kept.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Values {
     schema: &'static Schema,
@@ -37,7 +37,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// The defaults of a level; `file` names the settings file in messages.
+    /// Creates the defaults of a level; `file` names the settings file in messages.
     #[must_use]
     pub fn new(schema: &'static Schema, level: Level, file: &str) -> Self {
         let default = |key: &Key| (key.name.to_owned(), (key.default.to_owned(), Origin::Default));
@@ -45,7 +45,7 @@ impl Values {
         Self { schema, level, file: file.to_owned(), map }
     }
 
-    /// Takes the settings of a file, which is at `path`. Later callers of [`Values::set`] win over it.
+    /// Applies the settings of the file at `path`. Later calls of [`Values::set`] override them.
     pub(super) fn apply_file(&mut self, path: &Path, properties: Vec<Property>, remarks: &mut Remarks) {
         let given: BTreeSet<String> = properties.iter().map(|property| property.key.clone()).collect();
         for Property { line, replaces, key, value } in properties {
@@ -60,53 +60,53 @@ impl Values {
         }
     }
 
-    /// Gives a key its default again.
+    /// Resets a key to its default.
     pub(super) fn reset(&mut self, key: &str) {
         let default = self.schema.find(self.level, key).map_or("", |key| key.default);
         self.set(key, default.to_owned(), Origin::Default);
     }
 
-    /// The keys that have another origin than the default, in order.
+    /// Returns the keys that do not come from the default, in order.
     pub(super) fn given(&self) -> Vec<String> {
         let is_given = |(_, (_, origin)): &(&String, &(String, Origin))| *origin != Origin::Default;
         self.map.iter().filter(is_given).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Sets one value.
+    /// Sets a value.
     pub fn set(&mut self, key: &str, value: String, origin: Origin) {
         self.map.insert(key.to_owned(), (value, origin));
     }
 
-    /// The value; empty for a key that is not there.
+    /// Returns a value; empty for an unknown key.
     #[must_use]
     pub fn text(&self, key: &str) -> &str {
         self.map.get(key).map_or("", |(value, _)| value.as_str())
     }
 
-    /// The origin of the key's value.
+    /// Returns the origin of a value.
     #[must_use]
     pub fn origin(&self, key: &str) -> Origin {
         self.map.get(key).map_or(Origin::Default, |(_, origin)| *origin)
     }
 
-    /// Whether the API must not change the key: the command line or the environment holds it.
+    /// True if the API must not change a key, because the command line or the environment sets it.
     #[must_use]
     pub fn is_fixed(&self, key: &str) -> bool {
         matches!(self.origin(key), Origin::Environment | Origin::Set)
     }
 
-    /// All keys with values and origins, in order of the keys.
+    /// Returns all keys with values and origins, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, Origin)> {
         self.map.iter().map(|(key, (value, origin))| (key.as_str(), value.as_str(), *origin))
     }
 
-    /// The keys whose values differ.
+    /// Returns the keys whose values differ.
     pub fn changed<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a str> {
         let keys: BTreeSet<&str> = self.map.keys().chain(other.map.keys()).map(String::as_str).collect();
         keys.into_iter().filter(|key| self.text(key) != other.text(key))
     }
 
-    /// Lines `key=value` with the origin; secrets are `***`.
+    /// Writes lines `key=value` with the origin; secrets become `***`.
     pub fn describe(&self, out: &mut String) {
         for (key, value, origin) in self.iter() {
             let shown = if self.is_secret(key) && !value.is_empty() {
@@ -136,7 +136,7 @@ impl Values {
         self.schema.find(self.level, key).map_or_else(unknown, |k| k.secret)
     }
 
-    /// An error about the value of a key.
+    /// Makes an error about the value of a key.
     pub(crate) fn bad(&self, key: &str, reason: impl Into<String>) -> Error {
         Error::Value {
             origin: describe(&self.file, self.origin(key)),
@@ -145,7 +145,7 @@ impl Values {
         }
     }
 
-    /// `true` or `false` in any case.
+    /// Parses `true` or `false`, ignoring case.
     pub(crate) fn boolean(&self, key: &str) -> Result<bool, Error> {
         match self.text(key) {
             text if text.eq_ignore_ascii_case("true") => Ok(true),
@@ -154,7 +154,7 @@ impl Values {
         }
     }
 
-    /// A whole number within bounds.
+    /// Parses an integer within bounds.
     pub(crate) fn number<T>(&self, key: &str, min: T, max: T) -> Result<T, Error>
     where
         T: FromStr + PartialOrd + fmt::Display + Copy,
@@ -163,12 +163,12 @@ impl Values {
         value.ok_or_else(|| self.bad(key, format!("must be a whole number from {min} to {max}")))
     }
 
-    /// A port; 0: any free one.
+    /// Parses a port; 0: any free port.
     pub(crate) fn port(&self, key: &str) -> Result<u16, Error> {
         self.number(key, 0, u16::MAX)
     }
 
-    /// The address that a listener has to itself, else that of all listeners; `None`: every address, IPv4 and IPv6.
+    /// Parses the address of a listener, or else that of all listeners; `None`: all addresses, IPv4 and IPv6.
     pub(crate) fn host(&self, key: &str) -> Result<Option<IpAddr>, Error> {
         let host = |key| match self.text(key) {
             "" => Ok(None),
@@ -177,7 +177,7 @@ impl Values {
         Ok(host(key)?.or(host("server.host")?))
     }
 
-    /// Refuses the first value that asks for a protection which is missing here.
+    /// Refuses the first value that asks for a protection that is missing here.
     pub(super) fn check_protections(&self) -> Result<(), Error> {
         let mut keys = self.schema.keys(self.level).iter();
         let refused = keys.find_map(|key| Some((key.name, key.refusal(self.text(key.name))?)));
@@ -186,12 +186,12 @@ impl Values {
         })
     }
 
-    /// The settings of the protocols.
+    /// Parses the settings of the protocols.
     pub(super) fn extensions(&self) -> Result<Extensions, Error> {
         self.schema.read(self.level, self)
     }
 
-    /// A secret of at least `bytes_min` bytes.
+    /// Parses a secret of at least `bytes_min` bytes.
     pub(crate) fn secret(&self, key: &str, bytes_min: usize) -> Result<Secret, Error> {
         match self.text(key) {
             text if text.len() >= bytes_min => Ok(Secret::new(text)),
@@ -199,7 +199,7 @@ impl Values {
         }
     }
 
-    /// A list of address rules.
+    /// Parses a list of address rules.
     pub(super) fn rules(&self, key: &str) -> Result<CidrList, Error> {
         cidr::parse(self.text(key)).map_err(|e| self.bad(key, e.to_string()))
     }

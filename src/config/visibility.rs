@@ -1,4 +1,4 @@
-//! The roles of a room's participants, and which of them see which (`participantVisibilityMatrix`).
+//! Roles of the participants in a room, and which roles see which (`participantVisibilityMatrix`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,15 +7,15 @@ use super::{Error, Values};
 
 /// The key of the setting.
 const KEY: &str = "participantVisibilityMatrix";
-/// The role of whoever has none.
+/// Role of participants without one.
 const DEFAULT: &str = "default";
 
-/// The roles that each role sees. A role that is not listed sees what `default` sees; without that, everybody.
+/// The roles that each role sees. An unlisted role sees the roles of `default`, or all roles if that is missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Visibility(BTreeMap<String, BTreeSet<String>>);
 
 impl Visibility {
-    /// Reads the setting: an object with a list of roles for each role.
+    /// Parses the setting: an object with a list of roles for each role.
     pub(super) fn read(values: &Values) -> Result<Self, Error> {
         let text = Some(values.text(KEY).trim()).filter(|text| !text.is_empty()).unwrap_or(VISIBILITY);
         serde_json::from_str(text)
@@ -23,7 +23,7 @@ impl Visibility {
             .map_err(|_| values.bad(KEY, "must be an object with a list of roles for each role"))
     }
 
-    /// Whether a viewer of one role sees a stream of another; empty: none.
+    /// True if a viewer of one role sees a stream of another; empty means no role.
     #[must_use]
     pub fn sees(&self, viewer: &str, stream: &str) -> bool {
         let role = |role: &str| if role.is_empty() { DEFAULT.to_owned() } else { role.to_owned() };

@@ -1,4 +1,4 @@
-//! The part of an application's settings that says what may be uploaded, and where files that can be played are kept besides.
+//! Settings of an application for uploads, and for further storage of playable files.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use super::Error;
 use super::values::Values;
 use crate::auth::access::Secret;
 
-/// The bit of `uploadExtensionsToS3` that stands for files.
+/// Bit of `uploadExtensionsToS3` for files.
 const FILES: i32 = 1;
 
-/// Files that can be played.
+/// Settings of playable files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VodSettings {
-    /// `upload.max_bytes`: the most bytes of an uploaded file.
+    /// `upload.max_bytes`: largest uploaded file.
     pub upload_bytes_max: u64,
-    /// Files are moved to object storage; `None`: they stay.
+    /// Object storage to which files are moved; `None`: they stay.
     pub s3: Option<Arc<S3Settings>>,
-    /// Files that are not here are looked for elsewhere.
+    /// Redirect of requests for missing files, if set.
     pub forwarding: Option<Arc<Forwarding>>,
 }
 
-/// Redirect for files that are not here, for example after they were moved to object storage with its own CDN.
+/// Redirect for missing files, for example after they were moved to object storage with its own CDN.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
     /// `httpForwardingExtension`, without dots.
     extensions: Vec<String>,
-    /// `httpForwardingBaseURL`, without a slash at its end.
+    /// `httpForwardingBaseURL`, without a trailing slash.
     base: String,
 }
 
 impl Forwarding {
-    /// `None` unless both keys are set, as in the reference.
+    /// Parses the two keys; `None` unless both are set, as in the reference.
     fn read(values: &Values) -> Result<Option<Arc<Self>>, Error> {
         let base = values.text("httpForwardingBaseURL").trim();
         let named = values.text("httpForwardingExtension").split(',');
@@ -52,7 +52,7 @@ impl Forwarding {
         Ok((!extensions.is_empty()).then(|| Arc::new(Self { extensions, base })))
     }
 
-    /// The address of a file, named by its path below the application (`streams/a.mp4`).
+    /// Returns the URL of a file; `path` is below the application (`streams/a.mp4`).
     #[must_use]
     pub fn location(&self, path: &str) -> Option<String> {
         const PLAIN: &percent_encoding::AsciiSet = &percent_encoding::NON_ALPHANUMERIC
@@ -71,30 +71,29 @@ impl Forwarding {
 /// An S3-compatible object storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Settings {
-    /// `s3Endpoint`, else the one of the region.
+    /// `s3Endpoint`, or else the endpoint of the region.
     pub endpoint: Url,
     /// `s3RegionName`.
     pub region: String,
     /// `s3BucketName`.
     pub bucket: String,
-    /// `s3AccessKey` and `s3SecretKey`; `None`: the credentials of the role that this machine has.
+    /// `s3AccessKey` and `s3SecretKey`; `None`: credentials from this machine's role.
     pub keys: Option<S3Keys>,
-    /// Whether the bucket stands in the path and not in the host's name: `s3PathStyleAccessEnabled`, and wherever an endpoint is
-    /// given.
+    /// True if the bucket is in the path instead of the host name: `s3PathStyleAccessEnabled`, or any explicit endpoint.
     pub path_style: bool,
-    /// `s3StreamsFolderPath`: what names of objects begin with.
+    /// `s3StreamsFolderPath`: prefix of the names of objects.
     pub folder: String,
-    /// `s3Permission`, as `x-amz-acl` has it; empty: the bucket's own.
+    /// `s3Permission`, in the form of `x-amz-acl`; empty: the bucket's default.
     pub permission: String,
-    /// `s3StorageClass`; empty: the bucket's own.
+    /// `s3StorageClass`; empty: the bucket's default.
     pub storage_class: String,
-    /// `s3CacheControl`; empty: none.
+    /// `s3CacheControl`; empty: no header field.
     pub cache_control: String,
-    /// `s3.keep_local`: the local file stays when it is uploaded.
+    /// `s3.keep_local`: whether the local file stays after the upload.
     pub keeps_local: bool,
 }
 
-/// Credentials of a storage.
+/// Credentials of an object storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct S3Keys {
     /// `s3AccessKey`.
@@ -103,7 +102,7 @@ pub struct S3Keys {
     pub secret: Secret,
 }
 
-/// Reads them.
+/// Parses the settings.
 pub(super) fn vod(values: &Values) -> Result<VodSettings, Error> {
     let upload_bytes_max = values.number("upload.max_bytes", 0u64, 1 << 50)?;
     let what = values.number("uploadExtensionsToS3", i32::MIN, i32::MAX)?;

@@ -1,5 +1,5 @@
-//! Streams that an application does not accept: their pictures are too high or come too fast, or their bit rate is too high
-//! (`maxResolutionAccept`, `maxFpsAccept`, `maxBitrateAccept`). They are ended, and what pulls them is stopped.
+//! Streams that an application does not accept because their resolution, frame rate or bit rate is too high (`maxResolutionAccept`,
+//! `maxFpsAccept`, `maxBitrateAccept`). They are ended, and pulls of them are stopped.
 
 use super::Control;
 use super::broadcast::status;
@@ -7,10 +7,9 @@ use crate::config::AcceptLimits;
 use crate::mail::{SourceFigures, StreamEnd};
 use crate::types::{Now, StreamId};
 
-/// Media time over which rates are measured, in milliseconds: longer than a group of pictures, so that one large key frame is not
-/// taken for the rate.
+/// Media time over which rates are measured, in milliseconds: longer than a GOP, so that one large key frame does not distort the rate.
 const SPAN_MS: i64 = 5000;
-/// Rates above a limit by a part in so many pass: clocks and rounding are not exact.
+/// Divisor of a limit that gives the tolerated excess; clocks and rounding are not exact.
 const SLACK: u64 = 20;
 
 /// The beginning of a measurement.
@@ -28,7 +27,7 @@ impl Measured {
     }
 }
 
-/// The reason why a stream is not accepted. `since` is the measurement that goes on.
+/// Returns the reason for which a stream is not accepted. `since` is the measurement in progress.
 fn refusal(
     limits: AcceptLimits,
     since: &mut Option<Measured>,
@@ -105,7 +104,7 @@ mod tests {
         }
     }
 
-    /// The second at which a stream of a height, with so many bits and pictures a second, is refused.
+    /// Returns the second at which a stream of this height, bit rate and frame rate is refused.
     fn refused(limits: AcceptLimits, height: u32, bits: u64, fps: u64) -> Option<u32> {
         let mut since = None;
         (0..60).find(|second| {

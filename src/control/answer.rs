@@ -8,27 +8,27 @@ use serde::Serialize;
 use super::mask::Requester;
 use crate::http::Response;
 
-/// The session that made a request, and how the request came.
+/// The session that made a request, and properties of the request's connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Origin {
     /// The session that waits for the answer, and what it may see.
     pub(super) requester: Requester,
     /// The address of the connection.
     pub(super) peer: SocketAddr,
-    /// The request came over TLS.
+    /// True if the request came over TLS.
     pub(super) secure: bool,
 }
 
-/// A handler's answer.
+/// The result of a handler.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// The answer.
+    /// The answer, to be sent now.
     Now(Response),
-    /// Follows when the store has the change.
+    /// The answer follows once the change is stored.
     Later,
 }
 
-/// `Result` of the reference; members in its order.
+/// The reference's `Result`, with members in its order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(in crate::control) struct Outcome<'a> {
     success: bool,
@@ -40,12 +40,12 @@ pub(in crate::control) struct Outcome<'a> {
 }
 
 impl<'a> Outcome<'a> {
-    /// The result of an operation that worked.
+    /// Makes the result of a successful operation.
     pub(in crate::control) const fn success() -> Self {
         Self { success: true, message: Some(""), data_id: Some(""), error_id: 0 }
     }
 
-    /// The result of an operation that failed.
+    /// Makes the result of a failed operation.
     pub(in crate::control) const fn failure(message: &'a str) -> Self {
         Self { success: false, message: Some(message), data_id: Some(""), error_id: 0 }
     }
@@ -70,7 +70,7 @@ impl<'a> Outcome<'a> {
         Self { error_id: id, ..self }
     }
 
-    /// The answer as a response behind the members of an object: seed and reference differ in which of the two it is.
+    /// Returns a response with the members of `object` followed by those of this result, which serves clients that expect either.
     pub(in crate::control) fn behind(self, mut object: Vec<u8>) -> Response {
         let Ok(own) = serde_json::to_vec(&self) else { return Response::error(500, "Internal Server Error") };
         if let (Some(b'}'), Some(members)) = (object.pop(), own.strip_prefix(b"{")) {
@@ -80,13 +80,13 @@ impl<'a> Outcome<'a> {
         Response::json(200, object)
     }
 
-    /// The answer as a response; application operations answer 200 even when they fail.
+    /// Returns the result as a response; application operations use status 200 even for failures.
     pub(in crate::control) fn response(self, status: u16) -> Response {
         json(status, &self)
     }
 }
 
-/// A response with any object as JSON.
+/// Makes a response with an object as JSON.
 pub(in crate::control) fn json<T: Serialize>(status: u16, object: &T) -> Response {
     match serde_json::to_vec(object) {
         Ok(bytes) => Response::json(status, Bytes::from(bytes)),
@@ -94,13 +94,13 @@ pub(in crate::control) fn json<T: Serialize>(status: u16, object: &T) -> Respons
     }
 }
 
-/// `{"number":N}`.
+/// The object `{"number":N}`.
 #[derive(Debug, Serialize)]
 pub(in crate::control) struct SimpleStat {
     pub(in crate::control) number: usize,
 }
 
-/// `Version`.
+/// The object `Version`.
 #[derive(Debug, Serialize)]
 pub(in crate::control) struct Version {
     #[serde(rename = "versionName")]

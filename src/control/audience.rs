@@ -1,6 +1,6 @@
-//! Viewers over nodes (docs/cluster.md). The node that has a copy tells the one that it is fetched from how many watch it, when that
-//! changes and at most once a second; so the origin's record counts all viewers, and every node has the record. A node that is gone takes
-//! its viewers along with its connection.
+//! Viewers across nodes (docs/cluster.md). A node with a copy reports its number of viewers to the node from which it fetches, on change
+//! and at most once a second; so the origin's record counts all viewers, and every node has the record. If a node is gone, its viewers are
+//! gone with its connection.
 
 use relay::Viewers;
 
@@ -12,7 +12,7 @@ use crate::mail::ToWorker;
 use crate::types::{StreamId, StreamKey, WorkerId};
 
 impl Live {
-    /// The viewers at this node, and at those that copy from it.
+    /// Returns the viewers at this node and at nodes that copy from it.
     fn audience(&self) -> Viewers {
         let mut all = Viewers::default();
         for counts in self.viewers() {
@@ -24,7 +24,7 @@ impl Live {
     }
 }
 
-/// The news for the worker that fetches a copy when the number of those who watch it is another than the node that it comes from knows.
+/// Returns the mail to the worker that fetches a copy, if its number of viewers differs from the one last reported to the origin.
 pub(super) fn news(
     registry: &Registry,
     sources: &mut Sources,
@@ -42,8 +42,8 @@ pub(super) fn news(
 }
 
 impl Access {
-    /// Viewers of a stream at other nodes that count under this name, as the limits of its record have it: at its origin as the
-    /// nodes with copies have told, elsewhere by the record, less what this node itself has told.
+    /// Number of viewers of a stream at other nodes counted under this name, for the record's limits: at the origin as reported by nodes
+    /// with copies, elsewhere from the record, minus what this node itself has reported.
     pub(super) fn viewers_elsewhere(
         &self,
         records: &Records,

@@ -1,4 +1,4 @@
-//! Backups of the store: when they are due, and who waits for one (docs/store.md).
+//! Backups of the store: their schedule, and the requester that waits for one (docs/store.md).
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use super::mask::Requester;
 use super::records::Records;
 use super::{Control, Walks};
 
-/// Interval at which the age of the newest backup is looked at.
+/// Interval at which the age of the newest backup is checked.
 const LOOK: Duration = Duration::from_secs(600);
-/// The first look: a start that fails soon takes the place of no good backup.
+/// Time to the first check, so that a server that fails soon after its start does not replace good backups.
 const FIRST_LOOK: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// The schedule and the backup in progress.
 #[derive(Debug, Default)]
 pub(super) struct Backups {
     due: Option<Instant>,
@@ -39,14 +39,14 @@ impl Backups {
 }
 
 impl Walks {
-    /// Looks for the age of the newest backup from now on, if any are made: at the start, and with new settings.
+    /// Schedules checks of the newest backup's age, if backups are enabled; at the start and with new settings.
     pub(super) fn boot_backups(&mut self, cx: &Context, cluster: &Cluster, now: Now) {
         // A directory is backed up by its own means.
         let is_on = !cx.config.server.backups().every.is_zero() && !cluster.is_shared();
         self.backups.due = now.mono.checked_add(FIRST_LOOK).filter(|_| is_on);
     }
 
-    /// Has the store backed up when the newest backup is old enough.
+    /// Backs up the store if the newest backup is old enough.
     pub(super) fn fire_backups(&mut self, cx: &Context, records: &mut Records, now: Now) {
         if self.backups.due.is_none_or(|due| due > now.mono) {
             return;
@@ -58,7 +58,7 @@ impl Walks {
         }
     }
 
-    /// Backs up the store at once; the answer goes to `requester`. False: one is under way.
+    /// Backs up the store now and answers `requester`. Returns false if a backup is in progress.
     pub(super) fn back_up(
         &mut self,
         cx: &Context,
@@ -87,7 +87,7 @@ impl Walks {
         self.backups.under_way = Some(UnderWay { batch, name, waiter });
     }
 
-    /// Takes the reply to a backup; gives back any other.
+    /// Handles the store's reply if it is about a backup; otherwise returns it.
     pub(super) fn backed_up(&mut self, cx: &mut Context, reply: store::Reply) -> Option<store::Reply> {
         let done = self.backups.under_way.take_if(|backup| backup.batch == reply.batch);
         let Some(UnderWay { name, waiter, .. }) = done else { return Some(reply) };
@@ -106,7 +106,7 @@ impl Walks {
 }
 
 impl Control {
-    /// The command line asks for a backup.
+    /// Backs up the store on an order of the command line.
     pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
         let requester = Requester::unknown(session);
         if !self.walks.back_up(&self.cx, &mut self.records, now, requester) {
@@ -116,7 +116,7 @@ impl Control {
     }
 }
 
-/// The answer while another backup is under way.
+/// The answer if another backup is in progress.
 pub(super) fn busy() -> Response {
     Outcome::failure("A backup is under way").response(200)
 }

@@ -1,5 +1,5 @@
-//! The broadcast record: members in the reference's order (docs/rest.md), as the API shows it, as the store keeps
-//! it, and as bodies of requests may set it.
+//! The broadcast record, with members in the reference's order (docs/rest.md): as shown by the API, as stored, and as set by request
+//! bodies.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -16,11 +16,11 @@ use crate::types::Now;
 
 /// First byte of a stored record; the rest is JSON.
 const RECORD_VERSION: u8 = 1;
-/// The time without an update after which a record that claims to be live shows `terminated_unexpectedly`.
+/// Time without an update after which a record with a live status is shown as `terminated_unexpectedly`.
 const STALE: Duration = Duration::from_secs(20);
-/// The length of media whose URL cannot be opened.
+/// The duration of media whose URL cannot be opened.
 const UNREADABLE: i64 = -2;
-/// Bytes of one record, so that a full store stays in memory.
+/// Maximum size of a record, so that a full store stays in memory.
 pub const RECORD_BYTES_MAX: usize = 32 << 10;
 
 /// Values of `status`.
@@ -33,13 +33,13 @@ pub mod status {
     pub const BROADCASTING: &str = "broadcasting";
     /// Was live.
     pub const FINISHED: &str = "finished";
-    /// Claims to be live, and nothing is heard of it.
+    /// Marked as live, but without updates.
     pub const TERMINATED: &str = "terminated_unexpectedly";
-    /// An endpoint that could not be opened.
+    /// The endpoint could not be opened.
     pub const FAILED: &str = "failed";
-    /// An endpoint that broke.
+    /// The endpoint broke.
     pub const ERROR: &str = "error";
-    /// All variants.
+    /// All statuses.
     pub const ALL: [&str; 7] = [CREATED, PREPARING, BROADCASTING, FINISHED, TERMINATED, FAILED, ERROR];
 }
 
@@ -47,23 +47,23 @@ pub mod status {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct EndpointRecord {
-    /// See [`status`].
+    /// Status of the endpoint, a value in [`status`].
     pub status: String,
     /// Always `generic`.
     #[serde(rename = "type")]
     pub kind: String,
     /// The URL as the client sent it.
     pub endpoint_url: String,
-    /// The id that removes it.
+    /// Id by which the endpoint is removed.
     pub endpoint_service_id: String,
     /// Equal to `endpoint_url`, for old clients.
     pub rtmp_url: String,
-    /// The codecs of the tracks that its target cannot be sent; shown when there are some.
+    /// Codecs of the tracks that cannot be sent to the target; omitted if empty.
     #[serde(skip_deserializing, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
 }
 
-/// A member's type, and how a body sets it. `None` is JSON's null.
+/// The type of a member, and how a body sets it. `None` is JSON's null.
 pub(in crate::control) trait Member {
     type Given: FromJson;
     fn set(&mut self, given: Option<Self::Given>);
@@ -89,12 +89,12 @@ impl<T: FromJson> Member for Option<T> {
     }
 }
 
-/// Tells a member that is null from one that is absent.
+/// Distinguishes a null member from an absent one.
 fn given<'de, T: FromJson, D: Deserializer<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
     loose(from).map(Some)
 }
 
-/// The calls that may set a member: `server` none, `create` the body of a create, `both` that of an update too.
+/// The calls that may set a member: `server` for none, `create` for a create, `both` also for an update.
 macro_rules! assign {
     (server, $create:ident, $to:expr, $given:expr) => {};
     (create, true, $to:expr, $given:expr) => {
@@ -113,11 +113,11 @@ macro_rules! assign {
     };
 }
 
-/// The values that most records have in most members.
+/// A record with default values.
 static USUAL: LazyLock<Broadcast> = LazyLock::new(Broadcast::default);
 
-/// The stored form of a record: the members that differ from [`Broadcast::default`], which fills in the others. So a new
-/// default of a member makes a new [`RECORD_VERSION`].
+/// The stored form of a record: only members that differ from [`Broadcast::default`], which supplies the others. A new default of a member
+/// therefore requires a new [`RECORD_VERSION`].
 struct Stored<'a>(&'a Broadcast);
 
 macro_rules! members {
@@ -128,30 +128,30 @@ macro_rules! members {
         #[allow(missing_docs, reason = "/openapi.json describes each member under its JSON name")]
         pub struct Broadcast {
             $(#[serde(rename = $json)] pub $field: $ty,)*
-            /// The key that its publisher must give, in an application with `publishKeyRequired`.
+            /// The key that a publisher must give, in an application with `publishKeyRequired`.
             #[serde(rename = "publishKey", skip_serializing_if = "Option::is_none")]
             pub publish_key: Option<String>,
-            /// Whether its source is to run: it was started, and not stopped since. Stored, and shown to nobody.
+            /// True if the record's source should run: it was started and not stopped since. Stored, but never shown.
             #[serde(rename = "sourceWanted", skip_serializing)]
             pub source_wanted: bool,
-            /// Whether any viewer count is not zero.
+            /// True if any viewer count is not zero.
             #[serde(rename = "anyoneWatching", skip_deserializing)]
             pub anyone_watching: bool,
-            /// Equal to `origin_adress`: clients use both spellings.
+            /// Equal to `origin_adress`, because clients use both spellings.
             #[serde(rename = "originAddress", skip_deserializing)]
             pub origin_address: String,
-            /// The first of its subtracks; old SDK pages read it.
+            /// The first subtracks of the stream, for old SDK pages.
             #[serde(rename = "subTrackStreamIds", skip_deserializing)]
             pub sub_track_stream_ids: Vec<String>,
             /// The mode of a conference room; members of other records do not have it.
             #[serde(rename = "conferenceMode", skip_serializing_if = "Option::is_none")]
             pub conference_mode: Option<String>,
-            /// The moment of `update_time`. `None`: it is of an earlier life of the server.
+            /// The time of `update_time`; `None` if that is from an earlier run of the server.
             #[serde(skip)]
             pub updated: Option<Instant>,
         }
 
-        /// The record that a create with an empty body makes; what the server fills in is empty.
+        /// The record made by a create with an empty body, without the members that the server fills in.
         impl Default for Broadcast {
             fn default() -> Self {
                 Self {
@@ -187,7 +187,7 @@ macro_rules! members {
             }
         }
 
-        /// A body of create or update. Outer `None`: absent; inner `None`: null. Unknown members are ignored.
+        /// The body of a create or an update. Outer `None` means absent, inner `None` null. Unknown members are ignored.
         #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
         #[serde(default)]
 
@@ -288,7 +288,7 @@ members! {
     max_idle_time: i32 = 0, "maxIdleTime", both;
 }
 
-/// The reason a body is refused; the text is the answer's.
+/// The reason for refusing a body; the text is that of the answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
@@ -300,10 +300,10 @@ pub enum BodyError {
     Null(&'static str),
 }
 
-/// Reads the body of a create or an update. Empty, blank and `null` are no body.
+/// Parses the body of a create or an update. Empty, blank and `null` bodies give `None`.
 ///
 /// # Errors
-/// Not JSON, or not a broadcast.
+/// The body is no JSON, or no broadcast.
 pub fn parse_body(bytes: &[u8]) -> Result<Option<Body>, BodyError> {
     match parse_json::<Option<Body>>(bytes)?.flatten() {
         Some(body) => checked(body).map(Some),
@@ -311,10 +311,10 @@ pub fn parse_body(bytes: &[u8]) -> Result<Option<Body>, BodyError> {
     }
 }
 
-/// Refuses a body whose members are null where they may not be.
+/// Refuses a body with null members where null is not allowed.
 ///
 /// # Errors
-/// Such a member.
+/// The first such member.
 pub fn checked(body: Body) -> Result<Body, BodyError> {
     match &body {
         Body { stream_id: Some(None), .. } => Err(BodyError::Null("streamId")),
@@ -323,11 +323,10 @@ pub fn checked(body: Body) -> Result<Body, BodyError> {
     }
 }
 
-/// Reads a body that is an object or null; `None` when there is nothing but blanks. serde_json stops at 128 levels
-/// of what is kept, and skips what is unknown without recursion.
+/// Parses a body that is an object or null; `None` if it is blank. serde_json limits nesting to 128 levels of known members, and skips
+/// unknown ones without recursion.
 ///
-/// # Errors
-/// Not JSON, or not what is expected.
+/// The body is no JSON, or not of the expected type.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyError> {
     let bytes = readable(bytes);
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {
@@ -340,7 +339,7 @@ pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyEr
 }
 
 impl Broadcast {
-    /// The record that a create body makes; the caller fills in what the server sets.
+    /// Makes the record of a create body; the caller fills in the server's members.
     #[must_use]
     pub fn from_body(body: Body) -> Self {
         let mut record = Self::default();
@@ -355,7 +354,7 @@ impl Broadcast {
         record
     }
 
-    /// Applies an update: only what is given and not null, and what updates may change.
+    /// Applies the members of an update that are present, not null, and changeable by updates.
     pub fn update(&mut self, mut body: Body) {
         if let Some(Some(url)) = body.listener_hook_url.take()
             && !url.is_empty()
@@ -366,20 +365,20 @@ impl Broadcast {
         self.drop_empty_items();
     }
 
-    /// Items of a playlist without anything to play are not kept.
+    /// Removes items of a playlist without a URL.
     fn drop_empty_items(&mut self) {
         if let Some(items) = &mut self.play_list_item_list {
             items.retain(PlayListItem::has_url);
         }
     }
 
-    /// Notes that the record is up to date.
+    /// Sets the time of the last update.
     pub fn touch(&mut self, now: Now) {
         self.update_time = now.wall_date();
         self.updated = Some(now.mono);
     }
 
-    /// The record as the API shows it now.
+    /// Returns the record as shown by the API at `now`.
     #[must_use]
     pub fn to_json(&self, now: Now) -> Vec<u8> {
         let mut out = Vec::with_capacity(2048);
@@ -387,7 +386,7 @@ impl Broadcast {
         out
     }
 
-    /// Appends the record as the API shows it now.
+    /// Appends the record as shown by the API at `now`.
     pub fn write_json(&self, now: Now, out: &mut Vec<u8>) {
         // Writing to memory cannot fail, and no member is a map with odd keys.
         let done = if self.is_stale(now) {
@@ -399,7 +398,7 @@ impl Broadcast {
         debug_assert!(done.is_ok());
     }
 
-    /// The status as seen from outside.
+    /// Returns the status shown by the API.
     #[must_use]
     pub fn effective_status(&self, now: Now) -> &str {
         if self.is_stale(now) { status::TERMINATED } else { &self.status }
@@ -417,7 +416,7 @@ impl Broadcast {
         claims && !self.is_virtual && silent >= STALE
     }
 
-    /// Settings of HLS that are the broadcast's own, by their keys in the application.
+    /// Returns the HLS settings that the broadcast overrides, by the application's keys.
     #[must_use]
     pub fn hls_overrides(&self) -> Vec<(&'static str, String)> {
         let Some(own) = &self.hls_parameters else { return Vec::new() };
@@ -437,7 +436,7 @@ impl Broadcast {
             || self.rtmp_viewer_count != 0;
     }
 
-    /// The stored form.
+    /// Returns the stored form.
     #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(512);
@@ -447,10 +446,10 @@ impl Broadcast {
         out.into()
     }
 
-    /// Reads the stored form.
+    /// Parses the stored form.
     ///
     /// # Errors
-    /// Of a newer version, or not a record.
+    /// The record is of a newer version, or malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let (version, json) = bytes.split_first().ok_or("an empty record")?;
         if *version != RECORD_VERSION {

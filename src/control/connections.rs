@@ -1,5 +1,5 @@
-//! Figures of a stream's connections of one protocol: every worker is asked, and the answer is made when all have told.
-//! Requests that come meanwhile get the same answer.
+//! Figures of a stream's connections: every worker is asked, and requests are answered when all have replied. Requests that come meanwhile
+//! share the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,50 +15,50 @@ use crate::mail::ToWorker;
 use crate::stats::{ConnectionFigures, Role, ViewerFigures};
 use crate::types::{Now, SessionRef, StreamId, SubscriptionId, WorkerId};
 
-/// Requests that wait at a time.
+/// Maximum number of waiting requests.
 const WAITING_MAX: usize = 64;
 
 /// A question about the connections of a stream.
 #[derive(Debug, Clone)]
 pub(super) enum Asked {
-    /// The figures of those of one protocol.
+    /// Figures of the connections of one protocol.
     Statistics(&'static str),
-    /// Viewers of protocols whose clients the reference lists: from the first to so many.
+    /// A page of viewers of the protocols whose clients the reference lists.
     Clients {
-        /// The number of viewers left out at the beginning.
+        /// Number of viewers to skip at the beginning.
         offset: usize,
-        /// The number of viewers listed, at most.
+        /// Maximum number of viewers to list.
         size: usize,
     },
-    /// Viewers of every protocol that have a connection of their own: from the first to so many.
+    /// A page of viewers of every protocol that have a connection of their own.
     Viewers {
-        /// The number of viewers left out at the beginning.
+        /// Number of viewers to skip at the beginning.
         offset: usize,
-        /// The number of viewers listed, at most.
+        /// Maximum number of viewers to list.
         size: usize,
     },
-    /// The viewer of this name is to go.
+    /// The viewer with this name should be ended.
     End(String),
 }
 
 /// A query about the connections of a stream.
 #[derive(Debug, Default)]
 struct Question {
-    /// The sessions that wait for an answer, with what they ask.
+    /// The requesters that wait, with their questions.
     waiting: Vec<(Requester, Asked)>,
     told: BTreeSet<WorkerId>,
     connections: Vec<ConnectionFigures>,
     viewers: Vec<ViewerFigures>,
 }
 
-/// All queries under way.
+/// All queries in progress.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionQuestions {
     by_stream: BTreeMap<StreamId, Question>,
 }
 
 impl Figures {
-    /// A request for the figures of a live stream's connections.
+    /// Handles a request for the figures of a live stream's connections.
     pub(super) fn ask_connections(
         &mut self,
         cx: &mut Context,
@@ -126,7 +126,7 @@ impl Figures {
 }
 
 impl Context {
-    /// Ends what a viewer is sent, and answers whether there was one.
+    /// Ends a viewer, and answers whether there was one.
     fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<SessionRef>) {
         let Some(SessionRef { worker, conn, handle }) = viewer else {
             return self.answer(requester, Outcome::failure("There is no such viewer").response(200));
@@ -137,13 +137,13 @@ impl Context {
     }
 }
 
-/// The name of a viewer in the API: that of its subscription, which no other has as long as the server runs.
+/// Returns the name of a viewer in the API: that of its subscription, unique while the server runs.
 fn name_of(session: SessionRef) -> String {
     let SessionRef { worker, conn, handle } = session;
     format!("{}-{}-{}-{}", worker.0, conn.slot, conn.generation, handle.0)
 }
 
-/// A viewer as it is listed.
+/// Returns a viewer as listed.
 fn viewer(one: &ViewerFigures) -> Value {
     json!({
         "viewerId": name_of(one.session),
@@ -153,7 +153,7 @@ fn viewer(one: &ViewerFigures) -> Value {
     })
 }
 
-/// A viewer as the reference lists it.
+/// Returns a viewer in the reference's form.
 fn client(connection: &ConnectionFigures, wall_ms: u64) -> Option<Map<String, Value>> {
     let mut members = connection.figures.client(wall_ms).filter(|_| connection.role == Role::Viewer)?;
     members.insert("clientIp".to_owned(), connection.peer.ip().to_string().into());

@@ -1,5 +1,5 @@
-//! The things that every part of control works with: settings and applications, random numbers, the audit log, and all that leaves. A part
-//! that does something outside of itself takes a [`Context`]; it never takes the whole of control.
+//! State that every part of control uses: settings and applications, random numbers, the audit log, and outputs. A part with effects
+//! outside of itself takes a [`Context`], never the whole of control.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::http;
 use crate::mail::ToWorker;
 use crate::types::{Now, SessionRef, StreamKey, WorkerId};
 
-/// Draining, and who has not finished.
+/// A drain in progress, and the workers that have not finished.
 #[derive(Debug)]
 pub(super) struct Drain {
     pub(super) waiting: BTreeSet<WorkerId>,
     pub(super) exited: bool,
 }
 
-/// See the module.
+/// The shared state.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) config: ControlConfig,
@@ -38,29 +38,29 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// Whether the server goes down.
+    /// True if the server is shutting down.
     pub(super) const fn is_draining(&self) -> bool {
         self.drain.is_some()
     }
 
-    /// Posts to a worker.
+    /// Posts mail to a worker.
     pub(super) fn post(&mut self, worker: WorkerId, mail: ToWorker) {
         self.outbox.outputs.push_back(Output::Worker(worker, mail));
     }
 
-    /// Posts to every worker.
+    /// Posts mail to every worker.
     pub(super) fn post_all(&mut self, mail: &ToWorker) {
         for worker in 0..self.config.workers {
             self.post(WorkerId(worker), mail.clone());
         }
     }
 
-    /// Answers a request with what its requester may see.
+    /// Answers a request with the part of the response that the requester may see.
     pub(super) fn answer(&mut self, requester: Requester, response: http::Response) {
         self.answer_shown(requester.session(), requester.shown(response));
     }
 
-    /// The only way an answer leaves.
+    /// Sends an answer; the only way in which answers leave.
     pub(super) fn answer_shown(&mut self, session: SessionRef, shown: Shown) {
         self.audit.audit_answer(session, shown.response());
         let mut response = Box::new(shown.into_response());
@@ -70,7 +70,7 @@ impl Context {
         self.post(session.worker, ToWorker::RestReply { conn: session.conn, response });
     }
 
-    /// Fills in what every new record gets from the server.
+    /// Fills in the members of a new record that the server sets.
     pub(super) fn complete(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
         key.id.as_ref().clone_into(&mut record.stream_id);
         record.date = wall(now);

@@ -1,4 +1,4 @@
-//! Copies: streams whose publisher is at another node, fetched while somebody here watches them.
+//! Copies: streams whose publisher is at another node, fetched while they have viewers here.
 //!
 //! 1. A viewer asks for a stream that is not here. It is asked for where it may be: at the node that has it, by the directory, else at each
 //!    of the operator's `edge.origins` in turn.
@@ -27,33 +27,33 @@ use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, Outbound};
 
-/// The time for which a copy keeps its viewers while all of its origins are silent.
+/// Time for which a copy keeps its viewers while all of its origins are silent.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A stream that no origin has is not asked for again before.
+/// Time before a stream that no origin has is requested again.
 const ABSENT_FOR: Duration = Duration::from_secs(1);
-/// Streams that are known to be absent.
+/// Maximum number of streams remembered as absent.
 const ABSENT_MAX: usize = 4096;
 
-/// The places that a copy may come from.
+/// The origins from which a copy may be fetched.
 #[derive(Debug)]
 pub(super) struct Copying {
-    /// The nodes that it is for, besides this one.
+    /// The nodes that the copy is for, besides this one.
     via: Vec<String>,
-    /// The places to ask, in order.
+    /// The origins to try, in order.
     origins: Vec<Origin>,
-    /// The one that is asked.
+    /// Index of the origin being tried.
     at: usize,
-    /// Attempts that have failed since units came.
+    /// Number of attempts that have failed since units came.
     failures: usize,
-    /// The part of these attempts at places that do not have the stream.
+    /// Number of these attempts that failed because the origin does not have the stream.
     absent: usize,
-    /// The time since which no units come.
+    /// Time since which no units come.
     lost: Option<Instant>,
-    /// The viewers that the place knows of; `None`: none of its connection.
+    /// The viewers last reported to the origin; `None` on a new connection.
     pub(super) told: Option<Viewers>,
 }
 
-/// The streams that no origin had when they were asked for.
+/// The streams that no origin had when requested.
 #[derive(Debug, Default)]
 pub(super) struct Absent {
     until: BTreeMap<StreamKey, Instant>,
@@ -77,19 +77,19 @@ impl Absent {
 }
 
 impl Live {
-    /// Whether its publisher is at another node.
+    /// True if the stream's publisher is at another node.
     pub(super) fn is_copy(&self) -> bool {
         self.source().ingest == Ingest::COPY
     }
 }
 
 impl Sources {
-    /// Whether a copy of this stream is fetched.
+    /// True if a copy of this stream is being fetched.
     pub(super) fn is_copying(&self, key: &StreamKey) -> bool {
         self.find(key).is_some_and(|source| source.copying.is_some())
     }
 
-    /// Units of a source come; of a copy no place has failed now.
+    /// Resets the failures of a copy whose units come.
     pub(super) fn copy_lives(&mut self, key: &StreamKey) {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
@@ -104,8 +104,8 @@ impl Copying {
         &self.via
     }
 
-    /// Goes on to the next of these places, or asks the only one again. While none is known the former ones are: a dead node's publisher
-    /// may be on its way to another.
+    /// Moves to the next of these origins, or retries the only one. If none are known the former ones are tried, because a dead node's
+    /// publisher may be moving to another node.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
@@ -114,7 +114,7 @@ impl Copying {
         self.origins.get(self.at).cloned()
     }
 
-    /// Takes note of a failure. False: the copy cannot be had.
+    /// Notes a failure. Returns false if the copy cannot be fetched.
     fn goes_on(&mut self, now: Instant, is_absent: bool) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.absent = self.absent.saturating_add(usize::from(is_absent));
@@ -122,25 +122,25 @@ impl Copying {
         self.absent < self.origins.len() && !self.is_lost(now)
     }
 
-    /// Whether no units have come for too long.
+    /// True if no units have come for too long.
     pub(super) fn is_lost(&self, now: Instant) -> bool {
         self.lost.is_some_and(|lost| now.saturating_duration_since(lost) >= PATIENCE)
     }
 
-    /// Whether each place was asked once since units came.
+    /// True if each origin was tried once since units came.
     const fn asked_all(&self) -> bool {
         self.failures > self.origins.len()
     }
 }
 
 impl Outbound {
-    /// Whether the stream of this key is one of another node.
+    /// True if the stream with this key is a copy.
     pub(super) fn is_copy(&self, registry: &Registry, key: &StreamKey) -> bool {
         let live = registry.find(key).and_then(|stream| registry.get(&stream));
         self.sources.is_copying(key) || live.is_some_and(Live::is_copy)
     }
 
-    /// A publisher was let in here: the copy is fetched no more. The stream stays, and waits for its units.
+    /// Stops fetching a copy, because a publisher was admitted here. The stream goes on and waits for its units.
     pub(super) fn release_copy(
         &mut self,
         cx: &mut Context,
@@ -168,7 +168,7 @@ impl Outbound {
 }
 
 impl Cluster {
-    /// The places that may have a stream which is not here.
+    /// Returns the origins of a stream that is not here.
     fn origins_of(&self, cx: &Context, key: &StreamKey) -> Vec<Origin> {
         let node = self.location(key).and_then(|Location { host, port, .. }| {
             let target = outbound::at_node(&host, port, key)?;
@@ -185,8 +185,8 @@ impl Cluster {
 }
 
 impl Control {
-    /// The directory names another node for a stream than before, or none. A copy goes there at once; a stream whose publisher is lost here
-    /// becomes one; and who waits for the stream may ask for it now.
+    /// Follows a change of the node that has a stream, according to the directory: a copy moves there at once, a stream that has lost its
+    /// publisher here becomes a copy, and waiting sessions may ask again.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
         if self.registry.cluster.location(key).is_none() {
             return;
@@ -203,8 +203,8 @@ impl Control {
         }
     }
 
-    /// Makes a stream of this node a copy of the one that another node has now. Its publisher is closed, its viewers stay. False: there is
-    /// no such node, or it has no relay.
+    /// Makes a stream of this node a copy of another node's. Its publisher is closed, its viewers stay. Returns false if there is no such
+    /// node, or it has no relay.
     pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
         let origins = self.registry.cluster.origins_of(&self.cx, key);
         let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {
@@ -247,7 +247,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// A viewer waits for a stream that is not here. Says whether it may come.
+    /// Fetches a stream that a viewer waits for. Returns true if it may come.
     pub(super) fn fetch_copy(
         &mut self,
         cx: &mut Context,
@@ -277,7 +277,7 @@ impl Outbound {
         true
     }
 
-    /// An attempt to fetch a copy is over. `is_over`: the place that was asked says that there is no such stream.
+    /// Handles a failed attempt to fetch a copy. `is_over`: the origin says that there is no such stream.
     pub(super) fn copy_failed(
         &mut self,
         cx: &mut Context,
@@ -312,7 +312,7 @@ impl Outbound {
         }
     }
 
-    /// Lets a copy go. Viewers that wait for it are refused.
+    /// Ends a copy. Viewers that wait for it are refused.
     pub(super) fn end_copy(
         &mut self,
         cx: &mut Context,
@@ -331,7 +331,7 @@ impl Outbound {
         }
     }
 
-    /// Asks for a copy where it is now.
+    /// Requests a copy from its current origin.
     fn ask_anew(
         &mut self,
         cx: &mut Context,

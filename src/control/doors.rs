@@ -1,4 +1,4 @@
-//! The log lines at the start about doors that are open: uses of the server that need no credential.
+//! Log lines at the start about uses of the server that need no credential by default.
 
 use super::context::Context;
 use super::management::{CODE_CHARACTERS, FirstCode};
@@ -7,8 +7,7 @@ use crate::control::management::Management;
 use crate::control::records::Records;
 
 impl Management {
-    /// Writes a line for each door that is open by default, with the way to close it. The code for the first user is made
-    /// here, where it is logged.
+    /// Logs a line for each such default, with the way to change it. The code for the first user is drawn and logged here.
     pub(super) fn log_doors(&mut self, cx: &mut Context, records: &Records) {
         if !records.auxiliary.has_users() && cx.config.server.doors.first_user_code {
             let code = FirstCode::new(cx.alphanumerics(CODE_CHARACTERS));
@@ -35,7 +34,7 @@ impl Management {
 }
 
 impl Context {
-    /// The applications that let every publisher in.
+    /// Returns the applications that admit every publisher.
     pub(super) fn open_apps(&self) -> Vec<&str> {
         let is_open = |app: &&AppSettings| {
             !app.security.publish.any()

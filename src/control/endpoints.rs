@@ -28,18 +28,18 @@ use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, wall};
 
-/// Steps of a history; the oldest give way.
+/// Maximum length of a history; the oldest steps are dropped.
 const HISTORY_MAX: usize = 20;
 
-/// The outcome of attempts.
+/// The outcome of consecutive attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Outcome {
-    /// The time of the last attempt, in milliseconds since 1970.
+    /// Time of the last attempt, in milliseconds of Unix time.
     at: i64,
     status: &'static str,
-    /// The reason of the failure.
+    /// The reason of the failure, if it failed.
     reason: Option<String>,
-    /// The number of times in a row.
+    /// Number of consecutive attempts with this outcome.
     times: u32,
 }
 
@@ -51,9 +51,9 @@ struct Push {
     service_id: String,
     url: String,
     target: Target,
-    /// The hook about its failure was sent.
+    /// True if the hook about the failure was sent.
     told_failed: bool,
-    /// The tracks that are left out, as the log has them.
+    /// Codecs of the tracks left out, as last logged.
     told_left_out: Vec<String>,
     history: VecDeque<Outcome>,
 }
@@ -83,7 +83,7 @@ pub(super) struct Pushes {
 }
 
 impl Pushes {
-    /// The stream that a push is of.
+    /// Returns the stream of a push.
     pub(super) fn key_of(&self, id: PushId) -> Option<&StreamKey> {
         self.by_id.get(&id).map(|push| &push.key)
     }
@@ -92,7 +92,7 @@ impl Pushes {
         self.by_id.len()
     }
 
-    /// The URLs of a live stream's endpoints, and what became of the attempts to reach them since it is live.
+    /// Returns the URLs of a live stream's endpoints, with the outcomes of attempts since it went live.
     pub(super) fn histories<'a>(
         &'a self,
         live: &'a Live,
@@ -102,7 +102,7 @@ impl Pushes {
 }
 
 impl Outbound {
-    /// Logs what a target is not sent, once for each list of it: the attempts that follow leave out the same.
+    /// Logs the tracks that a target is not sent, once per list, because later attempts leave out the same.
     fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
         let Some(push) = self.pushes.by_id.get_mut(&id) else { return };
         if codecs.is_empty() || push.told_left_out == codecs {
@@ -113,7 +113,7 @@ impl Outbound {
         tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
     }
 
-    /// The stream ends: its workers close the pushes on their own (`StreamDown`).
+    /// Forgets the pushes of an ended stream; workers close them by themselves (`StreamDown`).
     pub(super) fn forget_pushes(&mut self, live: &Live) {
         for id in &live.pushes {
             self.pushes.by_id.remove(id);
@@ -124,7 +124,7 @@ impl Outbound {
 }
 
 impl Records {
-    /// By its URL, which a list has once; a client may give two endpoints the same id.
+    /// Changes an endpoint, found by its URL, which is unique in a list; ids are set by clients and may repeat.
     fn change_endpoint(&mut self, key: &StreamKey, url: &str, change: impl Fn(&mut EndpointRecord)) {
         let Some(record) = self.get_mut(key) else { return };
         let list = record.end_point_list.iter_mut().flatten();
@@ -133,7 +133,7 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// Whether a host is this server, as far as that is known without asking for its address.
+    /// True if a host is this server, as far as known without resolving it.
     pub(super) fn is_own_host(&self, host: &str) -> bool {
         match host.parse::<IpAddr>() {
             Ok(address) => self.outbound.is_own(address) || address.is_unspecified(),
@@ -158,8 +158,8 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// Whether a push of `key` to this URL would come straight back (docs/robustness.md, U-34). A detour is found at run
-    /// time by `via`.
+    /// True if a push of `key` to this URL would come straight back (docs/robustness.md, U-34). Indirect loops are found at run time by
+    /// `via`.
     pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
         self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.addresses, key)
     }
@@ -233,7 +233,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// Starts and stops pushes until they are what the record of a live stream lists.
+    /// Starts and stops pushes to match the record of a live stream.
     pub(super) fn reconcile_pushes(
         &mut self,
         cx: &mut Context,
@@ -312,7 +312,7 @@ impl Outbound {
         Some(id)
     }
 
-    /// The connection of a push is established, from this end of it.
+    /// Notes the local address of a push's established connection.
     pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
         // One that was removed meanwhile may still have a word to say.
         let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());
@@ -322,7 +322,7 @@ impl Outbound {
         }
     }
 
-    /// The resolver is silent, and the status says so.
+    /// Notes in the status that the resolver has not answered yet.
     pub(super) fn push_still_resolving(&mut self, records: &mut Records, now: Now, id: PushId) {
         let Some(push) = self.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
@@ -334,7 +334,7 @@ impl Outbound {
         records.set_endpoint_status(&key, &url, status::FAILED);
     }
 
-    /// Orders the attempt from the source's worker.
+    /// Orders an attempt from the source's worker.
     pub(super) fn order_push(
         &mut self,
         cx: &mut Context,

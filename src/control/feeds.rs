@@ -1,4 +1,4 @@
-//! Feeds: questions of connections that ask the same again each second for as long as somebody listens (docs/rest.md).
+//! Feeds: requests of connections that are repeated each second while a client listens (docs/rest.md).
 //!
 //! 1. A question waits in the line of who asks: a user, or the address of the server's token. It costs its turn next to nothing.
 //! 2. So many rows in a slice, one question of each line in turn; other mail is handled between two slices. When there is more to do than
@@ -18,50 +18,50 @@ use super::management::Management;
 use crate::http::{Request, Response};
 use crate::types::{Now, SessionRef};
 
-/// Feeds of one asker.
+/// Maximum feeds of one requester.
 const OF_ASKER_MAX: usize = 64;
-/// Feeds of all askers.
+/// Maximum feeds in total.
 const FEEDS_MAX: usize = 1024;
-/// The time for which a feed counts behind its last question: one that asks waits a second, and its client may not read for a while.
+/// Time for which a feed is remembered after its last request: it repeats after a second, and its client may pause reading.
 const REMEMBERED: Duration = Duration::from_secs(5);
-/// Rows of one slice: some hundred microseconds.
+/// Number of rows per slice: some hundred microseconds.
 const SLICE_ROWS: usize = 128;
-/// Streams and recordings that are walked over in the time of a row.
+/// Number of streams and recordings scanned in the time of one row.
 const OF_ROW: usize = 64;
-/// The pause between two slices, in which other inputs have their turn.
+/// Pause between two slices, in which other inputs are handled.
 const PAUSE: Duration = Duration::from_micros(50);
 
-/// The one that feeds are counted by.
+/// The requester under which feeds are counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Asker {
-    /// A user who is logged in.
+    /// A logged-in user.
     User(Arc<str>),
-    /// The address that a request with the server's token comes from.
+    /// The address of a request with the server's token.
     Address(IpAddr),
 }
 
-/// A question of a feed.
+/// A request of a feed.
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) origin: Origin,
     pub(super) request: Box<Request>,
 }
 
-/// Feeds, and the questions of theirs that wait.
+/// All feeds and their waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct Feeds {
-    /// The asker of each feed, and the time of its last question.
+    /// The requester of each feed, and the time of its last request.
     known: BTreeMap<SessionRef, (Asker, Instant)>,
-    /// The same by that time.
+    /// Feeds by the time of their last request.
     ages: BTreeSet<(Instant, SessionRef)>,
-    /// The feeds of each asker.
+    /// Feeds of each requester.
     held: BTreeMap<Asker, BTreeSet<SessionRef>>,
-    /// Askers by their number of feeds.
+    /// Requesters by their number of feeds.
     sizes: BTreeSet<(usize, Asker)>,
     lines: BTreeMap<Asker, VecDeque<Question>>,
-    /// Questions in all lines.
+    /// Number of waiting requests.
     queued: usize,
-    /// Askers with a line, the next first.
+    /// Requesters with waiting requests; the next is first.
     turns: VecDeque<Asker>,
     due: Option<Instant>,
 }
@@ -71,7 +71,7 @@ impl Feeds {
         self.due
     }
 
-    /// Whether a feed may ask: it is known, or there is room for it, or another one gives way.
+    /// Returns true if a feed may make a request: it is known, or there is or can be made room for it.
     fn admit(&mut self, now: Instant, session: SessionRef, asker: &Asker) -> bool {
         if self.queued >= FEEDS_MAX {
             return false;
@@ -97,7 +97,7 @@ impl Feeds {
         true
     }
 
-    /// Forgets a feed of the asker with most, if that keeps more than `own`.
+    /// Forgets a feed of the requester with most feeds, if that keeps more than `own`.
     fn give_way(&mut self, own: usize) -> bool {
         let Some((most, asker)) = self.sizes.last().filter(|(most, _)| *most > own.saturating_add(1)) else {
             return false;
@@ -136,7 +136,7 @@ impl Feeds {
         self.due = self.due.or_else(|| now.checked_add(PAUSE));
     }
 
-    /// The questions of the next slice. Each walks so many streams and recordings, besides its rows.
+    /// Returns the requests of the next slice. Each scans `walked` streams and recordings, besides its rows.
     pub(super) fn slice(&mut self, now: Instant, walked: usize) -> Vec<Question> {
         if self.due.is_none_or(|due| due > now) {
             return Vec::new();
@@ -161,13 +161,13 @@ impl Feeds {
     }
 }
 
-/// The rows that are made for a question: its own, and one for each broadcast that it names.
+/// Number of rows of a request: its own, and one for each broadcast that it names.
 fn rows_of(request: &Request) -> usize {
     request.query_value("ids").map_or(1, |ids| ids.split(',').count().saturating_add(1))
 }
 
 impl Access {
-    /// Handles the question of a feed. The question of a peer without a login is given back, to be refused at once.
+    /// Queues the request of a feed. Requests of peers without a login are returned, to be refused at once.
     pub(super) fn feed_asked(
         &mut self,
         cx: &mut Context,

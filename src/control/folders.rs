@@ -1,7 +1,7 @@
 //! Folders of files that are imported (`POST /vods/directory`; docs/vod.md).
 //!
-//! 1. A job looks whether the folder is below one that the operator has named, finds its files, and links it in the `streams` of
-//!    the application. The link is all that there is of it besides the records, so it is there again after a restart.
+//! 1. A job checks that the folder is below one named by the operator, finds its files, and links it in the application's `streams`.
+//!    Besides the records the link is all there is, so it is there again after a restart.
 //! 2. Its files become records, in one commit, and the request is answered with it.
 //! 3. It is forgotten in the other order: the link goes, and then the records. The files are not ours, and stay.
 //!
@@ -21,9 +21,9 @@ use crate::http::Response;
 use crate::jobs::{ImportOutcome, ImportWork, ImportedFile, Work};
 use crate::types::Now;
 
-/// Files of imported folders that an application may have.
+/// Maximum number of files of imported folders in an application.
 const IMPORTED_MAX: usize = 50_000;
-/// The reference's name of the stream, and its id, of a file that none has made.
+/// The reference's stream name and id of a file that no stream has made.
 const NO_STREAM: &str = "vodFile";
 
 fn refused(message: &str) -> Response {
@@ -35,7 +35,8 @@ fn busy() -> Response {
 }
 
 impl ControlConfig {
-    /// The reference names the folder that its setting allows; without the setting it is the root, and refused all the same.
+    /// The refusal of a folder. It names the folder that the setting allows; without the setting the reference names the root, which is
+    /// refused as well.
     fn not_allowed(&self) -> Response {
         let named = self.server.values.text("vod.import_folders");
         let named = if named.is_empty() { "/" } else { named };
@@ -44,7 +45,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Imports a folder. Gives the answer when it is known at once.
+    /// Imports a folder. Returns the answer if it is known now.
     pub(super) fn import_folder(
         &self,
         cx: &mut Context,
@@ -113,7 +114,7 @@ impl Records {
 }
 
 impl AuxiliaryRecords {
-    /// The records of imported files whose path begins so.
+    /// Returns the records of imported files whose path begins with `below`.
     fn imported<'a>(&'a self, app: &Arc<str>, below: &'a str) -> impl Iterator<Item = &'a Vod> {
         let is_below = move |vod: &&Vod| {
             vod.kind.as_deref() == Some(Vod::IMPORTED)
@@ -124,7 +125,7 @@ impl AuxiliaryRecords {
 }
 
 impl Context {
-    /// Forgets an imported folder. Gives the answer when it is known at once.
+    /// Removes an imported folder. Returns the answer if it is known now.
     pub(super) fn forget_folder(
         &mut self,
         requester: Requester,

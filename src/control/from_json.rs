@@ -1,5 +1,5 @@
-//! Conversion of a body's JSON into members of a record: numbers, texts and booleans into each other where the reference does
-//! that, and the objects that are members.
+//! Conversion of a body's JSON to members of a record: numbers, texts and booleans are converted like in the reference; also the objects
+//! that are members.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::broadcast::EndpointRecord;
 
-/// A type that a JSON value becomes. `Ok(None)` is null, or what counts as null; the error says what was expected.
+/// A type converted from a JSON value. `Ok(None)` means null or an equivalent; the error names the expected type.
 pub(in crate::control) trait FromJson: Sized {
     fn from_json(value: Value) -> Result<Option<Self>, &'static str>;
 }
@@ -55,7 +55,7 @@ impl FromJson for i64 {
     }
 }
 
-/// A number without what follows its point; `None` beyond what a double holds exactly.
+/// Truncates a number; `None` beyond what a double represents exactly.
 fn whole(number: f64) -> Option<i64> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     #[allow(clippy::cast_possible_truncation, reason = "that is what is wanted, and the range is checked")]
@@ -106,7 +106,7 @@ impl FromJson for EndpointRecord {
     }
 }
 
-/// Deserializes an optional member so.
+/// Deserializes an optional member with these conversions.
 pub(in crate::control) fn loose<'de, T: FromJson, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -114,8 +114,8 @@ pub(in crate::control) fn loose<'de, T: FromJson, D: Deserializer<'de>>(
     T::from_json(Value::deserialize(from)?).map_err(wrong)
 }
 
-/// Objects whose members come from JSON as those of a record do. They read from the store whatever is there: what has another type
-/// has its default.
+/// Declares objects whose members are converted like those of a record. When read from the store, members of the wrong type get their
+/// default.
 macro_rules! objects {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $ty:ty = $default:expr, $json:literal;)* })*) => {$(
         $(#[$doc])*
@@ -155,7 +155,7 @@ macro_rules! objects {
     )*};
 }
 
-/// A member of such an object, and the value that it is given.
+/// A member of such an object, and how it is set.
 trait Set {
     fn set(&mut self, given: Value) -> Result<(), &'static str>;
 }
@@ -189,14 +189,14 @@ objects! {
         seek_time_in_ms: i64 = 0, "seekTimeInMs";
     }
 
-    /// The settings of HLS that differ for one stream.
+    /// HLS settings that differ for one stream.
     HlsParameters {
         hls_time: Option<String> = None, "hlsTime";
         hls_list_size: Option<String> = None, "hlsListSize";
         hls_play_list_type: Option<String> = None, "hlsPlayListType";
     }
 
-    /// A rendition. Video is not transcoded.
+    /// A rendition; ignored, because video is not transcoded.
     EncoderSettings {
         height: i32 = 0, "height";
         video_bitrate: i32 = 0, "videoBitrate";
@@ -207,7 +207,7 @@ objects! {
 }
 
 impl PlayListItem {
-    /// Whether there is something to play.
+    /// True if the item has a URL to play.
     pub(super) fn has_url(&self) -> bool {
         self.stream_url.as_ref().is_some_and(|url| !url.is_empty())
     }

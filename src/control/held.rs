@@ -1,9 +1,9 @@
-//! The size of each table of control: without peers and streams each must be empty. For simulations.
+//! The size of each table of control, for simulations: without peers and streams all must be empty.
 
 use super::Control;
 
 impl Control {
-    /// The tables whose entries go with connections, streams and requests, and how many each has.
+    /// Returns the tables whose entries belong to connections, streams and requests, with their sizes.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         vec![

@@ -1,4 +1,4 @@
-//! The last hour by the minute, in memory: of the machine and the server, of applications, of live streams. Panels draw it.
+//! Minute samples of the last hour, in memory: of the machine and the server, of applications, and of live streams. Panels draw them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::stats::Figures;
 use crate::mail::ViewerCounts;
 use crate::types::Now;
 
-/// Samples that are kept: an hour.
+/// Maximum number of samples: one hour.
 const SAMPLES_MAX: usize = 60;
 /// The time between two samples.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The samples of something, the oldest first.
+/// The samples of one subject, oldest first.
 #[derive(Debug)]
 pub(super) struct Minutes<T> {
     samples: VecDeque<T>,
@@ -29,7 +29,7 @@ impl<T> Default for Minutes<T> {
 }
 
 impl<T> Minutes<T> {
-    /// The time since the last sample, when the next one is due; zero for the first.
+    /// Returns the time since the last sample if the next one is due; zero for the first.
     fn due(&self, now: Instant) -> Option<Duration> {
         let passed = self.last.map(|last| now.saturating_duration_since(last));
         passed.map_or(Some(Duration::ZERO), |passed| (passed >= MINUTE).then_some(passed))
@@ -43,19 +43,19 @@ impl<T> Minutes<T> {
         }
     }
 
-    /// A figure of all samples, oldest first.
+    /// Returns one figure of all samples, oldest first.
     pub(super) fn column<F>(&self, figure: impl Fn(&T) -> F) -> Vec<F> {
         self.samples.iter().map(figure).collect()
     }
 }
 
-/// The machine and the server.
+/// A sample of the machine and the server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ServerSample {
     pub(super) cpu_percent: u8,
     pub(super) memory_percent: u8,
     pub(super) disk_percent: u64,
-    /// The share of the machine's memory that this process has.
+    /// Percentage of the machine's memory used by this process.
     pub(super) process_percent: u64,
     pub(super) live: usize,
     pub(super) network: NetworkLoad,
@@ -68,34 +68,34 @@ pub(super) struct NetworkLoad {
     pub(super) received_bps: u64,
 }
 
-/// An application.
+/// A sample of an application.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AppSample {
     pub(super) viewers: u64,
     pub(super) streams: usize,
 }
 
-/// A live stream.
+/// A sample of a live stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamSample {
     received_bytes: i64,
-    /// The mean of the minute, in bits per second.
+    /// Mean bit rate of the minute in bits per second.
     pub(super) bitrate: i64,
     pub(super) viewers: u64,
     pub(super) speed: f64,
-    /// Dropped since the stream began.
+    /// Number of units dropped since the stream began.
     pub(super) dropped: i32,
     pub(super) lost_ratio: f64,
 }
 
-/// See the module. Samples of a live stream are kept with it.
+/// The samples of the server and of applications. Those of a live stream are kept with it.
 #[derive(Debug, Default)]
 pub(super) struct History {
     pub(super) server: Minutes<ServerSample>,
     pub(super) apps: BTreeMap<Arc<str>, Minutes<AppSample>>,
 }
 
-/// A share of a whole in percent.
+/// Returns a share in percent.
 fn percent(part: u64, whole: u64) -> u64 {
     part.saturating_mul(100).checked_div(whole).unwrap_or(0)
 }
@@ -105,7 +105,7 @@ fn viewers_of(live: &Live) -> u64 {
 }
 
 impl Figures {
-    /// Takes the samples of the server and its applications, when they are due.
+    /// Takes the samples of the server and its applications, if due.
     pub(super) fn sample_server(&mut self, cx: &Context, registry: &Registry, now: Now) {
         if self.history.server.due(now.mono).is_none() {
             return;
@@ -131,7 +131,7 @@ impl Figures {
 }
 
 impl Live {
-    /// Takes the sample of a live stream, when it is due: what its record says now.
+    /// Takes the sample of a live stream from its record, if due.
     pub(super) fn sample(
         &mut self,
         now: Now,

@@ -1,4 +1,4 @@
-//! Jobs of control: one way to submit what may block, and one way to go on with the answer.
+//! Jobs of control: how blocking work is submitted, and how its answer is continued.
 //!
 //! 1. [`Context::submit`] notes what follows under a new id, and [`Output::Job`] goes to the job service.
 //! 2. [`Control::handle_job`] takes the answer back to where it was waited for. The world may have changed meanwhile; whoever
@@ -23,30 +23,30 @@ use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
 use crate::types::Now;
 
-/// A host name that the supervisor wants resolved.
+/// A host name that the supervisor needs resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ResolveRequest {
-    /// Comes back in the answer.
+    /// Number of the request, returned with the answer.
     pub(super) id: u64,
-    /// Host name; forms like `127.1` are the resolver's to read.
+    /// Host name; forms like `127.1` are left to the resolver.
     pub(super) host: String,
-    /// Port for the addresses of the answer.
+    /// Port of the returned addresses.
     pub(super) port: u16,
 }
 
 /// The answer to a [`ResolveRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Resolved {
-    /// The request's.
+    /// Number of the request.
     pub(super) id: u64,
-    /// The addresses in the resolver's order, or the reason why there are none.
+    /// The addresses in the resolver's order, or the reason there are none.
     pub(super) result: Result<Vec<SocketAddr>, String>,
 }
 
-/// The continuation of an answer.
+/// The continuation to run with a job's answer.
 type Next = Box<dyn FnOnce(&mut Control, Now, Outcome) + Send>;
 
-/// The jobs that control has not handed out yet, and those under way.
+/// Outputs not polled yet, and jobs in progress.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub(super) outputs: VecDeque<Output>,
@@ -54,20 +54,20 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    /// Jobs that are not answered.
+    /// Number of unanswered jobs.
     pub(super) fn jobs_waiting(&self) -> usize {
         self.jobs.waiting.len()
     }
 }
 
-/// A job under way.
+/// A job in progress.
 struct Waiting {
     class: Class,
     app: Option<Arc<str>>,
     next: Next,
 }
 
-/// The jobs under way.
+/// The jobs in progress.
 #[derive(Default)]
 struct Jobs {
     waiting: BTreeMap<JobId, Waiting>,
@@ -83,7 +83,7 @@ impl fmt::Debug for Jobs {
 }
 
 impl Jobs {
-    /// Whether there is room for another job of a class. An application holds no more places than it leaves free.
+    /// True if there is room for another job of a class. An application may not have more jobs than there are free places.
     fn has_room(&self, class: Class, app: Option<&Arc<str>>) -> bool {
         let used = self.under_way.get(&class).copied().unwrap_or(0);
         let own = app.and_then(|app| self.under_way_of.get(&(class, Arc::clone(app))).copied()).unwrap_or(0);
@@ -121,7 +121,7 @@ impl Jobs {
 }
 
 impl Context {
-    /// Submits work of the server itself. False when its class has no room: nothing follows then.
+    /// Submits work of the server itself. Returns false if its class is full; `next` is then not called.
     pub(super) fn submit(
         &mut self,
         work: Work,
@@ -130,7 +130,7 @@ impl Context {
         self.submit_job(None, work, Box::new(next))
     }
 
-    /// Submits work that an application pays for. False when its class, or the application in it, has no room.
+    /// Submits work on behalf of an application. Returns false if its class, or the application's share of it, is full.
     pub(super) fn submit_for(
         &mut self,
         app: &Arc<str>,
@@ -150,7 +150,7 @@ impl Context {
         true
     }
 
-    /// Submits an administrative job; false when too many wait.
+    /// Submits an administrative job; returns false if too many wait.
     pub(super) fn submit_admin(
         &mut self,
         work: AdminWork,
@@ -159,7 +159,7 @@ impl Context {
         self.submit(Work::Admin(work), move |control, now, outcome| then(control, now, outcome.admin()))
     }
 
-    /// Submits an administrative job for a request of the API; what follows makes the answer.
+    /// Submits an administrative job for an API request, which `then` answers.
     pub(super) fn answer_admin(
         &mut self,
         requester: Requester,
@@ -177,7 +177,7 @@ impl Context {
 }
 
 impl Control {
-    /// The answer to a job.
+    /// Handles the answer to a job.
     pub fn handle_job(&mut self, now: Now, done: JobDone) {
         self.cx.audit.note_time(now.mono);
         if let Some(next) = self.cx.outbox.jobs.take(done.id) {
@@ -188,7 +188,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// Has a name resolved for the supervisor.
+    /// Resolves a name for the supervisor.
     pub(super) fn resolve(
         &mut self,
         cx: &mut Context,

@@ -1,13 +1,13 @@
-//! JSON of bodies as Jackson takes it where serde_json does not: a byte order mark in front, and escapes of one half of a
-//! surrogate pair (RFC 8259 §8.1, §8.2). What cannot be written as UTF-8 becomes a replacement character.
+//! JSON as Jackson accepts it where serde_json does not: a leading byte order mark, and escapes of a lone surrogate (RFC 8259 §8.1, §8.2).
+//! Characters that UTF-8 cannot encode become replacement characters.
 
 use std::borrow::Cow;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
-/// The digits of U+FFFD.
+/// The hexadecimal digits of U+FFFD.
 const REPLACEMENT: &[u8] = b"fffd";
 
-/// The text as serde_json takes it. Text that it takes already is not copied.
+/// Converts a text so that serde_json accepts it. A text that it accepts already is not copied.
 pub(super) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let mut out: Option<Vec<u8>> = None;
@@ -31,7 +31,7 @@ pub(super) fn readable(bytes: &[u8]) -> Cow<'_, [u8]> {
     out.map_or(Cow::Borrowed(bytes), Cow::Owned)
 }
 
-/// The UTF-16 unit that an escape stands for.
+/// Returns the UTF-16 code unit of an escape.
 fn unit(bytes: &[u8], escape: usize) -> Option<u16> {
     let digits = bytes.get(escape..escape.checked_add(6)?)?.strip_prefix(b"\\u")?;
     let digits =

@@ -1,4 +1,4 @@
-//! Sets of public keys that tokens are verified with (`jwksURL`, `server.jwksURL`): fetched by jobs, kept, and fetched again.
+//! Sets of public keys for verifying tokens (`jwksURL`, `server.jwksURL`), fetched by jobs and refreshed.
 //!
 //! 1. A set is fetched when settings name it, and every five minutes.
 //! 2. A token that names a key which the set has not is refused, and the set is fetched soon: an issuer has begun to sign with a new
@@ -18,18 +18,18 @@ use crate::control::access::Access;
 use crate::jobs::Work;
 use crate::types::Now;
 
-/// Interval at which a set is fetched again.
+/// Interval at which a set is refreshed.
 const REFRESH: Duration = Duration::from_secs(300);
-/// Interval between two fetches that tokens or failures ask for.
+/// Minimum interval of fetches caused by tokens or failures.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Time for which a set stays valid while it cannot be fetched again.
+/// Time for which a set stays valid while it cannot be refreshed.
 const GOOD_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// See the module.
+/// The key sets by URL.
 #[derive(Debug, Default)]
 pub(super) struct KeySets(BTreeMap<String, Kept>);
 
-/// A set, or the wish to have it.
+/// A key set, fetched or to be fetched.
 #[derive(Debug)]
 struct Kept {
     url: HookUrl,
@@ -38,7 +38,7 @@ struct Kept {
     due: Instant,
     under_way: bool,
     is_failing: bool,
-    /// A token named a key that is not in it.
+    /// True if a token has named a key that the set lacks.
     is_stale: Cell<bool>,
 }
 
@@ -54,7 +54,7 @@ impl KeySets {
         self.0.values().filter_map(Kept::due).min()
     }
 
-    /// Verifies a token with a set; without one nothing is verified.
+    /// Verifies a token with a set; fails if the set is missing.
     pub(super) fn verify(&self, now: Now, url: &HookUrl, token: &str) -> Result<Claims, JwtError> {
         let kept = self.0.get(url.as_str()).ok_or(JwtError::NoKeys)?;
         let (keys, since) = kept.keys.as_ref().ok_or(JwtError::NoKeys)?;
@@ -70,7 +70,7 @@ impl KeySets {
 }
 
 impl Access {
-    /// Verifies a token.
+    /// Verifies a token by a secret or a key set.
     pub(super) fn verify_token(&self, now: Now, trust: &Trust, token: &str) -> Result<Claims, JwtError> {
         match trust {
             Trust::Secret(secret) => jwt::verify(token, secret.reveal().as_bytes(), now.wall_ms),
@@ -106,7 +106,7 @@ impl Access {
         }
     }
 
-    /// Keeps the sets that settings name, and forgets the others.
+    /// Keeps the sets named in the settings, and forgets others.
     pub(super) fn follow_key_sets(&mut self, cx: &Context, now: Now) {
         let server = cx.config.server.management_trust.as_ref().and_then(Trust::keys);
         let apps = cx.apps.values().flat_map(|app| {
@@ -129,7 +129,7 @@ impl Access {
         }
     }
 
-    /// Fetches what is due.
+    /// Fetches the sets that are due.
     pub(super) fn fire_key_sets(&mut self, cx: &mut Context, now: Now) {
         let due = |kept: &Kept| kept.due().is_some_and(|due| due <= now.mono);
         let sets = self.key_sets.0.values().filter(|kept| due(kept));

@@ -1,7 +1,7 @@
-//! All live streams, and what they are found by: key, publisher, worker, network, application.
+//! All live streams, with their indexes by key, publisher, worker, network and application.
 //!
-//! The indexes that find a stream change in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and
-//! [`Registry::set_viewers`] alone: with ten thousand streams nothing that happens to one of them walks all.
+//! The indexes change only in [`Registry::insert`], [`Registry::remove`], [`Registry::change`] and [`Registry::set_viewers`], so that with
+//! ten thousand streams no event scans them all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -19,22 +19,22 @@ use crate::config::AppSettings;
 use crate::mail::{PublishRequest, Report, SourceFigures, StreamDetails, StreamEnd, ViewerCounts};
 use crate::types::{Ingest, Now, PushId, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// Whether a publisher is there.
+/// The state of a stream's publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Live(SessionRef),
     Grace(Instant),
-    /// A pull whose source is between two attempts.
+    /// A pull between two attempts.
     Awaited,
 }
 
-/// The origin of a stream: its publisher, or the last one.
+/// The origin of a stream: its current or last publisher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Source {
     pub(super) state: State,
     pub(super) worker: WorkerId,
     pub(super) ingest: Ingest,
-    /// From where, as addresses are counted.
+    /// The publisher's address, as addresses are counted.
     network: IpAddr,
 }
 
@@ -48,31 +48,31 @@ impl Source {
         }
     }
 
-    /// The network that it counts for; `None` for an operator's own.
+    /// Returns the network under which the stream is counted; `None` for pulls and copies.
     fn counted_network(&self) -> Option<IpAddr> {
         (![Ingest::PULL, Ingest::COPY].contains(&self.ingest)).then_some(self.network)
     }
 }
 
-/// The last figures of a stream that hooks and the store have heard.
+/// State of a stream as last reported to hooks and workers.
 #[derive(Debug)]
 pub(super) struct Told {
-    /// Hooks: that it is live.
+    /// True if hooks have reported that the stream is live.
     pub(super) announced: bool,
-    /// Workers: what its record says.
+    /// The record's members as last sent to workers.
     pub(super) details: StreamDetails,
 }
 
-/// The totals that publishers have sent.
+/// Totals received from publishers.
 #[derive(Debug, Default)]
 pub(super) struct Received {
-    /// Bytes of publishers before the present one.
+    /// Bytes received from publishers before the current one.
     pub(super) bytes_before: u64,
-    /// The last report about the present one.
+    /// The last report about the current publisher.
     pub(super) figures: Option<SourceFigures>,
-    /// The last hour.
+    /// Minute samples of the last hour.
     pub(super) minutes: Minutes<StreamSample>,
-    /// The beginning of the measurement of its rates.
+    /// The beginning of the current measurement of rates.
     pub(super) measured: Option<Measured>,
 }
 
@@ -81,44 +81,44 @@ pub(super) struct Received {
 pub(super) struct Granted {
     /// The time of the grant.
     pub(super) at: Instant,
-    /// The position of the stream's clock at that time.
+    /// Position of the stream's clock at that time.
     pub(super) from: Position,
 }
 
-/// The clock of a stream, as its worker last reported it: at most a second old.
+/// The clock of a stream as last reported by its worker, at most a second ago.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamClock {
     pub(super) position: Position,
-    /// The epoch of its tracks.
+    /// Epoch of the stream's tracks.
     pub(super) epoch: u32,
-    /// The wall clock at which it was zero: milliseconds since the Unix epoch.
+    /// The wall clock at which the stream's clock was zero, in milliseconds since the Unix epoch.
     pub(super) zero_ms: i64,
 }
 
-/// A life of a stream, from its first publisher to its end.
+/// A live stream, from its first publisher to its end.
 #[derive(Debug)]
 pub(super) struct Live {
     pub(super) key: StreamKey,
     pub(super) settings: Arc<AppSettings>,
     source: Source,
     pub(super) clock: StreamClock,
-    /// The silence of the publisher at the last report, in milliseconds.
+    /// Silence of the publisher at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// Servers before this one, for pushes.
+    /// The streams through which this one came, for pushes.
     pub(super) via: Vec<String>,
-    /// The parameters of the present publisher, for hooks.
+    /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,
     pub(super) told: Told,
-    /// Endpoints being pushed to.
+    /// Endpoints to which the stream is being pushed.
     pub(super) pushes: Vec<PushId>,
     pub(super) received: Received,
-    /// The present publisher, or the last one.
+    /// The grant of the current or last publisher.
     pub(super) granted: Granted,
-    /// Beginning of the time that its record's `duration` counts.
+    /// Beginning of the time counted by the record's `duration`.
     pub(super) began: Instant,
-    /// Viewers of each worker.
+    /// Viewers on each worker.
     viewers: BTreeMap<WorkerId, ViewerCounts>,
-    /// The worker that has a sink of the stream, by its kind.
+    /// The worker of each sink of the stream, by kind.
     pub(super) sinks: BTreeMap<&'static str, WorkerId>,
 }
 
@@ -150,7 +150,7 @@ impl Live {
         &self.source
     }
 
-    /// The viewers of each worker that has some.
+    /// Returns the viewers of each worker that has any.
     pub(super) fn viewers(&self) -> impl Iterator<Item = &ViewerCounts> {
         self.viewers.values()
     }
@@ -167,27 +167,27 @@ pub(super) struct Ended {
 /// All live streams.
 #[derive(Debug, Default)]
 pub(super) struct Registry {
-    /// The streams of other nodes.
+    /// State of the cluster.
     pub(super) cluster: Cluster,
     live: BTreeMap<StreamId, Live>,
     indexes: Indexes,
     lives: u64,
-    /// Streams that have ended in this turn and that [`super::Control::follow_ends`] has not followed yet.
+    /// Streams that have ended in this turn, not yet processed by [`super::Control::follow_ends`].
     pub(super) ended: VecDeque<Ended>,
-    /// Publishers that have left in this turn and that it has not followed yet.
+    /// Publishers that have left in this turn, not yet processed.
     pub(super) left: VecDeque<SessionRef>,
 }
 
-/// The ways to streams.
+/// The indexes of live streams.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Indexes {
     keys: BTreeMap<StreamKey, StreamId>,
     apps: BTreeMap<Arc<str>, usize>,
     publishers: BTreeMap<SessionRef, StreamId>,
     networks: BTreeMap<IpAddr, usize>,
-    /// By the worker of the publisher, or of the last one.
+    /// Streams by the worker of their current or last publisher.
     workers: BTreeSet<(WorkerId, StreamId)>,
-    /// By the workers that have viewers.
+    /// Streams by the workers that have viewers.
     watched: BTreeSet<(WorkerId, StreamId)>,
     graces: BTreeSet<(Instant, StreamId)>,
 }
@@ -234,7 +234,7 @@ impl Indexes {
     }
 }
 
-/// Takes one off a count; the last takes the entry with it.
+/// Decreases a count; removes it at zero.
 fn decrease<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
@@ -249,12 +249,12 @@ fn of_worker(set: &BTreeSet<(WorkerId, StreamId)>, worker: WorkerId) -> impl Ite
 }
 
 impl Registry {
-    /// Without streams.
+    /// Makes a registry without streams.
     pub(super) fn new(cluster: Cluster) -> Self {
         Self { cluster, ..Self::default() }
     }
 
-    /// A new life.
+    /// Adds a live stream. Returns its new id.
     pub(super) fn insert(&mut self, live: Live) -> StreamId {
         self.lives += 1;
         let stream = StreamId(self.lives);
@@ -269,7 +269,7 @@ impl Registry {
         Some(live)
     }
 
-    /// Changes where a stream comes from; what it was before.
+    /// Changes the source of a stream. Returns the former one.
     pub(super) fn change(&mut self, stream: StreamId, change: impl FnOnce(&mut Source)) -> Option<Source> {
         let live = self.live.get_mut(&stream)?;
         let before = live.source;
@@ -279,7 +279,7 @@ impl Registry {
         Some(before)
     }
 
-    /// The viewers that a worker reports, in place of those it reported before. The streams whose count is another now.
+    /// Sets the viewers reported by a worker, replacing its last report. Returns the streams whose count has changed.
     pub(super) fn set_viewers(&mut self, worker: WorkerId, report: &Report) -> BTreeSet<StreamId> {
         let mut counts = BTreeMap::<StreamId, ViewerCounts>::new();
         for (stream, viewers) in &report.viewers {
@@ -323,7 +323,7 @@ impl Registry {
         self.live.len()
     }
 
-    /// Entries of all indexes.
+    /// Number of entries in all indexes.
     pub(super) fn indexed(&self) -> usize {
         let Indexes { keys, apps, publishers, networks, workers, watched, graces } = &self.indexes;
         let maps = keys.len() + apps.len() + publishers.len() + networks.len();
@@ -342,34 +342,34 @@ impl Registry {
         self.indexes.keys.get(key).copied()
     }
 
-    /// The streams of one application.
+    /// Returns the live streams of an application.
     pub(super) fn of_app<'a>(&'a self, app: &'a str) -> impl Iterator<Item = (StreamId, &'a Live)> {
         let of_app =
             self.indexes.keys.range(StreamKey::new(app, "")..).take_while(move |(key, _)| &*key.app == app);
         of_app.filter_map(|(_, stream)| Some((*stream, self.live.get(stream)?)))
     }
 
-    /// The number of live streams of one application.
+    /// Number of live streams of an application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.indexes.apps.get(app).copied().unwrap_or(0)
     }
 
-    /// Live streams that publishers of an address have; what an operator has ordered is nobody's.
+    /// Number of live streams whose publishers have this address; pulls and copies do not count.
     pub(super) fn count_of(&self, address: IpAddr) -> usize {
         self.indexes.networks.get(&network(address)).copied().unwrap_or(0)
     }
 
-    /// The stream of this publisher.
+    /// Returns the stream of this publisher.
     pub(super) fn of_publisher(&self, session: SessionRef) -> Option<StreamId> {
         self.indexes.publishers.get(&session).copied()
     }
 
-    /// The streams whose publisher is, or was, on a worker.
+    /// Returns the streams whose current or last publisher is on a worker.
     pub(super) fn of_worker(&self, worker: WorkerId) -> impl Iterator<Item = StreamId> {
         of_worker(&self.indexes.workers, worker)
     }
 
-    /// The grace that ends first.
+    /// Returns the grace period that ends first.
     pub(super) fn first_grace(&self) -> Option<(Instant, StreamId)> {
         self.indexes.graces.first().copied()
     }

@@ -1,7 +1,7 @@
-//! Answers as their requesters may see them: whoever may only read is shown where credentials are, and not the credentials.
+//! Answers as their requesters may see them: read-only users see where credentials are, but not the credentials.
 //!
-//! A [`Requester`] is masked from the start, and is let see everything once it is known who it is. Every answer, at once or
-//! later, is made for a requester ([`Shown`]), and nothing else can be posted as one.
+//! A [`Requester`] is masked until it is known who it is. Every answer is made for a requester ([`Shown`]), and nothing else can be sent as
+//! an answer.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ use crate::types::SessionRef;
 const MASK: &str = "***";
 /// Members whose whole value is a credential.
 const SECRETS: [&str; 4] = ["password", "b32Secret", "publishKey", "tokenId"];
-/// Endings of the names of members that are URLs: keys of streams and passwords are behind their scheme.
+/// Suffixes of members that are URLs; stream keys and passwords follow their scheme.
 const URL_ENDINGS: [&str; 2] = ["url", "endpoint"];
 /// The address of a camera, with or without a scheme.
 const CAMERA: &str = "ipAddr";
-/// The URL that a record shows of itself, which has no credential.
+/// A URL in a record that contains no credential.
 const OWN_URL: &str = "rtmpURL";
 
 /// The part of an answer that is shown.
@@ -37,32 +37,32 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// A requester that is not known yet.
+    /// Makes a requester that is not identified yet.
     pub(super) const fn unknown(session: SessionRef) -> Self {
         Self { session, view: View::Masked }
     }
 
-    /// The same, which may see credentials if `all`.
+    /// Returns the requester with the right to see credentials if `all` is true.
     pub(super) const fn seeing(self, all: bool) -> Self {
         Self { view: if all { View::Whole } else { View::Masked }, ..self }
     }
 
-    /// The value of a setting as this requester may see it.
+    /// Returns the value of a setting as this requester may see it.
     pub(super) fn member<'a>(self, name: &str, text: &'a str) -> Cow<'a, str> {
         if self.is_masked() { masked_member(name, text) } else { Cow::Borrowed(text) }
     }
 
-    /// The session that waits.
+    /// Returns the session that waits for the answer.
     pub(super) const fn session(self) -> SessionRef {
         self.session
     }
 
-    /// Whether credentials are masked.
+    /// True if credentials are masked.
     pub(super) const fn is_masked(self) -> bool {
         matches!(self.view, View::Masked)
     }
 
-    /// The answer as this requester may see it.
+    /// Returns the answer as this requester may see it.
     pub(super) fn shown(self, response: Response) -> Shown {
         Shown(match self.view {
             View::Whole => response,
@@ -71,7 +71,7 @@ impl Requester {
     }
 }
 
-/// An answer that has nothing its requester may not see.
+/// An answer reduced to what its requester may see.
 #[derive(Debug)]
 pub(super) struct Shown(Response);
 
@@ -85,23 +85,23 @@ impl Shown {
     }
 }
 
-/// A list whose items are added one by one, as its requester may see them.
+/// A list built item by item, as its requester may see it.
 #[derive(Debug)]
 pub(super) struct ShownList {
     requester: Requester,
     json: Vec<u8>,
     items: usize,
-    /// There is more, which is left out.
+    /// True if further items were left out.
     pub(super) is_cut: bool,
 }
 
 impl ShownList {
-    /// An empty list for a requester.
+    /// Makes an empty list for a requester.
     pub(super) const fn of(requester: Requester) -> Self {
         Self { requester, json: Vec::new(), items: 0, is_cut: false }
     }
 
-    /// Adds an item; one that is no JSON is counted, and not shown.
+    /// Adds an item. Malformed JSON is counted, but not shown.
     pub(super) fn push(&mut self, item: &[u8]) {
         self.items = self.items.saturating_add(1);
         let masked = if self.requester.is_masked() { Some(masked_text(item)) } else { None };
@@ -116,17 +116,17 @@ impl ShownList {
         }
     }
 
-    /// Items that were added.
+    /// Number of items added.
     pub(super) const fn items(&self) -> usize {
         self.items
     }
 
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub(super) fn bytes(&self) -> usize {
         self.json.len()
     }
 
-    /// The list as an answer, with a field.
+    /// Returns the list as an answer, with an extra header field.
     pub(super) fn finish(mut self, field: Option<(&str, String)>) -> Shown {
         if self.json.is_empty() {
             self.json.push(b'[');
@@ -140,7 +140,7 @@ impl ShownList {
     }
 }
 
-/// The answer without the credentials in its JSON. JSON that cannot be read is not sent; other media have none.
+/// Removes the credentials from the JSON of an answer. Malformed JSON is not sent; other media types contain none.
 fn masked(mut response: Response) -> Response {
     let media = response.headers.get("content-type").unwrap_or_default();
     let media = media.split(';').next().unwrap_or_default().trim();
@@ -206,7 +206,7 @@ fn is_url(name: &str) -> bool {
     name != OWN_URL && URL_ENDINGS.iter().any(|ending| ends(ending))
 }
 
-/// The value of a member or a setting of this name, without a credential.
+/// Returns the value of a member or setting with this name, without credentials.
 fn masked_member<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     let shown = if SECRETS.contains(&name) {
         ""
@@ -220,14 +220,14 @@ fn masked_member<'a>(name: &str, text: &'a str) -> Cow<'a, str> {
     if shown == text { Cow::Borrowed(text) } else { Cow::Owned(format!("{shown}{MASK}")) }
 }
 
-/// The address and the port of a camera, unless a user stands in front of them.
+/// Returns address and port of a camera; empty if they are preceded by a user.
 fn camera_host(text: &str) -> &str {
     let host = text.split(['/', '?']).next().unwrap_or_default();
     let host = if host == text { host } else { host.strip_suffix(MASK).unwrap_or(host) };
     if host.contains('@') { "" } else { host }
 }
 
-/// The scheme and the host of a URL, with what is between them; nothing of what is no URL. Of a masked one the same.
+/// Returns scheme and authority of a URL without path and query; empty if it is no URL. A masked URL stays the same.
 fn visible(url: &str) -> &str {
     let Some(at) = url.find("://").and_then(|at| at.checked_add(3)) else { return "" };
     let Some((scheme, rest)) = url.split_at_checked(at) else { return "" };

@@ -1,5 +1,4 @@
-//! `/metrics`: every worker is asked, and the page is made when all have answered. Scrapes that come meanwhile get
-//! the same page.
+//! `/metrics`: every worker is asked, and the page is made when all have answered. Scrapes that come meanwhile share the page.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +12,10 @@ use crate::mail::ToWorker;
 use crate::stats::{self, Format, Page, WorkerFigures};
 use crate::types::WorkerId;
 
-/// Scrapes that wait at a time.
+/// Maximum number of waiting scrapes.
 const WAITING_MAX: usize = 64;
 
-/// A scrape that runs.
+/// A scrape in progress.
 #[derive(Debug, Default)]
 pub(super) struct Scrape {
     waiting: Vec<(Requester, Format)>,
@@ -24,7 +23,7 @@ pub(super) struct Scrape {
 }
 
 impl Figures {
-    /// A request for the page.
+    /// Handles a request for the page.
     pub(super) fn metrics(&mut self, cx: &mut Context, requester: Requester, request: &Request) -> Reply {
         if self.scrape.waiting.len() >= WAITING_MAX {
             return Reply::Now(Response::error(503, "Too many scrapes"));

@@ -120,42 +120,42 @@ pub struct ControlConfig {
     pub server: Arc<ServerSettings>,
     /// The applications.
     pub apps: Vec<Arc<AppSettings>>,
-    /// Applications that are not started because their settings are lost.
+    /// Applications that are not started because their settings were lost.
     pub lost: BTreeSet<Arc<str>>,
     /// The number of workers.
     pub workers: u16,
-    /// The random name of this node, for `via` entries.
+    /// Random name of this node, for `via` entries.
     pub node: String,
-    /// The address of this machine as others see it: `originAdress`, and `rtmpURL` without a `server.name`.
+    /// The address of this machine as seen by others: `originAdress`, and `rtmpURL` without a `server.name`.
     pub host_address: String,
-    /// The policy for pushes and pulls; also tells what is our own address.
+    /// The policy for pushes and pulls, which also knows this server's own addresses.
     pub outbound: OutboundPolicy,
     /// The bound addresses of the server.
     pub addresses: Addresses,
-    /// A secret of this life of the server, for what its workers tell peers; `None` in tests.
+    /// A secret drawn at start, for tokens that workers give to peers; `None` in tests.
     pub secret: Option<Seed>,
-    /// The part of this node in a cluster; `None`: a server alone.
+    /// Membership of this node in a cluster; `None` for a single server.
     pub cluster: Option<Membership>,
 }
 
 /// An output of control.
 #[derive(Debug)]
 pub enum Output {
-    /// Post to a worker.
+    /// Post mail to a worker.
     Worker(WorkerId, ToWorker),
-    /// Hand to the store's thread.
+    /// Pass a request to the store's thread.
     Store(store::Request),
-    /// Hand to the thread of the directory.
+    /// Pass a request to the directory's thread.
     Directory(directory::Request),
     /// Submit to the job service; answered by [`Control::handle_job`].
     Job(Job),
-    /// The new policy on what the threads that post hooks may connect to.
+    /// Set the policy on addresses that hooks may connect to.
     Outbound(OutboundPolicy),
-    /// Drained: everything is closed and flushed. Comes once, last.
+    /// The drain is complete: everything is closed and flushed. Comes once, last.
     Exit,
 }
 
-/// Files of applications that can be played: how they come to be, and where they go.
+/// Playable files of applications: how they are made, kept and removed.
 #[derive(Debug, Default)]
 struct Files {
     recordings: Recordings,
@@ -163,7 +163,7 @@ struct Files {
     objects: Objects,
 }
 
-/// The machine. See the module.
+/// The control machine; see the module.
 #[derive(Debug)]
 pub struct Control {
     cx: Context,
@@ -182,7 +182,7 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Outbound {
     supervisor: Supervisor,
-    /// Attempts that have failed before they were ordered, and why.
+    /// Attempts that failed before they were ordered, with the reason.
     failed: VecDeque<(supervisor::Job, u64, String)>,
     pushes: Pushes,
     sources: Sources,
@@ -190,7 +190,7 @@ struct Outbound {
     repeats: Repeats,
 }
 
-/// Walks over many records, a slice at a time, or as copies.
+/// Background scans over many records, in slices or over copies.
 #[derive(Debug, Default)]
 struct Walks {
     scans: Scans,
@@ -200,7 +200,7 @@ struct Walks {
 }
 
 impl ControlConfig {
-    /// The URL that an encoder publishes this stream to.
+    /// Returns the URL to which an encoder publishes this stream.
     fn publish_url(&self, key: &StreamKey) -> String {
         let name = self.server.name();
         // A listener of one address is found there alone.
@@ -258,17 +258,16 @@ impl Records {
 }
 
 impl Control {
-    /// The outbound policy, for threads that connect on control's behalf.
+    /// Returns the outbound policy, for threads that connect on control's behalf.
     #[must_use]
     pub fn outbound_policy(&self) -> OutboundPolicy {
         self.cx.config.outbound.clone()
     }
 
-    /// Takes over what the store had. What was live when the server stopped is `finished` now (docs/robustness.md B-11),
-    /// records made by publishing alone are gone. Posts every application to every worker.
+    /// Restores the stored records. Streams that were live when the server stopped become `finished` (docs/robustness.md B-11), and records
+    /// made only by publishing are removed. Posts every application to every worker.
     ///
-    /// # Errors
-    /// The first of what is stored that could not be read.
+    /// The first stored record that could not be read.
     pub fn new(
         now: Now,
         config: ControlConfig,
@@ -313,7 +312,7 @@ impl Control {
         Ok(control)
     }
 
-    /// Mail of a worker.
+    /// Handles mail of a worker.
     pub fn handle_mail(&mut self, now: Now, mail: ToControl) {
         self.cx.audit.note_time(now.mono);
         match mail {
@@ -404,13 +403,13 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// The command line adds an administrator; the answer goes to `session`.
+    /// Adds an administrator on an order of the command line; the answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
         self.records.add_administrator(&mut self.cx, now, Requester::unknown(session), email, hash);
         self.end_turn(now);
     }
 
-    /// Fires what is due. Early and double calls do nothing.
+    /// Handles deadlines that have passed; early and repeated calls are harmless.
     pub fn handle_timeout(&mut self, now: Now) {
         self.cx.audit.note_time(now.mono);
         self.registry.end_overdue_graces(&mut self.cx, now);
@@ -436,7 +435,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Figures of the machine and of the job service. When the memory is used above the limit, new publishers are refused.
+    /// Takes figures of the machine and of the job service. If memory use is above the limit, new publishers are refused.
     pub fn handle_host(&mut self, now: Now, figures: HostFigures, jobs: Vec<JobCounts>) {
         self.figures.jobs = jobs;
         self.cx.load.memory_percent = figures.memory_percent;
@@ -447,8 +446,8 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Goes down: no new sessions, workers close theirs, live broadcasts are `finished`, the store is flushed, and
-    /// [`Output::Exit`] follows.
+    /// Begins to shut down: no new sessions are admitted, workers close theirs, live broadcasts become `finished`, the store is flushed,
+    /// and [`Output::Exit`] follows.
     pub fn drain(&mut self, now: Now) {
         if self.cx.drain.is_some() {
             return;
@@ -467,7 +466,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// The next output.
+    /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
         if let Some(request) = self.registry.cluster.poll_request() {
             return Some(Output::Directory(request));
@@ -475,7 +474,7 @@ impl Control {
         self.cx.outbox.outputs.pop_front()
     }
 
-    /// The time at which [`Control::handle_timeout`] has something to do.
+    /// Returns the time at which [`Control::handle_timeout`] must be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let deadlines = [
@@ -535,7 +534,7 @@ impl Hooks {
     }
 }
 
-/// Wall time as records carry it.
+/// Returns the wall time in the form of records.
 fn wall(now: Now) -> i64 {
     now.wall_date()
 }

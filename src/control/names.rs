@@ -1,8 +1,7 @@
-//! Names of hosts that this server connects to, and their addresses.
+//! Host names to which this server connects, and their addresses.
 //!
-//! 1. A name that was resolved within the last hour is answered at once, and asked for again beside that, for the next attempt: a
-//!    resolver that is slow, or busy with names that nobody answers for, holds up only what is new. The system's resolver tells
-//!    no time to live.
+//! 1. A name resolved within the last hour is answered at once, and also resolved again for the next attempt, so that a slow or busy
+//!    resolver delays only new names. The system's resolver reports no TTL.
 //! 2. A name is asked for once at a time for each application, whose share of the resolver's threads pays for it
 //!    ([`crate::jobs::shares`]).
 //! 3. A name that cannot be resolved any more keeps the addresses it had, for that hour.
@@ -22,17 +21,17 @@ use crate::jobs::{Outcome, Work};
 use crate::mail::NextServer;
 use crate::types::{Now, PullId};
 
-/// An answer is used for so long.
+/// Time for which an answer is used.
 const KEPT: Duration = Duration::from_secs(3600);
-/// A name that is known is asked for again at most so often.
+/// Minimum interval at which a known name is resolved again.
 const ASKED_AGAIN: Duration = Duration::from_millis(500);
-/// Names that are remembered; the one that was resolved longest ago is forgotten first.
+/// Maximum number of names kept; the one resolved longest ago is evicted.
 const KNOWN_MAX: usize = 4096;
 
-/// The addresses of a name, or the reason why there are none.
+/// The addresses of a name, or the reason there are none.
 pub(super) type Addresses = Result<Vec<SocketAddr>, String>;
 
-/// A host with a port, and the application whose share of the resolver pays for the look-up.
+/// A host with a port, and the application whose share of the resolver is used.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a> {
     pub(super) app: &'a Arc<str>,
@@ -40,7 +39,7 @@ pub(super) struct Name<'a> {
     pub(super) port: u16,
 }
 
-/// The party that a name is looked up for.
+/// The requester of a look-up.
 #[derive(Debug)]
 pub(super) enum Asker {
     /// An attempt, by the number of its request ([`super::jobs::ResolveRequest`]).
@@ -49,7 +48,7 @@ pub(super) enum Asker {
     NextServer { pull: PullId, attempt: u64, server: NextServer },
 }
 
-/// A party that waits for the addresses of a name, and the port that they are to have.
+/// A requester that waits for the addresses of a name, and the port they should have.
 #[derive(Debug)]
 struct Waiter {
     port: u16,
@@ -63,17 +62,17 @@ struct Known {
     asked: Instant,
 }
 
-/// See the module.
+/// Names known and being resolved.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     known: BTreeMap<String, Known>,
-    /// The same by the time at which each was resolved.
+    /// Names by the time at which each was resolved.
     order: BTreeSet<(Instant, String)>,
     asking: BTreeMap<(Arc<str>, String), Vec<Waiter>>,
 }
 
 impl Names {
-    /// Names that the resolver is asked for.
+    /// Number of names being resolved.
     pub(super) fn asking(&self) -> usize {
         self.asking.len()
     }
@@ -101,7 +100,7 @@ fn is_localhost(host: &str) -> bool {
 }
 
 impl Outbound {
-    /// Looks a name up for an application. The asker is answered at once where the name is known, else later.
+    /// Looks a name up for an application. The requester is answered at once if the name is known, else later.
     pub(super) fn look_up(
         &mut self,
         cx: &mut Context,

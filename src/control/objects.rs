@@ -1,4 +1,4 @@
-//! Files that are kept in object storage (`s3RecordingEnabled`, docs/vod.md).
+//! Files kept in object storage (`s3RecordingEnabled`, docs/vod.md).
 //!
 //! 1. A file that is complete is a record that says it is to be uploaded ([`Kept::Wanted`]), in the same commit.
 //! 2. A job uploads it, and what fails is tried again after pauses that grow; a restart begins anew with what records say.
@@ -20,25 +20,25 @@ use crate::jobs::{Class, ObjectAction, ObjectOutcome, ObjectWork, Outcome, Work}
 use crate::store::Key;
 use crate::types::Now;
 
-/// The pause after the first failure; each further one doubles it.
+/// Pause after the first failure; doubled with each further one.
 const PAUSE: Duration = Duration::from_secs(5);
-/// The longest pause.
+/// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
-/// The number of attempts to remove an object.
+/// Maximum number of attempts to remove an object.
 const REMOVALS: u32 = 8;
 
-/// Uploads to object storage, under way and waiting.
+/// Uploads to object storage, waiting and in progress.
 #[derive(Debug)]
 pub(super) struct Objects {
     threads: Threads,
     under_way: BTreeMap<Key, (Turn, Instant)>,
-    /// Files that wait, by application and by when each is due.
+    /// Waiting files, by application and due time.
     due: BTreeMap<Arc<str>, BTreeSet<(Instant, Key)>>,
     /// Files that wait until their application has a storage again.
     parked: BTreeSet<Key>,
-    /// The number of failures of each file.
+    /// Number of failures of each file.
     failed: BTreeMap<Key, u32>,
-    /// Objects to be removed: the storage, the name, and how often it has failed.
+    /// Objects to remove: due time, storage, name, and number of failures.
     removals: Vec<(Instant, Arc<S3Settings>, String, u32)>,
     uploaded: u64,
     failures: u64,
@@ -72,7 +72,7 @@ impl Objects {
         self.due.entry(Arc::clone(&key.app)).or_default().insert((at, key));
     }
 
-    /// Takes out the next that is due: of the application with the fewest uploads under way, of those that may have one more.
+    /// Takes the next upload that is due: of the application with the fewest uploads in progress among those that may have one more.
     fn next(&mut self, now: Instant) -> Option<Key> {
         let ready = self.due.iter().filter_map(|(app, due)| {
             let at = due.first().map(|(at, _)| *at).filter(|at| *at <= now)?;
@@ -88,13 +88,13 @@ impl Objects {
         Some(key)
     }
 
-    /// Files that wait to be uploaded, or are.
+    /// Number of files that wait to be uploaded or are being uploaded.
     pub(super) fn waiting(&self) -> usize {
         let due = self.due.values().map(BTreeSet::len).sum::<usize>();
         due.saturating_add(self.under_way.len())
     }
 
-    /// Files uploaded, and attempts that failed, since the start.
+    /// Number of files uploaded, and of failed attempts, since the start.
     pub(super) const fn counts(&self) -> (u64, u64) {
         (self.uploaded, self.failures)
     }
@@ -104,7 +104,7 @@ fn pause(failed: u32) -> Duration {
     PAUSE.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1).min(16))).min(PAUSE_MAX)
 }
 
-/// The name of a file's object: its path with the folder of the settings in place of the local one.
+/// Returns the name of a file's object: its path, with the folder from the settings in place of the local one.
 fn name_of(storage: &S3Settings, vod: &Vod) -> String {
     let path = vod.file_path.as_deref().unwrap_or_default();
     let below = path.split_once('/').map_or(path, |(_, below)| below);
@@ -149,13 +149,13 @@ impl Files {
 }
 
 impl Context {
-    /// The record of a file that has become complete, with whether it is to be uploaded.
+    /// Returns the record of a completed file, marked for upload if the application has a storage.
     pub(super) fn to_be_kept(&self, key: &Key, vod: Vod) -> Vod {
         let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
         Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod) }), ..vod }
     }
 
-    /// The store has a record: once it says that the object is there, the local file goes.
+    /// Removes the local file once the store's record says that the object exists.
     pub(super) fn kept_recorded(
         &mut self,
         key: &Key,
@@ -172,7 +172,7 @@ impl Context {
 }
 
 impl Files {
-    /// Queues the uploads that the store says are still to be done.
+    /// Queues the uploads that are still to be done according to the store.
     pub(super) fn boot_objects(&mut self, records: &Records, cluster: &Cluster, now: Now) {
         let wanted = records.auxiliary.all().filter_map(|(key, record)| match record {
             Auxiliary::Vod(vod @ Vod { unfinished: false, kept: Some(Kept::Wanted { .. }), .. }) => {
@@ -184,7 +184,7 @@ impl Files {
         wanted.into_iter().for_each(|key| self.objects.wait(now.mono, key));
     }
 
-    /// A file is complete; it is uploaded when its record says so.
+    /// Queues a completed file for upload, if its record says so.
     pub(super) fn keep_object(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
         if self.vod_of(records, &key).is_some_and(|vod| matches!(vod.kept, Some(Kept::Wanted { .. }))) {
             self.objects.wait(now.mono, key);
@@ -192,7 +192,7 @@ impl Files {
         }
     }
 
-    /// The settings of an application have changed: what waits for a storage may have one.
+    /// Queues waiting files of an application that has a storage now.
     pub(super) fn keep_objects_of(&mut self, cx: &mut Context, records: &Records, now: Now, app: &str) {
         if cx.apps.get(app).is_none_or(|app| app.vod.s3.is_none()) {
             return;
@@ -253,7 +253,7 @@ impl Files {
         }
     }
 
-    /// Removes the object of a record that is removed.
+    /// Removes the object of a removed record.
     pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
         // One that is on its way goes when it has come.
         let Some(Kept::There { name }) = &vod.kept else { return };

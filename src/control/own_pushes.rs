@@ -1,9 +1,9 @@
-//! Publishers of this server that are pushes of this server: an endpoint may name one of its own ports, by whatever address or name. Into
-//! another application such a push is a stranger. That it comes from this machine, or from an address of it, says nothing of who ordered it.
+//! Publishers that are pushes of this same server: an endpoint may name one of the server's own ports by any address or name. Such a push
+//! is a stranger to another application; that it comes from this machine must not give it rights.
 //!
-//! A push is known by the local end of its connection, which is the address that its publisher comes from. Its worker tells of it
-//! before the second flight of any protocol, and no publisher is asked about before that. Behind a relay on this machine, which has another
-//! end, RTMP and SRT are known by their `via`.
+//! A push is recognised by the local end of its connection, which is the address of the resulting publisher. The push's worker reports it
+//! before the second flight of any protocol, so before any publisher is admitted. Behind a relay on this machine, which has another end,
+//! RTMP and SRT are recognised by `via`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use crate::mail::PublishRequest;
 use crate::types::PushId;
 
-/// The time for which the end of a connection is known behind the end of its push: what it sent last is still on its way.
+/// Time for which a connection's end is remembered after its push has ended, because its last data is still on the way.
 const LINGER: Duration = Duration::from_secs(10);
-/// Ends of pushes that are over.
+/// Maximum number of remembered ends of finished pushes.
 const OVER_MAX: usize = 4096;
 
 /// Local ends of the connections of pushes.
@@ -23,9 +23,9 @@ const OVER_MAX: usize = 4096;
 pub(super) struct OwnPushes {
     ends: BTreeMap<SocketAddr, End>,
     of_push: BTreeMap<PushId, SocketAddr>,
-    /// Pushes that are over since the last look at the time, with their ends.
+    /// Pushes that have ended since the last check of the time, with their local ends.
     ended: Vec<(PushId, SocketAddr)>,
-    /// The same with the time at which they are forgotten.
+    /// Ended pushes with the time at which they are forgotten.
     over: VecDeque<(Instant, PushId, SocketAddr)>,
 }
 
@@ -33,12 +33,12 @@ pub(super) struct OwnPushes {
 struct End {
     push: PushId,
     app: Arc<str>,
-    /// The time at which it is forgotten, of one whose push is over.
+    /// Time at which the end is forgotten, if its push has ended.
     until: Option<Instant>,
 }
 
 impl OwnPushes {
-    /// The connection of a push is established.
+    /// Notes the established connection of a push.
     pub(super) fn opened(&mut self, now: Instant, push: PushId, app: &Arc<str>, local: SocketAddr) {
         self.prune(now);
         self.ended(push);
@@ -47,14 +47,14 @@ impl OwnPushes {
         self.of_push.insert(push, local);
     }
 
-    /// The attempt of a push is over, or the push is.
+    /// Notes that a push or its attempt has ended.
     pub(super) fn ended(&mut self, push: PushId) {
         if let Some(local) = self.of_push.remove(&push) {
             self.ended.push((push, local));
         }
     }
 
-    /// Makes a stranger of a publisher that is a push of another application.
+    /// Replaces the address of a publisher that is a push of another application, so that it has no rights as a local one.
     pub(super) fn estrange(&mut self, now: Instant, node: &str, request: &mut PublishRequest) {
         self.prune(now);
         let app = &*request.key.app;

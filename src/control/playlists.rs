@@ -1,5 +1,4 @@
-//! Playlists: records whose stream is one item after the other, each pulled as the URL of a stream source is
-//! (docs/rest.md).
+//! Playlists: records whose stream is a sequence of items, each pulled like the URL of a stream source (docs/rest.md).
 //!
 //! 1. A start begins the item at `currentPlayIndex`, or the first one behind it that can be pulled at all.
 //! 2. An item is over: the next one begins at once, on the same stream. Its media are read no faster than the clock that
@@ -8,7 +7,7 @@
 //! 4. An item that brings nothing is passed over. When none has brought anything there are pauses, as between the attempts of
 //!    a source.
 //!
-//! The list is the record's, looked at anew for each item: what changes while it plays is heard of when the item is over.
+//! The list is read from the record for each item, so that changes take effect when the current item ends.
 
 use std::time::{Duration, Instant};
 
@@ -26,27 +25,27 @@ use super::sources::Origin;
 use super::supervisor::{Job, RemoteHost};
 use super::wanted::TICK;
 
-/// An item that plays for less has brought nothing.
+/// Minimum playing time of an item that counts as played.
 const PLAYED_MIN: Duration = Duration::from_secs(1);
 
-/// The number of items in a row that bring nothing and are passed over at once.
+/// Maximum number of consecutive failed items that are skipped at once.
 const PASSED_MAX: usize = 16;
 
-/// The state of a playlist that plays.
+/// The state of a playing playlist.
 #[derive(Debug)]
 pub(super) struct Playlist {
-    /// Items in a row that have brought nothing.
+    /// Number of consecutive items that have failed.
     barren: usize,
-    /// The time at which the item began, and how far the stream was ahead of real time then.
+    /// Time at which the item began, and the stream's lead over real time then.
     began: (Instant, Duration),
 }
 
-/// Whether this is a playlist with something to play.
+/// True if the record is a playlist with something to play.
 pub(super) fn is_playable(record: &Broadcast) -> bool {
     is_playlist(record) && !items(record).is_empty()
 }
 
-/// Whether this is a playlist.
+/// True if the record is a playlist.
 pub(super) fn is_playlist(record: &Broadcast) -> bool {
     record.kind == "playlist"
 }
@@ -55,7 +54,7 @@ fn items(record: &Broadcast) -> &[super::from_json::PlayListItem] {
     record.play_list_item_list.as_deref().unwrap_or_default()
 }
 
-/// The item at which a playlist stands; one that the list does not have any more is the first.
+/// Returns the index of a playlist's current item; 0 if the list has no such item.
 fn position(record: &Broadcast) -> usize {
     let index = usize::try_from(record.current_play_index).unwrap_or(0);
     if index < items(record).len() { index } else { 0 }
@@ -75,10 +74,10 @@ impl Records {
         }
     }
 
-    /// The first item that can be pulled, from where the playlist stands on, and its place.
+    /// Returns the first item, from the current one on, that can be pulled, with its index.
     ///
     /// # Errors
-    /// The reason the last one looked at cannot be pulled.
+    /// The reason for which the last item tried cannot be pulled.
     pub(super) fn first_item(&self, cx: &Context, key: &StreamKey) -> Result<(usize, Origin), String> {
         let Some(record) = self.get(key) else { return Err(String::new()) };
         let at = position(record);
@@ -93,7 +92,7 @@ impl Records {
         Err(refusal)
     }
 
-    /// The source of an item.
+    /// Returns the source of an item.
     fn item(&self, cx: &Context, key: &StreamKey, index: usize) -> Result<Origin, String> {
         let record = self.get(key).ok_or("There is no such broadcast")?;
         let item = items(record).get(index).ok_or("There is no such item")?;
@@ -102,14 +101,14 @@ impl Records {
         Ok(Origin { target: cx.source_target(key, &url)?, url, skip: Duration::from_millis(skip) })
     }
 
-    /// The playlist has ended.
+    /// Marks a playlist as ended.
     pub(super) fn end_playlist(&mut self, now: Now, key: &StreamKey) {
         self.playlist_status(now, key, status::FINISHED);
     }
 }
 
 impl Outbound {
-    /// The playlist begins at this item.
+    /// Begins a playlist at this item.
     pub(super) fn begin_playlist(
         &mut self,
         records: &mut Records,
@@ -123,7 +122,7 @@ impl Outbound {
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
-    /// Keeps in mind when a playlist is to begin by itself, or that it is not.
+    /// Schedules the start of a planned playlist, or cancels it.
     pub(super) fn note_planned(&mut self, records: &Records, now: Now, key: &StreamKey) {
         let planned = |record: &&Broadcast| {
             is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
@@ -140,7 +139,7 @@ impl Outbound {
         }
     }
 
-    /// The attempt at an item is over: it has been played, or brought nothing.
+    /// Handles the end of an item, which was played or has failed.
     pub(super) fn item_over(
         &mut self,
         cx: &mut Context,
@@ -169,7 +168,7 @@ impl Outbound {
         self.play_next(cx, records, registry, now, &key, None);
     }
 
-    /// Goes to the item that was asked for, or to the next one, in the middle of another.
+    /// Switches to the requested item, or the next one, while another is playing.
     pub(super) fn leap(
         &mut self,
         cx: &mut Context,
@@ -183,7 +182,7 @@ impl Outbound {
         self.play_next(cx, records, registry, now, key, wanted);
     }
 
-    /// Goes on to this item, else to the next one. Behind the last one the playlist begins anew, or ends.
+    /// Continues with this item, or the next one. After the last one the playlist begins again or ends.
     fn play_next(
         &mut self,
         cx: &mut Context,
@@ -216,7 +215,7 @@ impl Outbound {
         self.stop_source(cx, records, registry, now, key, StreamEnd::Stopped);
     }
 
-    /// Begins an item: at once, or after a pause when all of them have failed in a row and nobody has asked for this one.
+    /// Begins an item: at once, or after a pause if all items have failed in a row and this one was not requested.
     fn begin_item(
         &mut self,
         cx: &mut Context,
@@ -247,7 +246,7 @@ impl Outbound {
         records.writes.mark_dirty(now, key.clone());
     }
 
-    /// Starts the playlists whose time has come.
+    /// Starts the playlists whose planned time has come.
     pub(super) fn fire_planned(
         &mut self,
         cx: &mut Context,

@@ -1,4 +1,4 @@
-//! Requests that belong to another node of the cluster: the address that their clients are sent to (docs/cluster.md).
+//! Requests for something that another node of the cluster has: the address that clients are redirected to (docs/cluster.md).
 
 use super::Files;
 use super::cluster::Cluster;
@@ -8,7 +8,7 @@ use crate::directory::Node;
 use crate::http::Response;
 use crate::mail::Sought;
 
-/// The answer to a session that asks where something is: 307 with the node's address, or 204 when it is here or nowhere.
+/// Returns the answer to a session that asks for a location: 307 with the node's address, or 204 if here or unknown.
 pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
     let node = match sought {
         Sought::Stream(key) => cluster.elsewhere(key),
@@ -23,7 +23,7 @@ pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought
     }
 }
 
-/// The live other node that has a file.
+/// Returns the other live node that has a file.
 fn node_of_file<'a>(cluster: &'a Cluster, vod: Option<&Vod>) -> Option<&'a Node> {
     let vod = vod.filter(|vod| !cluster.has_file(vod))?;
     let place = vod.node.as_deref()?;

@@ -1,7 +1,7 @@
-//! Live streams: who publishes, who waits for a lost publisher, how a stream ends.
+//! Live streams: their publishers, the wait for a lost publisher, and their end.
 //!
-//! `Reserved -> Live -> Grace -> Ended`: an admission that has passed reserves the id ([`Control::reserve`]) and the stream is
-//! live; a publisher that is lost may return within the grace, and continues the same stream.
+//! `Reserved -> Live -> Grace -> Ended`: an admission that passes reserves the id ([`Control::reserve`]), and the stream is live. A
+//! publisher that was lost may return within the grace period and continue the same stream.
 
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ use crate::types::{Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 use super::broadcast::{Broadcast, status};
 use super::subtracks::are_renditions;
 
-/// A publisher that was silent for so long is replaced by a new one.
+/// Silence after which a new publisher may replace the current one, in milliseconds.
 const STALE_MS: u64 = 3000;
-/// Bytes of what a publisher says about its stream, each.
+/// Longest value of each description that a publisher gives of its stream, in bytes.
 const DESCRIPTION_BYTES_MAX: usize = 8 * 1024;
 
 impl Records {
-    /// Marks the record offline; one that publishing created is deleted.
+    /// Marks the record offline, or deletes a record made by publishing.
     fn record_ended(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.get_mut(&key) else { return };
         if record.zombi {
@@ -54,37 +54,37 @@ impl Records {
     }
 }
 
-/// A publisher that has gone, with what its worker says of it.
+/// A publisher that left, with its worker's report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Departed {
     pub(super) session: SessionRef,
     pub(super) stream: StreamId,
     pub(super) departure: Departure,
-    /// The clock of the stream.
+    /// Position of the stream's clock.
     pub(super) position: Position,
-    /// The epoch of its tracks.
+    /// Epoch of the tracks.
     pub(super) epoch: u32,
 }
 
-/// Whether the publisher of a stream is there, or expected within the grace. A source between two attempts is neither.
+/// True if the publisher is present, or expected within the grace period. False for a source between two attempts.
 pub(super) fn is_delivered(live: &Live) -> bool {
     live.source().state != State::Awaited
 }
 
 impl Registry {
-    /// Whether a stream is live.
+    /// True if a stream is live.
     pub(super) fn is_live(&self, key: &StreamKey) -> bool {
         self.find(key).is_some()
     }
 
-    /// Whether a subtrack of a main track is live.
+    /// True if a subtrack of a main track is live.
     pub(super) fn is_active(&self, main: &StreamKey, id: &Arc<str>) -> bool {
         self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
 }
 
 impl Control {
-    /// A publisher asks.
+    /// Handles a request to publish.
     pub(super) fn publish(&mut self, now: Now, mut request: PublishRequest) {
         let Some(pull) = request.pull else {
             self.outbound.pushes.own.estrange(now.mono, &self.cx.config.node, &mut request);
@@ -97,7 +97,7 @@ impl Control {
             .post(session.worker, ToWorker::Verdict { conn: session.conn, handle: session.handle, verdict });
     }
 
-    /// The end of an admission: the token is used up, and the stream begins or its publisher returns.
+    /// Completes an admission: the token is used up, and the stream begins or its publisher returns.
     pub(super) fn reserve(&mut self, now: Now, request: PublishRequest) -> Result<Grant, Refusal> {
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         let is_shared = self.registry.cluster.is_shared();
@@ -162,7 +162,7 @@ impl Control {
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
-    /// A stream that was a copy of another node's has its publisher here now.
+    /// Handles a publisher that arrives here for a stream that was a copy of another node's.
     fn publish_begun(&mut self, now: Now, stream: StreamId, request: &PublishRequest) {
         let key = &request.key;
         self.hooks.forget_idle(key);
@@ -175,7 +175,7 @@ impl Control {
         self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
     }
 
-    /// The connection is gone and its grant is on the way: nobody will say so later.
+    /// Handles the loss of a connection whose grant is on the way, because no later event reports this.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
         if self.access.abandon_admission(&mut self.cx, &mut self.registry.cluster, now, session) {
             return;
@@ -192,7 +192,7 @@ impl Control {
         );
     }
 
-    /// Does what follows in all parts from publishers that have left and streams that have ended.
+    /// Runs the follow-up work in all parts for publishers that left and streams that ended.
     pub(super) fn follow_ends(&mut self, now: Now) {
         loop {
             while let Some(session) = self.registry.left.pop_front() {
@@ -232,7 +232,7 @@ impl Registry {
         }
     }
 
-    /// Takes a report about the clock and the silence of a publisher.
+    /// Takes a report on the clock and the silence of a publisher.
     pub(super) fn note_source(
         &mut self,
         cx: &mut Context,
@@ -264,7 +264,7 @@ impl Registry {
         }
     }
 
-    /// A publisher joins a life that waits for it, or takes it from one that fell silent.
+    /// Attaches a publisher to a stream that waits for one or whose publisher fell silent.
     pub(super) fn return_publisher(
         &mut self,
         cx: &mut Context,
@@ -318,8 +318,7 @@ impl Registry {
         Some(grant)
     }
 
-    /// The next attempt of a source has media. Its record begins anew, as if nothing had been before; the stream goes
-    /// on.
+    /// Continues the stream with the first media of a source's next attempt. The record starts over, as after a first attempt.
     pub(super) fn return_pull(
         &mut self,
         cx: &mut Context,
@@ -345,7 +344,7 @@ impl Registry {
         Some(grant)
     }
 
-    /// A publisher has gone. The stream waits for it where it may come back.
+    /// Handles the loss of a publisher. The stream waits if the publisher may return.
     pub(super) fn publisher_gone(
         &mut self,
         cx: &mut Context,
@@ -376,8 +375,7 @@ impl Registry {
         }
     }
 
-    /// Ends a stream: its id is free from here on. What follows in other parts does so at the end of the turn
-    /// ([`Control::follow_ends`]).
+    /// Ends a stream, which frees its id at once. Other parts follow at the end of the turn ([`Control::follow_ends`]).
     pub(super) fn end(&mut self, cx: &mut Context, stream: StreamId, end: StreamEnd) {
         let Some(live) = self.remove(stream) else { return };
         tracing::info!(key = %live.key, reason = end.reason(), "stream ended");
@@ -390,7 +388,7 @@ impl Registry {
         self.ended.pop_front()
     }
 
-    /// Whether the id is free for this publisher: not live, or waiting for one, or its publisher fell silent.
+    /// Checks that the id is free for this publisher: not live, waiting for a publisher, or its publisher fell silent.
     pub(super) fn check_free(&self, outbound: &Outbound, request: &PublishRequest) -> Result<(), Refusal> {
         // The id belongs to its source for as long as that runs, whether it delivers or not.
         if outbound.sources.is_running(&request.key) && !outbound.is_copy(self, &request.key) {
@@ -407,8 +405,8 @@ impl Registry {
         if free { Ok(()) } else { Err(Refusal::InUse) }
     }
 
-    /// The source hears it first: a worker that asks it for a mirror does so after its own copy of this news, and
-    /// must find the source informed.
+    /// Announces a stream, to the source's worker first. Another worker asks that one for a mirror after its own announcement, so the
+    /// source's worker must know the stream by then.
     fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
@@ -422,7 +420,7 @@ impl Registry {
         }
     }
 
-    /// Marks the record live; without one, publishing creates a zombi.
+    /// Marks the record live, or creates one if there is none.
     fn record_started(&self, cx: &Context, records: &mut Records, now: Now, request: &PublishRequest) {
         let key = &request.key;
         if records.get(key).is_none() {
@@ -455,8 +453,8 @@ impl Registry {
         }
     }
 
-    /// A worker wants a sink of a stream, or has one, or has one no more. The first who wants it has it begun where the publisher is;
-    /// it stays there when the publisher moves.
+    /// Handles a worker's report that it wants, has, or no longer has a sink of a stream. The first request starts the sink at the
+    /// publisher's worker, where it stays when the publisher moves.
     pub(super) fn sink_news(
         &mut self,
         cx: &mut Context,
@@ -478,7 +476,7 @@ impl Registry {
         }
     }
 
-    /// The sessions that publish a stream: none while its publisher is waited for.
+    /// Returns the session that publishes a stream; `None` while the publisher is awaited.
     pub(super) fn publisher_of(&self, key: &StreamKey) -> Option<SessionRef> {
         match self.get(&self.find(key)?)?.source().state {
             State::Live(session) => Some(session),
@@ -486,7 +484,7 @@ impl Registry {
         }
     }
 
-    /// The members of a stream's record that workers use.
+    /// Returns the members of a stream's record that workers use.
     pub(super) fn details_of(&self, cx: &Context, records: &Records, key: &StreamKey) -> StreamDetails {
         let Some(record) = records.get(key) else { return StreamDetails::default() };
         let groups = cx.apps.get(&key.app).is_some_and(|app| are_renditions(app));
@@ -508,7 +506,7 @@ impl Registry {
         }
     }
 
-    /// Workers hear of what has changed in the record of a stream.
+    /// Sends the workers the changes in the record of a stream.
     pub(super) fn review_viewers(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
         let details = self.details_of(cx, records, key);
         let Some(stream) = self.find(key) else { return };
@@ -520,8 +518,8 @@ impl Registry {
 }
 
 impl Records {
-    /// Takes a publisher's words about its stream (`streamName`, `metaData`, `role`) into the record that its publishing has made. A
-    /// record that somebody else has made keeps its own.
+    /// Copies a publisher's description of its stream (`streamName`, `metaData`, `role`) to a record made by publishing. Other records keep
+    /// their own.
     fn take_description(&mut self, request: &PublishRequest) {
         let Some(record) = self.get_mut(&request.key).filter(|record| record.zombi) else { return };
         for (name, value) in &request.params {
@@ -538,7 +536,7 @@ impl Records {
     }
 }
 
-/// The publisher's address; `None` for a pull, which connected from here.
+/// Returns the publisher's address; `None` for a pull, which connected from here.
 fn remote_ip(request: &PublishRequest) -> Option<String> {
     request.pull.is_none().then(|| request.peer.ip().to_canonical().to_string())
 }
@@ -547,7 +545,7 @@ fn publish_type(ingest: Ingest) -> String {
     ingest.publish_type.to_owned()
 }
 
-/// The encoder's user agent, fit for a record.
+/// Returns the encoder's user agent, cleaned for a record.
 fn agent(text: &str) -> String {
     let clean: String = text.chars().filter(|c| !c.is_control()).take(256).collect();
     if clean.is_empty() { "N/A".to_owned() } else { clean }

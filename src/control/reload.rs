@@ -1,5 +1,5 @@
-//! Settings that are read again while the server runs (SIGHUP). What can change at once does; ports, addresses, the
-//! number of workers and the limits of connections are those of the start.
+//! Settings that are read again while the server runs (SIGHUP). Changes take effect at once where possible; ports, addresses, the number of
+//! workers and the limits of connections need a restart.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::mail::ToWorker;
 use crate::types::Now;
 
 impl Control {
-    /// Has the settings read. Files that cannot be used change nothing, and are one line of the log.
+    /// Reads the settings again. Unusable files change nothing, and are logged.
     pub fn reload(&mut self) {
         let sent = self.cx.submit_admin(AdminWork::Reload, |control, now, outcome| match outcome.config() {
             Ok(config) => control.reloaded(now, &config),
@@ -64,8 +64,8 @@ impl Control {
 }
 
 impl Context {
-    /// Settings that were there and are no more, cannot be used, or ask for a protection that is missing here, are not taken for
-    /// defaults: an application that runs keeps those it has, and one that does not run is not started.
+    /// Handles settings that vanished, are unusable, or ask for a protection that is missing here. Defaults do not replace them: a running
+    /// application keeps its settings, and another one is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
             if self.apps.contains_key(name) {
@@ -85,7 +85,7 @@ impl Context {
         self.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();
     }
 
-    /// New settings of the server.
+    /// Installs new settings of the server.
     pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
         self.config.outbound.deny = server.outbound.deny.clone();
         self.config.outbound.public_only = server.outbound.public_only;
@@ -95,7 +95,7 @@ impl Context {
     }
 }
 
-/// Whether a key of the server is read at the start only: sockets, threads, and what shares counters with them.
+/// True if a key of the server needs a restart: sockets, threads, and settings that share counters with them.
 fn is_of_the_start(key: &str) -> bool {
     const KEYS: [&str; 7] = [
         "server.workers",

@@ -1,4 +1,4 @@
-//! Failures that repeat, in the log: the first one of a row is a line by itself, those behind it are summed up once a minute and kind.
+//! Log lines of repeated failures: the first failure of a series has its own line, further ones are summed up once a minute for each kind.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -9,23 +9,23 @@ use super::hooks::{Hooks, LostHook};
 use crate::control::Outbound;
 use crate::types::{Now, StreamKey};
 
-/// Failures of this time are gathered into one line.
+/// Time over which failures are summed up.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Refused addresses that are remembered.
+/// Maximum number of refused addresses remembered.
 const REFUSED_MAX: usize = 1000;
 
-/// A kind of failure.
+/// Kinds of failures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// An attempt of a source.
+    /// A failed attempt of a source.
     Pull,
-    /// An attempt of an endpoint.
+    /// A failed attempt of an endpoint.
     Push,
-    /// A resolver that does not answer.
+    /// A resolver without an answer.
     Resolver,
-    /// An item of a playlist that brought nothing.
+    /// A playlist item without media.
     Item,
-    /// A hook that was given up.
+    /// An abandoned hook.
     Hook,
 }
 
@@ -43,23 +43,22 @@ impl Repeat {
     }
 }
 
-/// The failures of one kind since the last line.
+/// The failures of one kind since the last log line.
 #[derive(Debug, Default)]
 struct Sum {
     failures: u64,
-    /// The latest of them: the stream, and the reason.
+    /// Stream and reason of the latest failure.
     latest: Option<(StreamKey, String)>,
 }
 
-/// See the module.
+/// Counts of repeated failures; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     sums: [Sum; Repeat::ALL.len()],
     due: Option<Instant>,
-    /// Time at which a hook was last lost.
+    /// Time of the last lost hook.
     hook_lost: Option<Instant>,
-    /// Addresses that were refused the API of an application, or of the server (no name), and of which the
-    /// log has a line.
+    /// Addresses that were refused and logged, by application; the name is empty for the server's API.
     refused: BTreeSet<(Arc<str>, IpAddr)>,
 }
 
@@ -68,7 +67,7 @@ impl Repeats {
         self.due
     }
 
-    /// Counts a failure that is not the first of its row.
+    /// Counts a failure after the first of its series.
     pub(super) fn note(&mut self, now: Now, kind: Repeat, key: &StreamKey, reason: &str) {
         let Some(sum) = self.sums.get_mut(kind.index()) else { return };
         sum.failures = sum.failures.saturating_add(1);
@@ -76,7 +75,7 @@ impl Repeats {
         self.due = self.due.or_else(|| now.mono.checked_add(PERIOD));
     }
 
-    /// Whether a refused address is a line: each is one once. Behind [`REFUSED_MAX`] of them they are forgotten.
+    /// True if a refused address is to be logged: each once. The memory is cleared after [`REFUSED_MAX`] addresses.
     pub(super) fn is_first_refusal(&mut self, app: Option<&str>, client: IpAddr) -> bool {
         if self.refused.len() >= REFUSED_MAX {
             self.refused.clear();
@@ -84,13 +83,13 @@ impl Repeats {
         self.refused.insert((app.unwrap_or_default().into(), client))
     }
 
-    /// Whether a lost hook is a line by itself: none was lost for a while.
+    /// True if a lost hook has its own log line, because the last one is long ago.
     fn is_first_hook(&mut self, now: Now) -> bool {
         let before = self.hook_lost.replace(now.mono);
         before.is_none_or(|before| now.mono.saturating_duration_since(before) >= PERIOD)
     }
 
-    /// The sums, when they are due: the kind, how many, and the latest of them.
+    /// Takes the sums that are due: kind, count, and the latest failure.
     fn take_due(&mut self, now: Now) -> Vec<(Repeat, u64, StreamKey, String)> {
         if self.due.is_none_or(|due| due > now.mono) {
             return Vec::new();
@@ -105,7 +104,7 @@ impl Repeats {
 }
 
 impl Outbound {
-    /// Writes the lines that are due.
+    /// Logs the sums that are due.
     pub(super) fn fire_repeats(&mut self, now: Now) {
         for (kind, failures, key, reason) in self.repeats.take_due(now) {
             match kind {
@@ -128,7 +127,7 @@ impl Outbound {
         }
     }
 
-    /// Tells of hooks that were given up: somebody's books are wrong from then on.
+    /// Logs abandoned hooks, because their receivers' records are now incomplete.
     pub(super) fn tell_lost_hooks(&mut self, hooks: &mut Hooks, now: Now) {
         while let Some(LostHook { key, action, url, reason }) = hooks.poll_lost() {
             if self.repeats.is_first_hook(now) {

@@ -1,5 +1,5 @@
-//! The shares of applications in what the server holds a limited number of ([`crate::jobs::shares::Room`]): records, sources, uploads.
-//! Threads are shared where they are handed out: `hooks`, `admission`, `objects`, and the job service.
+//! Shares of applications in limited resources of the server ([`crate::jobs::shares::Room`]): records, sources, uploads. Shares of threads
+//! are handled by `hooks`, `admission`, `objects`, and the job service.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Files, Outbound};
 use crate::jobs::shares::Room;
 
 impl Context {
-    /// Whether an application may hold one more of what it is counted by, of at most `limit` in all.
+    /// True if an application may hold one more item. `held` counts the items of an application; `limit` is the total.
     fn has_share(&self, limit: usize, app: &str, held: impl Fn(&str) -> usize) -> bool {
         let others: Vec<usize> =
             self.apps.keys().filter(|other| ***other != *app).map(|other| held(other)).collect();
@@ -18,7 +18,7 @@ impl Context {
 }
 
 impl Records {
-    /// Whether an application may have one more record (`limits.broadcasts`).
+    /// True if an application may have another record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
         // What is on its way to the disk is nobody's yet.
         let limit = cx.config.server.limits.broadcasts.saturating_sub(self.writes.inserts());
@@ -27,14 +27,14 @@ impl Records {
 }
 
 impl Outbound {
-    /// Whether an application may run one more source (`limits.pulls`).
+    /// True if an application may run another source (`limits.pulls`).
     pub(super) fn has_room_for_source(&self, cx: &Context, app: &str) -> bool {
         cx.has_share(cx.config.server.limits.pulls, app, |app| self.sources.count(app))
     }
 }
 
 impl Files {
-    /// Whether an application may take in one more upload, of at most `limit` in all.
+    /// True if an application may receive another upload; `limit` is the total.
     pub(super) fn has_room_for_upload(&self, cx: &Context, limit: usize, app: &Arc<str>) -> bool {
         cx.has_share(limit, app, |app| self.uploads.count(app))
     }

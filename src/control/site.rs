@@ -1,4 +1,4 @@
-//! The settings of sessions, with the process that they are part of.
+//! Settings of sessions, with facts about the process.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::config::ServerSettings;
 use crate::mail::{SessionSettings, Site};
 
 impl ControlConfig {
-    /// The settings that sessions use, out of the server's.
+    /// Derives the settings of sessions from those of the server.
     pub(super) fn session_settings(&self, server: &ServerSettings) -> SessionSettings {
         let site = Site {
             bound: self.addresses.iter().collect(),

@@ -1,17 +1,15 @@
 //! Stream sources: records whose stream this server pulls (docs/rest.md; docs/robustness.md, U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
-//! 2. The `supervisor` times the attempts; each is ordered from a worker: that of the stream when there is one, so that
-//!    nothing moves, else the least loaded. Status `preparing`.
-//! 3. The first media of an attempt is a publish (`registry`): the first one brings the stream up, a later one continues
-//!    it where it stood, with its clock, its viewers and its pushes. Status `broadcasting`.
-//! 4. An attempt ends: status `finished` until the next one. The stream stays up, and waits for as long as the source
-//!    runs.
-//!    Of a playlist it is the next item's (`playlists`).
+//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that nothing moves, else the
+//!    least loaded. The status is `preparing`.
+//! 3. The first media of an attempt is a publish (`registry`): in the first attempt it brings the stream up, in a later one it continues
+//!    the stream with its clock, viewers and pushes. The status is `broadcasting`.
+//! 4. After an attempt, the status is `finished` until the next one. The stream stays up as long as the source runs. In a playlist, the
+//!    next attempt is that of the next item (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
 //!
-//! A stream is up from the first media on and not before. So streams that are pulled from each other in a circle
-//! have nothing to send round.
+//! A stream is up only from the first media on. Streams that are pulled from each other in a circle therefore have nothing to send.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -40,35 +38,34 @@ use super::supervisor::{Job, RemoteHost, allowed};
 use super::wanted::TICK;
 use super::{Control, wall};
 
-/// The load that a new pull is assumed to add to a worker, in parts per thousand, until a report shows the real
-/// one.
+/// Load that a new pull is assumed to add to a worker, in parts per thousand, until a report has the actual one.
 const PULL_PERMILLE: u64 = 10;
 
-/// The target of an attempt of a source.
+/// Origin of a source's media.
 #[derive(Debug, Clone)]
 pub(super) struct Origin {
     pub(super) url: String,
     pub(super) target: Target,
-    /// The duration at the beginning of a file that is skipped.
+    /// Duration skipped at the beginning of a file.
     pub(super) skip: Duration,
 }
 
-/// A source that runs.
+/// A running source.
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) key: StreamKey,
     pub(super) origin: Origin,
-    /// The time at which it, or its last periodic restart, began.
+    /// Time at which the source, or its last periodic restart, began.
     pub(super) began: Instant,
-    /// The time at which somebody was last known to watch; at first, the time at which it began.
+    /// Time of the last known viewer; initially the time at which the source began.
     pub(super) watched: Instant,
-    /// The position in a file at which its next attempt begins, if a seek was requested.
+    /// Position in a file to begin the next attempt at, after a seek.
     sought: Option<Duration>,
-    /// The time at which playback in real time reaches the end of the media received so far.
+    /// Time at which playback in real time ends the media received so far.
     pub(super) seen: Instant,
-    /// The items that take turns, if it is a playlist.
+    /// Items in turn, if the source is a playlist.
     pub(super) playlist: Option<Playlist>,
-    /// The places that it may come from, if it is a copy of another node's stream.
+    /// Nodes to fetch from, if the source is a copy of another node's stream.
     pub(super) copying: Option<Copying>,
 }
 
@@ -79,7 +76,7 @@ impl Source {
         Self { key: key.clone(), origin, began: at, watched: at, sought: None, seen: at, playlist, copying }
     }
 
-    /// A copy.
+    /// Makes the source of a copy.
     pub(super) fn copy(now: Now, key: &StreamKey, origin: Origin, copying: Copying) -> Self {
         Self { copying: Some(copying), ..Self::new(now, key, origin) }
     }
@@ -92,7 +89,7 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
-    /// Playlists that begin by themselves, and when: seconds of the wall clock.
+    /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,
     pulls: u64,
     pub(super) tick: Option<Instant>,
@@ -115,26 +112,26 @@ impl Sources {
         self.by_id.get(self.by_key.get(key)?)
     }
 
-    /// Running sources of one application.
+    /// Counts the running sources of an application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app).count()
     }
 
-    /// Running sources of one application that have no stream yet: they count as live streams.
+    /// Counts the running sources of an application without a stream yet, which count as live streams.
     pub(super) fn waiting(&self, app: &str, is_live: impl Fn(&StreamKey) -> bool) -> usize {
         let of_app = self.by_key.range(StreamKey::new(app, "")..).take_while(|(key, _)| &*key.app == app);
         of_app.filter(|(key, _)| !is_live(key)).count()
     }
 }
 
-/// Whether records of this type are pulled.
+/// True if records of this type are pulled.
 pub(super) fn is_source(kind: &str) -> bool {
     matches!(kind, "streamSource" | "ipCamera" | "VoD")
 }
 
 impl Outbound {
-    /// A file is left in the middle. How far ahead its media were is heard too late to say so to the next attempt: as far as
-    /// they may be, or each leap would put the stream further ahead.
+    /// Leaves a file before its end. The exact lead of its media over real time is reported too late for the next attempt, so the largest
+    /// possible lead is assumed; otherwise each seek would move the stream further ahead.
     pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
         let Some(id) = self.sources.by_key.get(key).copied() else { return };
         if self.supervisor.is_steady(Job::Pull(id))
@@ -146,7 +143,7 @@ impl Outbound {
 }
 
 impl Records {
-    /// `preparing` or `finished`.
+    /// Sets the status of a source to `preparing` or `finished`.
     pub(super) fn source_status(&mut self, now: Now, key: &StreamKey, status: &str) {
         let Some(record) = self.get_mut(key) else { return };
         record.touch(now);
@@ -160,7 +157,7 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// A URL, or the path of a file of our own. What we serve ourselves is not asked for over the network: it is that file.
+    /// Parses a URL, or the path of a local file. A URL that this server itself serves becomes the local file.
     fn read_source(&self, key: &StreamKey, url: &str) -> Result<Target, UrlError> {
         if outbound::is_own_path(url) {
             return outbound::read_own_path(url, &key.app);
@@ -174,7 +171,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Keeps in the record whether its source is to run, for the next life of the server.
+    /// Stores in the record whether the source is to run, for the next start of the server.
     pub(super) fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
         if let Some(record) = self.get_mut(key) {
             record.source_wanted = wanted;
@@ -184,7 +181,7 @@ impl Records {
 }
 
 impl Context {
-    /// The target of a record's URL; the error says why it cannot be pulled.
+    /// Returns the target of a record's URL; the error says why it cannot be pulled.
     pub(super) fn source_target(&self, key: &StreamKey, url: &str) -> Result<Target, String> {
         let target = match self.config.read_source(key, url) {
             Ok(target) => target,
@@ -211,7 +208,7 @@ impl Context {
         Ok(target)
     }
 
-    /// The target that the URL of a record names.
+    /// Returns the target of a record's URL, with the duration to skip.
     fn origin_of(&self, key: &StreamKey, record: &Broadcast) -> Result<Origin, String> {
         let url = record.stream_url.clone().unwrap_or_default();
         let target = self.source_target(key, &url)?;
@@ -221,7 +218,7 @@ impl Context {
 }
 
 impl Outbound {
-    /// Whether there is no room for one more.
+    /// True if a limit or the load prevents another source.
     pub(super) fn is_short_for_source(
         &self,
         cx: &Context,
@@ -235,13 +232,13 @@ impl Outbound {
             || cx.load.is_high(now, &cx.config.server)
     }
 
-    /// Live streams of an application, with those that sources are about to bring.
+    /// Counts the live streams of an application, including those expected from its sources.
     pub(super) fn streams_of(&self, registry: &Registry, app: &str) -> usize {
         let waiting = self.sources.waiting(app, |key| registry.is_live(key));
         registry.count(app).saturating_add(waiting)
     }
 
-    /// Notes in its record how a source is. A copy has none of its own.
+    /// Notes the status of a source in its record, unless it is a copy, which has none.
     fn source_status(&self, records: &mut Records, now: Now, key: &StreamKey, status: &str) {
         if !self.sources.is_copying(key) {
             records.source_status(now, key, status);
@@ -262,7 +259,7 @@ impl Outbound {
         WorkerId((0..cx.config.workers).min_by_key(|worker| load(*worker)).unwrap_or(0))
     }
 
-    /// Tells the worker of an attempt where it goes on, or why not.
+    /// Sends the worker of an attempt the address to continue at, or the error.
     pub(super) fn go_on(
         &self,
         cx: &mut Context,
@@ -279,14 +276,14 @@ impl Outbound {
         cx.post(worker, ToWorker::GoOn(Box::new(NextAddress { pull, attempt, server, address })));
     }
 
-    /// The next attempt is due.
+    /// Marks a source as preparing at its next attempt.
     pub(super) fn pull_attempts(&self, records: &mut Records, now: Now, id: PullId) {
         if let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) {
             self.source_status(records, now, &key, status::PREPARING);
         }
     }
 
-    /// The resolver is silent: nothing is being prepared.
+    /// Notes that the resolver does not answer.
     pub(super) fn pull_still_resolving(&mut self, records: &mut Records, now: Now, id: PullId) {
         let Some(source) = self.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
@@ -298,7 +295,7 @@ impl Outbound {
         self.source_status(records, now, &key, status::FINISHED);
     }
 
-    /// The server is shutting down: the workers close the connections on their own.
+    /// Forgets all sources at shutdown; workers close the connections themselves.
     pub(super) fn forget_sources(&mut self, records: &mut Records, registry: &Registry, now: Now) {
         for key in std::mem::take(&mut self.sources.by_key).into_keys() {
             let is_copy = self.sources.by_id.values().any(|one| one.key == key && one.copying.is_some());
@@ -318,7 +315,7 @@ impl Outbound {
 }
 
 impl Control {
-    /// An attempt has media: it publishes.
+    /// Publishes the stream of an attempt that has received media.
     pub(super) fn pull_media(
         &mut self,
         now: Now,
@@ -346,7 +343,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// Starts the source of a record. Its reachability is not known when this returns: the status tells.
+    /// Starts the source of a record. Returns before the source is known to be reachable; the status shows the result.
     ///
     /// # Errors
     /// The reason it cannot be pulled at all.
@@ -409,7 +406,7 @@ impl Outbound {
         }
     }
 
-    /// Ends a source and its stream. Says whether there was one.
+    /// Ends a source and its stream. Returns whether there was one.
     pub(super) fn stop_source(
         &mut self,
         cx: &mut Context,
@@ -447,8 +444,8 @@ impl Outbound {
         true
     }
 
-    /// Ends the attempt and begins another, with what the record says now. The stream stays up. A playlist looks at its
-    /// record when an item is over.
+    /// Ends the attempt and begins another with the current record, while the stream continues. A playlist reads its record after the
+    /// current item instead.
     pub(super) fn restart_source(
         &mut self,
         cx: &mut Context,
@@ -471,7 +468,7 @@ impl Outbound {
         }
     }
 
-    /// Begins a file that plays anew, at this time of it. False: none plays.
+    /// Restarts a playing file at this time. Returns false if none plays.
     pub(super) fn seek(
         &mut self,
         cx: &mut Context,
@@ -491,7 +488,7 @@ impl Outbound {
         true
     }
 
-    /// Ends the attempt of a source and begins one that asks for something else.
+    /// Ends the attempt of a source and begins one with another origin.
     pub(super) fn go_to(
         &mut self,
         cx: &mut Context,
@@ -512,7 +509,7 @@ impl Outbound {
         self.attempt(cx, records, registry, now, Job::Pull(id));
     }
 
-    /// Orders the attempt. The worker that has the stream keeps it, and handles the end of the former attempt before.
+    /// Orders the attempt. A worker that has the stream keeps it, and handles the end of the previous attempt first.
     pub(super) fn order_pull(
         &mut self,
         cx: &mut Context,
@@ -565,7 +562,7 @@ impl Outbound {
         }
     }
 
-    /// An attempt goes on at another server, whose address has to pass the policy as the first one's had.
+    /// Continues an attempt at another server, whose address is checked like the first one.
     pub(super) fn next_server(
         &mut self,
         cx: &mut Context,

@@ -1,4 +1,4 @@
-//! Live figures: what the workers report each second, put into the records and the admission guard.
+//! Live figures: the workers' reports of each second, used for the records and the admission guard.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,10 +16,10 @@ use super::records::Records;
 use super::{Control, Outbound, audience};
 use crate::stats::{ControlFigures, HostFigures, JobCounts, PlayerCounts, Reception};
 
-/// Reports per worker that the guard looks at: five seconds.
+/// Reports per worker that the guard averages: five seconds.
 const LOAD_REPORTS: usize = 5;
 
-/// Reports older than this say nothing about now: a worker without streams sends none.
+/// Age after which reports are ignored: a worker without streams sends none.
 const LOAD_AGE: Duration = Duration::from_secs(6);
 
 /// The load of the workers.
@@ -42,12 +42,12 @@ impl Load {
         }
     }
 
-    /// The number of workers.
+    /// Returns the number of workers.
     pub(super) fn workers(&self) -> u16 {
         u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
     }
 
-    /// Mean over the workers and five seconds, in parts per thousand.
+    /// Returns the mean load of all workers over five seconds, in parts per thousand.
     pub(super) fn busy_permille(&self, now: Now) -> u64 {
         let fresh = |at: Instant| now.mono.saturating_duration_since(at) <= LOAD_AGE;
         let reports = self.workers.iter().flatten().filter(|(at, _)| fresh(*at));
@@ -55,14 +55,14 @@ impl Load {
         sum / (self.workers.len().max(1) as u64 * LOAD_REPORTS as u64)
     }
 
-    /// The last load reported by a worker, in parts per thousand; 0 without a recent report.
+    /// Returns the last load of a worker, in parts per thousand; 0 without a recent report.
     pub(super) fn latest_permille(&self, now: Now, worker: WorkerId) -> u64 {
         let last = self.workers.get(usize::from(worker.0)).and_then(VecDeque::back);
         let fresh = last.filter(|(at, _)| now.mono.saturating_duration_since(*at) <= LOAD_AGE);
         fresh.map_or(0, |(_, permille)| u64::from(*permille))
     }
 
-    /// Whether new publishers are refused (docs/robustness.md).
+    /// True if new publishers are refused (docs/robustness.md).
     pub(super) fn is_high(&self, now: Now, server: &ServerSettings) -> bool {
         let busy = server.cpu_limit < 100 && self.busy_permille(now) > u64::from(server.cpu_limit) * 10;
         let full = server.memory_limit < 100 && self.memory_percent > server.memory_limit;
@@ -70,17 +70,17 @@ impl Load {
     }
 }
 
-/// The figures of the machine and its load, and who has asked for them.
+/// The figures of the machine and its load, and the requests that wait for figures.
 #[derive(Debug)]
 pub(super) struct Figures {
-    /// The machine, a second ago.
+    /// Figures of the machine, at most a second old.
     pub(super) host: HostFigures,
-    /// The job service, a second ago.
+    /// Figures of the job service, at most a second old.
     pub(super) jobs: Vec<JobCounts>,
-    /// The time at which the server started.
+    /// Time of the server's start.
     pub(super) began: Now,
     pub(super) scrape: Scrape,
-    /// Reports of players.
+    /// Counts of reports from players.
     pub(super) players: PlayerCounts,
     pub(super) history: History,
     pub(super) connections: ConnectionQuestions,
@@ -101,7 +101,7 @@ impl Figures {
 }
 
 impl Control {
-    /// Figures of now.
+    /// Returns the current figures.
     #[must_use]
     pub fn stats(&self) -> ControlFigures {
         let viewers = self.registry.all().flat_map(Live::viewers);
@@ -152,7 +152,7 @@ impl Control {
 }
 
 impl Registry {
-    /// Puts the figures of a stream into its record.
+    /// Copies the figures of a stream to its record.
     fn refresh_record(
         &mut self,
         cx: &mut Context,
@@ -218,7 +218,7 @@ impl Registry {
     }
 }
 
-/// Lost packets of all, to six decimals. A packet may be lost again and again.
+/// Returns the share of lost packets, with six decimals; at most 1, since a packet may be lost repeatedly.
 fn lost_ratio(lost: u64, expected: u64) -> f64 {
     let millionths = lost.saturating_mul(1_000_000).checked_div(expected).unwrap_or(0).min(1_000_000);
     #[allow(clippy::cast_precision_loss, reason = "at most a million")]
@@ -226,7 +226,7 @@ fn lost_ratio(lost: u64, expected: u64) -> f64 {
     ratio
 }
 
-/// Media time per time that passed, to three decimals.
+/// Returns the ratio of media time to elapsed time, with three decimals.
 fn speed(media_ms: i64, passed_ms: u128) -> f64 {
     let passed = i64::try_from(passed_ms).unwrap_or(i64::MAX);
     let permille = media_ms.max(0).saturating_mul(1000).checked_div(passed).unwrap_or(0);

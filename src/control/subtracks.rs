@@ -12,10 +12,10 @@ use crate::types::{Now, StreamKey};
 use super::broadcast::{Broadcast, status};
 use super::wall;
 
-/// The parameter by which a publisher names its main track.
+/// Parameter with which a publisher names its main track.
 const MAIN_TRACK: &str = "mainTrack";
 
-/// The main track that a publisher asks for; it is not its own.
+/// Returns the main track that a publisher names, unless it names itself.
 fn wanted_main(request: &PublishRequest) -> Option<StreamKey> {
     let (_, main) = request.params.iter().find(|(name, _)| name == MAIN_TRACK)?;
     let wanted = !main.is_empty() && **main != *request.key.id;
@@ -23,22 +23,22 @@ fn wanted_main(request: &PublishRequest) -> Option<StreamKey> {
 }
 
 impl Records {
-    /// The main track that a record names.
+    /// Returns the main track that a record names.
     pub(super) fn main_track_of(&self, key: &StreamKey) -> Option<StreamKey> {
         let main = self.get(key)?.main_track_stream_id.as_deref()?;
         (!main.is_empty()).then(|| StreamKey { app: key.app.clone(), id: main.into() })
     }
 }
 
-/// Whether the subtracks of an application's main tracks are renditions of them (`hls.group`).
+/// True if the subtracks of an application's main tracks are renditions of them (`hls.group`).
 pub(super) fn are_renditions(app: &AppSettings) -> bool {
     app.values.text("hls.group").trim().eq_ignore_ascii_case("renditions")
 }
 
 impl Records {
-    /// Whether a publisher may be a subtrack of another's record. Where nobody is checked, everybody may publish everything.
-    /// Elsewhere a record may be joined that is a main track by the operator's word, or was made by publishing; any other one
-    /// only by a stream whose own record or whose token names it.
+    /// True if a publisher may become a subtrack of another record. Without publish checks, everybody may publish and join. Otherwise a
+    /// record can be joined if the operator made it a main track or publishing created it; any other only by a stream whose own record or
+    /// token names it.
     fn may_join(&self, cx: &Context, request: &PublishRequest, main: &StreamKey, record: &Broadcast) -> bool {
         let is_checked = cx.apps.get(&main.app).is_none_or(|app| app.security.publish.any());
         let is_room = record.zombi || (record.is_virtual && !self.joined.contains(main));
@@ -49,17 +49,17 @@ impl Records {
 }
 
 impl Registry {
-    /// Subtracks of a main track that are live.
+    /// Counts the live subtracks of a main track.
     pub(super) fn active_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
         records.subtracks(main).filter(|id| self.is_active(main, id)).count()
     }
 
-    /// Whether a subtrack of a main track is live.
+    /// True if a subtrack of a main track is live.
     pub(super) fn has_active_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         records.subtracks(main).any(|id| self.is_active(main, id))
     }
 
-    /// Whether a publisher may join the main track that it names.
+    /// Checks whether a publisher may join the main track that it names.
     pub(super) fn check_main_track(
         &self,
         cx: &Context,
@@ -91,7 +91,7 @@ impl Registry {
         Ok(())
     }
 
-    /// A publisher has come: it joins the main track that it names, which is made when it has no record.
+    /// Adds a new publisher to the main track that it names, which is created if it has no record.
     pub(super) fn join_main_track(
         &self,
         cx: &Context,
@@ -120,7 +120,7 @@ impl Registry {
         }
     }
 
-    /// A subtrack came or went: a virtual main track follows; one that publishing made ends with its last subtrack.
+    /// Updates a virtual main track after a subtrack came or went; a main track made by publishing ends with its last subtrack.
     pub(super) fn follow_subtracks(&self, records: &mut Records, now: Now, main: &StreamKey) {
         if self.is_live(main) {
             return;

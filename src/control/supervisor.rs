@@ -1,13 +1,13 @@
-//! The supervisor of everything that this server connects to and keeps connected: pushes (`endpoints`) and pulls
-//! (`sources`) alike. It knows attempts, pauses, names and addresses, and nothing of media.
+//! The supervisor of all outgoing connections that are kept up: pushes (`endpoints`) and pulls (`sources`). It handles attempts, pauses,
+//! names and addresses, but no media.
 //!
-//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once, a host name is
-//!    resolved first, anew for each attempt.
-//! 2. The owner orders the connection and says so with [`Supervisor::open`]; [`Supervisor::steady`] when it works.
+//! 1. [`Supervisor::attempt`] begins an attempt: an address is checked and returned at once; a host name is resolved first, at each
+//!    attempt.
+//! 2. The owner orders the connection and reports it with [`Supervisor::open`], and with [`Supervisor::steady`] when it works.
 //! 3. News of an older attempt is recognized by [`Supervisor::is_current`] and dropped.
-//! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then
-//!    [`Supervisor::poll_due`] says that the next attempt is due. For ever, unless the owner gives up.
-//! 5. [`Supervisor::remove`]: an answer that comes later finds nothing.
+//! 4. [`Supervisor::failed`] waits 1, 1, 2, 2, 4, 4, 4, 4, 8, 16, 25, 25, ... s, up to a fifth less, and then [`Supervisor::poll_due`]
+//!    reports that the next attempt is due. The attempts never stop unless the owner gives up.
+//! 5. [`Supervisor::remove`] removes a job; a later answer finds nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,14 +27,13 @@ use crate::control::records::Records;
 use crate::mail::{Target, Transport};
 use crate::types::{Now, PullId, PushId, WorkerId};
 
-/// Pauses after the first, second, ... failure in a row, in milliseconds; the last one repeats.
+/// Pauses after the first, second, ... consecutive failure, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
-/// A connection that held for so long starts over with the short pauses: an outage is short or long by itself,
-/// however soon it follows another.
+/// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
-/// Reasons that the log has of a row of failures.
+/// Maximum number of reasons of a series of failures that are logged.
 const REASONS_MAX: usize = 4;
-/// A resolver that takes longer has failed.
+/// Time limit of the resolver.
 const RESOLVE_MAX: Duration = Duration::from_secs(10);
 
 /// A supervised push or pull.
@@ -62,20 +61,20 @@ impl Phase {
     }
 }
 
-/// The addresses of a host, or why there are none.
+/// Kinds of hosts, which decide the checks of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
     /// A peer to connect to.
     Connect,
-    /// The same, named by the operator: the policy for what tenants name does not apply.
+    /// A peer to connect to that the operator named, exempt from the policy for tenants.
     Node,
-    /// An address of ours: the peer connects.
+    /// A local address, where the peer connects.
     Listen,
-    /// A file of our own: there is no host.
+    /// A local file, without a host.
     File,
 }
 
-/// The host that a job connects to, or waits on.
+/// The host that a job connects to or listens on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RemoteHost {
     host: String,
@@ -84,7 +83,7 @@ pub(super) struct RemoteHost {
 }
 
 impl RemoteHost {
-    /// A listener that names no address has `ours`, that of all listeners, where the operator has set one.
+    /// Makes the host of a target. A listener without an address uses `ours`, the operator's address for all listeners, if set.
     pub(super) fn of(target: &Target, ours: Option<IpAddr>) -> Self {
         let listens = target.listens();
         let is_any = target.host.parse::<IpAddr>().is_ok_and(|host| host.is_unspecified());
@@ -100,7 +99,7 @@ impl RemoteHost {
         Self { host, port: target.port, reach }
     }
 
-    /// A place that copies are fetched from.
+    /// Makes the host of a node that a copy is fetched from.
     pub(super) fn of_node(target: &Target) -> Self {
         Self { host: target.host.clone(), port: target.port, reach: Reach::Node }
     }
@@ -111,7 +110,7 @@ struct Task {
     remote: RemoteHost,
     attempt: u64,
     failures: u32,
-    /// Reasons of failures in a row that the log has.
+    /// Reasons of consecutive failures that were logged.
     told: Vec<Box<str>>,
     phase: Phase,
 }
@@ -119,25 +118,24 @@ struct Task {
 /// The result of starting an attempt, or of the resolver's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The name has to be looked up; [`Supervisor::resolved`] takes the answer.
+    /// A name to resolve; the answer goes to [`Supervisor::resolved`].
     Resolve(ResolveRequest),
-    /// The owner connects to this address, which the policy allows; for a file it means nothing.
+    /// An allowed address to connect to; meaningless for a file.
     Connect(SocketAddr),
-    /// No address can be used; the owner calls [`Supervisor::failed`].
+    /// No usable address; the owner calls [`Supervisor::failed`].
     Failed(String),
 }
 
-/// A due action.
+/// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// The next attempt; the owner calls [`Supervisor::attempt`].
+    /// Time for the next attempt; the owner calls [`Supervisor::attempt`].
     Attempt,
-    /// The resolver is silent. Its answer is still waited for: a second request for the same name would only
-    /// lengthen its queue.
+    /// No answer from the resolver yet. The wait continues, since a second request would only lengthen its queue.
     ResolverSilent,
 }
 
-/// See the module.
+/// Supervises connection attempts; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Supervisor {
     tasks: BTreeMap<Job, Task>,
@@ -147,19 +145,19 @@ pub(super) struct Supervisor {
 }
 
 impl Supervisor {
-    /// Entries of all tables.
+    /// Returns the number of entries in all tables.
     pub(super) fn held(&self) -> usize {
         self.tasks.len() + self.due.len() + self.resolving.len()
     }
 
-    /// Takes a job over; nothing happens before its first [`Supervisor::attempt`].
+    /// Adds a job, which is idle until its first [`Supervisor::attempt`].
     pub(super) fn add(&mut self, job: Job, remote: RemoteHost) {
         self.remove(job);
         self.tasks
             .insert(job, Task { remote, attempt: 0, failures: 0, told: Vec::new(), phase: Phase::Idle });
     }
 
-    /// Begins the next attempt. `None`: there is no such job.
+    /// Begins the next attempt; `None` if the job is unknown.
     pub(super) fn attempt(&mut self, now: Instant, job: Job, policy: &OutboundPolicy) -> Option<Step> {
         // Earlier deadlines no longer apply.
         self.enter(job, Phase::Idle);
@@ -187,7 +185,7 @@ impl Supervisor {
         Some(step)
     }
 
-    /// The resolver's answer, when somebody still waits for it.
+    /// Handles the resolver's answer; `None` if no job waits for it.
     pub(super) fn resolved(&mut self, answer: Resolved, policy: &OutboundPolicy) -> Option<(Job, Step)> {
         let job = self.resolving.get(&answer.id).copied()?;
         self.enter(job, Phase::Idle);
@@ -204,12 +202,12 @@ impl Supervisor {
         self.tasks.get(&job).is_some_and(|task| task.remote.reach == Reach::Node)
     }
 
-    /// The attempt was ordered from this worker.
+    /// Notes the worker that an attempt was ordered from.
     pub(super) fn open(&mut self, job: Job, worker: WorkerId) {
         self.enter(job, Phase::Open { worker, since: None });
     }
 
-    /// The attempt has reached what it is for.
+    /// Notes that the attempt works.
     pub(super) fn steady(&mut self, now: Instant, job: Job) {
         if let Some(Task { phase: Phase::Open { worker, since }, .. }) = self.tasks.get(&job) {
             let (worker, since) = (*worker, since.unwrap_or(now));
@@ -217,7 +215,7 @@ impl Supervisor {
         }
     }
 
-    /// The attempt is over. The next one follows, unless so many have failed in a row. Gives the number of failures.
+    /// Ends the attempt and schedules the next one, unless `limit` consecutive attempts failed. Returns the number of failures then.
     pub(super) fn failed(
         &mut self,
         now: Instant,
@@ -243,7 +241,7 @@ impl Supervisor {
         Some(before.saturating_add(1))
     }
 
-    /// The next due action; each is returned once.
+    /// Returns the next due action, once.
     pub(super) fn poll_due(&mut self, now: Instant) -> Option<(Job, Due)> {
         let (at, job) = self.due.first().copied()?;
         if at > now {
@@ -263,7 +261,7 @@ impl Supervisor {
         }
     }
 
-    /// Lets a job go. Gives the worker that has an open attempt of it.
+    /// Removes a job. Returns the worker of its open attempt.
     pub(super) fn remove(&mut self, job: Job) -> Option<WorkerId> {
         let worker = self.worker_of(job);
         self.enter(job, Phase::Idle);
@@ -271,8 +269,8 @@ impl Supervisor {
         worker
     }
 
-    /// Ends an attempt that did nothing wrong; the owner begins the next one, perhaps at another address. Gives the
-    /// worker that has it.
+    /// Ends an attempt without counting a failure; the owner begins the next one, possibly at another address. Returns the worker of the
+    /// attempt.
     pub(super) fn interrupt(&mut self, job: Job, remote: RemoteHost) -> Option<WorkerId> {
         let worker = self.worker_of(job);
         self.enter(job, Phase::Idle);
@@ -282,36 +280,36 @@ impl Supervisor {
         worker
     }
 
-    /// Sets the server that the next attempt connects to.
+    /// Sets the host of the next attempt.
     pub(super) fn aim(&mut self, job: Job, remote: RemoteHost) {
         if let Some(task) = self.tasks.get_mut(&job) {
             task.remote = remote;
         }
     }
 
-    /// Whether the open attempt has reached what it is for.
+    /// True if the open attempt works.
     pub(super) fn is_steady(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| matches!(task.phase, Phase::Open { since: Some(_), .. }))
     }
 
-    /// The time at which [`Supervisor::poll_due`] has something.
+    /// Returns the time of the next due action.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Whether `attempt` is the one that is open.
+    /// True if `attempt` is the open one.
     pub(super) fn is_current(&self, job: Job, attempt: u64) -> bool {
         self.tasks
             .get(&job)
             .is_some_and(|task| task.attempt == attempt && matches!(task.phase, Phase::Open { .. }))
     }
 
-    /// The number of the newest attempt.
+    /// Returns the number of the newest attempt.
     pub(super) fn attempt_of(&self, job: Job) -> Option<u64> {
         self.tasks.get(&job).map(|task| task.attempt)
     }
 
-    /// The worker that has an open attempt.
+    /// Returns the worker of the open attempt.
     pub(super) fn worker_of(&self, job: Job) -> Option<WorkerId> {
         match self.tasks.get(&job)?.phase {
             Phase::Open { worker, .. } => Some(worker),
@@ -319,7 +317,7 @@ impl Supervisor {
         }
     }
 
-    /// The workers of the pulls that are open.
+    /// Returns the workers of the open pulls.
     pub(super) fn open_pulls(&self) -> impl Iterator<Item = WorkerId> {
         let pulls = self.tasks.iter().filter(|(job, _)| matches!(job, Job::Pull(_)));
         pulls.filter_map(|(_, task)| match task.phase {
@@ -328,7 +326,7 @@ impl Supervisor {
         })
     }
 
-    /// Number of pushes and pulls that have failed, and have not held since.
+    /// Counts the pushes and pulls that failed and have not worked since.
     pub(super) fn failing(&self) -> (usize, usize) {
         let failing = self.tasks.iter().filter(|(_, task)| {
             task.failures > 0 && !matches!(task.phase, Phase::Open { since: Some(_), .. })
@@ -339,7 +337,7 @@ impl Supervisor {
         })
     }
 
-    /// Whether the log is to have the reason of a failure in a line by itself: it is the first of a row, or another one than before.
+    /// True if a failure deserves its own log line: the first of a series, or a new reason.
     pub(super) fn is_news(&mut self, job: Job, reason: &str) -> bool {
         let Some(task) = self.tasks.get_mut(&job) else { return false };
         let is_new = task.told.len() < REASONS_MAX && task.told.iter().all(|told| **told != *reason);
@@ -349,12 +347,12 @@ impl Supervisor {
         is_new
     }
 
-    /// Whether attempts of a job have failed in a row.
+    /// True if consecutive attempts of a job have failed.
     pub(super) fn has_failed(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| task.failures > 1)
     }
 
-    /// The numbers of pushes and of pulls that are broadcasting.
+    /// Counts the pushes and pulls that are broadcasting.
     pub(super) fn broadcasting(&self) -> (usize, usize) {
         let on =
             self.tasks.iter().filter(|(_, task)| matches!(task.phase, Phase::Open { since: Some(_), .. }));
@@ -383,7 +381,7 @@ impl Supervisor {
 }
 
 impl Outbound {
-    /// The application that a job is of.
+    /// Returns the application of a job.
     fn app_of_job(&self, job: Job) -> Option<Arc<str>> {
         let key = match job {
             Job::Push(id) => self.pushes.key_of(id)?,
@@ -394,7 +392,7 @@ impl Outbound {
 }
 
 impl Control {
-    /// Does what follows from attempts that have failed at once. False: none has.
+    /// Handles attempts that failed immediately. Returns false if there are none.
     pub(super) fn follow_failures(&mut self, now: Now) -> bool {
         let mut any = false;
         while let Some((job, attempt, reason)) = self.outbound.failed.pop_front() {
@@ -492,7 +490,7 @@ impl Outbound {
     }
 }
 
-/// Peers are waited for at addresses of this machine, and in multicast groups that are not denied.
+/// Checks an address to listen on: an address of this machine, or a multicast group that is not denied.
 fn wait_at(address: SocketAddr, policy: &OutboundPolicy) -> Step {
     match address.ip() {
         ip if ip.is_unspecified() || policy.is_own(ip) => Step::Connect(address),
@@ -506,7 +504,7 @@ fn choose(addresses: &[SocketAddr], attempt: u64, policy: &OutboundPolicy) -> St
     allowed(addresses, attempt, policy).map_or_else(Step::Failed, Step::Connect)
 }
 
-/// Attempts take turns through the addresses that the policy allows.
+/// Picks an address that the policy allows; attempts rotate through them.
 pub(super) fn allowed(
     addresses: &[SocketAddr],
     attempt: u64,

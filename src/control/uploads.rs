@@ -1,7 +1,7 @@
-//! Files that are uploaded (`POST /vods/create`).
+//! File uploads (`POST /vods/create`).
 //!
-//! 1. The head of the request has passed the checks of the API. A record that nobody sees is stored, and then an empty file
-//!    is made: whatever happens to the server, what was uploaded of it is found again.
+//! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is created, so that the
+//!    upload is found again even after a crash.
 //! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
 //! 3. When all is written, a job has it reach the disk, looks what it is, and gives it its name. The record is
 //!    seen with the next commit, and the request answered.
@@ -24,20 +24,20 @@ use crate::mail::{ToWorker, UploadGrant, UploadNews};
 use crate::store::Key;
 use crate::types::{Now, SessionRef};
 
-/// Uploads at a time.
+/// Maximum number of concurrent uploads.
 const UPLOADS_MAX: usize = 40;
-/// Places of those that administrators of the whole server alone use.
+/// Upload slots reserved for administrators of the whole server.
 const OF_ADMINISTRATORS: usize = 4;
-/// Uploads at a time of one address, unless a login or a token vouches for it.
+/// Maximum number of concurrent uploads of one address without a login or a token.
 const UPLOADS_OF_ADDRESS_MAX: usize = 4;
 
 /// The sender of an upload.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UploadSender {
     pub(super) requester: Requester,
-    /// The sender's address, where nothing else identifies it.
+    /// Address of the sender, unless a login or token identifies the sender.
     pub(super) client: Option<IpAddr>,
-    /// Whether an administrator of the whole server sends it.
+    /// True if the sender is an administrator of the whole server.
     pub(super) is_administrator: bool,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct UploadSender {
 struct Upload {
     key: Key,
     requester: Requester,
-    /// The sender's address, where nothing else identifies it.
+    /// Address of the sender, unless a login or token identifies the sender.
     client: Option<IpAddr>,
     bytes_max: u64,
     stage: Stage,
@@ -54,47 +54,47 @@ struct Upload {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// The record is on its way to the disk.
+    /// The record is being stored.
     Recorded,
-    /// The file is made.
+    /// The file is being created.
     Made,
-    /// The session writes.
+    /// The session is writing.
     Granted,
 }
 
-/// All of them, by the session that sends.
+/// All uploads, by session.
 #[derive(Debug, Default)]
 pub(super) struct Uploads {
     by_session: BTreeMap<SessionRef, Upload>,
 }
 
 impl Uploads {
-    /// Whether an address may send another one; `None` is who has logged in or has a token.
+    /// True if an address may send another upload; `None` is a sender with a login or a token.
     fn has_room(&self, client: Option<IpAddr>) -> bool {
         let of_client = self.by_session.values().filter(|upload| upload.client == client).count();
         client.is_none() || of_client < UPLOADS_OF_ADDRESS_MAX
     }
 
-    /// Uploads into one application.
+    /// Counts the uploads into one application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.by_session.values().filter(|upload| &*upload.key.app == app).count()
     }
 }
 
-/// The answer when it cannot be written.
+/// Makes the answer to a failed write.
 fn not_written() -> Response {
     Outcome::failure("").no_data_id().response(200)
 }
 
 impl Files {
-    /// Handles an upload whose record could not be stored; its session has heard of it.
+    /// Handles an upload whose record could not be stored; the session has been informed.
     pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
         if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
             self.uploads.by_session.remove(&session);
         }
     }
 
-    /// Begins an upload of this name; false when there is no room for it.
+    /// Begins an upload of this name; false if there is no room.
     pub(super) fn begin_upload(
         &mut self,
         cx: &mut Context,
@@ -170,7 +170,7 @@ impl Files {
         self.keep_object(cx, records, now, key);
     }
 
-    /// The record of an upload is stored: its file is made. False when the session has none.
+    /// Creates the file of an upload whose record is stored. Returns false if the session has none.
     pub(super) fn upload_recorded(
         &mut self,
         cx: &mut Context,
@@ -215,7 +215,7 @@ impl Files {
         true
     }
 
-    /// News of a session that was granted an upload.
+    /// Handles news from a session with an upload.
     pub(super) fn upload_news(
         &mut self,
         cx: &mut Context,
@@ -281,7 +281,7 @@ impl Files {
         cx.answer(upload.requester, not_written());
     }
 
-    /// Removes what there is of an upload that is not complete.
+    /// Removes the record and file of an incomplete upload.
     pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &mut Records, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(records, key).cloned() else { return };
         self.remove_file(cx, now, &key.app, &vod);

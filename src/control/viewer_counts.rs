@@ -1,5 +1,5 @@
-//! The members of a record that count viewers, and limit them. The reference has one of each for every way of watching that it
-//! knows; all others count as connected.
+//! The members of a record that count and limit viewers. The reference has one of each for every way of watching that it knows; all other
+//! viewers count as connected.
 
 use serde::Serialize;
 
@@ -7,13 +7,13 @@ use super::broadcast::Broadcast;
 
 /// A count of viewers, and its limit.
 struct ViewerCount {
-    /// The name under which a format or a sink counts its viewers.
+    /// Name under which a format or sink counts its viewers.
     name: &'static str,
-    /// Whether these viewers watch by separate requests.
+    /// True if these viewers watch by separate requests.
     is_polled: bool,
     count: fn(&mut Broadcast) -> &mut i32,
     shown: fn(&Broadcast) -> i32,
-    /// Negative: there is none.
+    /// Reads the limit; negative if there is none.
     limit: fn(&Broadcast) -> i32,
 }
 
@@ -42,8 +42,8 @@ static COUNTS: [ViewerCount; 3] = [
 ];
 
 impl Broadcast {
-    /// Counts the viewers anew: `connected` of formats without a count of their own, `counted` of the others by their names. Returns
-    /// whether a count is another than before.
+    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others by name. Returns whether
+    /// any count changed.
     pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) -> bool {
         let mut has_changed = std::mem::replace(&mut self.rtmp_viewer_count, connected) != connected;
         for one in &COUNTS {
@@ -54,13 +54,13 @@ impl Broadcast {
         has_changed
     }
 
-    /// The viewers that count under a name.
+    /// Returns the number of viewers that count under a name.
     pub(super) fn viewers_counted(&self, name: &str) -> u32 {
         let one = COUNTS.iter().find(|one| one.name == name);
         one.map_or(0, |one| u32::try_from((one.shown)(self)).unwrap_or(0))
     }
 
-    /// Sets all counts of viewers to zero. Returns whether there were any.
+    /// Sets all counts of viewers to zero. Returns whether any was not.
     pub(super) fn forget_viewers(&mut self) -> bool {
         let mut were = std::mem::take(&mut self.rtmp_viewer_count) != 0;
         for one in &COUNTS {
@@ -70,19 +70,19 @@ impl Broadcast {
         were
     }
 
-    /// The limit of viewers that count under a name. `None`: there is none.
+    /// Returns the limit of viewers that count under a name, if any.
     pub(super) fn viewer_limit(&self, name: &str) -> Option<u32> {
         let one = COUNTS.iter().find(|one| one.name == name)?;
         u32::try_from((one.limit)(self)).ok()
     }
 
-    /// Whether viewers that watch by separate requests are limited.
+    /// True if viewers that watch by separate requests are limited.
     pub(super) fn limits_polled(&self) -> bool {
         COUNTS.iter().any(|one| one.is_polled && (one.limit)(self) >= 0)
     }
 }
 
-/// Viewers in the answers of the API; -1: not available.
+/// Viewers in answers of the API; -1 if not available.
 #[derive(Debug, Serialize)]
 pub(super) struct Viewers {
     #[serde(rename = "totalRTMPWatchersCount")]
@@ -98,10 +98,10 @@ pub(super) struct Viewers {
 }
 
 impl Viewers {
-    /// The viewers of a stream that is not there.
+    /// Counts of an unknown stream.
     pub(super) const UNKNOWN: Self = Self { connected: -1, hls: -1, webrtc: -1, dash: -1, live: None };
 
-    /// The viewers of one stream.
+    /// Returns the viewers of one stream.
     pub(super) fn of(record: &Broadcast, is_live: bool) -> Self {
         Self {
             connected: if is_live { i64::from(record.rtmp_viewer_count) } else { -1 },
@@ -112,7 +112,7 @@ impl Viewers {
         }
     }
 
-    /// The totals of an application with so many live streams, of which the reference counts none.
+    /// Returns the totals of an application with this many live streams; the reference counts no viewers here.
     pub(super) const fn of_all(live: usize) -> Self {
         Self { connected: -1, hls: 0, webrtc: 0, dash: 0, live: Some(live) }
     }

@@ -1,5 +1,5 @@
-//! Sources that are to run: those that a viewer has asked for, those that ran when the server last ended or that run always, and those
-//! whose time has come. And those that are to run no longer, since nobody watches.
+//! Sources that start or stop by themselves: on a viewer's request, at the server's start if they ran before or always run, at a planned
+//! time; and those that stop because nobody watches.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use super::{Control, Outbound};
 use crate::mail::{StreamEnd, ToWorker};
 use crate::types::{Now, StreamKey};
 
-/// A source that a viewer started stops after so long without one.
+/// Time without viewers after which a source that a viewer started stops.
 const IDLE_MAX: Duration = Duration::from_secs(10);
-/// The interval at which timeouts of sources are checked.
+/// Interval at which timeouts of sources are checked.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Whether a viewer may start it.
+/// True if viewers may start the source of a record.
 fn starts_by_viewer(record: &Broadcast) -> bool {
     record.auto_start_stop_enabled
         && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
 }
 
 impl Control {
-    /// Stops, restarts and starts the sources whose time has come.
+    /// Stops, restarts and starts the sources that are due.
     pub(super) fn fire_sources(&mut self, now: Now) {
         if self.outbound.poll_tick(now) {
             self.outbound.stop_idle_sources(&mut self.cx, &mut self.records, &mut self.registry, now);
@@ -39,7 +39,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// Tells the workers when viewers may start this stream, or no longer.
+    /// Tells the workers whether viewers may start a stream, if that changed.
     pub(super) fn note_auto_start(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
         let on = cx.apps.contains_key(&key.app) && records.get(key).is_some_and(starts_by_viewer);
         let changed = if on {
@@ -52,7 +52,7 @@ impl Outbound {
         }
     }
 
-    /// Whether timeouts of sources are to be looked at. The next look is in [`TICK`], while there is something to look at.
+    /// True to check timeouts of sources now. Schedules the next check after [`TICK`], while there is something to check.
     fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
@@ -62,7 +62,7 @@ impl Outbound {
         is_due
     }
 
-    /// Stops sources that nobody watches, and restarts those with a period.
+    /// Stops sources without viewers, and restarts those with a period.
     pub(super) fn stop_idle_sources(
         &mut self,
         cx: &mut Context,
@@ -104,7 +104,7 @@ impl Outbound {
         }
     }
 
-    /// A viewer waits for a stream that is not there.
+    /// Handles a viewer who waits for an absent stream.
     pub(super) fn wanted(
         &mut self,
         cx: &mut Context,
@@ -134,7 +134,7 @@ impl Outbound {
         }
     }
 
-    /// An application is there, or gone: what its records say counts, or no longer.
+    /// Handles an application that was added, changed or removed: its sources start or stop.
     pub(super) fn app_changed(
         &mut self,
         cx: &mut Context,
@@ -159,7 +159,7 @@ impl Outbound {
         keys.iter().for_each(|key| self.note_auto_start(cx, records, key));
     }
 
-    /// Starts the sources of an application that could not run while it was not there.
+    /// Starts the sources of an application that was absent until now.
     fn begin_wanted(
         &mut self,
         cx: &mut Context,
@@ -179,7 +179,7 @@ impl Outbound {
         }
     }
 
-    /// Registers sources that viewers may start, and starts those that ran when the server last ended and those that run always.
+    /// Registers the sources that viewers may start, and starts those that ran when the server last ended or always run.
     pub(super) fn boot_sources(
         &mut self,
         cx: &mut Context,

@@ -1,4 +1,4 @@
-//! The effects of changes of records: once stored they take effect, and are answered.
+//! Effects of committed changes of records, and their answers.
 
 use super::context::Context;
 use super::live::Registry;
@@ -16,7 +16,7 @@ use super::mask::Requester;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
 
 impl Records {
-    /// A record that is created while someone publishes under its id by chance takes over the live figures.
+    /// Keeps the live figures when a record is created under the id of a stream that is already published.
     fn keep_live_members(&self, now: Now, key: &StreamKey, record: &mut Broadcast) {
         let Some(old) = self.get(key).filter(|old| old.zombi && !record.zombi) else { return };
         record.status.clone_from(&old.status);
@@ -27,7 +27,7 @@ impl Records {
 }
 
 impl Files {
-    /// The changes are on disk: now they happen.
+    /// Applies committed changes of auxiliary records.
     fn apply_auxiliary(
         &mut self,
         cx: &mut Context,
@@ -59,7 +59,7 @@ impl Files {
 }
 
 impl Control {
-    /// Ends a turn: does what follows from changes of records until nothing more does.
+    /// Ends a turn: repeats the follow-up work of record changes until none is left.
     pub(super) fn end_turn(&mut self, now: Now) {
         self.follow(now);
         while self.files.reconcile_recordings(&mut self.cx, &self.records, &self.registry, now) {
@@ -68,7 +68,7 @@ impl Control {
         self.hooks.exit_when_drained(&mut self.cx, &self.records);
     }
 
-    /// Does what follows from ends of streams, failures of attempts and changes of records until nothing more does.
+    /// Repeats the follow-up work of ended streams, failed attempts and record changes until none is left.
     fn follow(&mut self, now: Now) {
         loop {
             self.follow_ends(now);
@@ -79,7 +79,7 @@ impl Control {
         }
     }
 
-    /// The store's answer to a request.
+    /// Handles an answer of the store.
     pub fn handle_store(&mut self, now: Now, reply: store::Reply) {
         self.cx.audit.note_time(now.mono);
         if let Some(reply) = self.walks.backed_up(&mut self.cx, reply) {
@@ -92,7 +92,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Does what the records say follows.
+    /// Handles the events that follow from the store's answers.
     fn follow_records(&mut self, now: Now) {
         while let Some(event) = self.records.writes.poll_event() {
             match event {
@@ -118,7 +118,7 @@ impl Control {
         }
     }
 
-    /// The change is on disk: now it happens.
+    /// Applies a committed change.
     fn apply(&mut self, now: Now, write: Write) {
         let Write { key, change, waiter } = write;
         if matches!(change, Change::Insert(_)) {
@@ -194,8 +194,8 @@ impl Control {
 }
 
 impl Outbound {
-    /// Starts the source of a record that was made for it. When it cannot be, the record goes again, and the answer
-    /// waits for that.
+    /// Starts the source of a record that was made for it. If that fails, the record is removed again, and the answer waits for the
+    /// removal.
     fn started(
         &mut self,
         cx: &mut Context,
@@ -223,7 +223,7 @@ impl Outbound {
 }
 
 impl Registry {
-    /// The publisher of a live stream says something else about it.
+    /// Stores a publisher's changed description of its live stream.
     pub(super) fn describe(&self, records: &mut Records, now: Now, key: StreamKey, meta_data: String) {
         if !self.is_live(&key) || records.get(&key).is_none() {
             return;
@@ -233,7 +233,7 @@ impl Registry {
     }
 }
 
-/// The answer to whoever asked for a write, once it is stored.
+/// Returns the answer to a stored write.
 fn answer_of(
     records: &Records,
     now: Now,

@@ -1,7 +1,7 @@
 //! A connection to the directory, and the commands and replies over it.
 //!
-//! All keys of a cluster have one hash tag, `{NAME}`, and so lie in one slot: a commit changes records of several applications, or of
-//! none, whole or not at all, and there is one order of all changes.
+//! All keys of a cluster have the same hash tag, `{NAME}`, and so share a slot. A commit that spans applications is therefore atomic, and
+//! all changes have one order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,41 +18,41 @@ use super::{Holder, Node, Profile};
 use crate::store::{Key, Kind, Op};
 use crate::types::{NodeId, StreamKey};
 
-/// The longest time in which an answer has to come.
+/// Time limit of an answer.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The longest time that one sentinel is asked for.
+/// Time limit for asking one sentinel.
 const SENTINEL_PATIENCE: Duration = Duration::from_secs(1);
-/// The longest time that a change is waited for.
+/// Longest wait for a change.
 pub(super) const WAIT: Duration = Duration::from_secs(1);
-/// Changes that are read at a time.
+/// Maximum number of changes read at a time.
 const CHANGES_AT_ONCE: usize = 500;
-/// Bytes in front of a key and a value.
+/// Bytes before a key and a value.
 const HEAD_BYTES: usize = 10;
 
-/// The address of a directory, and the names of its keys.
+/// The address of a directory, with the names of its keys.
 #[derive(Clone)]
 pub struct Address {
     place: Place,
     keys: Arc<[String]>,
 }
 
-/// The place of a directory.
+/// The location of a directory.
 #[derive(Clone)]
 enum Place {
-    /// A server.
+    /// A fixed server.
     Server(Client),
-    /// The server that sentinels name.
+    /// The master that sentinels know.
     Sentinels {
-        /// In the order in which they are asked.
+        /// Sentinels, in the order of asking.
         sentinels: Vec<Client>,
-        /// The name of the master.
+        /// Name of the master.
         master: String,
-        /// User, password and number of the database of the master.
+        /// User, password and database number of the master.
         server: RedisConnectionInfo,
     },
 }
 
-/// The scheme of sentinels.
+/// Scheme for sentinels.
 const SENTINEL: &str = "redis+sentinel://";
 
 impl Place {
@@ -74,7 +74,7 @@ impl Place {
         })
     }
 
-    /// The server as it is now.
+    /// Returns a client for the current server.
     fn client(&self) -> Result<Client, RedisError> {
         let (sentinels, master, server) = match self {
             Self::Server(client) => return Ok(client.clone()),
@@ -95,14 +95,14 @@ impl Place {
     }
 }
 
-/// The master that a sentinel names.
+/// Asks a sentinel for the master's address.
 fn asked(sentinel: &Client, master: &str) -> Result<(String, u16), RedisError> {
     let mut connection = sentinel.get_connection_with_timeout(SENTINEL_PATIENCE)?;
     connection.set_read_timeout(Some(SENTINEL_PATIENCE))?;
     redis::cmd("SENTINEL").arg("get-master-addr-by-name").arg(master).query(&mut connection)
 }
 
-/// A sentinel with its usual port, unless it has one.
+/// Adds the default sentinel port, unless the host has one.
 fn with_port(host: &str) -> String {
     if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         host.to_owned()
@@ -111,14 +111,14 @@ fn with_port(host: &str) -> String {
     }
 }
 
-/// Prints no address: it has a password.
+/// Hides the address, which has a password.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Address").field("keys", &self.keys.first()).finish_non_exhaustive()
     }
 }
 
-/// Places of names in the list of keys; tables of records follow.
+/// Indexes into the list of keys, which ends with the tables of records.
 const SEQ: usize = 0;
 const CHANGES: usize = 1;
 const CLAIMS: usize = 2;
@@ -126,10 +126,10 @@ const TOKEN: usize = 5;
 const TABLES: usize = 6;
 
 impl Address {
-    /// A directory at a URL (`redis://`, `rediss://`, `redis+sentinel://`), with the prefix of its keys.
+    /// Parses the URL of a directory (`redis://`, `rediss://`, `redis+sentinel://`); `name` is the prefix of its keys.
     ///
     /// # Errors
-    /// The URL is none of a directory.
+    /// The URL is invalid.
     pub fn new(url: &str, name: &str) -> Result<Self, RedisError> {
         let words = ["seq", "changes", "claims", "leases", "nodes", "token"];
         let words = words.into_iter().chain(Kind::ALL.iter().map(|kind| kind.name()));
@@ -150,53 +150,53 @@ impl Address {
     }
 }
 
-/// The place of a kind among the tables.
+/// Returns the index of a kind's table.
 fn number_of(kind: Kind) -> u8 {
     let place = Kind::ALL.iter().position(|one| *one == kind).unwrap_or(0);
     u8::try_from(place).unwrap_or(0)
 }
 
-/// A change, as the directory has it.
+/// A change in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its number.
+    /// Number of the change.
     pub(super) seq: u64,
-    /// The process that made it.
+    /// Name of the process that made the change.
     pub(super) writer: String,
     pub(super) change: Change,
 }
 
-/// The part of the directory that changed.
+/// The contents of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Change {
     Records(Vec<Op>),
     Claim(StreamKey, Option<Holder>),
-    /// Of a newer server.
+    /// A change of an unknown kind, made by a newer server.
     Unknown,
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Claimed {
-    /// Granted, under this token, as the change of this number.
+    /// Granted under this token; `seq` is the number of the change.
     Granted { token: u64, seq: u64 },
-    /// Refused: the node named here has the id.
+    /// Refused: this node has the id.
     Taken(NodeId),
 }
 
-/// All nodes, and whether this one is the newest of its name.
+/// All nodes, and whether this process is the newest of its node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Census {
-    /// False: another process has taken the name of this node.
+    /// False if another process has taken this node's name.
     pub is_newest: bool,
     /// All nodes.
     pub nodes: Vec<Node>,
 }
 
-/// The fields of a hash.
+/// Fields of a hash.
 type Fields = Vec<(String, String)>;
 
-/// A connection.
+/// A connection to the directory.
 pub struct Link {
     address: Address,
     connection: Connection,
@@ -209,10 +209,10 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Connects.
+    /// Connects to a directory.
     ///
     /// # Errors
-    /// Nobody answers in time, or not as a directory does.
+    /// The server does not answer in time, or is not usable as a directory.
     pub fn connect(address: &Address) -> Result<Self, RedisError> {
         let mut connection = address.place.client()?.get_connection_with_timeout(PATIENCE)?;
         connection.set_read_timeout(Some(PATIENCE))?;
@@ -237,7 +237,7 @@ impl Link {
         command.query(&mut self.connection)
     }
 
-    /// The name of the directory's present contents, which is made when there is none, and the number of its last change.
+    /// Returns the name of the directory's contents, which is set to `made` if absent, and the number of the last change.
     pub(super) fn state(&mut self, made: &str) -> Result<(String, u64), RedisError> {
         let epoch = self.address.epoch().to_owned();
         redis::cmd("SET").arg(&epoch).arg(made).arg("NX").exec(&mut self.connection)?;
@@ -246,12 +246,12 @@ impl Link {
         Ok((found, seq.unwrap_or(0)))
     }
 
-    /// A number that no process has had.
+    /// Returns a process number that was never used before.
     pub(super) fn new_incarnation(&mut self) -> Result<u64, RedisError> {
         redis::cmd("INCR").arg(self.address.key(TOKEN)).query(&mut self.connection)
     }
 
-    /// Gives all records of a kind, in order of their keys.
+    /// Reads all records of a kind, in order of their keys, and passes them to `give`.
     pub(super) fn read(&mut self, kind: Kind, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), RedisError> {
         let table = self.address.table(kind).to_owned();
         let mut names: Vec<String> = redis::cmd("HKEYS").arg(&table).query(&mut self.connection)?;
@@ -268,7 +268,7 @@ impl Link {
         Ok(())
     }
 
-    /// All claims.
+    /// Returns all claims.
     pub(super) fn claims(&mut self) -> Result<Vec<(StreamKey, Holder)>, RedisError> {
         let table = self.address.key(CLAIMS);
         let all: Vec<(String, String)> = redis::cmd("HGETALL").arg(table).query(&mut self.connection)?;
@@ -276,7 +276,7 @@ impl Link {
         Ok(all.into_iter().filter_map(claim).collect())
     }
 
-    /// The changes behind a number, as many as are read at a time.
+    /// Returns a batch of the changes after a number.
     pub(super) fn changes_behind(&mut self, seq: u64) -> Result<Vec<Entry>, RedisError> {
         let entries: Vec<(String, Vec<Vec<u8>>)> = redis::cmd("XRANGE")
             .arg(self.address.key(CHANGES))
@@ -288,7 +288,7 @@ impl Link {
         Ok(entries.into_iter().filter_map(|(id, fields)| entry_of(&id, &fields)).collect())
     }
 
-    /// Waits a while for a change behind a number.
+    /// Waits a while for a change after a number.
     ///
     /// # Errors
     /// The connection is lost.
@@ -305,23 +305,23 @@ impl Link {
         Ok(())
     }
 
-    /// Changes records. Gives the number of the change.
+    /// Changes records. Returns the number of the change.
     pub(super) fn commit(&mut self, writer: &str, ops: &[Op]) -> Result<u64, RedisError> {
         self.run(Script::Commit, &[writer.as_bytes(), &encode(ops)])
     }
 
-    /// Removes a record. Gives the number of the change, or 0: it was not there.
+    /// Removes a record. Returns the number of the change, or 0 if the record does not exist.
     pub(super) fn burn(&mut self, writer: &str, key: Key) -> Result<u64, RedisError> {
         self.run(Script::Burn, &[writer.as_bytes(), &encode(&[Op::Delete(key)])])
     }
 
-    /// Makes records that are missing.
+    /// Adds the records that are missing.
     pub(super) fn refill(&mut self, writer: &str, ops: &[Op]) -> Result<(), RedisError> {
         let _: u64 = self.run(Script::Refill, &[writer.as_bytes(), &encode(ops)])?;
         Ok(())
     }
 
-    /// Claims an id, by a token above `floor`. A patient claim respects those of nodes whose leases have run out.
+    /// Claims an id with a token above `floor`. A patient claim respects nodes with expired leases.
     pub(super) fn claim(
         &mut self,
         own: &Process,
@@ -346,7 +346,7 @@ impl Link {
         }
     }
 
-    /// Asserts a claim that was made before the directory went away. Gives the number of the change, or 0.
+    /// Asserts a claim made before the directory went away. Returns the number of the change, or 0.
     pub(super) fn keep(
         &mut self,
         own: &Process,
@@ -367,7 +367,7 @@ impl Link {
         )
     }
 
-    /// Gives an id back.
+    /// Releases an id.
     pub(super) fn release(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<(), RedisError> {
         let _: u64 = self.run(
             Script::Release,
@@ -382,13 +382,13 @@ impl Link {
         Ok(())
     }
 
-    /// Ends the claim of a node that is gone. Gives the number of the change, or 0.
+    /// Ends the claim of a node that has gone. Returns the number of the change, or 0.
     pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<u64, RedisError> {
         let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
         self.run(Script::Bury, &[writer.as_bytes(), name.as_bytes(), token.as_bytes()])
     }
 
-    /// A sign of life. Gives all nodes.
+    /// Renews the lease of this node. Returns all nodes.
     ///
     /// # Errors
     /// The connection is lost.
@@ -419,7 +419,7 @@ impl Link {
         Ok(Census { is_newest: is_newest == 1, nodes: profiles.iter().filter_map(node).collect() })
     }
 
-    /// Gives up the claims of this node, which is going down.
+    /// Releases all claims of this node, at shutdown.
     pub(super) fn goodbye(&mut self, own: &Process) -> Result<(), RedisError> {
         let incarnation = own.incarnation.to_string();
         let arguments = [own.node.as_str().as_bytes(), own.node.as_str().as_bytes(), incarnation.as_bytes()];
@@ -433,23 +433,23 @@ impl Link {
         Ok(())
     }
 
-    /// Whether the connection is of use.
+    /// True if the connection is usable.
     pub(super) fn is_open(&self) -> bool {
         self.connection.is_open()
     }
 }
 
-/// The process that talks to the directory.
+/// The process that uses the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// The node.
+    /// Node of the process.
     pub node: NodeId,
-    /// The number of the process.
+    /// Number of the process.
     pub incarnation: u64,
 }
 
 impl Process {
-    /// The name under which it writes.
+    /// Returns the name under which the process writes.
     pub(super) fn writer(&self) -> String {
         format!("{} {}", self.incarnation, self.node)
     }
@@ -468,7 +468,7 @@ impl Profile {
         .to_string()
     }
 
-    /// Members that are missing, or of another type, have their defaults.
+    /// Parses a profile; missing or mistyped members get defaults.
     fn of_json(text: &str) -> Self {
         let value: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
         let text =
@@ -522,7 +522,7 @@ fn entry_of(id: &str, fields: &[Vec<u8>]) -> Option<Entry> {
     Some(Entry { seq, writer: plain("w"), change })
 }
 
-/// Operations as the scripts read them, one after the other: table, 1 for put, length of the key, length of the value, key, value.
+/// Encodes operations for the scripts, one after another: table, 1 for put, length of the key, length of the value, key, value.
 fn encode(ops: &[Op]) -> Vec<u8> {
     let mut out = Vec::new();
     for op in ops {
@@ -540,7 +540,7 @@ fn encode(ops: &[Op]) -> Vec<u8> {
     out
 }
 
-/// The inverse of [`encode`]; `None`: it is not of that form.
+/// Decodes operations from the form of [`encode`]; `None` if malformed.
 fn decode(mut bytes: &[u8]) -> Option<Vec<Op>> {
     let mut ops = Vec::new();
     while !bytes.is_empty() {

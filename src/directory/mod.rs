@@ -1,10 +1,10 @@
 //! The directory that the nodes of a cluster share: the records, and which node publishes which id (docs/cluster.md).
 //!
-//! The words between control and the threads that talk to the directory stand here:
+//! Here are the messages between control and the threads that use the directory:
 //! 1. Control asks ([`Request`]) to claim ids and to give them back.
 //! 2. The directory reports changes of other nodes, claims, and the nodes that are alive ([`News`]), in its own order.
 //!
-//! A node has a lease, which it renews. Its claims hold as long as the lease does, and are not renewed themselves.
+//! A node has a lease, which it renews. Its claims last as long as the lease, and need no renewal of their own.
 
 mod link;
 mod scripts;
@@ -20,23 +20,23 @@ use crate::types::{NodeId, StreamKey};
 pub use link::{Address, Census, Link, Process};
 pub use shared::Shared;
 
-/// A node as the directory knows it.
+/// A node in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// The node's name.
+    /// Id of the node.
     pub id: NodeId,
-    /// A number of the present process; larger than those of earlier ones of the same name.
+    /// Number of the current process; larger than those of the node's earlier processes.
     pub incarnation: u64,
-    /// Whether its lease has not run out.
+    /// True if the node's lease is valid.
     pub is_alive: bool,
-    /// The facts that it tells about itself.
+    /// Facts that the node publishes about itself.
     pub profile: Profile,
-    /// Milliseconds since its last sign of life, by the directory's clock.
+    /// Milliseconds since the node's last renewal, by the directory's clock.
     pub silent_ms: u64,
 }
 
 impl Node {
-    /// The beginning of URLs by which clients reach the node; empty when it has none.
+    /// Returns the prefix of URLs at which clients reach the node; empty if it has none.
     #[must_use]
     pub fn address(&self) -> String {
         let Profile { public, http, .. } = &self.profile;
@@ -48,131 +48,130 @@ impl Node {
     }
 }
 
-/// The facts that a node tells about itself.
+/// Facts that a node publishes about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// `host:port` of its relay; empty without one.
+    /// `host:port` of the node's relay; empty if it has none.
     pub relay: Arc<str>,
-    /// `host:port` of its HTTP listener.
+    /// `host:port` of the node's HTTP listener.
     pub http: Arc<str>,
     /// `cluster.region`.
     pub region: Arc<str>,
     /// `cluster.public_address`; may be empty.
     pub public: Arc<str>,
-    /// Busy share of its workers, in percent.
+    /// Busy share of the node's workers, in percent.
     pub cpu_percent: u8,
-    /// Used memory of its machine, in percent.
+    /// Used memory of the node's machine, in percent.
     pub memory_percent: u8,
 }
 
-/// The node that has an id.
+/// The node that holds an id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The fencing token: of two claims of an id, the one with the larger token is in force.
+    /// Fencing token: of two claims of an id, the one with the larger token is valid.
     pub token: u64,
-    /// The incarnation of the node.
+    /// Incarnation of the node.
     pub incarnation: u64,
-    /// The node.
+    /// Id of the node.
     pub node: NodeId,
 }
 
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimAnswer {
-    /// The id is this node's, under this token.
+    /// The id belongs to this node, under this token.
     Granted(u64),
-    /// Another node that is alive has the id.
+    /// Another live node has the id.
     Taken(NodeId),
-    /// The directory cannot be asked.
+    /// The directory is unreachable.
     Away,
 }
 
-/// A request of control to the directory.
+/// A request from control to the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Claim an id; [`News::Answer`] follows.
+    /// Claim an id; answered with [`News::Answer`].
     Claim {
-        /// Comes back in the answer.
+        /// Number of the request, returned with the answer.
         ticket: u64,
-        /// The id.
+        /// Id to claim.
         key: StreamKey,
     },
-    /// Assert a claim after the directory was away: a token of 0 asks for a new one, which is the largest.
-    /// [`News::Claim`] has the outcome.
+    /// Assert a claim after the directory was away. A token of 0 requests a new one, which is the largest. [`News::Claim`] has the outcome.
     Keep {
-        /// The id.
+        /// Id of the claim.
         key: StreamKey,
-        /// The token under which it is held.
+        /// Token of the claim.
         token: u64,
     },
-    /// Give an id back, unless another claim is in force by now.
+    /// Release an id, unless another claim is valid by then.
     Release {
-        /// The id.
+        /// Id to release.
         key: StreamKey,
-        /// The token under which it was held.
+        /// Token of the claim.
         token: u64,
     },
-    /// End the claim of a node that is gone, unless the directory knows better. [`News::Claim`] tells.
+    /// End the claim of a node that has gone, unless it is no longer current. [`News::Claim`] has the outcome.
     Bury {
-        /// The id.
+        /// Id of the claim.
         key: StreamKey,
-        /// The token of the claim.
+        /// Token of the claim.
         token: u64,
     },
-    /// Remove a record that must be there; [`News::Burnt`] follows.
+    /// Remove a record that must exist; answered with [`News::Burnt`].
     Burn {
-        /// Comes back in the answer.
+        /// Number of the request, returned with the answer.
         ticket: u64,
-        /// The record.
+        /// Record to remove.
         key: crate::store::Key,
     },
-    /// Put the records back that a directory has lost; those that it has stay as they are.
+    /// Restore records that a directory has lost; existing ones stay unchanged.
     Refill(Vec<(crate::store::Key, bytes::Bytes)>),
-    /// The load of this node, in percent.
+    /// Publish the load of this node, in percent.
     Load {
-        /// Of its workers.
+        /// Load of the workers.
         cpu: u8,
-        /// Of its memory.
+        /// Used memory.
         memory: u8,
     },
     /// Forget a node that is not alive.
     Forget(NodeId),
 }
 
-/// News of the directory.
+/// News from the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// Changes of records that another node has committed. An own change under way comes later in the directory's order.
+    /// Changes of records committed by another node. An own change under way comes later in the directory's order.
     Foreign(Vec<Op>),
-    /// The claim of an id that is in force now.
+    /// The valid claim of an id.
     Claim {
-        /// The id.
+        /// Id of the claim.
         key: StreamKey,
-        /// `None`: the id is free.
+        /// Node that holds the id; `None` if free.
         holder: Option<Holder>,
     },
-    /// All claims: what is not among them is free.
+    /// All claims; ids without one are free.
     Claims(Vec<(StreamKey, Holder)>),
-    /// All nodes that the directory knows.
+    /// All known nodes.
     Nodes(Vec<Node>),
     /// The answer to a claim.
     Answer {
-        /// The ticket of the claim.
+        /// Number of the request.
         ticket: u64,
-        /// The id.
+        /// Id that was claimed.
         key: StreamKey,
-        /// The answer.
+        /// Result of the claim.
         answer: ClaimAnswer,
     },
-    /// The answer to a removal of a record that must be there.
+    /// The answer to [`Request::Burn`].
     Burnt {
-        /// The ticket of the request.
+        /// Number of the request.
         ticket: u64,
-        /// Whether this request has removed it.
+        /// True if this request removed the record.
         is_burnt: bool,
     },
-    /// Whether the directory can be reached.
+    /// True if the directory is reachable.
     Contact(bool),
-    /// The directory has lost what this node has seen in it.
+    /// The directory has lost data that this node has seen.
     Lost,
 }

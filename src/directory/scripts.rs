@@ -1,7 +1,7 @@
-//! The scripts by which the directory is changed. Each runs whole or not at all, by the directory's clock.
+//! The scripts that change the directory. Each runs atomically, with the directory's clock.
 
-/// Words that all scripts begin with. A change takes the next number, and its entry in the stream of changes has that as its id: a
-/// reader that misses a number knows it.
+/// Common beginning of all scripts. Each change takes the next number, which is also the id of its entry in the stream of changes, so that
+/// readers notice a missing one.
 const PRELUDE: &str = r"
 local SEQ, CHANGES, CLAIMS, LEASES, NODES, TOKEN = unpack(KEYS, 1, 6)
 local WRITER = ARGV[1]
@@ -30,7 +30,7 @@ local function new_token(floor)
 end
 ";
 
-/// Changes of records. Arguments: writer, operations. Gives the number of the change.
+/// Changes records. Arguments: writer, operations. Returns the number of the change.
 const COMMIT: &str = r"
 local at, blob = 1, ARGV[2]
 while at <= #blob do
@@ -48,14 +48,14 @@ end
 return append('r', blob, '')
 ";
 
-/// The removal of a record that must be there. Arguments as of [`COMMIT`], with one operation. Gives the number of the change, or 0.
+/// Removes a record that must exist. Arguments as for [`COMMIT`], with one operation. Returns the number of the change, or 0.
 const BURN: &str = r"
 local table, put, k, v, at = struct.unpack('>BBI4I4', ARGV[2], 1)
 if redis.call('HDEL', KEYS[7 + table], string.sub(ARGV[2], at, at + k - 1)) == 0 then return 0 end
 return append('r', ARGV[2], '')
 ";
 
-/// Records that the directory has lost. Arguments as of [`COMMIT`], without removals. What is there stays.
+/// Restores records that the directory has lost, without overwriting. Arguments as for [`COMMIT`], without removals.
 const REFILL: &str = r"
 local at, blob, made = 1, ARGV[2], {}
 while at <= #blob do
@@ -73,8 +73,8 @@ if #made == 0 then return 0 end
 return append('r', table.concat(made), '')
 ";
 
-/// A claim. Arguments: writer, id, node, incarnation, smallest token, 1 to respect leases that have run out. Gives a token, or 0 and the
-/// name of the live node that has the id; then the number of the change.
+/// Claims an id. Arguments: writer, id, node, incarnation, smallest token, 1 to respect expired leases. Returns a token, or 0 and the live
+/// node that has the id; then the number of the change.
 const CLAIM: &str = r"
 local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
 local held = redis.call('HGET', CLAIMS, field)
@@ -88,7 +88,7 @@ redis.call('HSET', CLAIMS, field, claim)
 return {token, node, append('c', field, claim)}
 ";
 
-/// A claim that was made before the directory went away. Arguments as of [`CLAIM`], then its token; 0: a new one is made.
+/// Asserts a claim made before the directory went away. Arguments as for [`CLAIM`], then the claim's token, or 0 for a new one.
 const KEEP: &str = r"
 local field, node, incarnation, token = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[6])
 local held = redis.call('HGET', CLAIMS, field)
@@ -104,7 +104,7 @@ redis.call('HSET', CLAIMS, field, claim)
 return append('c', field, claim)
 ";
 
-/// The end of a claim. Arguments: writer, id, node, incarnation, token; 0: whatever token the node has it by.
+/// Ends a claim. Arguments: writer, id, node, incarnation, and token, or 0 for any token of the node.
 const RELEASE: &str = r"
 local field = ARGV[2]
 local held = redis.call('HGET', CLAIMS, field)
@@ -117,7 +117,7 @@ end
 return 0
 ";
 
-/// The end of a claim whose node is gone. Arguments: writer, id, token.
+/// Ends the claim of a node that has gone. Arguments: writer, id, token.
 const BURY: &str = r"
 local field = ARGV[2]
 local held = redis.call('HGET', CLAIMS, field)
@@ -128,8 +128,8 @@ redis.call('HDEL', CLAIMS, field)
 return append('c', field, '')
 ";
 
-/// A sign of life. Arguments: writer, node, incarnation, length of the lease in milliseconds, profile. Gives whether the node is the
-/// newest of its name, the directory's time, all leases and all profiles.
+/// Renews a lease. Arguments: writer, node, incarnation, length of the lease in milliseconds, profile. Returns whether the process is the
+/// newest of its node, the directory's time, all leases and all profiles.
 const RENEW: &str = r"
 local node, incarnation = ARGV[2], ARGV[3]
 local lease = redis.call('HGET', LEASES, node)
@@ -142,14 +142,14 @@ end
 return {newer and 0 or 1, string.format('%.0f', time), redis.call('HGETALL', LEASES), redis.call('HGETALL', NODES)}
 ";
 
-/// A node goes. Arguments: writer, node, incarnation.
+/// Removes a node at its shutdown. Arguments: writer, node, incarnation.
 const GOODBYE: &str = r"
 local lease = redis.call('HGET', LEASES, ARGV[2])
 if lease and string.match(lease, '%d+') == ARGV[3] then redis.call('HDEL', LEASES, ARGV[2]) end
 return 0
 ";
 
-/// A node that is not alive is forgotten. Arguments: writer, node.
+/// Forgets a node that is not alive. Arguments: writer, node.
 const FORGET: &str = r"
 local lease = redis.call('HGET', LEASES, ARGV[2])
 if lease then
@@ -186,7 +186,7 @@ pub(super) enum Script {
 }
 
 impl Script {
-    /// The text.
+    /// Returns the text of the script.
     pub(super) fn text(self) -> String {
         let body = match self {
             Self::Commit => COMMIT,

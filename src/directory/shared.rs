@@ -1,12 +1,12 @@
-//! The directory as a store, and what it tells of other nodes. A thread has it to itself: order is made by that thread alone.
+//! The directory as a store, and as a source of news about other nodes. A single thread owns it, which keeps everything in order.
 //!
-//! 1. Each change has a number. This node knows the number up to which it has reported everything ([`Shared::last`]).
-//! 2. An own commit gets a number, too. The changes between are read and reported before the commit is answered: everybody sees the
-//!    changes in one order.
-//! 3. When a number is missing, and whenever the connection was lost, everything is read anew, and only differences are reported.
-//!    Digests of the records tell them.
-//! 4. A directory that is empty, or older than its earlier contents, has lost something. The nodes put back everything that they still
-//!    have, and nothing that is missing counts as removed.
+//! 1. Each change has a number. This node tracks the number up to which all changes are reported ([`Shared::last`]).
+//! 2. A commit of this node gets a number, too. The changes of other nodes before it are read and reported before the commit is answered,
+//!    so that all nodes see the changes in one order.
+//! 3. If a number is missing, or the connection was lost, everything is read again, and only the differences are reported, which are found
+//!    with digests of the records.
+//! 4. A directory that is empty, or older than before, has lost data. The nodes restore all that they still have, and missing records do
+//!    not count as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -23,34 +23,34 @@ use crate::store::backup::Backup;
 use crate::store::{Copying, Error, Key, Kind, Op, Store};
 use crate::types::{NodeId, StreamKey};
 
-/// Bytes of records that are put back at a time.
+/// Maximum bytes of records restored at a time.
 const REFILLED_AT_ONCE: usize = 4 << 20;
 
-/// Changes that are reported together when everything was read anew.
+/// Maximum number of changes reported together after a full read.
 const TOLD_AT_ONCE: usize = 64;
 
-/// See the module.
+/// The shared directory; see the module.
 #[derive(Debug)]
 pub struct Shared {
     address: Address,
     own: Process,
     link: Option<Link>,
-    /// The name of the directory's contents.
+    /// Name of the directory's contents.
     epoch: String,
-    /// The number of the newest change that was told.
+    /// Number of the last reported change.
     last: u64,
-    /// The largest token that was seen.
+    /// Largest token seen.
     token_max: u64,
     digests: HashMap<Key, u64>,
     claims: Vec<(StreamKey, Holder)>,
     news: VecDeque<News>,
-    /// The directory has lost something, and was not given it again.
+    /// True if the directory has lost data that is not restored yet.
     is_lost: bool,
-    /// The news may be later than the last commit.
+    /// True if the news may be newer than the last commit.
     is_ahead: bool,
     is_away: bool,
     lease: Duration,
-    /// The end of the time, as long as a lease, in which leases that ran out while the directory was away may still be renewed.
+    /// End of the period, one lease long, during which leases that expired while the directory was away may still be renewed.
     returned: Option<Instant>,
 }
 
@@ -58,7 +58,7 @@ impl Shared {
     /// Connects, and takes a number for this process.
     ///
     /// # Errors
-    /// The directory cannot be reached.
+    /// The directory is unreachable.
     pub fn open(address: Address, node: NodeId, lease: Duration) -> Result<Self, Error> {
         let mut link = Link::connect(&address).map_err(|error| failed(&error))?;
         let begin = |link: &mut Link| {
@@ -86,35 +86,35 @@ impl Shared {
         })
     }
 
-    /// The process that talks to the directory.
+    /// Returns the process that uses the directory.
     #[must_use]
     pub const fn own(&self) -> &Process {
         &self.own
     }
 
-    /// The address of the directory.
+    /// Returns the address of the directory.
     #[must_use]
     pub const fn address(&self) -> &Address {
         &self.address
     }
 
-    /// The claims at the start.
+    /// Takes the claims found at the start.
     pub fn take_claims(&mut self) -> Vec<(StreamKey, Holder)> {
         mem::take(&mut self.claims)
     }
 
-    /// The number of the newest change that was told.
+    /// Returns the number of the last reported change.
     #[must_use]
     pub const fn last(&self) -> u64 {
         self.last
     }
 
-    /// The next news.
+    /// Returns the next news.
     pub fn poll_news(&mut self) -> Option<News> {
         self.news.pop_front()
     }
 
-    /// Reads on; connects again when the connection was lost.
+    /// Reads further changes; reconnects if necessary.
     pub fn read_on(&mut self) {
         let done = match self.link.take().filter(Link::is_open) {
             Some(mut link) => self.advance(&mut link, u64::MAX).map(|()| link),
@@ -123,7 +123,7 @@ impl Shared {
         self.keep_link(done);
     }
 
-    /// Does what control asks.
+    /// Handles a request from control.
     pub fn handle_request(&mut self, request: Request) {
         let Some(mut link) = self.link.take() else { return self.answer_without(request) };
         let done = self.ask(&mut link, request.clone());
@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// Gives up the claims of this node, which is going down.
+    /// Releases the claims of this node, at shutdown.
     pub fn close(&mut self) {
         if let Some(mut link) = self.link.take()
             && let Err(error) = link.goodbye(&self.own)
@@ -224,7 +224,7 @@ impl Shared {
         }
     }
 
-    /// Puts back what the directory has lost.
+    /// Restores what the directory has lost.
     fn refill(&mut self, link: &mut Link, all: Vec<(Key, Bytes)>) -> Result<(), RedisError> {
         let (mut ops, mut bytes) = (Vec::new(), 0);
         tracing::warn!(
@@ -247,7 +247,7 @@ impl Shared {
         self.read_anew(link)
     }
 
-    /// Tells the changes up to a number, in order.
+    /// Reports the changes up to a number, in order.
     fn advance(&mut self, link: &mut Link, until: u64) -> Result<(), RedisError> {
         while self.last < until {
             let entries = link.changes_behind(self.last)?;
@@ -297,7 +297,7 @@ impl Shared {
         }
     }
 
-    /// Reads everything, and reports the differences from what was reported before.
+    /// Reads everything, and reports the differences to what was reported before.
     fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
         let (epoch, seq) = link.state(&self.new_epoch())?;
         if epoch != self.epoch || seq < self.last {
@@ -343,7 +343,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the news are later than the last commit: its answer comes first then, else behind them.
+    /// True if the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }
@@ -373,7 +373,7 @@ impl Store for Shared {
         }
     }
 
-    /// Writes nothing: other nodes have their records there, too. Says whether the directory can be reached again.
+    /// Writes nothing, since other nodes' records are there, too. Succeeds if the directory is reachable again.
     fn rebuild(&mut self, _: &[(Key, Bytes)]) -> Result<(), Error> {
         if self.link.is_none() {
             self.read_on();
@@ -397,7 +397,7 @@ fn digest(value: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The error as the store tells it; none has a password in it.
+/// Converts an error for the store; without passwords.
 fn failed(error: &RedisError) -> Error {
     Error::Io { path: "the directory".to_owned(), reason: error.to_string() }
 }

@@ -71,7 +71,7 @@ pub fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8], mode: u32) -> io::Res
     put_in_place(disk, &beside, path)
 }
 
-/// Gives a file that was written beside its place its name. See [`replace`].
+/// Renames a file written beside its place into place. See [`replace`].
 ///
 /// # Errors
 /// The system's error.

@@ -21,7 +21,7 @@ struct State {
     /// Contents by inode, and inodes by name: as programs see them.
     contents: Vec<Vec<u8>>,
     names: BTreeMap<PathBuf, usize>,
-    /// The same as the platters have them.
+    /// Contents and inodes as they are on the disk.
     kept_contents: Vec<Vec<u8>>,
     kept_names: BTreeMap<PathBuf, usize>,
     unsynced: Vec<Change>,
@@ -35,7 +35,7 @@ struct State {
 pub(crate) struct CutDisk(RefCell<State>);
 
 impl CutDisk {
-    /// Lets the power go after so many operations.
+    /// Cuts the power after this many operations.
     pub(crate) fn cut_after(&self, operations: usize) {
         self.0.borrow_mut().left = Some(operations);
     }

@@ -7,12 +7,12 @@ use bytes::{Buf, Bytes, BytesMut};
 use super::grammar::is_token;
 use super::{Error, Limits};
 
-/// Hexadecimal digits of a chunk size that fit 64 bits.
+/// Maximum number of hexadecimal digits in a chunk size; it then fits 64 bits.
 const SIZE_DIGITS_MAX: u32 = 16;
 
-/// Fields that say where a message ends or who it is for: in a trailer they have two readings (RFC 9110 §6.5.1).
+/// Fields that frame or route a message. As trailers they would give it two readings (RFC 9110 §6.5.1).
 const NO_TRAILERS: [&str; 5] = ["content-length", "transfer-encoding", "host", "connection", "upgrade"];
-/// Characters of a trailer's name that are kept: more than the longest of [`NO_TRAILERS`].
+/// Characters of a trailer's name that are kept: more than the longest of [`NO_TRAILERS`] has.
 const TRAILER_NAME_KEPT: usize = 20;
 
 /// The framing of a body, from the head.
@@ -22,7 +22,7 @@ pub enum Framing {
     Length(usize),
     /// The chunked coding.
     Chunked,
-    /// A body up to an end that its peer says ([`BodyDecoder::end`]).
+    /// A body whose end the owner announces by [`BodyDecoder::end`].
     ToEnd,
 }
 
@@ -81,24 +81,24 @@ enum State {
     Done,
 }
 
-/// Takes a body off its framing, any split of it.
+/// Decodes the framing of a body, split anywhere.
 #[derive(Debug)]
 pub struct BodyDecoder {
     state: State,
     body: BytesMut,
-    /// Nothing follows the bytes that are held for it.
+    /// The owner has announced the end of the body.
     is_ended: bool,
     body_max: usize,
     extension_max: usize,
-    /// The bytes left for extensions and trailers of the whole body: framing must not be free.
+    /// Bytes left for all extensions and trailers of the body, because framing must not be free.
     overhead_left: usize,
     scanned: u64,
-    /// The beginning of the name of the trailer field that is read.
+    /// Beginning of the name of the trailer field being read.
     trailer_name: Vec<u8>,
 }
 
 impl BodyDecoder {
-    /// Allocates nothing for a length that the peer announced.
+    /// Makes a decoder. Allocates nothing for a length that the peer announced.
     #[must_use]
     pub fn new(framing: Framing, limits: &Limits) -> Self {
         let state = match framing {
@@ -119,14 +119,14 @@ impl BodyDecoder {
         }
     }
 
-    /// Sets the largest body, in place of the limits'.
+    /// Sets the maximum body size in bytes, in place of that of the limits.
     #[must_use]
     pub const fn limited(mut self, body_bytes_max: usize) -> Self {
         self.body_max = body_bytes_max;
         self
     }
 
-    /// Takes from the front of `input` what belongs to the body. True when it is complete; what follows stays.
+    /// Takes the bytes of the body from the front of `input`. Returns true when the body is complete; bytes after it stay.
     pub fn decode(&mut self, input: &mut BytesMut) -> Result<bool, Error> {
         while self.state != State::Done && !input.is_empty() {
             if self.state == State::ToEnd {
@@ -152,29 +152,29 @@ impl BodyDecoder {
         Ok(self.state == State::Done)
     }
 
-    /// A body that ends where its peer says so has ended.
+    /// Announces the end of a body framed as [`Framing::ToEnd`].
     pub fn end(&mut self) {
         self.is_ended = true;
     }
 
-    /// The decoded bytes.
+    /// Returns the decoded bytes.
     #[must_use]
     pub fn into_body(self) -> Bytes {
         self.body.freeze()
     }
 
-    /// Takes out what was decoded so far; for bodies that are read as they come.
+    /// Takes out the bytes decoded so far, for bodies that are read as they arrive.
     pub fn take_decoded(&mut self) -> Bytes {
         self.body.split().freeze()
     }
 
-    /// Whether the body is complete.
+    /// True if the body is complete.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// The number of bytes that are still to come, if the head has given the length.
+    /// Returns the number of bytes still to come, if the head announced the length.
     #[must_use]
     pub fn announced(&self) -> Option<u64> {
         match self.state {
@@ -195,25 +195,25 @@ impl BodyDecoder {
         }
     }
 
-    /// Decoded bytes so far.
+    /// Number of decoded bytes held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.body.len()
     }
 
-    /// Whether nothing was decoded yet.
+    /// True if no decoded bytes are held.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.body.is_empty()
     }
 
-    /// Framing bytes that were looked at, each once.
+    /// Number of framing bytes examined, each once.
     #[must_use]
     pub const fn scanned(&self) -> u64 {
         self.scanned
     }
 
-    /// Moves at most `left` bytes; gives what is left after.
+    /// Moves at most `left` bytes to the body. Returns how many of `left` remain.
     fn take_data(&mut self, input: &mut BytesMut, left: usize) -> Result<usize, Error> {
         let n = left.min(input.len());
         if self.body.len().saturating_add(n) > self.body_max {
@@ -224,7 +224,7 @@ impl BodyDecoder {
         Ok(left.saturating_sub(n))
     }
 
-    /// Takes one byte of the chunked coding.
+    /// Advances the chunked coding by one byte.
     fn step(&mut self, state: State, byte: u8) -> Result<State, Error> {
         match (state, byte) {
             (State::Size { value, digits }, _) => self.size(value, digits, byte),
@@ -273,7 +273,7 @@ impl BodyDecoder {
         }
     }
 
-    /// RFC 9112 §7.1: hexadecimal digits and nothing else, at least one, and as many as fit.
+    /// Takes a byte of a chunk size (RFC 9112 §7.1): at least one hexadecimal digit, at most [`SIZE_DIGITS_MAX`], nothing else.
     fn size(&mut self, value: u64, digits: u32, byte: u8) -> Result<State, Error> {
         match (char::from(byte).to_digit(16), byte) {
             (Some(digit), _) if digits < SIZE_DIGITS_MAX => {
@@ -287,7 +287,7 @@ impl BodyDecoder {
         }
     }
 
-    /// RFC 9112 §7.1.1: ignored, but not for free.
+    /// Takes a byte of a chunk extension (RFC 9112 §7.1.1), which is ignored but counts against the limits.
     fn extension(&mut self, value: u64, bytes: usize, at: Option<Extension>) -> Result<State, Error> {
         let bytes = bytes.saturating_add(1);
         let at = at.filter(|_| bytes <= self.extension_max).ok_or(Error::Malformed("chunk extension"))?;
@@ -308,7 +308,7 @@ impl BodyDecoder {
     }
 }
 
-/// RFC 9110 §5.5: what may stand in a value.
+/// True for a byte that a field value may contain (RFC 9110 §5.5).
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | 0x20..=0x7e | 0x80..=0xff)
 }

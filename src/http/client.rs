@@ -13,20 +13,20 @@ use bytes::{Bytes, BytesMut};
 
 use super::{BodyDecoder, Error, Framing, Limits};
 
-/// Bytes of a head.
+/// Maximum size of a response head in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Header lines.
+/// Maximum number of header lines.
 const HEADERS_MAX: usize = 64;
-/// Interim responses before the final one.
+/// Maximum number of interim responses before the final one.
 const INTERIM_MAX: usize = 8;
 /// The end of a head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
-/// The protocol was switched (RFC 9110 §15.2.2): what follows is no HTTP.
+/// Status of a switch of protocols (RFC 9110 §15.2.2): the following bytes are not HTTP.
 const SWITCHING_PROTOCOLS: u16 = 101;
 const NO_CONTENT: u16 = 204;
 const NOT_MODIFIED: u16 = 304;
 
-/// A GET request; the connection stays when `keep_alive`.
+/// Returns a GET request; `keep_alive` asks the server to keep the connection open.
 #[must_use]
 pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
     let connection = if keep_alive { "keep-alive" } else { "close" };
@@ -36,7 +36,7 @@ pub fn get(authority: &str, path: &str, keep_alive: bool) -> String {
     )
 }
 
-/// A GET request on a connection that stays, for the bytes from the first to the last of a range, if there is one (RFC 9110 §14.1).
+/// Returns a GET request for an optional byte range, first to last inclusive (RFC 9110 §14.1), on a connection that stays open.
 #[must_use]
 pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> String {
     let range = range.map_or_else(String::new, |(first, last)| format!("Range: bytes={first}-{last}\r\n"));
@@ -46,7 +46,7 @@ pub fn get_part(authority: &str, path: &str, range: Option<(u64, u64)>) -> Strin
     )
 }
 
-/// A GET request for the bytes from this one on (RFC 9110 §14.1.2); the server closes behind its answer.
+/// Returns a GET request for all bytes from `first` on (RFC 9110 §14.1.2); the server closes after its response.
 #[must_use]
 pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
     format!(
@@ -55,7 +55,7 @@ pub fn get_rest(authority: &str, path: &str, first: u64) -> String {
     )
 }
 
-/// A request with a body of a type, or without; the server closes behind its answer.
+/// Returns a request, with a media type and a body if `content` is given; the server closes after its response.
 #[must_use]
 pub fn request(method: &str, authority: &str, path: &str, content: Option<(&str, &str)>) -> String {
     let (kind, body) = content.unwrap_or_default();
@@ -79,7 +79,7 @@ pub struct ResponseHead {
 }
 
 impl ResponseHead {
-    /// The first value of that name, in lower case.
+    /// Returns the first value of the field with this lower-case name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&[u8]> {
         self.headers.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_slice())
@@ -91,7 +91,7 @@ impl ResponseHead {
 pub enum ResponseEvent {
     /// The final response begins.
     Head(ResponseHead),
-    /// A part of the body; after a switch of protocols, any bytes.
+    /// A part of the body, or after a switch of protocols any bytes of the connection.
     Body(Bytes),
     /// The end of the body.
     End,
@@ -101,16 +101,16 @@ pub enum ResponseEvent {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResponseError {
-    /// Not HTTP/1, or ambiguous.
+    /// The response is not HTTP/1, or is ambiguous.
     #[error("malformed response: {0}")]
     Malformed(&'static str),
-    /// The head, its lines, or the responses before it are too many.
+    /// The head is too long, has too many lines, or follows too many interim responses.
     #[error("response head too large")]
     HeadTooLarge,
-    /// The chunk framing is broken.
+    /// The chunk framing is malformed.
     #[error("malformed response body: {0}")]
     Body(Error),
-    /// The server closed in the middle.
+    /// The server closed before the end of the response.
     #[error("the server closed the connection during the response")]
     Truncated,
 }
@@ -144,8 +144,8 @@ impl ResponseReader {
         Self { stage: Stage::Head { scanned: 0, interim: 0 }, held: BytesMut::new(), events: VecDeque::new() }
     }
 
-    /// Takes bytes of the server, split anywhere. What follows the end of the response is dropped: there is one
-    /// request at a time.
+    /// Takes bytes from the server, split anywhere. Bytes after the end of the response are dropped, because there is one request at a
+    /// time.
     ///
     /// # Errors
     /// The fault of the bytes; nothing more is read then.
@@ -157,7 +157,7 @@ impl ResponseReader {
         outcome
     }
 
-    /// The server closed.
+    /// Notes that the server closed the connection.
     ///
     /// # Errors
     /// The response is not complete.
@@ -170,7 +170,7 @@ impl ResponseReader {
         Ok(())
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ResponseEvent> {
         self.events.pop_front()
     }
@@ -232,7 +232,7 @@ impl ResponseReader {
     }
 }
 
-/// The end of the head. No byte is scanned twice but for the three that may start the end.
+/// Returns the length of the head, if it is complete. No byte is scanned twice except the three that may begin its end.
 fn find_end(held: &[u8], scanned: usize) -> Option<usize> {
     let from = scanned.saturating_sub(HEAD_END.len().saturating_sub(1));
     let at = held.get(from..)?.windows(HEAD_END.len()).position(|window| window == HEAD_END)?;
@@ -262,7 +262,7 @@ fn parse(head: &[u8]) -> Result<ResponseHead, ResponseError> {
     })
 }
 
-/// RFC 9112 §6.3.
+/// Returns the framing of the body (RFC 9112 §6.3).
 fn stage_of(head: &ResponseHead) -> Result<Stage, ResponseError> {
     if head.status == SWITCHING_PROTOCOLS {
         return Ok(Stage::UntilClose);

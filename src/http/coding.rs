@@ -1,8 +1,8 @@
-//! Content codings (RFC 9110 §8.4, §12.5.3): whether a client takes gzip, and which answers are sent in it.
+//! Content codings (RFC 9110 §8.4, §12.5.3): whether a client accepts gzip, and which responses are compressed.
 //!
-//! Small answers, and those that do not become smaller, go as they are. So do answers to browsers that come from memory
-//! ([`encode`]): a page of somebody else can make a browser ask, and lengths of compressed answers give away what is in them
-//! (docs/security.md). What is the same for everybody (pages, playlists, manifests) is compressed for browsers, too, and only once.
+//! Small responses, and those that gzip does not make smaller, are sent as they are. So are responses from memory to browsers ([`encode`]):
+//! a page of another site can make a browser send requests, and the length of a compressed response reveals its content (docs/security.md).
+//! Content that is the same for everybody (pages, playlists, manifests) is compressed for browsers, too, and only once.
 
 use std::io::Write;
 
@@ -13,17 +13,17 @@ use flate2::write::GzEncoder;
 use super::request::Headers;
 use super::response::Response;
 
-/// Bytes of the shortest content that is compressed.
+/// Minimum content length in bytes that is compressed.
 pub const CODED_BYTES_MIN: usize = 1 << 10;
-/// Bytes of the longest content that is compressed where it is answered: a turn of a worker stays short (docs/benchmarks.md).
+/// Maximum content length in bytes that is compressed per response, so that a worker's turn stays short (docs/benchmarks.md).
 pub const CODED_BYTES_MAX: usize = 128 << 10;
-/// The same of content that is compressed once for all who ask.
+/// Maximum content length in bytes that is compressed once for all requests.
 pub const SHARED_BYTES_MAX: usize = 512 << 10;
-/// The coding.
+/// Name of the coding.
 const GZIP: &str = "gzip";
-/// Its older name (RFC 9110 §8.4.1.3).
+/// Older name of the coding (RFC 9110 §8.4.1.3).
 const X_GZIP: &str = "x-gzip";
-/// Media types that are compressed, beside all of text.
+/// Media types that are compressed, besides all text types.
 const TYPES: [&str; 8] = [
     "application/json",
     "application/x-ndjson",
@@ -34,10 +34,10 @@ const TYPES: [&str; 8] = [
     "application/dash+xml",
     "image/svg+xml",
 ];
-/// Fields by which a browser is known, or somebody who passes its credentials on.
+/// Header fields that identify a browser, or a proxy that forwards a browser's credentials.
 const OF_BROWSERS: [&str; 4] = ["cookie", "origin", "referer", "sec-fetch-site"];
 
-/// Whether content of a media type becomes smaller.
+/// True if content of this media type is worth compressing.
 #[must_use]
 pub fn is_compressible(media_type: &str) -> bool {
     let plain = media_type.split(';').next().unwrap_or_default().trim();
@@ -47,7 +47,7 @@ pub fn is_compressible(media_type: &str) -> bool {
         || TYPES.iter().any(|known| known.eq_ignore_ascii_case(plain))
 }
 
-/// Whether a client takes gzip, and likes it no less than content as it is.
+/// True if the client accepts gzip with at least the weight of the identity coding.
 #[must_use]
 pub fn accepts_gzip(headers: &Headers) -> bool {
     let mut gzip = None::<u16>;
@@ -68,7 +68,7 @@ pub fn accepts_gzip(headers: &Headers) -> bool {
     gzip > 0 && identity.is_none_or(|identity| gzip >= identity)
 }
 
-/// The weight in thousandths (RFC 9110 §12.4.2). One that cannot be read is none: the content goes as it is.
+/// Returns the weight in thousandths (RFC 9110 §12.4.2); 0 if it cannot be parsed, so that the content is not compressed.
 fn weight_of(parameters: &str) -> u16 {
     let parameters = parameters.trim();
     if parameters.is_empty() {
@@ -87,12 +87,12 @@ fn weight_of(parameters: &str) -> u16 {
     }
 }
 
-/// Whether a client takes gzip of an answer that may have something of its own in it.
+/// True if a response with content of the client's own may be compressed: the client accepts gzip and is no browser.
 pub(super) fn takes_own_in_gzip(headers: &Headers) -> bool {
     accepts_gzip(headers) && !OF_BROWSERS.iter().any(|name| headers.count(name) > 0)
 }
 
-/// The content in gzip; `None` when that is no shorter.
+/// Compresses the content; `None` if that does not make it shorter.
 #[must_use]
 pub fn gzip(content: &[u8]) -> Option<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(content.len() / 4), Compression::fast());
@@ -100,23 +100,23 @@ pub fn gzip(content: &[u8]) -> Option<Bytes> {
     (packed.len() < content.len()).then(|| packed.into())
 }
 
-/// The entity tag of the same content in gzip: another representation has another one (RFC 9110 §8.8.3.3).
+/// Returns the entity tag of the gzip representation, which must differ from that of the plain one (RFC 9110 §8.8.3.3).
 #[must_use]
 pub fn tag_in_gzip(etag: &str) -> String {
     etag.strip_suffix('"').map_or_else(|| etag.to_owned(), |start| format!("{start}-gz\""))
 }
 
-/// Says that a resource has an answer for those that take gzip, and one for others.
+/// Adds `Vary: Accept-Encoding`.
 pub fn vary(headers: &mut Headers) {
     headers.push("Vary", "Accept-Encoding");
 }
 
-/// Says that the content is in gzip.
+/// Adds `Content-Encoding: gzip`.
 pub fn mark(headers: &mut Headers) {
     headers.push("Content-Encoding", GZIP);
 }
 
-/// Sends an answer from memory in gzip, when it may be, and says so. Answers that have chosen themselves are left.
+/// Compresses a response from memory where allowed. Responses that have chosen a coding themselves are left alone.
 pub(super) fn encode(response: &mut Response, takes_gzip: bool) {
     let headers = &response.headers;
     let is_sized = (CODED_BYTES_MIN..=CODED_BYTES_MAX).contains(&response.body.len());

@@ -15,9 +15,9 @@ use super::request::{Method, Request};
 use super::response::{self, Answers, Delimiter, Exchange, Response};
 use super::{BodyLimits, Error, Intake, Limits};
 
-/// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
+/// Size of the pieces in which input is taken, so that one call's bytes are parsed before more are held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// The most a shell may have read before it saw that no bytes are wanted; beyond it the rest is not examined.
+/// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted; more is an overrun.
 const OVERRUN_BYTES: usize = 1024 * 1024;
 
 pub use stream::{End, StreamAnswer, StreamRequest};
@@ -27,14 +27,14 @@ pub use stream::{End, StreamAnswer, StreamRequest};
 pub enum Event {
     /// A request to answer with [`Connection::respond`]; the next one comes after that.
     Request(Request),
-    /// The last event. A request that is still outstanding will not be answered.
+    /// The connection has ended; the last event. An outstanding request will not be answered.
     Closed(CloseReason),
 }
 
 /// The reason the connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// The exchange asked for it, or the limit of requests was reached.
+    /// The exchange asked for the close, or the limit of requests was reached.
     #[error("all was answered")]
     Complete,
     /// The peer ended its side.
@@ -63,9 +63,9 @@ pub struct Stats {
     pub bytes_in: u64,
     /// Bytes queued for the peer.
     pub bytes_out: u64,
-    /// Bytes of heads and chunk framing that were looked at: at most once each, however they arrive.
+    /// Bytes of heads and chunk framing examined, each at most once however they arrive.
     pub scanned_bytes: u64,
-    /// Bytes held: of requests not parsed yet, and of a body not complete yet.
+    /// Bytes held of requests not parsed yet and of an incomplete body.
     pub held_bytes: usize,
     /// Bytes of answers that the peer has not taken yet.
     pub unsent_bytes: usize,
@@ -76,7 +76,7 @@ pub struct Stats {
 pub enum BodyLength {
     /// A body of this many bytes.
     Known(u64),
-    /// Unknown: the body ends with the connection. The bytes may bypass the machine, behind what
+    /// An unknown length: the body ends with the connection. The bytes may bypass the machine, after those that
     /// [`Connection::poll_transmit`] gave.
     UntilClose,
 }
@@ -95,25 +95,25 @@ enum Stage {
     Streaming(Exchange, Streaming),
     /// The transport belongs to another protocol.
     Upgraded,
-    /// Nothing is read any more; the reason is waiting to be polled.
+    /// Reading has ended; the reason waits to be polled.
     Closed(Option<CloseReason>),
 }
 
-/// A body that the application takes as it comes.
+/// A body that the application reads as it arrives.
 #[derive(Debug)]
 struct Incoming {
     decoder: BodyDecoder,
     expects_continue: bool,
-    /// The number of its bytes that the application takes; `None`: the application has not accepted it yet.
+    /// Maximum number of bytes that the application accepts; `None` until the application has accepted the body.
     bytes_max: Option<u64>,
-    /// Decoded so far.
+    /// Bytes decoded so far.
     bytes: u64,
     is_complete: bool,
     /// The time of the last check of the peer's pace, and the bytes received by then.
     paced: (Instant, u64),
 }
 
-/// A request whose body is on its way.
+/// A request whose body is still arriving.
 #[derive(Debug)]
 struct Pending {
     head: Head,
@@ -121,7 +121,7 @@ struct Pending {
     since: Instant,
 }
 
-/// The rest of a body that is sent in blocks.
+/// The remainder of a body that is sent in blocks.
 #[derive(Debug, Clone, Copy)]
 enum Streaming {
     Length(u64),
@@ -133,25 +133,25 @@ enum Streaming {
 
 /// An HTTP/1.1 server connection.
 ///
-/// `Err` from an input means that the transport is to be dropped without flushing. Errors that the peer gets an
-/// answer for are no `Err`: the answer is queued and [`Connection::is_closing`] turns true.
+/// `Err` from an input means that the transport must be dropped without flushing. An error that is answered to the peer is not an `Err`:
+/// the answer is queued and [`Connection::is_closing`] turns true.
 #[derive(Debug)]
 pub struct Connection {
     limits: Arc<Limits>,
     /// Limits on the bodies of requests, by path.
     bodies: Option<&'static dyn BodyLimits>,
     stage: Stage,
-    /// The body of the outstanding request, when it is taken as it comes.
+    /// The body of the outstanding request, if the application reads it as it arrives.
     incoming: Option<Box<Incoming>>,
     held: BytesMut,
     out: Answers,
-    /// Bytes queued here or with the shell, not yet written.
+    /// Bytes queued here or in the shell that are not written yet.
     unsent: usize,
-    /// The last write progress, or when `unsent` left zero.
+    /// Time of the last write progress, or of when `unsent` left zero.
     progress_at: Instant,
-    /// The origin of the head or idle timer.
+    /// Start of the head timer or the idle timer.
     waiting_since: Instant,
-    /// Whether the first byte of a head is there.
+    /// True if the first byte of a head has come.
     collecting: bool,
     peer_done: bool,
     shutdown: bool,
@@ -159,7 +159,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A transport was accepted.
+    /// Makes the connection of an accepted transport.
     #[must_use]
     pub fn new(now: Instant, limits: Arc<Limits>) -> Self {
         Self {
@@ -179,14 +179,14 @@ impl Connection {
         }
     }
 
-    /// Bodies may be as long as `bodies` says of their path.
+    /// Sets limits on the bodies of requests, by path.
     #[must_use]
     pub fn with_bodies(mut self, bodies: &'static dyn BodyLimits) -> Self {
         self.bodies = Some(bodies);
         self
     }
 
-    /// Takes bytes of the stream, any split of it. They are ignored once the connection is closing.
+    /// Takes bytes of the stream, split anywhere. They are ignored once the connection is closing.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         for piece in bytes.chunks(PIECE_BYTES) {
             if self.is_closing() {
@@ -211,7 +211,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         if self.stall_deadline().is_some_and(|at| now >= at) {
             return self.abort(Error::WriteStalled);
@@ -232,7 +232,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The transport took `bytes` of what [`Connection::poll_transmit`] gave.
+    /// Notes that the transport took `bytes` of the output of [`Connection::poll_transmit`].
     pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
         if bytes == 0 || self.unsent == 0 {
             return;
@@ -246,7 +246,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// The peer ended its side. What is held is still parsed and answered.
+    /// Notes that the peer ended its side. Held bytes are still parsed and answered.
     pub fn handle_eof(&mut self, now: Instant) {
         self.peer_done = true;
         if matches!(self.stage, Stage::Streaming(_, Streaming::Close { .. })) {
@@ -256,8 +256,8 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Whether the shell should read. False while a request is outstanding and enough is held, while too much
-    /// waits for the peer, and at the end.
+    /// True if the shell should read. False while a request is outstanding and enough input is held, while too much output waits for the
+    /// peer, and at the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         if self.peer_done || self.unsent > self.limits.queued_bytes {
@@ -275,7 +275,7 @@ impl Connection {
         }
     }
 
-    /// Answers the outstanding request; without one it does nothing. `wall_ms` is Unix time, for `Date`.
+    /// Answers the outstanding request; does nothing without one. `wall_ms` is Unix time in milliseconds, for `Date`.
     pub fn respond(&mut self, now: Instant, wall_ms: u64, response: Response) {
         let Stage::Outstanding(exchange) = self.stage else {
             return;
@@ -285,14 +285,14 @@ impl Connection {
         self.complete(now, exchange);
     }
 
-    /// Whether the body of the outstanding request waits to be let in. An answer without it is the last one of the connection.
+    /// True if the body of the outstanding request waits to be accepted. A response sent before that is the last one of the connection.
     #[must_use]
     pub fn has_incoming_body(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| !incoming.is_taken())
     }
 
-    /// Invites the body of the outstanding request; [`Connection::poll_body`] gives it. One that is, or becomes, larger is
-    /// answered with 413, and one that is slower than [`Limits::body_rate_min`] with 408.
+    /// Accepts the body of the outstanding request, which [`Connection::poll_body`] then returns. A body larger than `bytes_max` is
+    /// answered with 413, one slower than [`Limits::body_rate_min`] with 408.
     pub fn take_body(&mut self, now: Instant, bytes_max: u64) {
         let Some(incoming) = &mut self.incoming else { return };
         incoming.bytes_max = Some(bytes_max);
@@ -308,7 +308,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// The part of a body that has come since the last call.
+    /// Returns the part of the body that has come since the last call.
     pub fn poll_body(&mut self, now: Instant) -> Option<Bytes> {
         let incoming = self.incoming.as_mut().filter(|incoming| incoming.is_taken())?;
         let block = incoming.decoder.take_decoded();
@@ -323,15 +323,15 @@ impl Connection {
         Some(block)
     }
 
-    /// Whether a body that was taken as it came has ended, and all of it was polled.
+    /// True if an accepted body has ended and all of it was polled.
     #[must_use]
     pub fn is_body_complete(&self) -> bool {
         self.incoming.as_ref().is_some_and(|incoming| incoming.is_complete && incoming.decoder.is_empty())
     }
 
-    /// Begins the answer to the outstanding request: `head` without its body, which follows in blocks
-    /// ([`Connection::body`], [`Connection::end_body`]). False when no body may follow (HEAD, 204, 304, nothing to
-    /// answer): the answer is complete then.
+    /// Begins the answer to the outstanding request with `head`; the body follows in blocks ([`Connection::body`],
+    /// [`Connection::end_body`]). Returns false if no body may follow (HEAD, 204, 304) or no request is outstanding: the answer is then
+    /// complete.
     pub fn begin(&mut self, now: Instant, wall_ms: u64, head: &Response, length: BodyLength) -> bool {
         let Stage::Outstanding(exchange) = self.stage else {
             return false;
@@ -356,7 +356,7 @@ impl Connection {
         true
     }
 
-    /// A block of the body begun. What is beyond the length that was told is cut off.
+    /// Sends a block of the body begun. Bytes beyond the announced length are cut off.
     pub fn body(&mut self, now: Instant, mut block: Bytes) {
         let Stage::Streaming(_, streaming) = &mut self.stage else {
             return;
@@ -370,7 +370,7 @@ impl Connection {
         }
     }
 
-    /// The body begun is complete. When it is shorter than was told, the connection closes.
+    /// Ends the body begun. If it is shorter than announced, the connection closes.
     pub fn end_body(&mut self, now: Instant) {
         let Stage::Streaming(exchange, streaming) = self.stage else {
             return;
@@ -381,14 +381,14 @@ impl Connection {
         }
     }
 
-    /// Whether the next block of the body begun is to be fetched: one is with the peer, one is on its way.
+    /// True if the next block of the body begun should be fetched, because little of it still waits for the peer.
     #[must_use]
     pub fn wants_body(&self) -> bool {
         matches!(self.stage, Stage::Streaming(..)) && self.unsent <= self.limits.body_queued_bytes
     }
 
-    /// Answers the outstanding request with 101 and these fields (RFC 9110 §7.8). Returns what was read beyond it: the
-    /// transport belongs to another machine once [`Connection::poll_transmit`] was asked. `None` without a request.
+    /// Answers the outstanding request with 101 and the fields of `head` (RFC 9110 §7.8). Returns the bytes read beyond the request; the
+    /// transport belongs to another machine once [`Connection::poll_transmit`] was called. `None` without an outstanding request.
     pub fn upgrade(&mut self, now: Instant, wall_ms: u64, head: &Response) -> Option<Bytes> {
         let Stage::Outstanding(_) = self.stage else {
             return None;
@@ -399,8 +399,7 @@ impl Connection {
         Some(std::mem::take(&mut self.held).freeze())
     }
 
-    /// Closes between requests: at once when none is being answered, else after its answer. A body that comes in
-    /// blocks is not waited for.
+    /// Closes between requests: at once if none is outstanding, else after its answer. A body that is sent in blocks is cut short.
     pub fn close(&mut self) {
         self.shutdown = true;
         match self.stage {
@@ -411,7 +410,7 @@ impl Connection {
         }
     }
 
-    /// The next thing the application must know.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         match &mut self.stage {
             Stage::Head(_)
@@ -435,7 +434,7 @@ impl Connection {
         }
     }
 
-    /// Moves what waits to the shell's queue. True when there was something.
+    /// Moves queued output to the shell's queue. Returns true if there was any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         let own = self.out.queue_mut();
         let any = !own.is_empty();
@@ -446,7 +445,7 @@ impl Connection {
         any
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match (self.stage_deadline(), self.stall_deadline()) {
@@ -455,13 +454,13 @@ impl Connection {
         }
     }
 
-    /// Whether to flush what [`Connection::poll_transmit`] gives and then close the transport.
+    /// True if the output of [`Connection::poll_transmit`] should be flushed and the transport then closed.
     #[must_use]
     pub const fn is_closing(&self) -> bool {
         matches!(self.stage, Stage::Closed(_))
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (in_head, in_body, decoded) = match &self.stage {
@@ -479,7 +478,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection goes on after this answer.
+    /// Decides whether the connection stays open after this response.
     fn settle(&self, mut exchange: Exchange, head: &Response) -> Exchange {
         let asked_to_close = head.headers.has_token("connection", "close");
         let last = self.stats.requests >= self.limits.requests || (self.peer_done && self.held.is_empty());
@@ -488,7 +487,7 @@ impl Connection {
         exchange
     }
 
-    /// An answer is queued: the next request, or the end.
+    /// Goes on after a response was queued: with the next request, or by closing.
     fn complete(&mut self, now: Instant, exchange: Exchange) {
         self.incoming = None;
         if !exchange.keep_alive {
@@ -501,7 +500,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// Parses as far as the held bytes and the peer's reading allow.
+    /// Parses as far as the held bytes and the output limit allow.
     fn drive(&mut self, now: Instant) {
         let parsed = match self.stage {
             Stage::Head(_) => self.drive_head(now),
@@ -517,7 +516,7 @@ impl Connection {
         }
     }
 
-    /// Whether there is nothing to wait for from the peer in this stage.
+    /// Parses a head. Returns true if more input is needed, or output must drain, before parsing can go on.
     fn drive_head(&mut self, now: Instant) -> Result<bool, Error> {
         if !self.collecting && self.unsent > self.limits.queued_bytes {
             return Ok(true);
@@ -590,7 +589,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// Decodes what is held of a body that is taken as it comes, up to the window.
+    /// Decodes held bytes of a body that the application reads as it arrives, up to the window.
     fn drive_incoming(&mut self) -> Result<bool, Error> {
         let Some(incoming) = &mut self.incoming else { return Ok(true) };
         let Some(bytes_max) = incoming.bytes_max else { return Ok(true) };
@@ -625,7 +624,7 @@ impl Connection {
         incoming.decoder.len() > self.limits.body_window_bytes || !self.held.is_empty()
     }
 
-    /// Gives the head of a request whose body waits to be let in.
+    /// Hands out the head of a request whose body waits to be accepted.
     fn ready_without_body(&mut self, now: Instant, head: Head, decoder: BodyDecoder) {
         self.incoming = Some(Box::new(Incoming {
             bytes: length_of(decoder.len()),
@@ -664,7 +663,7 @@ impl Connection {
         self.stage = Stage::Ready(Box::new(request), exchange);
     }
 
-    /// Answers an error and closes (RFC 9112 §9.6).
+    /// Answers an error, then closes (RFC 9112 §9.6).
     fn reject(&mut self, now: Instant, error: Error) {
         if let Some(status) = error.status() {
             // The request may have been a HEAD; the body of an error is then one the peer does not expect, but
@@ -735,8 +734,8 @@ impl Connection {
         }
     }
 
-    /// The time allowed for a body of which `decoded` bytes have arrived: the grace, or as long as its mean rate
-    /// holds, and never more than the whole time.
+    /// Returns the time allowed for a body of which `decoded` bytes have arrived: at least the grace period, longer as long as its mean
+    /// rate suffices, never more than the total limit.
     fn body_time(&self, decoded: usize) -> Duration {
         let decoded_ms = u64::try_from(decoded).unwrap_or(u64::MAX).saturating_mul(1000);
         let earned = decoded_ms.checked_div(u64::from(self.limits.body_rate_min)).unwrap_or(u64::MAX);

@@ -1,31 +1,31 @@
-//! Cross-origin requests (the Fetch standard; the answers are those of docs/http.md).
+//! Cross-origin requests (the Fetch standard; responses as in docs/http.md).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::{Headers, Method, Request, Response};
 
-/// Methods that a page of another origin may use, where a row does not say others.
+/// Methods that a page of another origin may use, unless the mount says otherwise.
 pub const METHODS: &str = "GET,POST,HEAD,OPTIONS,PUT,DELETE";
-/// Methods that change nothing.
+/// Methods that do not change anything.
 const READ_METHODS: &str = "GET,HEAD,OPTIONS";
-/// Fields that it may send.
+/// Header fields that a page of another origin may send.
 pub const FIELDS: &str = "accept,origin,x-requested-with,access-control-request-headers,content-type,\
                       access-control-request-method,authorization,proxyauthorization";
-/// In place of a list of them: a page may send any field. Those that proxies write are theirs alone.
+/// In place of a list of fields: a page may send any field except those that proxies write.
 pub const ANY_FIELD: &str = "*";
-/// Schemes of app shells and files: their pages share one origin, whoever wrote them.
+/// Schemes of app shells and local files. Their pages share one origin, whoever wrote them.
 const SHELLS: [&str; 4] = ["file", "capacitor", "ionic", "tauri"];
-/// The lifetime of a preflight, in seconds.
+/// The lifetime of a preflight response, in seconds.
 const MAX_AGE: &str = "1800";
-/// The panel under development: it gets credentials.
+/// Origin of the panel under development, which may send credentials.
 const DEVELOPMENT: &str = "http://localhost:4200";
 
-/// The origins that are allowed, and what they may do.
+/// The origins that are allowed, and the requests allowed to them.
 #[derive(Debug, Clone, Copy)]
 pub struct Policy<'a> {
-    /// The names of this server, whose pages are its own.
+    /// Host names of this server, whose pages count as its own.
     pub names: &'a [String],
-    /// The origins of the pages.
+    /// The allowed origins.
     pub origins: Origins<'a>,
     /// The value of `Access-Control-Allow-Methods`.
     pub methods: &'a str,
@@ -35,24 +35,24 @@ pub struct Policy<'a> {
     pub exposed: Option<&'a str>,
 }
 
-/// The origins whose pages may ask.
+/// The origins whose pages may send requests.
 #[derive(Debug, Clone, Copy)]
 pub enum Origins<'a> {
-    /// The paths of applications: everybody, with credentials only where the request has some of its own.
+    /// For paths of applications: any origin; credentials are allowed only if the request has some.
     Anyone,
-    /// The paths of an application's API whose only check is the address, which every page of a browser there has: these
-    /// origins as [`Self::Anyone`], and others read only.
+    /// For paths of an application's API that is protected by the address alone, an address that every page in a browser there shares:
+    /// these origins as [`Self::Anyone`], all others read-only.
     Readers(&'a [String]),
-    /// The management paths: these origins, with credentials; others get no field, and their browsers refuse them.
+    /// For management paths: only these origins, with credentials. Others get no CORS fields, so that their browsers refuse the response.
     Named(&'a [String]),
 }
 
 /// The verdict on a request.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The answer is this one; the request goes no further.
+    /// The request is answered with this response and goes no further.
     Answer(Box<Response>),
-    /// The request goes on; the answer gets these fields.
+    /// The request goes on; its response gets these fields.
     Fields(Vec<(&'static str, String)>),
 }
 
@@ -92,11 +92,11 @@ pub fn check(request: &Request, policy: Policy<'_>) -> Verdict {
     }
 }
 
-/// The policy of pages, which an application may set for all it answers.
+/// The content security policy of pages, which an application may set for all its responses.
 pub const CONTENT_SECURITY_POLICY: &str = "Content-Security-Policy";
 
-/// Adds fields of a verdict, or those that follow from its path, to an answer. Of two policies of pages browsers obey
-/// both, so that of an application replaces the built-in one.
+/// Adds fields of a verdict, or of its path, to a response. Browsers enforce all content security policies that they get, so an
+/// application's policy replaces the built-in one.
 pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     for (name, value) in fields {
         if *name == CONTENT_SECURITY_POLICY {
@@ -107,7 +107,7 @@ pub fn add(fields: &[(&'static str, String)], headers: &mut Headers) {
     }
 }
 
-/// 200 and no further processing: a preflight carries no credentials, so no filter could let it pass.
+/// Answers a preflight with 200. It goes no further, because a preflight has no credentials and no filter could let it pass.
 fn preflight(
     request: &Request,
     is_allowed: bool,
@@ -167,7 +167,7 @@ fn refused() -> Verdict {
     Verdict::Answer(Box::new(Response::text(403, "")))
 }
 
-/// Whether an origin says nothing of the page's author.
+/// True if the origin does not identify the page's author.
 #[must_use]
 pub fn is_opaque(origin: &str) -> bool {
     origin == "null" || origin.split_once("://").is_some_and(|(scheme, _)| is_shell(scheme))
@@ -177,7 +177,8 @@ fn is_shell(scheme: &str) -> bool {
     SHELLS.iter().any(|shell| shell.eq_ignore_ascii_case(scheme))
 }
 
-/// `null`, or scheme, host and perhaps a port (RFC 6454 §7); pages of files have no host. No path, no escapes, nothing that is not printed.
+/// True for `null`, or a scheme, a host and an optional port (RFC 6454 §7); pages of local files have no host. A path, escapes and
+/// unprintable characters are refused.
 #[must_use]
 pub fn is_origin(origin: &str) -> bool {
     if origin == "null" {
@@ -199,8 +200,7 @@ pub fn is_origin(origin: &str) -> bool {
     scheme_fits && host_fits && port_fits
 }
 
-/// Whether a page of this server asks. The scheme cannot be told here (a proxy may have ended TLS): http and https
-/// are taken for the same.
+/// True if the origin is this host. The scheme cannot be checked because a proxy may have terminated TLS: http and https count as the same.
 #[must_use]
 pub fn is_own(origin: &str, host: &str) -> bool {
     let Some((scheme, authority)) = origin.split_once("://") else { return false };
@@ -215,7 +215,7 @@ pub fn is_own(origin: &str, host: &str) -> bool {
         && origin_port.unwrap_or(default) == own_port.unwrap_or(default)
 }
 
-/// The host of an authority, and its port as it is written.
+/// Splits an authority into the host and the port, as written.
 #[must_use]
 pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
@@ -224,28 +224,28 @@ pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Fields by which proxies tell that they pass a request on.
+/// Header fields by which proxies say that they forward a request.
 const FORWARDING: [&str; 4] = ["x-forwarded-for", "forwarded", "x-real-ip", "via"];
 
-/// Whether a field is one that proxies write, and servers may believe.
+/// True for a field that proxies write and servers may trust.
 fn is_of_proxies(field: &str) -> bool {
     let begins = |begin: &str| field.get(..begin.len()).is_some_and(|head| head.eq_ignore_ascii_case(begin));
     FORWARDING.iter().any(|name| field.eq_ignore_ascii_case(name)) || begins("x-forwarded-")
 }
 
-/// A name of a field (RFC 9110 §5.6.2).
+/// True if the name is a valid field name (RFC 9110 §5.6.2).
 fn is_token(field: &str) -> bool {
     field.bytes().all(super::grammar::is_token)
 }
 
-/// Whether a proxy says that it passes a request on.
+/// True if a proxy says that it forwards the request.
 #[must_use]
 pub fn is_passed_on(request: &Request) -> bool {
     FORWARDING.iter().any(|name| request.header(name).is_some())
 }
 
-/// Whether no page of another site asks. A client that says neither `Origin` nor `Sec-Fetch-Site` is no browser. `names` are
-/// those of this server; pages of the `named` origins count as its own.
+/// True if the request does not come from a page of another site. A client that sends neither `Origin` nor `Sec-Fetch-Site` is no browser.
+/// `names` are this server's; pages of the `named` origins count as its own.
 #[must_use]
 pub fn is_own_page(request: &Request, names: &[String], named: &[String]) -> bool {
     let is_named = |origin: &str| named.iter().any(|known| known.eq_ignore_ascii_case(origin));
@@ -255,20 +255,20 @@ pub fn is_own_page(request: &Request, names: &[String], named: &[String]) -> boo
     }
 }
 
-/// Whether the page of an origin is this server's. The browser's own word comes first (`Sec-Fetch-Site`, which no page can
-/// write): the host that it asked may have been replaced by a proxy.
+/// True if the origin is this server's. The browser's `Sec-Fetch-Site`, which no page can write, takes precedence over the host, which a
+/// proxy may have replaced.
 fn is_own_origin(request: &Request, origin: &str, names: &[String]) -> bool {
     site_of(request).unwrap_or_else(|| {
         is_own(origin, request.header("host").unwrap_or_default()) || is_of_names(origin, names)
     })
 }
 
-/// The browser's word on whether the page is of the same origin as what it asks for (Fetch Metadata §2.2).
+/// Returns the browser's statement that the page is of the same origin as its request (Fetch Metadata §2.2), or `None` without one.
 fn site_of(request: &Request) -> Option<bool> {
     request.header("sec-fetch-site").map(|site| site == "same-origin" || site == "none")
 }
 
-/// Whether a page is of a host with one of these names, at any port.
+/// True if the origin's host is one of these names, at any port.
 fn is_of_names(origin: &str, names: &[String]) -> bool {
     let authority = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
     authority.is_some_and(|authority| is_name(split_port(authority).0, names))
@@ -278,13 +278,12 @@ fn is_name(host: &str, names: &[String]) -> bool {
     names.iter().any(|name| bare(name).eq_ignore_ascii_case(bare(host)))
 }
 
-/// An IPv6 address without its brackets; any other host as it is.
+/// Removes the brackets of an IPv6 address; leaves other hosts as they are.
 fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// Whether a request is for this machine by its `Host`: an address, `localhost`, or a name of the server. Any other name
-/// may have been made to lead here.
+/// True if the request's `Host` names this machine: an address, `localhost` or a name of the server. Any other name may be DNS rebinding.
 #[must_use]
 pub fn is_for_this_machine(request: &Request, names: &[String]) -> bool {
     request.header("host").is_none_or(|host| is_local(host, names))

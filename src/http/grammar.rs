@@ -1,6 +1,6 @@
 //! The characters of HTTP (RFC 9110 §5.6), for heads and trailers.
 
-/// Whether a byte may stand in a token: a method, a field name (RFC 9110 §5.6.2).
+/// True for a byte that a token may contain, such as a method or a field name (RFC 9110 §5.6.2).
 pub(super) const fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
         || matches!(

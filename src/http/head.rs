@@ -13,16 +13,16 @@ use super::grammar::is_token;
 use super::request::{Headers, Method, Version};
 use super::{BodyLimits, Error, Intake, Limits, StreamRequest};
 
-/// The part of a request line besides its target: the longest known method, two spaces and the version.
+/// Maximum length of a request line without its target: the longest known method, two spaces and the version.
 const REQUEST_LINE_EXTRA: usize = 32;
-/// Most header lines that any [`Limits::headers`] can allow.
+/// Maximum number of header lines that any [`Limits::headers`] can allow.
 const HEADERS_MAX: usize = 128;
-/// Most pairs of a query.
+/// Maximum number of pairs in a query.
 const QUERY_PAIRS_MAX: usize = 256;
-/// Digits of a Content-Length; 19 of them always fit 64 bits.
+/// Maximum number of digits of a Content-Length; 19 always fit 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 
-/// Finds the end of a head that arrives in pieces, and refuses bare line ends and controls as they come.
+/// Finds the end of a head that arrives in pieces, and refuses bare line ends and control characters as they come.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     at: usize,
@@ -32,7 +32,7 @@ pub(super) struct Scanner {
     blank_skipped: bool,
 }
 
-/// RFC 9110 §5.5: VCHAR, obs-text, SP and HTAB.
+/// True for the bytes that a header line may contain (RFC 9110 §5.5): VCHAR, obs-text, SP and HTAB.
 const fn is_text(byte: u8) -> bool {
     matches!(byte, b'\t' | 0x20..=0x7e | 0x80..)
 }
@@ -43,8 +43,8 @@ impl Scanner {
         self.at
     }
 
-    /// Continues behind the bytes seen before; `bytes` is all of the head so far. Returns the range of the request
-    /// line and the header lines, with the empty line that ends them.
+    /// Continues after the bytes scanned before; `bytes` is all of the head so far. Returns the range of the request line and the header
+    /// lines, with the empty line that ends them, or `None` if the head is incomplete.
     pub(super) fn scan(&mut self, bytes: &[u8], limits: &Limits) -> Result<Option<Range<usize>>, Error> {
         let mut head_start: usize = if self.blank_skipped { 2 } else { 0 };
         while let Some(&byte) = bytes.get(self.at) {
@@ -84,7 +84,7 @@ impl Scanner {
         Ok(None)
     }
 
-    /// Bytes ahead that neither end a line nor break a rule or a limit.
+    /// Returns the number of following bytes that neither end a line nor break a rule or a limit.
     fn text_ahead(&self, bytes: &[u8], limits: &Limits) -> usize {
         if self.after_cr {
             return 0;
@@ -96,7 +96,7 @@ impl Scanner {
         ahead.iter().position(|byte| !is_text(*byte)).unwrap_or(ahead.len())
     }
 
-    /// Whether the line that ends here was the empty one.
+    /// Ends a line. Returns true if it was the empty line.
     fn end_line(&mut self, limits: &Limits) -> Result<bool, Error> {
         let length = self.at.saturating_sub(self.line_start).saturating_sub(2);
         self.line_start = self.at;
@@ -121,7 +121,7 @@ impl Scanner {
     }
 }
 
-/// A parsed head: everything but the body.
+/// A parsed head.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) method: Method,
@@ -131,7 +131,7 @@ pub(super) struct Head {
     pub(super) query: Vec<(String, String)>,
     pub(super) headers: Headers,
     pub(super) framing: Framing,
-    /// The largest body.
+    /// The maximum size of the body in bytes.
     pub(super) body_bytes_max: usize,
     /// The way in which the application gets the body.
     pub(super) intake: Intake,
@@ -140,7 +140,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// Parses what [`Scanner::scan`] found. The statuses follow the order of the text: line, fields, framing.
+    /// Parses the range that [`Scanner::scan`] found. Faults are reported in the order of the text: request line, fields, framing.
     pub(super) fn parse(
         bytes: &[u8],
         limits: &Limits,
@@ -187,7 +187,8 @@ impl Head {
         )
     }
 
-    /// The head of a line and fields. `framed`: the framing of a stream, whether it has a body and the length that it announces.
+    /// Builds the head from the request line and the fields. `framed` is the framing of an HTTP/2 stream: whether there is a body, and the
+    /// announced length.
     fn of_parts(
         (method, target, version): (Method, &[u8], Version),
         fields: Fields<'_>,
@@ -229,7 +230,7 @@ impl Head {
     }
 }
 
-/// RFC 9112 §3: exactly one space between the parts.
+/// Parses the request line (RFC 9112 §3), with exactly one space between its parts.
 fn request_line<'a>(line: &'a [u8], limits: &Limits) -> Result<(Method, &'a [u8], Version), Error> {
     let mut parts = line.split(|b| *b == b' ');
     let (Some(method), Some(target), Some(version), None) =
@@ -282,7 +283,7 @@ fn stream_framing((has_body, length): (bool, Option<u64>), body_bytes_max: usize
     }
 }
 
-/// Header fields, with the raw values of those that decide about framing.
+/// Header fields, with the raw values of the fields that determine the framing.
 struct Fields<'a> {
     headers: Headers,
     lengths: Vec<&'a [u8]>,
@@ -311,7 +312,7 @@ impl<'a> Fields<'a> {
         Ok(Self { headers, lengths })
     }
 
-    /// RFC 9112 §3.2: exactly one in HTTP/1.1, and one that could be a host and a port.
+    /// Checks `Host` (RFC 9112 §3.2): exactly one in HTTP/1.1, with a valid host and port.
     fn check_host(&self, version: Version) -> Result<(), Error> {
         match (self.headers.count("host"), version) {
             (0, Version::Http10) => return Ok(()),
@@ -327,7 +328,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
-    /// RFC 9112 §6.3, without its room for repair: one length, or one `chunked`, or no body.
+    /// Returns the framing of the body (RFC 9112 §6.3), without the repairs it allows: one length, or one `chunked`, or no body.
     fn framing(&self, version: Version, body_bytes_max: usize) -> Result<Framing, Error> {
         let mut codings = self.headers.all("transfer-encoding");
         let Some(coding) = codings.next() else {
@@ -355,8 +356,8 @@ impl<'a> Fields<'a> {
         Err(Error::Malformed("Transfer-Encoding"))
     }
 
-    /// Digits behind at most one space. A list, a sign or stray whitespace is legal to repair, and is how two
-    /// parsers come to differ.
+    /// Parses `Content-Length`: digits after at most one space. Lists, signs and stray whitespace are refused although they may be
+    /// repaired, because repairs are where two parsers differ.
     fn content_length(&self, body_bytes_max: usize) -> Result<Framing, Error> {
         let raw = match self.lengths.as_slice() {
             [] => return Ok(Framing::Length(0)),
@@ -378,7 +379,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Lines of a head, without their CR LF. The scanner has let no other CR pass.
+/// The lines of a head, without their CR LF. The scanner has let no other CR pass.
 struct Lines<'a>(&'a [u8]);
 
 impl<'a> Iterator for Lines<'a> {
@@ -392,7 +393,7 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// RFC 9110 §10.1.1: an HTTP/1.0 peer's `100-continue` is ignored, another expectation is refused.
+/// Evaluates `Expect` (RFC 9110 §10.1.1): `100-continue` is ignored from an HTTP/1.0 peer, any other expectation is refused.
 fn expectation(headers: &Headers, version: Version) -> Result<bool, Error> {
     match headers.get("expect") {
         None => Ok(false),
@@ -401,7 +402,7 @@ fn expectation(headers: &Headers, version: Version) -> Result<bool, Error> {
     }
 }
 
-/// Path and query of a request target (RFC 9112 §3.2).
+/// Splits a request target into path and query (RFC 9112 §3.2).
 fn split_target(
     method: Method,
     target: &[u8],
@@ -422,7 +423,7 @@ fn split_target(
     Ok((path, query))
 }
 
-/// RFC 9112 §3.2.2: accepted from clients that think us a proxy, as long as it names the host that `Host` does.
+/// Accepts the absolute form (RFC 9112 §3.2.2) from clients that take this server for a proxy, if its host equals `Host`.
 fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], Error> {
     let refused = Error::Malformed("request target");
     let scheme_end = target.windows(3).position(|w| w == b"://").ok_or(refused)?;
@@ -439,10 +440,10 @@ fn absolute_form<'a>(target: &'a [u8], host: Option<&str>) -> Result<&'a [u8], E
     }
 }
 
-/// Decodes a path once and refuses every spelling that some later reader could take for another path.
+/// Decodes a path once, and refuses every spelling that a later reader could take for another path.
 ///
 /// # Errors
-/// It is such a spelling.
+/// The path has such a spelling.
 pub fn decode_path(raw: &[u8]) -> Result<String, Error> {
     if raw.iter().any(|b| b"\\;#".contains(b)) {
         return Err(Error::Malformed("path"));
@@ -468,12 +469,12 @@ pub fn decode_path(raw: &[u8]) -> Result<String, Error> {
     Ok(path)
 }
 
-/// A percent sign without two hexadecimal digits has no meaning.
+/// Decodes percent escapes; `None` if a percent sign is not followed by two hexadecimal digits.
 fn decode_escapes(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     escape_positions(raw).all(|valid| valid).then(|| Cow::from(percent_decode(raw)))
 }
 
-/// For each percent sign, whether two hexadecimal digits follow.
+/// Returns, for each percent sign, whether two hexadecimal digits follow.
 fn escape_positions(bytes: &[u8]) -> impl Iterator<Item = bool> {
     bytes.iter().enumerate().filter(|(_, b)| **b == b'%').map(|(at, _)| {
         let digits = bytes.get(at.saturating_add(1)..at.saturating_add(3)).unwrap_or_default();
@@ -481,8 +482,8 @@ fn escape_positions(bytes: &[u8]) -> impl Iterator<Item = bool> {
     })
 }
 
-/// Pairs as a form would encode them. Data, not names of things: odd escapes stay as they are, bytes that are no
-/// UTF-8 become replacement characters, and whoever uses a value checks it.
+/// Decodes a query as a form would encode it. Invalid escapes stay as they are and invalid UTF-8 becomes replacement characters; users of a
+/// value check it.
 fn decode_query(raw: &[u8]) -> Result<Vec<(String, String)>, Error> {
     if raw.contains(&b'#') {
         return Err(Error::Malformed("request target"));

@@ -2,42 +2,42 @@
 
 use std::time::Duration;
 
-/// Times and sizes of one connection. The defaults are those of the server; a listener may hand in others.
+/// Times and sizes of one connection. The defaults are the server's; a listener may pass others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Time from accept, or from the first byte of a later request, to the end of its head.
     pub head_time: Duration,
     /// Time from the end of the head to the end of the body.
     pub body_time: Duration,
-    /// Mean rate below which a body is given up, in bytes per second, once `body_rate_grace` has passed.
+    /// Minimum mean rate of a body, in bytes per second, once `body_rate_grace` has passed.
     pub body_rate_min: u32,
-    /// The time for which a body may be slower than `body_rate_min`.
+    /// Time during which a body may be slower than `body_rate_min`.
     pub body_rate_grace: Duration,
-    /// The longest time that a peer may read nothing of what waits for it.
+    /// Maximum time without write progress while output waits for the peer.
     pub write_stall: Duration,
-    /// The longest time that a connection may idle between requests.
+    /// Maximum idle time of a connection between requests.
     pub idle: Duration,
-    /// Request line and header lines together, with their line ends.
+    /// Maximum size of request line and header lines together, line ends included.
     pub head_bytes: usize,
-    /// Header lines of one request.
+    /// Maximum number of header lines of a request.
     pub headers: usize,
-    /// Request target.
+    /// Maximum length of the request target.
     pub target_bytes: usize,
-    /// Body of one request, after the chunks are taken off.
+    /// Maximum body of a request, after removing the chunk framing.
     pub body_bytes: usize,
-    /// Bytes of a body that is taken as it comes, before reading stops.
+    /// Maximum bytes held of a body that the application reads as it arrives; reading stops at this limit.
     pub body_window_bytes: usize,
-    /// Extension of one chunk (RFC 9112 §7.1.1).
+    /// Maximum length of one chunk extension (RFC 9112 §7.1.1).
     pub chunk_extension_bytes: usize,
-    /// Trailer section, and all chunk extensions of one body together.
+    /// Maximum size of the trailer section and all chunk extensions of one body together.
     pub trailer_bytes: usize,
-    /// Requests before the server closes.
+    /// Maximum number of requests on a connection before the server closes it.
     pub requests: u64,
-    /// Bytes of later requests that are held while one is outstanding, before reading stops.
+    /// Maximum bytes of later requests held while one is outstanding; reading stops at this limit.
     pub held_bytes: usize,
-    /// Bytes of answers that wait for the peer, before reading and parsing stop.
+    /// Maximum bytes of responses that wait for the peer; reading and parsing stop at this limit.
     pub queued_bytes: usize,
-    /// Bytes of a body that comes in blocks: with fewer waiting for the peer the next block is fetched.
+    /// The next block of a body is fetched while fewer than this many bytes wait for the peer.
     pub body_queued_bytes: usize,
 }
 
@@ -66,7 +66,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The bytes that a body which is taken as it comes has to bring in each `body_rate_grace`, while it is waited for.
+    /// Minimum number of bytes that must arrive in each `body_rate_grace` of a body that the application reads as it arrives.
     pub(super) fn streamed_bytes_min(&self) -> u64 {
         u64::from(self.body_rate_min).saturating_mul(self.body_rate_grace.as_secs())
     }

@@ -1,7 +1,6 @@
-//! Media types by the ending of a name (RFC 9110 §8.3; those of streams first).
+//! Media types by file name extension (RFC 9110 §8.3), those of streams first.
 
-/// Media types by extension, in lower case. Everything else is bytes: with `nosniff` a browser saves it and runs
-/// nothing.
+/// Media types by extension, in lower case. All other files are sent as bytes, which a browser with `nosniff` saves and does not run.
 const TYPES: &[(&str, &str)] = &[
     ("m3u8", "application/vnd.apple.mpegurl"),
     ("ts", "video/MP2T"),
@@ -43,7 +42,7 @@ const TYPES: &[(&str, &str)] = &[
     ("zip", "application/zip"),
 ];
 
-/// The media type of a file.
+/// Returns the media type of a file by its extension.
 #[must_use]
 pub fn media_type(name: &str) -> &'static str {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending).unwrap_or_default();

@@ -59,14 +59,14 @@ pub use request::{Headers, Method, Request, Version};
 pub use resource::{Resource, Selection};
 pub use response::{Response, StreamHead, http_date, reason_phrase};
 
-/// An error that ends the connection. All but the last two are answered with [`Error::status`] first.
+/// An error that ends the connection. Except for the last two, the peer is first answered with [`Error::status`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer broke the grammar of RFC 9112, or sent what has two readings.
+    /// The peer broke the grammar of RFC 9112, or sent an ambiguous message.
     #[error("Malformed request: {0}")]
     Malformed(&'static str),
-    /// CONNECT and TRACE.
+    /// The method is CONNECT or TRACE.
     #[error("Method not allowed")]
     MethodNotAllowed,
     /// The head or the body was not received in time.
@@ -78,28 +78,28 @@ pub enum Error {
     /// The request target is longer than [`Limits::target_bytes`].
     #[error("Request target too long")]
     TargetTooLong,
-    /// An `Expect` other than `100-continue` (RFC 9110 §10.1.1).
+    /// `Expect` is not `100-continue` (RFC 9110 §10.1.1).
     #[error("Expectation failed")]
     ExpectationFailed,
     /// More header bytes, header lines or trailer bytes than allowed (RFC 6585 §5).
     #[error("Request header fields too large")]
     HeadTooLarge,
-    /// A method or transfer coding that this server does not know.
+    /// The method or transfer coding is unknown to this server.
     #[error("Not implemented: {0}")]
     NotImplemented(&'static str),
-    /// Neither HTTP/1.0 nor HTTP/1.1.
+    /// The version is neither HTTP/1.0 nor HTTP/1.1.
     #[error("HTTP version not supported")]
     VersionNotSupported,
-    /// The peer took no byte for [`Limits::write_stall`]. Drop the transport without flushing.
+    /// The peer accepted no byte for [`Limits::write_stall`]. The transport must be dropped without flushing.
     #[error("no write progress")]
     WriteStalled,
-    /// Bytes were handed over although [`Connection::wants_bytes`] said no. Drop the transport without flushing.
+    /// Bytes were handed over although [`Connection::wants_bytes`] was false. The transport must be dropped without flushing.
     #[error("more bytes than wanted")]
     Overrun,
 }
 
 impl Error {
-    /// The status that the peer is answered with; none when an answer would not be read.
+    /// Returns the status to answer with, or `None` if the peer would not read an answer.
     #[must_use]
     pub const fn status(self) -> Option<u16> {
         match self {

@@ -1,6 +1,6 @@
-//! Mounts: rows of path, methods, body, cross-origin policy and handler. A row's rules are enforced here,
-//! the same for all handlers: 405 with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16); the machine asks for
-//! the length that a body may have before it reads one (§15.5.14).
+//! Mounts: rows of path, methods, body, cross-origin policy and handler. A row's rules are enforced here, the same for all handlers: 405
+//! with `Allow` (RFC 9110 §15.5.6), OPTIONS (§9.3.7), 415 (§15.5.16). The HTTP machine asks for the maximum body length before it reads a
+//! body (§15.5.14).
 //!
 //! A path is made of segments: a word is itself, `{app}` an application that exists, `{name}` any segment, `{name}.flv`
 //! one with that ending, and `{*}` at the end everything that is left, nothing included. The first row that fits counts.
@@ -10,19 +10,19 @@ use std::ops::Range;
 
 use super::{Method, Request, Response, cors};
 
-/// The name of an application in a path: others of the same form fit only where the application exists.
+/// The capture that stands for an existing application's name.
 const APP: &str = "app";
 /// Matches the rest of a path.
 const REST: &str = "{*}";
 
-/// A row.
+/// A row of the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Mount<H> {
     /// The pattern.
     pub path: &'static str,
-    /// The methods that it takes.
+    /// The methods that the row accepts.
     pub methods: Methods,
-    /// The bodies that it takes.
+    /// The bodies that the row accepts.
     pub body: BodyKind,
     /// The policy for pages of other origins.
     pub cors: Cors,
@@ -30,10 +30,10 @@ pub struct Mount<H> {
     pub handler: H,
 }
 
-/// The methods of a row. OPTIONS is answered for it, unless it is among them.
+/// The methods of a row. OPTIONS is answered automatically unless it is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Methods {
-    /// Any method: the handler has a table of its own.
+    /// Any method; the handler decides.
     Any,
     /// Only the methods listed, and HEAD where there is GET.
     These(&'static [Method]),
@@ -42,43 +42,43 @@ pub enum Methods {
 /// The bodies of a row.
 #[derive(Debug, Clone, Copy)]
 pub enum BodyKind {
-    /// Any body that the connection takes: nobody reads it, or the handler judges it.
+    /// Any body that the connection accepts; the handler ignores or checks it.
     Any,
-    /// Any body that the connection takes; the handler gets the head first, unless all of the body has come with it, and lets
-    /// the body come.
+    /// Any body that the connection accepts. Unless the whole body came with the head, the handler gets the head first and then accepts the
+    /// body.
     AfterHead,
-    /// POST, PUT and PATCH carry one of these media types.
+    /// POST, PUT and PATCH must carry one of these media types.
     Of {
         /// The media types, in lower case, without parameters.
         types: &'static [&'static str],
-        /// Longer ones are refused before they are read.
+        /// Maximum length in bytes; longer bodies are refused before they are read.
         bytes_max: usize,
     },
-    /// As [`Self::AfterHead`]; for requests (method, query) that the function selects, a body of any length.
+    /// Like [`Self::AfterHead`]; if the function selects the request by method and query, the body may have any length.
     Streamed(fn(Method, &[(String, String)]) -> bool),
 }
 
-/// The rule on origins that may send requests, and on methods that they may use.
+/// The cross-origin policy of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cors {
-    /// The pages.
+    /// The pages that may send requests.
     pub pages: Pages,
-    /// The methods that they may use, as `Access-Control-Allow-Methods` lists them.
+    /// Methods that pages may use, as `Access-Control-Allow-Methods` lists them.
     pub methods: &'static str,
-    /// The fields that their requests may have, as `Access-Control-Allow-Headers` lists them, or [`cors::ANY_FIELD`].
+    /// Header fields that pages may send, as `Access-Control-Allow-Headers` lists them, or [`cors::ANY_FIELD`].
     pub fields: &'static str,
-    /// The fields of answers that they may read, as `Access-Control-Expose-Headers` lists them.
+    /// Response fields that pages may read, as `Access-Control-Expose-Headers` lists them.
     pub exposed: Option<&'static str>,
 }
 
-/// The pages that may ask.
+/// The pages that may send requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
     /// Pages of any origin.
     Any,
-    /// Pages of the origins that the operator names.
+    /// Pages of the origins named by the operator.
     Named,
-    /// Pages of any origin when requests need a token; else those of the named ones, and others read only.
+    /// Pages of any origin if requests need a token; else pages of the named origins, and all others read-only.
     Tokens,
 }
 
@@ -86,14 +86,14 @@ impl Cors {
     /// Pages of any origin.
     pub const ANYONE: Self =
         Self { pages: Pages::Any, methods: cors::METHODS, fields: cors::FIELDS, exposed: None };
-    /// Pages of any origin, with any field: players add their own.
+    /// Pages of any origin, with any header field, because players add their own.
     pub const MEDIA: Self = Self { fields: cors::ANY_FIELD, ..Self::ANYONE };
-    /// Pages of the origins that the operator names.
+    /// Pages of the origins named by the operator.
     pub const NAMED: Self = Self { pages: Pages::Named, ..Self::ANYONE };
-    /// Pages of any origin that have a token.
+    /// Pages of any origin if requests need a token, else those of the named origins.
     pub const TOKENS: Self = Self { pages: Pages::Tokens, ..Self::ANYONE };
 
-    /// The policy, with the names of the server, the origins that are named and whether requests need a token.
+    /// Returns the policy for these server names, named origins, and whether requests need a token.
     #[must_use]
     pub const fn policy<'a>(
         self,
@@ -116,7 +116,7 @@ impl Cors {
 pub struct Captures(Vec<(&'static str, Range<usize>)>);
 
 impl Captures {
-    /// The part of `path` (the one that was matched) that `name` stands for.
+    /// Returns the part of `path` (the path that was matched) captured as `name`.
     #[must_use]
     pub fn get<'p>(&self, path: &'p str, name: &str) -> Option<&'p str> {
         let (_, range) = self.0.iter().find(|(known, _)| *known == name)?;
@@ -126,21 +126,21 @@ impl Captures {
 
 /// Limits on request bodies by path.
 pub trait BodyLimits: Debug + Sync {
-    /// The limit for a path; `None` when the connection's own applies.
+    /// Returns the limit in bytes for a path, or `None` if the connection's own limit applies.
     fn body_bytes_max(&self, path: &str) -> Option<usize>;
 
-    /// The way in which the application gets the body of a request.
+    /// Returns the way in which the application gets the body of a request.
     fn intake(&self, method: Method, path: &str, query: &[(String, String)]) -> Intake;
 }
 
 /// A way in which the application gets the body of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intake {
-    /// With the head, when all of it is there.
+    /// The whole body comes with the head.
     Whole,
-    /// With the head when all of it has come with it; else as it comes, once it is let in. The limit of bodies holds.
+    /// The body comes with the head if all of it has arrived by then; else as it arrives, once accepted. The body limit applies.
     AfterHead,
-    /// As it comes, once it is let in, however long it is.
+    /// The body comes as it arrives, once accepted, at any length.
     Streamed,
 }
 
@@ -149,7 +149,7 @@ pub enum Intake {
 pub struct Mounts<H: 'static>(pub &'static [Mount<H>]);
 
 impl<H> Mounts<H> {
-    /// The row for a path, with the names in it.
+    /// Returns the row for a path, and the names captured from the path.
     pub fn find(&self, path: &str, is_app: impl Fn(&str) -> bool) -> Option<(&'static Mount<H>, Captures)> {
         self.0.iter().find_map(|mount| Some((mount, captures(mount.path, path, &is_app)?)))
     }
@@ -173,7 +173,7 @@ impl<H: Debug + Sync> BodyLimits for Mounts<H> {
 }
 
 impl<H> Mount<H> {
-    /// The answer to a request that its handler need not see.
+    /// Returns the response to a request that the row's handler need not see.
     #[must_use]
     pub fn refusal(&self, request: &Request) -> Option<Response> {
         let Methods::These(methods) = self.methods else { return None };
@@ -195,7 +195,7 @@ impl<H> Mount<H> {
     }
 }
 
-/// The methods of a row as `Allow` lists them.
+/// Lists the methods of a row, as `Allow` does.
 fn allow(methods: &[Method]) -> String {
     let mut names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
     if methods.contains(&Method::Get) && !methods.contains(&Method::Head) {
@@ -207,7 +207,7 @@ fn allow(methods: &[Method]) -> String {
     names.join(", ")
 }
 
-/// Holds a path against a pattern.
+/// Matches a path against a pattern; `None` if it does not fit.
 fn captures(pattern: &'static str, path: &str, is_app: &impl Fn(&str) -> bool) -> Option<Captures> {
     let mut captures = Captures::default();
     // `*`, which OPTIONS may ask for, is below everything.

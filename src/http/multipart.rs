@@ -1,39 +1,39 @@
-//! Files of a form (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1), any split of it. What a part has is handed out as it comes:
-//! no more is held than the head of a part, or a delimiter.
+//! Forms with files (`multipart/form-data`, RFC 7578 over RFC 2046 §5.1), split anywhere. The content of a part is handed out as it
+//! arrives; at most the head of a part or a delimiter is held.
 //!
 //! ```text
 //! "--" boundary CR LF head CR LF CR LF content ( CR LF "--" boundary CR LF head CR LF CR LF content )* CR LF "--" boundary "--"
 //! ```
 //!
-//! The parsers that are kept up read from an async runtime's streams; this one is a machine like the others. Strict as they are: no
-//! preamble, no space behind a boundary, a name in every head.
+//! The maintained parsers read from streams of an async runtime; this one is a sans-IO machine. It is as strict as they are: no preamble,
+//! no space after a boundary, a name in every head.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Parts of one form.
+/// Maximum number of parts of a form.
 const PARTS_MAX: usize = 16;
-/// Bytes of a boundary (RFC 2046 §5.1.1).
+/// Maximum length of a boundary in bytes (RFC 2046 §5.1.1).
 const BOUNDARY_BYTES_MAX: usize = 70;
-/// Bytes of the head of a part.
+/// Maximum size of the head of a part in bytes.
 const HEAD_BYTES_MAX: usize = 4096;
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// The bytes are no form.
+/// The body is not a valid form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("Malformed form")]
 pub struct Malformed;
 
-/// A piece of a form, in its order.
+/// A piece of a form, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FormEvent {
     /// A part begins.
     Part {
-        /// Its name.
+        /// Name of the part.
         name: String,
     },
-    /// Content of the part.
+    /// A piece of the part's content.
     Data(Bytes),
 }
 
@@ -41,18 +41,18 @@ pub enum FormEvent {
 enum Stage {
     /// Before the first delimiter.
     Start,
-    /// Behind a delimiter.
+    /// After a delimiter.
     Delimited,
     Head,
     Content,
-    /// Behind the last delimiter; what follows counts for nothing.
+    /// After the last delimiter; further bytes are ignored.
     Done,
 }
 
-/// The parser.
+/// A parser of a form.
 #[derive(Debug)]
 pub struct Multipart {
-    /// With the line end in front of it.
+    /// The delimiter, with the line end before it.
     delimiter: Vec<u8>,
     held: BytesMut,
     stage: Stage,
@@ -60,7 +60,7 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// The parser of a body of this media type; `None` when it is no form.
+    /// Makes the parser of a body of this media type; `None` if it is not a form.
     #[must_use]
     pub fn of(content_type: &str) -> Option<Self> {
         let essence = content_type.split(';').next().unwrap_or_default().trim();
@@ -71,17 +71,17 @@ impl Multipart {
         Some(Self { delimiter, held: BytesMut::new(), stage: Stage::Start, parts: 0 })
     }
 
-    /// Takes bytes of the body. What it makes of them is to be polled before more is fed.
+    /// Takes bytes of the body. Their events must be polled before more bytes are fed.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.stage != Stage::Done {
             self.held.extend_from_slice(bytes);
         }
     }
 
-    /// The next piece.
+    /// Returns the next piece.
     ///
     /// # Errors
-    /// The body is no form.
+    /// The body is not a valid form.
     pub fn poll(&mut self) -> Result<Option<FormEvent>, Malformed> {
         loop {
             match self.stage {
@@ -119,7 +119,7 @@ impl Multipart {
         }
     }
 
-    /// Whether the last delimiter has come.
+    /// True if the last delimiter has come.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Done
@@ -142,7 +142,7 @@ impl Multipart {
         Ok(Some(FormEvent::Part { name }))
     }
 
-    /// Content up to the delimiter; `None`: it takes more bytes to tell.
+    /// Returns content up to the delimiter; `None` if more bytes are needed.
     fn content(&mut self) -> Option<Bytes> {
         if let Some(length) = find(&self.held, &self.delimiter) {
             let data = self.held.split_to(length).freeze();
@@ -168,7 +168,7 @@ fn boundary_of(content_type: &str) -> Option<&str> {
     fits.then_some(boundary)
 }
 
-/// The value of a parameter, its quotes taken off; names and boundaries have no escapes.
+/// Returns the value of a parameter without its quotes; names and boundaries have no escapes.
 fn parameter<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
     let parameters = value.split(';').skip(1).filter_map(|part| part.split_once('='));
     let mut ours = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case(wanted));
@@ -176,7 +176,7 @@ fn parameter<'a>(value: &'a str, wanted: &str) -> Option<&'a str> {
     Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
 }
 
-/// `name` of a part's `Content-Disposition`.
+/// Returns the `name` of a part's `Content-Disposition`.
 fn name_of(head: &str) -> Option<String> {
     let field = head.split("\r\n").filter_map(|line| line.split_once(':'));
     let mut field = field.filter(|(name, _)| name.eq_ignore_ascii_case("content-disposition"));

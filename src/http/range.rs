@@ -5,16 +5,16 @@
 /// The range that a `Range` field selects of a representation of known length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Range {
-    /// The whole representation: the field is ignored.
+    /// The whole representation, because the field is absent or ignored.
     Whole,
-    /// A range of bytes: at least one, all within the length.
+    /// A range of at least one byte, all within the length.
     Part(std::ops::Range<u64>),
-    /// Nothing in the representation: 416.
+    /// No byte of the representation is selected: 416.
     Unsatisfiable,
 }
 
-/// Reads a field. A server may ignore it (RFC 9110 §14.2), and does so with what is malformed, of another unit, or
-/// asks for several ranges: those are how a small request gets more bytes than the file has (§17.15).
+/// Parses a field. A server may ignore `Range` (RFC 9110 §14.2). A malformed field, an unknown unit and several ranges are ignored; several
+/// ranges would let a small request get more bytes than the file has (§17.15).
 #[must_use]
 pub fn parse_range(field: &str, length: u64) -> Range {
     let Some((unit, set)) = field.split_once('=') else { return Range::Whole };
@@ -38,7 +38,7 @@ pub fn parse_range(field: &str, length: u64) -> Range {
     }
 }
 
-/// A number, or nothing; the outer `None` is neither. What does not fit 64 bits is beyond every file.
+/// Parses a number, or `Some(None)` for an empty text; `None` if it is neither. A number beyond 64 bits is beyond every file.
 fn position(text: &str) -> Option<Option<u64>> {
     if text.is_empty() {
         return Some(None);

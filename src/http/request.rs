@@ -1,10 +1,10 @@
-//! A request as the application sees it: parsed, checked, complete.
+//! A request as the application sees it: parsed, checked and complete.
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The methods that this server routes (RFC 9110 §9, RFC 5789). CONNECT and TRACE are refused before.
+/// The methods that this server routes (RFC 9110 §9, RFC 5789). CONNECT and TRACE are refused earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Method {
     /// GET
@@ -24,7 +24,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// Methods are case-sensitive (RFC 9110 §9.1).
+    /// Parses a method, which is case-sensitive (RFC 9110 §9.1).
     #[must_use]
     pub fn from_token(token: &[u8]) -> Option<Self> {
         Some(match token {
@@ -60,37 +60,37 @@ impl fmt::Display for Method {
     }
 }
 
-/// The versions spoken (RFC 9112 §2.3, RFC 9113).
+/// The HTTP versions supported (RFC 9112 §2.3, RFC 9113).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// HTTP/1.0: closes unless `Connection: keep-alive` was asked for.
+    /// HTTP/1.0: closes unless `Connection: keep-alive` is sent.
     Http10,
-    /// HTTP/1.1: stays open unless `Connection: close`.
+    /// HTTP/1.1: stays open unless `Connection: close` is sent.
     Http11,
-    /// HTTP/2: a stream of its own for each request.
+    /// HTTP/2: each request has a stream of its own.
     Http2,
 }
 
-/// Header fields in their order. Names compare without case (RFC 9110 §5.1).
+/// Header fields in order. Names compare case-insensitively (RFC 9110 §5.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     fields: Vec<(String, String)>,
 }
 
 impl Headers {
-    /// Empty.
+    /// Makes an empty list of fields.
     #[must_use]
     pub const fn new() -> Self {
         Self { fields: Vec::new() }
     }
 
-    /// The first value of `name`. Where a second one would matter, ask [`Headers::count`] too.
+    /// Returns the first value of `name`. If a second one would matter, check [`Headers::count`] too.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// All values of `name`, in order.
+    /// Returns all values of `name`, in order.
     pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a str> {
         self.fields.iter().filter(move |(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str())
     }
@@ -101,7 +101,7 @@ impl Headers {
         self.all(name).count()
     }
 
-    /// Whether a comma-separated field holds `token`, without case (RFC 9110 §5.6.1).
+    /// True if a comma-separated field contains `token`, case-insensitively (RFC 9110 §5.6.1).
     #[must_use]
     pub fn has_token(&self, name: &str, token: &str) -> bool {
         self.all(name).flat_map(|v| v.split(',')).any(|t| t.trim().eq_ignore_ascii_case(token))
@@ -112,24 +112,24 @@ impl Headers {
         self.fields.iter().map(|(n, v)| (n.as_str(), v.as_str()))
     }
 
-    /// Appends a line, also when the name is there already.
+    /// Appends a field, even if the name is present already.
     pub fn push(&mut self, name: impl Into<String>, value: impl Into<String>) {
         self.fields.push((name.into(), value.into()));
     }
 
-    /// Makes `value` the only one of `name`.
+    /// Makes `value` the only value of `name`.
     pub fn set(&mut self, name: &str, value: impl Into<String>) {
         self.fields.retain(|(n, _)| !n.eq_ignore_ascii_case(name));
         self.push(name, value);
     }
 
-    /// Number of lines.
+    /// Number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fields.len()
     }
 
-    /// Whether there is no line.
+    /// True if there are no fields.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fields.is_empty()
@@ -143,35 +143,35 @@ pub struct Request {
     pub method: Method,
     /// Version of the request line.
     pub version: Version,
-    /// The request target as sent. For logs only; routing by it would see other paths than `path` shows.
+    /// The request target as sent, for logs only: routing by it could see other paths than `path`.
     pub target: String,
     /// The path, percent-decoded once, duplicate slashes joined. It starts with `/` (or is `*` for OPTIONS) and
     /// holds no dot segment, no control, no backslash, no NUL and no slash that was percent-encoded.
     pub path: String,
-    /// Decoded pairs of the query, in order; `+` is a space.
+    /// Decoded pairs of the query, in order; `+` is decoded as a space.
     pub query: Vec<(String, String)>,
     /// Header fields.
     pub headers: Headers,
-    /// Body, chunks taken off; trailers are checked and dropped.
+    /// Body without chunk framing; trailers are checked and dropped.
     pub body: Bytes,
-    /// Whether a body waits to be let in ([`super::Connection::take_body`]): `body` is empty.
+    /// True if a body waits to be accepted ([`super::Connection::take_body`]); `body` is then empty.
     pub body_waits: bool,
 }
 
 impl Request {
-    /// The first value of a header field.
+    /// Returns the first value of a header field.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)
     }
 
-    /// The media type of the body without its parameters (RFC 9110 §8.3.1); empty when there is none.
+    /// Returns the media type of the body without its parameters (RFC 9110 §8.3.1); empty if there is none.
     #[must_use]
     pub fn media_type(&self) -> &str {
         self.header("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim()
     }
 
-    /// The first value of a query parameter; names are case-sensitive.
+    /// Returns the first value of a query parameter; names are case-sensitive.
     #[must_use]
     pub fn query_value(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())

@@ -1,4 +1,4 @@
-//! Something with a length, a tag and a date: which answer a request for it gets (RFC 9110 §13, §14).
+//! Conditional and range requests for a representation with a length, a tag and a date (RFC 9110 §13, §14).
 
 use std::ops;
 use std::time::{Duration, SystemTime};
@@ -10,27 +10,27 @@ use super::response::{Response, http_date};
 /// A representation to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resource {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
     /// The entity tag, quotes included; strong (RFC 9110 §8.8.1).
     pub etag: String,
-    /// The time of its last change, in milliseconds since the Unix epoch.
+    /// Time of the last modification, in milliseconds since the Unix epoch.
     pub modified_ms: Option<u64>,
     /// Media type.
     pub content_type: &'static str,
 }
 
-/// The answer: its head, and which bytes follow it.
+/// The response: its head, and the bytes that follow it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     /// 200, 206, 304, 412 or 416, without a body.
     pub head: Response,
-    /// The bytes of the representation to send; none when the head is the answer.
+    /// The bytes of the representation to send; `None` if the head is the whole response.
     pub part: Option<ops::Range<u64>>,
 }
 
 impl Resource {
-    /// Selects for a GET or HEAD, in the order of RFC 9110 §13.2.2.
+    /// Selects the response to a GET or HEAD, in the order of RFC 9110 §13.2.2.
     #[must_use]
     pub fn select(&self, request: &Request) -> Selection {
         let only = |status| Selection { head: self.head(status), part: None };
@@ -80,7 +80,7 @@ impl Resource {
         head
     }
 
-    /// RFC 9110 §13.1.1, §13.1.4.
+    /// True if `If-Match` or `If-Unmodified-Since` fails (RFC 9110 §13.1.1, §13.1.4).
     fn precondition_failed(&self, request: &Request) -> bool {
         if request.headers.count("if-match") > 0 {
             let strong = |tag: &str| tag == "*" || tag == self.etag;
@@ -90,7 +90,8 @@ impl Resource {
         matches!((since, self.modified()), (Some(since), Some(modified)) if modified > since)
     }
 
-    /// RFC 9110 §13.1.2, §13.1.3: the date counts only without tags.
+    /// True if `If-None-Match` or `If-Modified-Since` says that the client's copy is current (RFC 9110 §13.1.2, §13.1.3); the date counts
+    /// only without tags.
     fn not_modified(&self, request: &Request) -> bool {
         if request.headers.count("if-none-match") > 0 {
             let weak = |tag: &str| tag == "*" || tag.trim_start_matches("W/") == self.etag;
@@ -100,7 +101,8 @@ impl Resource {
         matches!((since, self.modified()), (Some(since), Some(modified)) if modified <= since)
     }
 
-    /// RFC 9110 §13.1.5: a range of what the client has not is of no use to it.
+    /// True if `If-Range` matches or is absent (RFC 9110 §13.1.5); a range of a representation that the client does not have is useless to
+    /// it.
     fn range_applies(&self, request: &Request) -> bool {
         match request.header("if-range") {
             None => true,
@@ -109,14 +111,14 @@ impl Resource {
         }
     }
 
-    /// The modification time in whole seconds, as an HTTP date.
+    /// Returns the modification time in whole seconds, as an HTTP date has it.
     fn modified(&self) -> Option<SystemTime> {
         let seconds = self.modified_ms?.checked_div(1000)?;
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
     }
 }
 
-/// The members of a list of entity tags. A comma inside of a tag would cut it: ours have none.
+/// Returns the members of a list of entity tags. A comma inside a tag would split it; tags of this server have none.
 fn tags<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str> {
     request.headers.all(name).flat_map(|value| value.split(',')).map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! An answer of the application, and how it is put on the wire.
+//! A response of the application, and its serialization.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,14 +9,14 @@ use super::coding;
 use super::connection::End;
 use super::request::{Headers, Method, Version};
 
-/// The last second that the Date format can say (9999-12-31).
+/// The last second that the Date format can express (9999-12-31).
 const WALL_MS_MAX: u64 = 253_402_300_799_000;
 
-/// Fields that the connection writes itself: an application's copy would contradict the framing.
+/// Fields that the connection writes itself; the application's would contradict the framing.
 const OWN_FIELDS: [&str; 5] =
     ["content-length", "transfer-encoding", "connection", "date", "x-content-type-options"];
 
-/// Fields that speak of a connection (RFC 9113 §8.2.2).
+/// Connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
 const OF_CONNECTIONS: [&str; 4] = ["connection", "keep-alive", "upgrade", "sec-websocket-accept"];
 
 /// A complete response. Framing, `Date`, `Connection` and `X-Content-Type-Options` are added by the connection.
@@ -28,7 +28,7 @@ pub struct Response {
     pub headers: Headers,
     /// Body. It is not sent for HEAD, 204 and 304.
     pub body: Bytes,
-    /// Content-Length to tell for HEAD when the body was not read for it.
+    /// Content-Length to send for HEAD if the body was not read for it.
     pub head_length: Option<u64>,
 }
 
@@ -48,19 +48,19 @@ impl Response {
         response
     }
 
-    /// A JSON body.
+    /// Makes a response with a JSON body.
     #[must_use]
     pub fn json(status: u16, body: impl Into<Bytes>) -> Self {
         Self::with_body(status, "application/json", body)
     }
 
-    /// A text body.
+    /// Makes a response with a text body.
     #[must_use]
     pub fn text(status: u16, body: impl Into<Bytes>) -> Self {
         Self::with_body(status, "text/plain", body)
     }
 
-    /// A small page that carries `message`, escaped.
+    /// Makes a small page that shows `message`, escaped.
     #[must_use]
     pub fn error(status: u16, message: &str) -> Self {
         let phrase = reason_phrase(status);
@@ -79,24 +79,24 @@ impl Response {
         self
     }
 
-    /// Closes the connection after this answer.
+    /// Makes the connection close after this response.
     #[must_use]
     pub fn close(self) -> Self {
         self.header("Connection", "close")
     }
 }
 
-/// The exchange, as far as it affects how the response is written.
+/// The properties of an exchange that affect how the response is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exchange {
     pub(super) method: Method,
     pub(super) version: Version,
     pub(super) keep_alive: bool,
-    /// Whether the client takes gzip of an answer that may have something of its own in it.
+    /// True if a response with content of the client's own may be compressed.
     pub(super) gzip: bool,
 }
 
-/// The signal for the end of the body (RFC 9112 §6).
+/// The way in which the end of the body is marked (RFC 9112 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delimiter {
     /// `Content-Length`.
@@ -105,31 +105,31 @@ pub(super) enum Delimiter {
     Close,
 }
 
-/// Whether a status has content at all (RFC 9110 §15.3.5, §15.4.5), whatever the application put there.
+/// True if a response of this status may have content (RFC 9110 §15.3.5, §15.4.5).
 pub(super) const fn has_content(status: u16) -> bool {
     status != 204 && status != 304
 }
 
-/// The head of an answer, as a stream of HTTP/2 has it (RFC 9113 §8.3.2).
+/// The head of a response on an HTTP/2 stream (RFC 9113 §8.3.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamHead {
     /// Status.
     pub status: u16,
-    /// Fields; names in lower case, none of connections.
+    /// Header fields with names in lower case, without connection-specific fields.
     pub fields: Vec<(String, String)>,
 }
 
-/// Answers on their way to the peer.
+/// Responses queued for the peer.
 #[derive(Debug)]
 pub(super) enum Answers {
-    /// As text, one behind the other.
+    /// HTTP/1.1 text.
     Text(SendQueue),
-    /// As heads, the body of the last one, and the end.
+    /// The heads, the body and the end of a response on an HTTP/2 stream.
     Stream(Vec<StreamHead>, SendQueue, Option<End>),
 }
 
 impl Answers {
-    /// The bytes that are queued.
+    /// Returns the queued bytes.
     pub(super) const fn queue(&self) -> &SendQueue {
         match self {
             Self::Text(queue) | Self::Stream(_, queue, _) => queue,
@@ -142,7 +142,7 @@ impl Answers {
         }
     }
 
-    /// Drops what is queued.
+    /// Drops the queued output.
     pub(super) fn clear(&mut self) {
         match self {
             Self::Text(queue) => *queue = SendQueue::new(),
@@ -153,7 +153,7 @@ impl Answers {
         }
     }
 
-    /// Invites a body (RFC 9110 §10.1.1).
+    /// Sends `100 Continue` (RFC 9110 §10.1.1).
     pub(super) fn invite(&mut self) {
         match self {
             Self::Text(queue) => queue.push(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n")),
@@ -161,14 +161,14 @@ impl Answers {
         }
     }
 
-    /// Notes that nothing more is queued.
+    /// Marks the end of the response.
     pub(super) const fn end(&mut self, how: End) {
         if let Self::Stream(.., end) = self {
             *end = Some(how);
         }
     }
 
-    /// Queues a head, with the connection's own fields behind those of the application.
+    /// Queues a head: the application's fields, then the connection's own.
     fn head(&mut self, status: u16, wall_ms: Option<u64>, headers: &Headers, own: &[(&str, &str)]) {
         let date = wall_ms.map(http_date);
         let dated = date.iter().map(|date| ("Date", date.as_str()));
@@ -197,8 +197,8 @@ impl Answers {
     }
 }
 
-/// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent where the machine answers on its
-/// own: it has no clock to date the answer with (RFC 9110 §6.6.1).
+/// Queues status line, fields and body (RFC 9112 §4, §6.3). `wall_ms` is absent if the machine answers by itself: it has no clock for
+/// `Date` (RFC 9110 §6.6.1).
 pub(super) fn write(out: &mut Answers, exchange: Exchange, wall_ms: Option<u64>, mut response: Response) {
     coding::encode(&mut response, exchange.gzip);
     let length = u64::try_from(response.body.len()).unwrap_or(u64::MAX);
@@ -232,20 +232,21 @@ pub(super) fn write_head(
     out.head(status, wall_ms, &response.headers, &own);
 }
 
-/// Queues a 101: what follows on the connection is another protocol (RFC 9110 §15.2.2). A stream says so by 200 (RFC 8441 §5).
+/// Queues a 101, after which the connection speaks another protocol (RFC 9110 §15.2.2). On an HTTP/2 stream the status is 200 (RFC 8441
+/// §5).
 pub(super) fn write_upgrade(out: &mut Answers, wall_ms: u64, headers: &Headers) {
     let status = if matches!(out, Answers::Text(_)) { 101 } else { 200 };
     out.head(status, Some(wall_ms), headers, &[("Connection", "Upgrade")]);
 }
 
-/// A time in the format of `Date` and `Last-Modified` (RFC 9110 §5.6.7).
+/// Formats a time as in `Date` and `Last-Modified` (RFC 9110 §5.6.7).
 #[must_use]
 pub fn http_date(wall_ms: u64) -> String {
     let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(wall_ms.min(WALL_MS_MAX)));
     httpdate::fmt_http_date(at.unwrap_or(SystemTime::UNIX_EPOCH))
 }
 
-/// A line end inside a field would split the answer in two; controls become spaces.
+/// Writes a field with control characters replaced by spaces, because a line end in a value would split the response.
 fn field(head: &mut String, name: &str, value: &str) {
     head.extend(name_chars(name));
     head.push_str(": ");
@@ -276,7 +277,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// The phrases of RFC 9110 §15, RFC 6585 and RFC 8297 that this server sends.
+/// Returns the reason phrase of a status that this server sends (RFC 9110 §15, RFC 6585, RFC 8297).
 #[must_use]
 pub const fn reason_phrase(status: u16) -> &'static str {
     match status {

@@ -1,5 +1,5 @@
-//! A subscriber's position in a ring. It has no queue: what it has not been sent is what lies behind its cursor, and
-//! only the rest of a unit that a short write has cut is its own.
+//! A subscriber's position in a ring. A subscriber has no queue: unsent units lie behind its cursor, and it owns only the rest of a unit
+//! that a short write has cut.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,12 +10,12 @@ use wire::Gather;
 
 use super::{Chosen, Entry, Packager, Parts, Ring};
 
-/// The outcome of a look at a cursor's lag.
+/// The outcome of checking a cursor's lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Jump {
-    /// Near enough to the head.
+    /// The cursor is near enough to the head.
     None,
-    /// Moved to the newest key frame (or, without one, to the head); so many units were skipped.
+    /// The cursor moved to the newest key frame, or without one to the head, and skipped this many units.
     Skipped(u64),
 }
 
@@ -23,74 +23,73 @@ pub enum Jump {
 #[derive(Debug, Default)]
 pub struct Cursor {
     next: u64,
-    /// Whether it had a unit that a decoder can start at.
+    /// True if the cursor has passed a unit that a decoder can start at.
     started: bool,
-    /// Video tracks of which it has not had a key frame yet; a cursor that has not started waits for its lead besides.
+    /// Chosen video tracks that still wait for a key frame. A cursor that has not started also waits for one of its lead track.
     waits: TrackSet,
-    /// Video tracks of the choice that it has seen: one that comes later waits for its key frame.
+    /// Chosen video tracks known to the cursor. A new one waits for its key frame.
     known: TrackSet,
     /// The [`Chosen::epoch`] whose prelude was last sent.
     epoch: u32,
-    /// DTS of the first unit it was sent: its zero, in formats that start at zero for each subscriber.
+    /// DTS of the first unit sent, in milliseconds: the subscriber's zero in formats that start at zero for each subscriber.
     zero_ms: Option<i64>,
     /// The rest of a unit that was partly sent.
     rest: VecDeque<Bytes>,
     rest_bytes: usize,
-    /// The unit of the rest, when its forwarding counts.
+    /// The unit that the rest belongs to, if its forwarding counts.
     rest_of: Option<Forwarded>,
-    /// Units before this one were old already when the subscriber came to them.
+    /// Number of the first unit that came after the subscriber had caught up; earlier units were old and do not count in forwarding times.
     fresh_from: u64,
 }
 
-/// A unit whose last byte was taken.
+/// A unit whose last byte was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forwarded {
-    /// The time at which it came.
+    /// Time at which the unit was received.
     pub received: Instant,
-    /// A video frame, not audio.
+    /// True for video, false for audio.
     pub video: bool,
 }
 
 impl Forwarded {
-    /// The part of a unit's figures that counts when it is sent: video and audio.
+    /// Returns the figures of a unit that count when it is sent; `None` unless it is video or audio.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let kind = entry.kind.filter(|kind| *kind != TrackKind::Data)?;
         Some(Self { received: entry.received, video: kind == TrackKind::Video })
     }
 }
 
-/// A unit that a subscriber has taken whole.
+/// A unit handed whole to a subscriber.
 #[derive(Debug, Clone, Copy)]
 pub struct Delivery<'a> {
     /// The unit.
     pub entry: &'a Entry,
     /// The tracks that the subscriber is sent.
     pub chosen: &'a Chosen,
-    /// The state that the sessions of a format share besides bytes.
+    /// State that all sessions of a format share besides bytes.
     pub shared: Option<&'a dyn std::any::Any>,
     prelude: Option<&'a Parts>,
     unit: Option<&'a Parts>,
-    /// The subscriber's zero, in formats that have one.
+    /// The subscriber's zero in milliseconds, in formats that have one.
     zero_ms: i64,
-    /// Set when its forwarding counts.
+    /// Set if the unit's forwarding counts.
     pub forwarded: Option<Forwarded>,
 }
 
 impl<'a> Delivery<'a> {
-    /// The prelude that the subscriber needs, then the unit, as the format packages them. Nothing where units are taken as they are.
+    /// Returns the packaged prelude, if the subscriber needs one, then the packaged unit. Empty if the subscriber takes units unpackaged.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
         self.prelude.into_iter().chain(self.unit)
     }
 
-    /// The bytes of [`Delivery::parts`] as this subscriber gets them.
+    /// Returns the bytes of [`Delivery::parts`] for this subscriber.
     pub fn slices(&self) -> impl Iterator<Item = Bytes> {
         self.parts().flat_map(|parts| parts.rest(self.zero_ms, 0))
     }
 }
 
 impl Cursor {
-    /// Starts at the newest key frame of the lead video track, or waits for the next one. Without a video track there
-    /// is nothing to wait for.
+    /// Starts at the newest key frame of the lead video track, or waits for the next one. Without a video track it starts at once.
     #[must_use]
     pub fn new(ring: &Ring, chosen: &Chosen) -> Self {
         let mut cursor = Self::default();
@@ -98,7 +97,7 @@ impl Cursor {
         cursor
     }
 
-    /// Starts at this entry, or at the first retained one behind it. The subscriber has had what lies before.
+    /// Starts at this entry, or at the first retained one after it. The subscriber has had the entries before it.
     #[must_use]
     pub(super) fn at(sequence: u64) -> Self {
         Self { next: sequence, started: true, ..Self::default() }
@@ -124,8 +123,7 @@ impl Cursor {
         self.waits = chosen.lead().map_or(TrackSet::EMPTY, |lead| chosen.videos().without(lead));
     }
 
-    /// Takes note of the video tracks that the choice has got since: what a subscriber is sent of each begins with a key
-    /// frame, also when it came before any track was known.
+    /// Notes newly chosen video tracks. Each is sent from a key frame on, even if it came before any track was known.
     pub(super) fn learn(&mut self, chosen: &Chosen) {
         let videos = chosen.videos();
         if videos != self.known {
@@ -134,8 +132,8 @@ impl Cursor {
         }
     }
 
-    /// Goes on with another choice of tracks from here on: at a key frame of its lead, unless that is the lead it had. What it
-    /// has not had a key frame of waits for one as before. The first unit gets its prelude.
+    /// Changes the selection from here on: at a key frame of its lead track, unless the lead stays the same. Tracks that still wait for a
+    /// key frame go on waiting. The first unit gets its prelude.
     pub(super) fn switch(&mut self, from: &Chosen, to: &Chosen) {
         let running = from.videos().and(to.videos()).without_all(self.waits);
         self.waits = to.videos().without_all(running);
@@ -143,8 +141,8 @@ impl Cursor {
         self.epoch = 0;
     }
 
-    /// After a pause: at the newest key frame, but never back in time: a pause within one GOP changes nothing but that
-    /// what came meanwhile is old.
+    /// Resumes after a pause at the newest key frame, but never goes back in time: after a pause within one GOP the cursor stays, and only
+    /// the units received meanwhile count as old.
     pub fn resume(&mut self, ring: &Ring, chosen: &Chosen) {
         self.fresh_from = ring.head();
         let key = chosen.lead().and_then(|lead| ring.newest_key(lead));
@@ -153,8 +151,8 @@ impl Cursor {
         }
     }
 
-    /// Starts at any unit where there is no key frame to wait for: without video, or where the lead has no pictures. The
-    /// video then begins with a key frame whenever one comes.
+    /// Starts at any unit if no key frame can be awaited: without video, or if the lead track has no pictures. Video then begins with its
+    /// next key frame.
     pub fn start_without_video(&mut self, ring: &Ring, chosen: &Chosen) {
         if self.started {
             return;
@@ -169,9 +167,9 @@ impl Cursor {
         }
     }
 
-    /// Jumps to the newest key frame when the units between the cursor and the head span more than `lag_ms`, or
-    /// when the ring has dropped what comes next. Without a newer key frame a cursor that is only late stays; one
-    /// that has lost its place waits for the next. Audio alone can start anywhere: it goes to the head.
+    /// Jumps to the newest key frame if the units between the cursor and the head span more than `lag_ms`, or if the ring has dropped the
+    /// next unit. Without a newer key frame a cursor that is only late stays, and one that has lost its place waits for the next. Audio
+    /// alone can start anywhere and goes to the head.
     pub fn check_lag(&mut self, ring: &Ring, chosen: &Chosen, lag_ms: i64) -> Jump {
         let lost = self.next < ring.base();
         let late = match (ring.get(self.next), ring.head_ms()) {
@@ -192,8 +190,7 @@ impl Cursor {
         Jump::Skipped(skipped)
     }
 
-    /// Passes over what cannot be decoded yet: until a key frame of the lead has come, a cursor of a stream with video
-    /// sends nothing.
+    /// Passes over units that cannot be decoded yet: with video, nothing is sent until a key frame of the lead track has come.
     pub fn skip_undecodable(&mut self, ring: &Ring, chosen: &Chosen, until: u64) {
         while !self.started && self.next < until {
             let is_start = |entry: &Entry| entry.unit.key_frame && Some(entry.unit.track) == chosen.lead();
@@ -205,14 +202,14 @@ impl Cursor {
         }
     }
 
-    /// Whether the cursor waits for a key frame of its lead that is not there.
+    /// True if the cursor waits for a key frame of its lead track that has not come.
     #[must_use]
     pub fn waits_for_key(&self, chosen: &Chosen) -> bool {
         !self.started || chosen.lead().is_some_and(|lead| self.waits.contains(lead))
     }
 
-    /// Whether a unit is sent, to a subscriber for whom these tracks still wait for a key frame. Its key frame ends the
-    /// wait of a track.
+    /// Returns true if a unit is sent to a subscriber for which the tracks in `waits` still wait for a key frame. A key frame ends the wait
+    /// of its track.
     #[inline]
     const fn passes(waits: &mut TrackSet, track: TrackId, key_frame: bool) -> bool {
         if waits.is_empty() || !waits.contains(track) {
@@ -224,12 +221,12 @@ impl Cursor {
         key_frame
     }
 
-    /// Names the rest of a unit begun. False when the gather is full.
+    /// Gathers the rest of a unit begun. Returns false if the gather is full.
     pub fn gather_rest<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.rest.iter().all(|part| gather.push(part))
     }
 
-    /// Names units up to (not including) `until`. False when the gather is full.
+    /// Gathers units before `until`. Returns false if the gather is full.
     pub fn gather_units<'a>(&self, packager: &'a Packager, until: u64, gather: &mut Gather<'a>) -> bool {
         if !self.started {
             return true;
@@ -260,7 +257,7 @@ impl Cursor {
         std::mem::take(&mut self.rest)
     }
 
-    /// Accounts `sent` bytes against the rest of a unit begun; gives back what is left for those behind it.
+    /// Accounts `sent` bytes against the rest of a unit begun. Returns the bytes left for the units after it.
     pub fn rest_sent(&mut self, sent: usize, mut forwarded: impl FnMut(Forwarded)) -> usize {
         let mut sent = sent;
         while let Some(front) = self.rest.front_mut() {
@@ -279,8 +276,8 @@ impl Cursor {
         sent
     }
 
-    /// Accounts `sent` bytes against units, as [`Cursor::gather_units`] named them; keeps the rest of the one that
-    /// was cut. Gives back what is left for those behind them.
+    /// Accounts `sent` bytes against units, as [`Cursor::gather_units`] gathered them, and keeps the rest of a unit that was cut. Returns
+    /// the bytes left for what follows.
     pub fn units_sent(
         &mut self,
         packager: &Packager,
@@ -317,8 +314,7 @@ impl Cursor {
         sent
     }
 
-    /// Moves past the next unit that has something to be sent, for a subscriber that keeps what it sends. Nothing of a unit
-    /// is left behind: the cursor has no rest.
+    /// Moves past the next unit with something to send, for a subscriber that takes whole units. The cursor keeps no rest of it.
     pub fn take_unit<'a>(
         &mut self,
         ring: &'a Ring,
@@ -347,7 +343,7 @@ impl Cursor {
         None
     }
 
-    /// Moves past the end of a stream that ends at `head`. False when it is not there yet, or has been.
+    /// Moves past the end of a stream that ends at `head`. Returns false if the cursor is not there, or has passed it before.
     pub(super) const fn pass_end(&mut self, head: u64) -> bool {
         let is_there = self.started && self.next == head;
         if is_there {
@@ -356,7 +352,7 @@ impl Cursor {
         is_there
     }
 
-    /// The next entry of these tracks, for a mirror; what comes before it is passed over.
+    /// Returns the next entry of these tracks, for a mirror; entries before it are passed over.
     pub(super) fn peek_entry<'a>(&mut self, ring: &'a Ring, wanted: TrackSet) -> Option<&'a Entry> {
         while let Some(entry) = ring.get(self.next) {
             let is_wanted = wanted.contains(entry.unit.track);
@@ -369,19 +365,19 @@ impl Cursor {
         None
     }
 
-    /// The next entry, whatever its track.
+    /// Returns the next entry of any track.
     pub(super) fn peek_any<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
         let entry = ring.get(self.next)?;
         self.started |= entry.unit.key_frame;
         Some(entry)
     }
 
-    /// Moves to the newest GOPs when the ring has dropped what comes next. The units skipped.
+    /// Moves to the newest GOPs if the ring has dropped the next unit. Returns the number of units skipped.
     pub(super) fn skip_lost(&mut self, ring: &Ring) -> u64 {
         if self.next < ring.base() { self.skip_to_start(ring) } else { 0 }
     }
 
-    /// Moves to the newest GOPs, unless it is there already. The units skipped.
+    /// Moves forward to the newest GOPs. Returns the number of units skipped.
     pub(super) fn skip_to_start(&mut self, ring: &Ring) -> u64 {
         let start = ring.start().unwrap_or_else(|| ring.head());
         let skipped = start.saturating_sub(self.next);
@@ -389,12 +385,12 @@ impl Cursor {
         skipped
     }
 
-    /// Moves past the entry that [`Cursor::peek_entry`] has shown.
+    /// Moves past the entry that [`Cursor::peek_entry`] returned.
     pub(super) const fn pass(&mut self) {
         self.next = self.next.saturating_add(1);
     }
 
-    /// Passes over units that the format leaves out: nothing would ever be sent that moves the cursor.
+    /// Passes over units that the format leaves out, because no write would ever move the cursor past them.
     pub fn skip_empty(&mut self, packager: &Packager, until: u64) {
         self.units_sent(packager, until, 0, |_| ());
     }
@@ -405,7 +401,7 @@ impl Cursor {
         self.next
     }
 
-    /// Whether a unit was begun and not finished.
+    /// True if a unit was partly sent.
     #[must_use]
     pub const fn has_rest(&self) -> bool {
         self.rest_bytes > 0

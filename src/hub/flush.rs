@@ -1,4 +1,4 @@
-//! The times at which units are sent: audio may ride with the next video frame, and writes may be merged.
+//! The times at which units are sent: audio may wait for the next video frame, and writes may be merged.
 
 use std::time::{Duration, Instant};
 
@@ -6,34 +6,34 @@ use super::Entry;
 use crate::config::AppSettings;
 use media::TrackKind;
 
-/// Video counts as flowing for this long after a video unit; meanwhile audio may wait for the next one.
+/// Time after a video unit during which video counts as flowing, so that audio may wait for the next one.
 const VIDEO_FLOWS: Duration = Duration::from_millis(500);
 
 /// The time at which an appended unit is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// To all subscribers at the end of the turn.
+    /// To all subscribers, at the end of the turn.
     Now,
-    /// May ride with the next video unit, but not longer than until then.
+    /// May wait for the next video unit, but no longer than this.
     By(Instant),
 }
 
 /// The point up to which a stream has been flushed, and the time of its next flush.
 #[derive(Debug, Default)]
 pub struct FlushState {
-    /// Subscribers are sent the units before this one.
+    /// Number of the unit up to which (exclusive) subscribers are sent.
     until: u64,
-    /// The time by which the units that wait must be sent.
+    /// Time by which waiting units must be sent.
     due: Option<Instant>,
-    /// The deadline that its owner keeps for it.
+    /// The deadline that the owner has armed for the flush.
     armed: Option<Instant>,
-    /// Whether its owner has it in the list of streams to flush.
+    /// True if the owner has the stream in its list to flush.
     queued: bool,
     last_video: Option<Instant>,
 }
 
 impl FlushState {
-    /// A unit was appended.
+    /// Notes an appended unit and decides when it is sent.
     pub(super) fn push(&mut self, now: Instant, entry: &Entry, settings: &AppSettings) -> Flush {
         let video = entry.kind == Some(TrackKind::Video);
         if video {
@@ -53,31 +53,31 @@ impl FlushState {
         Flush::By(at)
     }
 
-    /// Everything before `head` is to be sent.
+    /// Marks everything before `head` as to be sent.
     pub(super) const fn flush(&mut self, head: u64) {
         self.until = head;
         self.due = None;
         self.queued = false;
     }
 
-    /// Lets everything before `head` be sent, also if it was not due yet.
+    /// Allows everything before `head` to be sent, even if not due yet.
     pub(super) fn advance(&mut self, head: u64) {
         self.until = self.until.max(head);
     }
 
-    /// Subscribers are sent the units before this one.
+    /// Number of the unit up to which (exclusive) subscribers are sent.
     #[must_use]
     pub const fn until(&self) -> u64 {
         self.until
     }
 
-    /// The time by which the units that wait must be sent.
+    /// Time by which waiting units must be sent.
     #[must_use]
     pub const fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Whether a deadline at `at` is to be armed: there is no earlier one. It is, from then on.
+    /// Returns true if a deadline at `at` must be armed, because no earlier one is; it counts as armed from then on.
     pub fn arm(&mut self, at: Instant) -> bool {
         let earlier = self.armed.is_none_or(|armed| at < armed);
         if earlier {
@@ -86,12 +86,12 @@ impl FlushState {
         earlier
     }
 
-    /// The deadline armed at `at` has fired.
+    /// Notes that the deadline armed at `at` has fired.
     pub fn disarm(&mut self, at: Instant) {
         self.armed = self.armed.filter(|armed| *armed != at);
     }
 
-    /// Enters it into the list of streams to flush. False when it is there already.
+    /// Notes that the stream is in the list to flush. Returns false if it was already.
     pub const fn queue(&mut self) -> bool {
         !std::mem::replace(&mut self.queued, true)
     }

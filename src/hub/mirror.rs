@@ -1,4 +1,4 @@
-//! A stream's way to another worker: a cursor like a subscriber's, and a lane bounded in bytes.
+//! A stream's path to another worker: a cursor like a subscriber's, and a lane bounded in bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use media::{TrackId, TrackKind, TrackSet};
 use super::{Cursor, Entry, Ring};
 use crate::types::{StreamId, WorkerId};
 
-/// Bytes of one stream that may be on the way to one worker. A key frame larger than this still passes alone.
+/// Maximum bytes of one stream in flight to one worker. A larger key frame still passes alone.
 const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// A unit on its way to a mirror.
@@ -16,46 +16,45 @@ const LANE_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct MirroredUnit {
     /// The stream.
     pub stream: StreamId,
-    /// The request that it answers: what is on its way for an earlier one is nobody's.
+    /// The request that the unit answers. A unit for an earlier request is discarded.
     pub request: u64,
-    /// The unit, as the source has it.
+    /// The unit and its tracks, as the source has them.
     pub entry: Entry,
-    /// Given back when the unit has entered the mirror's ring.
+    /// The unit's share of the lane, given back when it has entered the mirror's ring.
     pub credit: Credit,
 }
 
 /// A worker that receives a stream from its source.
 #[derive(Debug)]
 pub struct Mirror {
-    /// The worker that receives.
+    /// The worker that receives the stream.
     pub to: WorkerId,
-    /// The number of its request.
+    /// The number of the receiving worker's request.
     pub(super) request: u64,
-    /// The tracks that somebody there is sent.
+    /// The tracks that subscribers there select.
     pub wanted: TrackSet,
-    /// The video tracks among them that are sent from their next key frame on, since the worker has not had
-    /// the units before it.
+    /// The wanted video tracks that are sent from their next key frame on, because the worker lacks the units before it.
     waits: TrackSet,
-    /// The units that it has of a former source.
+    /// The units that the worker has from a former source.
     had: Had,
     cursor: Cursor,
     knows: Knows,
     lane: Lane,
-    /// Units that it missed since they were asked for.
+    /// Units that the mirror missed since last asked.
     missed: u64,
 }
 
-/// The part of a stream that a worker has: the last unit of each track. Units of different tracks are not in the order
-/// of their times, so no single time divides the units that it has from those that it lacks.
+/// The part of a stream that a worker has: the last unit of each track. Units of different tracks are not ordered by time, so no single
+/// time separates the units it has from those it lacks.
 #[derive(Debug, Default)]
 pub(super) struct Had {
     tracks: Vec<(TrackId, i64)>,
-    /// Units from this number on were not there yet.
+    /// Number of the first unit that the worker cannot have.
     until: u64,
 }
 
 impl Had {
-    /// Of the units before `until`, those up to these times.
+    /// Describes the units before number `until` whose times are not after those of their tracks.
     pub(super) const fn new(tracks: Vec<(TrackId, i64)>, until: u64) -> Self {
         Self { tracks, until }
     }
@@ -71,20 +70,20 @@ impl Had {
     }
 }
 
-/// Whether a mirror knows the stream's tracks.
+/// A mirror's knowledge of the stream's tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// The mirror lacks the tracks: the next unit, whatever its track, brings them.
+    /// The mirror lacks the tracks: the next unit of any track brings them.
     Nothing,
-    /// The tracks are on their way; nothing more is sent until the mirror has reported what it wants. Holds the
-    /// tracks of which it has had a key frame.
+    /// The tracks are on their way; nothing more is sent until the mirror has reported the tracks that it wants. Holds the tracks of which
+    /// a key frame was sent.
     Soon(TrackSet),
     /// The mirror has the tracks.
     Tracks,
 }
 
 impl Mirror {
-    /// Begins at an entry (`None`: at the next key frame). A mirror that wants nothing knows no tracks yet.
+    /// Begins at entry `at`, or at the next key frame if `None`. A mirror that wants no tracks does not know them yet.
     pub(super) fn new(
         (to, request): (WorkerId, u64),
         wanted: TrackSet,
@@ -98,7 +97,7 @@ impl Mirror {
         Self { to, request, wanted, waits, had, cursor, knows, lane, missed: 0 }
     }
 
-    /// Sets the tracks that it is sent from now on.
+    /// Sets the tracks that the mirror is sent from now on.
     pub(super) fn want(&mut self, wanted: TrackSet) {
         let running = match self.knows {
             Knows::Soon(begun) => begun,
@@ -108,7 +107,7 @@ impl Mirror {
         (self.wanted, self.knows) = (wanted, Knows::Tracks);
     }
 
-    /// The next unit of what it wants; what it cannot begin with is passed over.
+    /// Returns the next wanted unit; units that the mirror has or cannot begin with are passed over.
     fn peek_wanted<'a>(&mut self, ring: &'a Ring) -> Option<&'a Entry> {
         loop {
             let entry = self.cursor.peek_entry(ring, self.wanted)?;
@@ -124,8 +123,8 @@ impl Mirror {
         }
     }
 
-    /// The next unit, when the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full,
-    /// goes on at the newest key frame.
+    /// Returns the next unit, if the lane has room for it. A mirror that is late by more than `lag_ms`, because its lane is full, goes on
+    /// at the newest key frame.
     pub(super) fn next(&mut self, ring: &Ring, lag_ms: i64) -> Option<(Entry, Credit)> {
         self.missed = self.missed.saturating_add(self.cursor.skip_lost(ring));
         let entry = match self.knows {
@@ -150,12 +149,12 @@ impl Mirror {
         Some((entry.clone(), credit))
     }
 
-    /// Number of the next unit that it is sent.
+    /// Number of the next unit to send.
     pub(super) const fn position(&self) -> u64 {
         self.cursor.next()
     }
 
-    /// Units that it missed since this was asked before.
+    /// Returns the units missed since the last call.
     pub const fn take_missed(&mut self) -> u64 {
         std::mem::replace(&mut self.missed, 0)
     }
@@ -168,7 +167,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Room for `bytes`, or `None` when the lane is full. An empty lane takes anything.
+    /// Reserves room for `bytes`, or returns `None` if the lane is full. An empty lane accepts anything.
     fn credit(&self, bytes: usize) -> Option<Credit> {
         let used = self.bytes.load(Ordering::Acquire);
         if used > 0 && used.saturating_add(bytes) > LANE_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! The hub: live streams as rings of access units, and the cursors of those who receive them.
+//! The hub: live streams as rings of access units, and the cursors of their subscribers.
 //!
 //! A ring per stream and worker. A publisher appends, every subscriber has a cursor and no queue, so a thousand
 //! viewers cost a thousand numbers. What all subscribers of one format need is packaged once, lazily, beside the

@@ -1,18 +1,18 @@
-//! Bytes that are made for one viewer each: they count with the rings of their worker for as long as anything holds them.
+//! Bytes made for single viewers: they count with the rings of their worker for as long as anything holds them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Such bytes of a worker, beyond which no more are made: rings would have to give way to them.
+/// Maximum bytes for single viewers that a worker holds; beyond it no more are made, because rings would have to give way.
 pub const OWN_TEXT_MAX: usize = 64 * 1024 * 1024;
 
-/// The number of such bytes that a worker holds.
+/// Counter of the bytes for single viewers that a worker holds.
 #[derive(Debug, Clone, Default)]
 pub struct OwnText(Arc<AtomicUsize>);
 
-/// Bytes that are counted until they are dropped.
+/// Bytes that count until they are dropped.
 #[derive(Debug)]
 struct Counted<T: AsRef<[u8]>> {
     bytes: T,
@@ -20,20 +20,20 @@ struct Counted<T: AsRef<[u8]>> {
 }
 
 impl OwnText {
-    /// The same bytes, counted until the last part of them is let go.
+    /// Wraps `bytes` so that they count until their last slice is dropped.
     #[must_use]
     pub fn count<T: AsRef<[u8]> + Send + 'static>(&self, bytes: T) -> Bytes {
         self.0.fetch_add(bytes.as_ref().len(), Ordering::Relaxed);
         Bytes::from_owner(Counted { bytes, all: Arc::clone(&self.0) })
     }
 
-    /// Whether more may be made.
+    /// True if more bytes may be made.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.bytes() < OWN_TEXT_MAX
     }
 
-    /// Bytes that are held.
+    /// Number of bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)

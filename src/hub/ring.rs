@@ -1,4 +1,4 @@
-//! The ring: access units in the order they came, numbered for ever, bounded three ways.
+//! The ring: access units in order of arrival, numbered consecutively, bounded in bytes, units and time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,34 +7,34 @@ use std::time::Instant;
 use media::{AccessUnit, Track, TrackId, TrackKind, TrackSet, Tracks};
 use smallvec::SmallVec;
 
-/// Bytes a ring may retain: payload, and the parameter sets that its units point at.
+/// Maximum bytes retained by a ring: payload, and the parameter sets of its units.
 const BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Units a ring may retain.
+/// Maximum number of units retained by a ring.
 const UNITS_MAX: usize = 4000;
-/// A video track that is silent for longer, while another goes on, holds back no entries.
+/// A video track that is silent for longer than this, in milliseconds, while another goes on, does not retain entries.
 const TRACK_SILENT_MS: i64 = 10_000;
-/// A video track without a picture for so long, while units of other tracks come, is not waited for.
+/// Time in milliseconds without a picture, while other tracks go on, after which a video track is not waited for.
 const PICTURELESS_MS: i64 = 3_000;
 
-/// A unit with the tracks of its config epoch.
+/// An access unit with the tracks of its config epoch.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The unit.
     pub unit: AccessUnit,
-    /// The tracks that decode it.
+    /// The tracks that describe how to decode the unit.
     pub tracks: Arc<Tracks>,
-    /// The kind of its track; `None`: these tracks do not list it.
+    /// Kind of the unit's track; `None` if the tracks do not list it.
     pub kind: Option<TrackKind>,
-    /// Its DTS in milliseconds, for lag and limits.
+    /// DTS in milliseconds, for lag and limits.
     pub dts_ms: i64,
-    /// The time at which its last byte came to this server, on whichever worker.
+    /// Time at which the unit's last byte reached this server, on whichever worker.
     pub received: Instant,
-    /// The same moment on the wall clock, in milliseconds since the Unix epoch.
+    /// Wall clock at that time, in milliseconds since the Unix epoch.
     pub wall_ms: u64,
 }
 
 impl Entry {
-    /// An entry for a unit that was received at this time.
+    /// Makes the entry of a unit received at this time.
     #[must_use]
     pub fn new(received: Instant, wall_ms: u64, unit: AccessUnit, tracks: Arc<Tracks>) -> Self {
         let track = tracks.get(unit.track);
@@ -47,16 +47,16 @@ impl Entry {
 /// The limits of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct RingLimits {
-    /// Bytes of payload and parameter sets.
+    /// Maximum bytes of payload and parameter sets.
     pub bytes: usize,
-    /// Units.
+    /// Maximum number of units.
     pub units: usize,
-    /// Media time that a viewer may lag, in milliseconds; two GOPs are kept on top.
+    /// Media time that a viewer may lag, in milliseconds; two GOPs are retained on top.
     pub lag_ms: i64,
 }
 
 impl RingLimits {
-    /// The standard caps with an application's `maxLatencyMs`.
+    /// Returns the standard caps with an application's `maxLatencyMs`.
     #[must_use]
     pub const fn with_lag_ms(lag_ms: i64) -> Self {
         Self { bytes: BYTES_MAX, units: UNITS_MAX, lag_ms }
@@ -67,10 +67,10 @@ impl RingLimits {
 #[derive(Debug, Clone, Copy)]
 struct Gop {
     track: TrackId,
-    /// Number of its key frame; `None` once that is no longer retained.
+    /// Number of the GOP's key frame; `None` once it is no longer retained.
     key: Option<u64>,
     key_ms: i64,
-    /// Length of the GOP before it; 0 until one was seen whole.
+    /// Duration of the previous GOP in milliseconds; 0 until one was seen whole.
     previous_ms: i64,
 }
 
@@ -83,9 +83,9 @@ pub struct Ring {
     bytes: usize,
     /// The newest GOP of each video track that has had a key frame.
     gops: SmallVec<[Gop; 1]>,
-    /// DTS of the first and of the newest unit since it was empty by [`Ring::clear`], in milliseconds.
+    /// DTS of the first and the newest unit since the ring was last emptied by [`Ring::clear`], in milliseconds.
     span_ms: Option<(i64, i64)>,
-    /// Arrival of the newest unit.
+    /// Arrival time of the newest unit.
     received: Option<Instant>,
     /// DTS of the newest picture of each video track that has had one, in milliseconds.
     pictures_ms: SmallVec<[(TrackId, i64); 1]>,
@@ -93,14 +93,14 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Empty.
+    /// Makes an empty ring.
     #[must_use]
     pub fn new(limits: RingLimits) -> Self {
         let (entries, gops, pictures_ms) = (VecDeque::new(), SmallVec::new(), SmallVec::new());
         Self { entries, base: 0, bytes: 0, gops, span_ms: None, received: None, pictures_ms, limits }
     }
 
-    /// Appends, then evicts what a cap no longer allows.
+    /// Appends an entry, then evicts entries beyond the limits.
     pub fn push(&mut self, entry: Entry) {
         if entry.unit.key_frame {
             self.begin_gop(&entry);
@@ -127,14 +127,14 @@ impl Ring {
         }
     }
 
-    /// Arrival of the newest unit, retained or not.
+    /// Returns the arrival time of the newest unit, retained or not.
     #[must_use]
     pub const fn received(&self) -> Option<Instant> {
         self.received
     }
 
-    /// Whether a video track has had no picture for [`PICTURELESS_MS`] while other tracks went on: it was announced, and nothing
-    /// comes, or its source has paused it.
+    /// True if a video track has had no picture for [`PICTURELESS_MS`] while other tracks went on: it was announced but never came, or its
+    /// source has paused it.
     #[must_use]
     pub fn is_pictureless(&self, track: TrackId) -> bool {
         let Some((began_ms, newest_ms)) = self.span_ms else { return false };
@@ -155,8 +155,8 @@ impl Ring {
         }
     }
 
-    /// Drops everything before the newest key frame of each video track (`keep_gop`) or before the head, but nothing
-    /// at or behind `slowest`, the slowest cursor.
+    /// Drops everything before the newest key frame of each video track (`keep_gop`) or before the head, but nothing at or after `slowest`,
+    /// the position of the slowest cursor.
     pub fn trim(&mut self, keep_gop: bool, slowest: Option<u64>) {
         let start = if keep_gop { self.start().unwrap_or_else(|| self.head()) } else { self.head() };
         let keep_from = slowest.map_or(start, |slowest| slowest.min(start));
@@ -165,14 +165,14 @@ impl Ring {
         }
     }
 
-    /// Forgets the oldest entries until no more than so many bytes, or one entry, are left.
+    /// Drops the oldest entries until at most `bytes` bytes, or one entry, are left.
     pub fn shrink(&mut self, bytes: usize) {
         while self.bytes > bytes && self.entries.len() > 1 {
             self.pop_front();
         }
     }
 
-    /// Forgets all entries; the numbers go on.
+    /// Drops all entries; numbering goes on.
     pub fn clear(&mut self) {
         while !self.entries.is_empty() {
             self.pop_front();
@@ -181,7 +181,7 @@ impl Ring {
         self.pictures_ms.clear();
     }
 
-    /// Bytes per second of media time, out of what is retained.
+    /// Bytes per second of media time, measured over the retained entries.
     #[must_use]
     pub fn bytes_per_second(&self) -> usize {
         let (Some(front), Some(back)) = (self.entries.front(), self.entries.back()) else {
@@ -191,7 +191,7 @@ impl Ring {
         self.bytes.saturating_mul(1000).checked_div(span_ms).unwrap_or(0)
     }
 
-    /// The entry with this number, while it is retained.
+    /// Returns the entry with this number, if retained.
     #[must_use]
     pub fn get(&self, sequence: u64) -> Option<&Entry> {
         let index = usize::try_from(sequence.checked_sub(self.base)?).ok()?;
@@ -210,18 +210,18 @@ impl Ring {
         self.base.saturating_add(self.entries.len() as u64)
     }
 
-    /// Number of the newest key frame of a video track, while it is retained.
+    /// Number of the newest key frame of a video track, if retained.
     #[must_use]
     pub fn newest_key(&self, track: TrackId) -> Option<u64> {
         self.gops.iter().find(|gop| gop.track == track)?.key
     }
 
-    /// Nothing begins any more at what is retained of the other tracks: more of them does not come here.
+    /// Forgets the key frames of all tracks but these, because the others no longer reach this worker.
     pub fn keep_keys(&mut self, tracks: TrackSet) {
         self.gops.iter_mut().filter(|gop| !tracks.contains(gop.track)).for_each(|gop| gop.key = None);
     }
 
-    /// Number of the first entry of the newest GOPs of all video tracks that are alive.
+    /// Number of the first entry of the newest GOPs of all video tracks that are not silent.
     #[must_use]
     pub fn start(&self) -> Option<u64> {
         if let [gop] = self.gops.as_slice() {
@@ -241,7 +241,7 @@ impl Ring {
         self.entries.back().map(|entry| entry.dts_ms)
     }
 
-    /// The DTS of the last entry of each track in milliseconds, of the entries that are retained.
+    /// DTS of the last retained entry of each track, in milliseconds.
     #[must_use]
     pub fn last_of_tracks(&self) -> Vec<(TrackId, i64)> {
         let mut last: Vec<(TrackId, i64)> = Vec::new();
@@ -273,8 +273,8 @@ impl Ring {
                 || (previous_ms > 0 && span > span_max))
     }
 
-    /// Length of the longest GOP that was seen whole, and the same with those that are not over: an encoder that cuts
-    /// by scene may follow a short one with one of many seconds, whose key frame must stay.
+    /// Returns the longest complete GOP in milliseconds, and the longest with running ones included: an encoder with scene cuts may follow
+    /// a short GOP with one of many seconds, whose key frame must be retained.
     fn gop_ms(&self) -> (i64, i64) {
         let head_ms = self.head_ms().unwrap_or_default();
         self.gops.iter().fold((0, 0), |(previous, longest), gop| {
@@ -295,7 +295,7 @@ impl Ring {
     }
 }
 
-/// Bytes of an entry's tracks, unless the one beside it holds the same.
+/// Bytes of an entry's tracks, or 0 if the neighbouring entry shares them.
 fn new_bytes(entry: &Entry, beside: Option<&Entry>) -> usize {
     let is_shared = beside.is_some_and(|beside| Arc::ptr_eq(&beside.tracks, &entry.tracks));
     if is_shared { 0 } else { entry.tracks.bytes() }

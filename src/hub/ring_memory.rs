@@ -1,37 +1,37 @@
-//! The memory of all rings of the process. Each worker looks at its own; they share one sum, without a lock.
+//! The memory of all rings of the process. Each worker accounts for its own rings; they share one sum, without a lock.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::types::WorkerId;
 
-/// Bytes that a worker appends before it looks at the sum again; of a small budget less.
+/// Maximum bytes that a worker appends before it checks the sum again; less for a small budget.
 const LOOK_BYTES: usize = 1024 * 1024;
-/// The part of the budget that is made free at a time, so that rings are not shrunk with every unit.
+/// Divisor of the budget that is freed at a time, so that rings are not shrunk with every unit.
 const HEADROOM_SHARE: usize = 8;
 
 /// The budget of all rings.
 #[derive(Debug)]
 pub struct RingMemory {
     limit: usize,
-    /// The bytes that the rings of each worker retain, as it last reported.
+    /// The bytes that the rings of each worker retain, as last reported.
     held: Box<[AtomicUsize]>,
 }
 
 impl RingMemory {
-    /// A budget of `limit` bytes for the rings of so many workers.
+    /// Makes a budget of `limit` bytes for the rings of this many workers.
     #[must_use]
     pub fn new(limit: usize, workers: usize) -> Self {
         Self { limit, held: (0..workers).map(|_| AtomicUsize::new(0)).collect() }
     }
 
-    /// Bytes that a worker appends before it calls [`RingMemory::excess`] again.
+    /// Bytes that a worker may append before it must call [`RingMemory::excess`] again.
     #[must_use]
     pub fn look_after(&self) -> usize {
         (self.limit / 64).min(LOOK_BYTES)
     }
 
-    /// Notes what the rings of a worker retain. Returns how many bytes it is to give up. When the sum is over the budget at least
-    /// one worker has more than its even share; those give up what they have above it, as far as it is needed.
+    /// Notes the bytes that the rings of a worker retain, and returns how many it must free. If the sum is over the budget, at least one
+    /// worker has more than its even share; such workers free what exceeds their share, as far as needed.
     pub fn excess(&self, worker: WorkerId, held: usize) -> usize {
         if let Some(of_worker) = self.held.get(usize::from(worker.0)) {
             of_worker.store(held, Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl RingMemory {
 }
 
 impl Default for RingMemory {
-    /// Without a bound: the caps of each ring are all there is.
+    /// Makes a budget without a bound; only the caps of each ring apply.
     fn default() -> Self {
         Self::new(usize::MAX, 0)
     }

@@ -1,38 +1,38 @@
 //! The choice of a stream's tracks for a subscriber.
 //!
-//! A [`Selection`] is a rule, because tracks come, go and change while it holds; [`Chosen`] is what it means for the
-//! tracks that are there now. Subscribers with equal selections of one format share a package.
+//! A [`Selection`] is a rule, because tracks come, go and change while it holds; [`Chosen`] is its result for the current tracks.
+//! Subscribers with equal selections of one format share a package.
 
 use std::sync::Arc;
 
 use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
 
-/// The degree to which a format carries a track.
+/// The degree to which a format supports a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
-    /// Not at all.
+    /// The format cannot carry the track.
     No,
-    /// In a form that many of its players do not know: where there is another track of the kind, that one is taken.
+    /// The format carries the track in a form that many players do not support; another track of the kind is preferred.
     Rarely,
-    /// In a form that its players know.
+    /// The format carries the track in a form that players support.
     Well,
 }
 
 impl Fit {
-    /// [`Fit::Well`], or not at all.
+    /// Returns [`Fit::Well`] if `carries`, else [`Fit::No`].
     #[must_use]
     pub const fn of(carries: bool) -> Self {
         if carries { Self::Well } else { Self::No }
     }
 }
 
-/// The tracks of one kind that are sent.
+/// The rule that picks the tracks of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pick {
-    /// The first that the format carries best, or the largest rendition of it; a derived one when no published one fits as well.
+    /// The first track that the format carries best, or its largest rendition; a derived track if no published one fits as well.
     #[default]
     Default,
-    /// Every published one that the format can carry; a derived one when that fits better than each of them.
+    /// Every published track that the format can carry; a derived one if it fits better than each of them.
     All,
     /// No track.
     None,
@@ -66,13 +66,13 @@ impl Pick {
 /// The rule by which a subscriber's tracks are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Selection {
-    /// The video tracks.
+    /// Rule for video tracks.
     pub video: Pick,
-    /// The audio tracks.
+    /// Rule for audio tracks.
     pub audio: Pick,
-    /// The data tracks.
+    /// Rule for data tracks.
     pub data: Pick,
-    /// Whether silence is sent where the stream has no audio, if the application offers it.
+    /// True if silence is sent when the stream has no audio, provided that the application offers it.
     pub silence: bool,
 }
 
@@ -80,7 +80,7 @@ impl Selection {
     /// The default track of each kind.
     pub const DEFAULT: Self =
         Self { video: Pick::Default, audio: Pick::Default, data: Pick::Default, silence: false };
-    /// The selection of every published track.
+    /// Selects every published track.
     pub const ALL: Self = Self { video: Pick::All, audio: Pick::All, data: Pick::All, silence: false };
 
     /// Selects one track and nothing else.
@@ -96,7 +96,7 @@ impl Selection {
     }
 }
 
-/// The tracks that a selection resolves to now.
+/// The tracks that a selection currently resolves to.
 #[derive(Debug, Clone, Default)]
 pub struct Chosen {
     tracks: Arc<Tracks>,
@@ -107,8 +107,8 @@ pub struct Chosen {
 }
 
 impl Chosen {
-    /// Looks at the tracks again. Ids and configurations that changed begin a new [`Chosen::epoch`]; what the selection
-    /// leaves out may change as it likes. True when the set of chosen tracks is another one.
+    /// Resolves the selection against `tracks`. Changed ids or configurations of chosen tracks begin a new [`Chosen::epoch`]; other tracks
+    /// may change freely. Returns true if the set of chosen tracks has changed.
     pub fn update(
         &mut self,
         selection: Selection,
@@ -143,29 +143,29 @@ impl Chosen {
         &self.tracks
     }
 
-    /// The chosen tracks of a kind, lowest id first.
+    /// Returns the chosen tracks of a kind, lowest id first.
     pub fn of_kind(&self, kind: TrackKind) -> impl Iterator<Item = &Track> {
         self.tracks.of_kind(kind).filter(|track| self.set.contains(track.id))
     }
 
-    /// The chosen tracks, video first.
+    /// Returns the chosen tracks, video first.
     pub fn iter(&self) -> impl Iterator<Item = &Track> {
         self.of_kind(TrackKind::Video).chain(self.of_kind(TrackKind::Audio))
     }
 
-    /// Whether a unit of this track is sent.
+    /// True if units of this track are sent.
     #[must_use]
     pub const fn contains(&self, id: TrackId) -> bool {
         self.set.contains(id)
     }
 
-    /// Whether this is the first chosen track of its kind: the one that formats with one track of a kind write.
+    /// True if this is the first chosen track of its kind, which formats with one track per kind write.
     #[must_use]
     pub fn is_first(&self, track: &Track) -> bool {
         self.of_kind(track.kind()).next().is_some_and(|first| first.id == track.id)
     }
 
-    /// The chosen tracks as a set; data tracks are in it whether they are there or not.
+    /// Returns the chosen tracks as a set. Data tracks are included whether or not they exist.
     #[must_use]
     pub const fn set(&self) -> TrackSet {
         self.set
@@ -177,13 +177,13 @@ impl Chosen {
         self.videos
     }
 
-    /// The video track whose key frames a subscriber starts at. `None`: it can start anywhere.
+    /// The video track whose key frames a subscriber starts at; `None` if it can start anywhere.
     #[must_use]
     pub const fn lead(&self) -> Option<TrackId> {
         self.lead
     }
 
-    /// Counts the changes of what is chosen, from 1 on.
+    /// Number of changes of the chosen tracks, from 1 on.
     #[must_use]
     pub const fn epoch(&self) -> u32 {
         self.epoch
@@ -200,7 +200,7 @@ impl Chosen {
     }
 }
 
-/// Data tracks are not announced, so a pick of them is a set of ids.
+/// Returns the set of data tracks that a rule picks. Data tracks are not announced, so these are possible ids.
 fn data_tracks(pick: Pick) -> TrackSet {
     match pick {
         Pick::Default => TrackSet::of(TrackId::DATA),

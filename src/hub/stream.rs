@@ -1,4 +1,4 @@
-//! A live stream on one worker: its ring, its formats, its subscribers, and the workers that mirror it.
+//! A live stream on one worker: its ring, formats, subscribers, and the workers that mirror it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::types::{Ingest, StreamId, StreamKey, SubscriptionId, WorkerId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormatIndex(usize);
 
-/// Formats a stream may have on one worker.
+/// Maximum number of formats of a stream on one worker.
 const FORMATS_MAX: usize = 64;
-/// The number of them that are kept for plain formats: one per message stream id that a viewer can choose, and
-/// then some. Viewers that invent sets of codecs cannot keep the others out.
+/// Number of formats reserved for plain ones: one per message stream id that a viewer can choose, and some more. Viewers that invent sets
+/// of codecs cannot use these up.
 const PLAIN_FORMATS: usize = 16;
-/// Without key frames the ring is trimmed after this many units.
+/// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
-/// Bytes that a format holds back are not sent at the end of a stream whose last unit is older.
+/// Age of a stream's last unit beyond which bytes that a format holds back are not sent at its end.
 const TAIL_AGE_MAX: Duration = Duration::from_secs(1);
-/// Requests for key frames of one track are passed on at most so often.
+/// Minimum interval between requests for key frames of one track.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A subscriber's side of a subscription, kept in its session.
@@ -39,97 +39,97 @@ const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Subscriber {
     /// The stream.
     pub stream: StreamId,
-    /// The package that it shares.
+    /// Index of the shared package.
     pub format: FormatIndex,
     /// The position in the ring.
     pub cursor: Cursor,
-    /// Paused by its peer: nothing is sent.
+    /// True while the peer has paused; nothing is sent.
     pub paused: bool,
-    /// The place where its forwarding times are counted.
+    /// Index under which forwarding times are counted.
     pub forwarding: ForwardingIndex,
-    /// Units it was not sent because it was too slow.
+    /// Number of units that were not sent because the subscriber was too slow.
     pub skipped: u64,
-    /// Times it jumped.
+    /// Number of times that the cursor jumped.
     pub jumps: u64,
-    /// A change of selection that is pending.
+    /// A pending change of selection.
     switch: Option<Switch>,
 }
 
-/// A change of selection in mid-stream.
+/// A change of selection while the stream plays.
 #[derive(Debug, Clone, Copy)]
 struct Switch {
-    /// The package to go on with.
+    /// The package to switch to.
     to: FormatIndex,
-    /// The unit to begin it with, once that is known: a key frame of the new lead video track.
+    /// Number of the unit to switch at, once known: a key frame of the new lead video track.
     at: Option<u64>,
-    /// Units before this one are no such key frame.
+    /// Number of the first unit not searched yet for such a key frame.
     searched: u64,
 }
 
-/// The consequences of an appended unit.
+/// The effects of an appended unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pushed {
-    /// The time at which the subscribers are to be sent the unit.
+    /// Time at which the unit must be sent to subscribers.
     pub flush: Flush,
-    /// The ring may have something to forget: call [`Stream::trim`].
+    /// True if the ring may have entries to forget: call [`Stream::trim`].
     pub trim: bool,
-    /// Whether the tracks that subscribers are sent have changed: look at [`Stream::wanted`].
+    /// True if the tracks that subscribers are sent have changed: check [`Stream::wanted`].
     pub rechosen: bool,
 }
 
 /// A live stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// The id of this life of the stream.
+    /// The id of the stream.
     pub id: StreamId,
     /// The stream's key.
     pub key: StreamKey,
     /// The worker of its publisher.
     pub source: WorkerId,
-    /// The way by which the stream comes in.
+    /// The protocol or path by which the stream comes in.
     pub ingest: Ingest,
-    /// Settings of its application.
+    /// Settings of the stream's application.
     pub settings: Arc<AppSettings>,
-    /// Subscribers to wake when there is something to send.
+    /// Subscribers to wake when there are units to send.
     pub subscribers: IndexSet<SubscriptionId>,
-    /// The workers that receive it from here.
+    /// The workers that receive the stream from here.
     mirrors: Vec<Mirror>,
-    /// The requests of this worker to the stream's source.
+    /// State of this worker's requests to the stream's source.
     asked: Asked,
     tracks: Arc<Tracks>,
     ring: Ring,
     formats: Vec<Option<Packager>>,
-    /// The point up to which it was flushed, and the time of its next flush.
+    /// The point up to which the stream was flushed, and the time of its next flush.
     pub flush: FlushState,
     untrimmed: u32,
     offer: Offer,
     demand: Demand,
 }
 
-/// The derived tracks that its subscribers may select.
+/// The derived tracks offered to subscribers.
 #[derive(Debug, Default)]
 struct Offer {
-    /// The tracks as published, and with what can be derived of them.
+    /// The published tracks, and the same with the tracks that can be derived from them.
     completed: Option<(Arc<Tracks>, Arc<Tracks>)>,
     /// Derived tracks that are not offered, and until when.
     left_out: Option<(TrackSet, Instant)>,
 }
 
-/// The requests for it to its sources.
+/// State of the requests for a mirrored stream to its source.
 #[derive(Debug, Default)]
 struct Asked {
-    /// The number of the last one.
+    /// Number of the last request.
     request: u64,
-    /// Whether it holds.
+    /// True while the request stands.
     holds: bool,
 }
 
-/// The demand that its source has heard of.
+/// The demand last reported to the stream's source.
 #[derive(Debug, Default)]
 struct Demand {
-    /// The tracks that somebody here is sent.
+    /// The tracks that subscribers here select.
     wanted: TrackSet,
-    /// The time of the last request for a key frame, by video track.
+    /// Time of the last key frame request of each video track.
     key_asked: SmallVec<[(TrackId, Instant); 1]>,
 }
 
@@ -163,8 +163,8 @@ impl Stream {
         }
     }
 
-    /// The published tracks with what can be derived of them. They are looked at only when they are others than before. `retry` is the
-    /// time, when tracks that were left out may be offered again ([`Stream::leave_out_track`]).
+    /// Returns the published tracks with those that can be derived from them, recomputed only when they changed. `retry` is the current
+    /// time if tracks that were left out may be offered again ([`Stream::leave_out_track`]).
     pub fn with_derived(
         &mut self,
         retry: Option<Instant>,
@@ -188,7 +188,7 @@ impl Stream {
         completed
     }
 
-    /// Offers a derived track no more until then, and until it may be tried again.
+    /// Stops offering a derived track until `until`, and then until a retry is allowed.
     pub fn leave_out_track(&mut self, track: TrackId, until: Instant) {
         let before = self.offer.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks);
         self.offer = Offer { completed: None, left_out: Some((before.with(track), until)) };
@@ -210,8 +210,7 @@ impl Stream {
         Pushed { flush, trim, rechosen }
     }
 
-    /// Leaves out the unit after a panic in [`Stream::push`]: it is nowhere then, not in some of the packages
-    /// alone.
+    /// Removes a unit from all packages after a panic in [`Stream::push`], so that it is not in some of them only.
     pub fn leave_out(&mut self) {
         let head = self.ring.head();
         self.formats.iter_mut().flatten().for_each(|packager| packager.cut(head));
@@ -222,8 +221,8 @@ impl Stream {
         self.flush.flush(self.ring.head());
     }
 
-    /// Marks everything appended for sending, since nothing follows, with what the formats still hold back, unless the
-    /// stream's publisher has been gone for [`TAIL_AGE_MAX`].
+    /// Marks everything appended for sending because nothing follows, together with bytes that the formats hold back, unless the last unit
+    /// is older than [`TAIL_AGE_MAX`].
     pub fn finish(&mut self, now: Instant) {
         self.flush();
         let is_fresh = |at: Instant| now.saturating_duration_since(at) <= TAIL_AGE_MAX;
@@ -234,26 +233,27 @@ impl Stream {
 
     // ---- mirrors
 
-    /// Asks its source for it: the number of the request, and how far the stream is here from a former source.
+    /// Begins a request for the stream to its source. Returns the request's number, and the DTS of the last unit of each track from a
+    /// former source.
     pub fn ask_source(&mut self) -> (u64, Vec<(TrackId, i64)>) {
         let request = self.asked.request.saturating_add(1);
         self.asked = Asked { request, holds: true };
         (request, self.ring.last_of_tracks())
     }
 
-    /// Asks nothing of the source any more.
+    /// Ends the request to the source.
     pub const fn leave_source(&mut self) {
         self.asked.holds = false;
     }
 
-    /// Whether this worker has asked the source for it.
+    /// True if this worker has requested the stream from its source.
     #[must_use]
     pub const fn is_mirrored_here(&self) -> bool {
         self.asked.holds
     }
 
-    /// Has another worker receive the stream, by a request of this number: from its newest key frames on, or what it has not
-    /// had of a former source (`after`).
+    /// Adds a mirror on another worker, by a request of this number: from the newest key frames on, or from the first units that it lacks
+    /// after a former source (`after`).
     pub fn add_mirror(&mut self, asker: (WorkerId, u64), wanted: TrackSet, after: Vec<(TrackId, i64)>) {
         self.remove_mirror(asker.0);
         let (start, head) = (self.ring.start(), self.ring.head());
@@ -270,25 +270,24 @@ impl Stream {
         self.mirrors.push(Mirror::new(asker, wanted, had, at, head));
     }
 
-    /// Sets the tracks that another worker wants now.
+    /// Sets the tracks that another worker wants.
     pub fn mirror_wants(&mut self, to: WorkerId, wanted: TrackSet) {
         if let Some(mirror) = self.mirrors.iter_mut().find(|mirror| mirror.to == to) {
             mirror.want(wanted);
         }
     }
 
-    /// Removes the mirror of another worker that no longer needs the stream.
+    /// Removes the mirror of a worker that no longer needs the stream.
     pub fn remove_mirror(&mut self, to: WorkerId) {
         self.mirrors.retain(|mirror| mirror.to != to);
     }
 
-    /// The source is elsewhere now: no other worker receives the stream from here.
+    /// Removes all mirrors, because the source is on another worker now.
     pub fn remove_mirrors(&mut self) {
         self.mirrors.clear();
     }
 
-    /// The next unit for each mirror that has room, until there is none. Then the units that mirrors missed since this was
-    /// asked before.
+    /// Sends the next units to each mirror while it has room. Returns the units that mirrors missed since the last call.
     pub fn feed_mirrors(&mut self, mut send: impl FnMut((WorkerId, u64), Entry, Credit)) -> u64 {
         let lag_ms = self.lag_ms();
         let mut missed = 0_u64;
@@ -303,8 +302,8 @@ impl Stream {
 
     // ---- demand
 
-    /// The tracks that somebody is sent, when these are others than when this was asked before; of a mirror with published
-    /// sound, which may not be missing behind the key frame that the next viewer begins at.
+    /// Returns the wanted tracks if they have changed since the last call. If this worker mirrors the stream and wants any track, published
+    /// audio is included, so that a later viewer has audio from its key frame on.
     pub fn wanted_anew(&mut self) -> Option<TrackSet> {
         let mut wanted = self.wanted();
         if self.asked.holds {
@@ -316,8 +315,8 @@ impl Stream {
         (std::mem::replace(&mut self.demand.wanted, wanted) != wanted).then_some(wanted)
     }
 
-    /// The tracks that a mirror asks its source for. None while it knows no tracks: it is sent one unit, which brings them,
-    /// and then says what it wants ([`Stream::demand_is_known`]).
+    /// Returns the tracks that a mirror requests from its source. Empty while it knows no tracks: it is sent one unit, which brings them,
+    /// and then reports its demand ([`Stream::demand_is_known`]).
     pub fn wanted_of_source(&mut self) -> TrackSet {
         self.forget_demand();
         if self.demand_is_known() { self.wanted_anew().unwrap_or_default() } else { TrackSet::EMPTY }
@@ -328,13 +327,13 @@ impl Stream {
         self.tracks().iter().filter(is_sound).map(|track| track.id).collect()
     }
 
-    /// Whether the tracks are known, and with them which are wanted.
+    /// True if the tracks are known, and with them the wanted ones.
     #[must_use]
     pub fn demand_is_known(&self) -> bool {
         !self.tracks().is_empty()
     }
 
-    /// The derived tracks that somebody here is sent, and to how many.
+    /// Returns the derived tracks that subscribers here select, with their number of subscribers.
     #[must_use]
     pub fn derived_subscribers(&self) -> BTreeMap<TrackId, usize> {
         let mut counts = BTreeMap::new();
@@ -346,27 +345,27 @@ impl Stream {
         counts
     }
 
-    /// Whether a mirror takes a unit of this track: of any until it knows the tracks, then of those that it has asked for.
-    /// Units of other tracks that are still on their way would be followed by a gap; answers to an earlier request may come again.
+    /// True if a mirror accepts a unit of this track: of any track until it knows the tracks, then only of those that it has requested.
+    /// Late units of other tracks would be followed by a gap, and answers to an earlier request may repeat units.
     #[must_use]
     pub fn takes_mirrored(&self, request: u64, track: TrackId) -> bool {
         let is_current = self.asked.holds && self.asked.request == request;
         is_current && (!self.demand_is_known() || self.demand.wanted.contains(track))
     }
 
-    /// Forgets the demand that a former source has heard of; the next one has heard of none.
+    /// Forgets the demand last reported; the new source has not heard it.
     pub const fn forget_demand(&mut self) {
         self.demand.wanted = TrackSet::EMPTY;
     }
 
-    /// The tracks that somebody is sent, here or by way of another worker.
+    /// Returns the tracks that subscribers here or on mirroring workers select.
     #[must_use]
     pub fn wanted(&self) -> TrackSet {
         let here = self.formats.iter().flatten().map(|packager| packager.chosen().set());
         here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
     }
 
-    /// Whether a key frame of a track may be asked for now: requests are merged for [`KEY_FRAME_INTERVAL`].
+    /// True if a key frame of a track may be requested now. Requests are merged for [`KEY_FRAME_INTERVAL`].
     pub fn may_ask_key_frame(&mut self, now: Instant, track: TrackId) -> bool {
         let recent = |at: Instant| now.saturating_duration_since(at) < KEY_FRAME_INTERVAL;
         self.demand.key_asked.retain(|(_, at)| recent(*at));
@@ -377,7 +376,7 @@ impl Stream {
         true
     }
 
-    /// The video track whose key frame a subscriber waits for.
+    /// Returns the video track whose key frame a subscriber waits for.
     #[must_use]
     pub fn key_needed(&self, subscriber: &Subscriber) -> Option<TrackId> {
         match subscriber.switch {
@@ -391,8 +390,8 @@ impl Stream {
 
     // ---- subscribers
 
-    /// Subscribes `id` to the format, making the package when it is the first. `package` is `None` for a subscriber that
-    /// takes units as they are. The answer is `None` when the stream has too many formats already.
+    /// Subscribes `id` to a format, making the package if it is the first subscriber. `package` returns `None` for a subscriber that takes
+    /// units unpackaged. Returns `None` if the stream has too many formats.
     pub fn subscribe(
         &mut self,
         id: SubscriptionId,
@@ -409,7 +408,7 @@ impl Stream {
         Some(Subscriber { stream, format, cursor, paused, forwarding, skipped: 0, jumps: 0, switch })
     }
 
-    /// Has a subscriber begin where new viewers begin, at the key frame that the ring is kept from on, whether it takes video or not.
+    /// Makes a subscriber begin at the key frame from which the ring is retained, like new viewers, even if it takes no video.
     pub fn begin_with_backlog(&self, subscriber: &mut Subscriber) {
         if let Some(start) = self.ring.start() {
             subscriber.cursor = Cursor::at(start);
@@ -425,8 +424,8 @@ impl Stream {
         }
     }
 
-    /// Gives a subscriber other tracks: at once where the lead video track stays the same, else from its next key frame
-    /// on. What it was sent before goes on until then. False when the stream has too many formats already.
+    /// Changes a subscriber's selection: at once if the lead video track stays the same, else at its next key frame. Until then the former
+    /// tracks are sent. Returns false if the stream has too many formats.
     pub fn select(
         &mut self,
         subscriber: &mut Subscriber,
@@ -447,7 +446,7 @@ impl Stream {
         true
     }
 
-    /// Looks for the unit at which a switch can happen, and switches when the subscriber is there.
+    /// Searches for the unit at which a switch can happen, and switches when the subscriber has reached it.
     fn search_switch(&mut self, subscriber: &mut Subscriber) {
         let Some(switch) = &mut subscriber.switch else { return };
         let next = subscriber.cursor.next();
@@ -480,7 +479,8 @@ impl Stream {
         }
     }
 
-    /// Prepares a write to a subscriber: jumps when it lags, passes over what cannot be decoded. The units skipped.
+    /// Prepares a write to a subscriber: jumps if it lags, and passes over units that cannot be decoded. Returns the number of units
+    /// skipped.
     pub fn prepare(&mut self, subscriber: &mut Subscriber) -> u64 {
         let skipped = self.pass_over(subscriber);
         // Nothing is sent before its switch: it happens now, for a write of nothing is followed by no other.
@@ -491,7 +491,7 @@ impl Stream {
         }
     }
 
-    /// Moves a subscriber to what it is sent next, if that lies before its switch. The units skipped.
+    /// Moves a subscriber to its next unit to send, up to a pending switch. Returns the number of units skipped.
     fn pass_over(&mut self, subscriber: &mut Subscriber) -> u64 {
         if subscriber.switch.is_some() {
             self.search_switch(subscriber);
@@ -516,19 +516,19 @@ impl Stream {
         skipped
     }
 
-    /// Whether a subscriber has come to the unit at which its selection changes.
+    /// True if a subscriber has reached the unit at which its selection changes.
     #[must_use]
     pub fn switches_at(&self, subscriber: &Subscriber) -> bool {
         subscriber.switch.is_some_and(|switch| switch.at == Some(subscriber.cursor.next()))
     }
 
-    /// The subscriber is sent the units before this one.
+    /// Number of the unit up to which (exclusive) the subscriber is sent.
     fn until(&self, subscriber: &Subscriber) -> u64 {
         let switch_at = subscriber.switch.and_then(|switch| switch.at);
         self.flush.until().min(switch_at.unwrap_or(u64::MAX))
     }
 
-    /// The time at which the newest key frame of a track came.
+    /// Returns the time at which the newest key frame of a track was received.
     #[must_use]
     pub fn newest_key(&self, track: TrackId) -> Option<Instant> {
         Some(self.ring.get(self.ring.newest_key(track)?)?.received)
@@ -542,7 +542,7 @@ impl Stream {
         }
     }
 
-    /// Names what a subscriber is to be sent, behind the rest of its unit begun. False when the gather is full.
+    /// Gathers the units to send to a subscriber, which follow the rest of a unit begun. Returns false if the gather is full.
     pub fn gather<'a>(&'a self, subscriber: &'a Subscriber, gather: &mut Gather<'a>) -> bool {
         match self.packager(subscriber.format) {
             Some(packager) if !subscriber.paused => {
@@ -552,7 +552,7 @@ impl Stream {
         }
     }
 
-    /// Accounts sent bytes, in the order in which they were named. Gives back what is left for those behind them.
+    /// Accounts sent bytes in the order in which they were gathered. Returns the bytes left for what follows.
     pub fn sent(&self, subscriber: &mut Subscriber, bytes: usize, forwarded: impl FnMut(Forwarded)) -> usize {
         let until = self.until(subscriber);
         match self.packager(subscriber.format) {
@@ -563,7 +563,7 @@ impl Stream {
         }
     }
 
-    /// The next unit of a subscriber that takes units whole; its cursor moves past it.
+    /// Returns the next unit for a subscriber that takes whole units, and moves its cursor past it.
     pub fn next_unit<'a>(&'a self, subscriber: &mut Subscriber) -> Option<Delivery<'a>> {
         let packager = self.packager(subscriber.format)?;
         if subscriber.paused {
@@ -573,25 +573,25 @@ impl Stream {
         subscriber.cursor.take_unit(&self.ring, packager, until)
     }
 
-    /// The bytes behind the last unit of a stream that has ended, once, for a subscriber that has taken all units.
+    /// Returns, once, the bytes after the last unit of an ended stream, for a subscriber that has taken all units.
     pub fn tail<'a>(&'a self, subscriber: &mut Subscriber) -> Option<&'a Parts> {
         let tail = self.packager(subscriber.format)?.tail()?;
         (!subscriber.paused && subscriber.cursor.pass_end(self.ring.head())).then_some(tail)
     }
 
-    /// The state that the sessions of a subscriber's format share besides bytes.
+    /// Returns the state that all sessions of the subscriber's format share besides bytes.
     #[must_use]
     pub fn shared(&self, subscriber: &Subscriber) -> Option<&dyn std::any::Any> {
         self.packager(subscriber.format)?.shared()
     }
 
-    /// Whether a subscriber has something to be sent.
+    /// True if there is something to send to a subscriber.
     #[must_use]
     pub fn has_more(&self, subscriber: &Subscriber) -> bool {
         subscriber.cursor.has_rest() || (!subscriber.paused && subscriber.cursor.next() < self.flush.until())
     }
 
-    /// Forgets what lies before the newest key frame, but nothing that `slowest`, the slowest cursor, still needs.
+    /// Drops entries before the newest key frame, but none that `slowest`, the position of the slowest cursor, still needs.
     pub fn trim(&mut self, slowest: Option<u64>) {
         let mirrors = self.mirrors.iter().map(Mirror::position);
         let slowest = slowest.into_iter().chain(mirrors).min();
@@ -602,14 +602,14 @@ impl Stream {
         self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
     }
 
-    /// Whether somebody is sent it, here or by way of another worker.
+    /// True if a subscriber here or on a mirroring worker is sent the stream.
     #[must_use]
     pub fn is_watched(&self) -> bool {
         !self.subscribers.is_empty() || !self.mirrors.is_empty()
     }
 
-    /// Has its ring retain no more than so many bytes. Nobody could begin with what has lost its key frame: unless somebody is
-    /// being sent it, all of it goes.
+    /// Shrinks the ring to at most `bytes`. If that loses the key frames and there are no subscribers, the ring is cleared, because no
+    /// viewer could begin with the rest.
     pub fn shrink(&mut self, bytes: usize) {
         self.ring.shrink(bytes);
         if !self.is_watched() && self.ring.start().is_none() {
@@ -619,20 +619,20 @@ impl Stream {
         self.formats.iter_mut().flatten().for_each(|packager| packager.trim(base));
     }
 
-    /// Drops all units: they are old when the next ones arrive.
+    /// Drops all units, because they will be old when the next ones arrive.
     pub fn clear(&mut self) {
         self.ring.clear();
         self.trim(None);
         self.flush();
     }
 
-    /// Bytes of one second, out of what is retained; 0 when nothing is.
+    /// Bytes per second of media time over the retained units; 0 if there are none.
     #[must_use]
     pub fn bytes_per_second(&self) -> usize {
         self.ring.bytes_per_second()
     }
 
-    /// The newest unit, while it is retained.
+    /// Returns the newest unit, if retained.
     #[cfg(test)]
     pub(crate) fn newest(&self) -> Option<&Entry> {
         self.ring.get(self.ring.head().checked_sub(1)?)
@@ -644,7 +644,7 @@ impl Stream {
         &self.tracks
     }
 
-    /// Bytes that the ring retains.
+    /// Number of bytes that the ring retains.
     #[must_use]
     pub const fn retained_bytes(&self) -> usize {
         self.ring.bytes()
@@ -658,7 +658,7 @@ impl Stream {
         i64::try_from(self.settings.max_latency.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// The tracks that the subscribers of a format are sent.
+    /// Returns the tracks that the subscribers of a format are sent.
     #[must_use]
     pub fn chosen(&self, format: FormatIndex) -> Option<&Chosen> {
         self.packager(format).map(Packager::chosen)

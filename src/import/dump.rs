@@ -1,5 +1,4 @@
-//! A dump of MongoDB: a folder with one of each database, in it a file of BSON documents for each collection, as `mongodump` writes
-//! them, compressed or not.
+//! A dump of MongoDB, as written by `mongodump`: a folder per database, with a file of BSON documents per collection, compressed or not.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
@@ -12,26 +11,26 @@ use serde_json::{Map, Value};
 use super::sources::{Gather, Record};
 use crate::store::Kind;
 
-/// Bytes of a document: MongoDB's limit of 16 MiB, and 16 KiB that it adds for its own.
+/// Largest document, in bytes: MongoDB's limit of 16 MiB, plus 16 KiB for its own additions.
 const DOCUMENT_BYTES_MAX: usize = (16 << 20) + (16 << 10);
-/// Bytes of the shortest document.
+/// Smallest document, in bytes.
 const DOCUMENT_BYTES_MIN: usize = 5;
-/// Documents within documents.
+/// Maximum number of levels of nested documents.
 const DEPTH_MAX: usize = 32;
-/// Bytes of a length.
+/// Bytes of a length field.
 const LENGTH_BYTES: u64 = 4;
 
-/// Databases of an application: what is behind its name, the collection, and its records.
+/// Databases of an application: suffix of the name, collection, and kind of records.
 const OF_APPS: [(&str, &str, Kind); 4] = [
     ("", "broadcast", Kind::Broadcast),
     ("VoD", "vod", Kind::Vod),
     ("_token", "token", Kind::Token),
     ("_subscriber", "subscriber", Kind::Subscriber),
 ];
-/// The database of users.
+/// Database and collection of users.
 const USERS: (&str, &str) = ("serverdb", "user");
 
-/// Reads the records of an application's database, or of the users.
+/// Reads the records of an application's database, or of users.
 pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_>) {
     let collections: Vec<(String, &str, Kind)> = match database {
         Some(name) => {
@@ -55,7 +54,7 @@ pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_
     }
 }
 
-/// The file of a collection, whose name older servers write with a capital letter.
+/// Finds the file of a collection. Older servers capitalise its name.
 fn file_of(folder: &Path, collection: &str) -> Option<PathBuf> {
     let wanted = |path: &Path| {
         let name = path.file_name()?.to_str()?;
@@ -69,7 +68,7 @@ fn file_of(folder: &Path, collection: &str) -> Option<PathBuf> {
     found.into_iter().next()
 }
 
-/// Reads document after document. What was given before an error is whole.
+/// Reads all documents. Those passed on before an error are complete.
 pub(super) fn documents(
     mut input: impl Read,
     mut give: impl FnMut(Map<String, Value>) -> bool,
@@ -125,7 +124,7 @@ fn array(array: &RawArray, depth: usize) -> Result<Value, String> {
     Ok(Value::Array(items))
 }
 
-/// A value of a record; `None` for the kinds that no member has.
+/// Converts a value; `None` for types that no member has.
 fn json(value: RawBsonRef<'_>, depth: usize) -> Result<Option<Value>, String> {
     Ok(Some(match value {
         RawBsonRef::Double(number) => whole(number).map_or_else(|| number.into(), Value::from),
@@ -151,7 +150,7 @@ fn json(value: RawBsonRef<'_>, depth: usize) -> Result<Option<Value>, String> {
     }))
 }
 
-/// The whole number that a double is: shells and scripts write every number as one.
+/// Converts a double without a fraction to an integer, since shells and scripts write all numbers as doubles.
 fn whole(number: f64) -> Option<i64> {
     let text = format!("{number:.0}");
     let fits = number.is_finite() && number.fract() == 0.0 && number.abs() < 9e15;
@@ -164,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// A document with members of these kinds: type, name, value.
+    /// Makes a document with these members: type, name, value.
     fn document(members: &[(u8, &str, &[u8])]) -> Vec<u8> {
         let mut inner = Vec::new();
         for (kind, name, value) in members {

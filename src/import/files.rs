@@ -1,5 +1,5 @@
-//! Files of the old installation: recordings are linked, so that they take no room twice; pages and certificates are copied, because
-//! somebody may edit them in place. No link is followed, and no file of the old installation is opened for writing.
+//! Files of the old installation. Recordings are hard-linked, so that they take no extra space; pages and certificates are copied, because
+//! they may be edited in place. Symbolic links are not followed, and no file of the old installation is opened for writing.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 use super::report::Report;
 use crate::disk::{self, SystemDisk};
 
-/// Files of one folder and those within it.
+/// Maximum number of files in a folder and its subfolders.
 const FILES_MAX: usize = 1_000_000;
-/// Folders within folders.
+/// Maximum number of levels of subfolders.
 const DEPTH_MAX: usize = 16;
-/// The ending of a file that is still being copied.
+/// Extension of a file that is still being copied.
 const PARTIAL: &str = "import-partial";
 
-/// The way in which files are brought over.
+/// The method of importing files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Bring {
-    /// A second name for the file, or a copy where the file system has none for it.
+    /// Hard link, or a copy where the file system cannot link.
     Link,
-    /// A copy.
+    /// Copy.
     Copy,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Bring {
 pub(super) struct Brought {
     pub(super) linked: usize,
     pub(super) copied: usize,
-    /// Files that the home had.
+    /// Files that already existed in the home.
     pub(super) left: usize,
 }
 
@@ -43,15 +43,15 @@ impl Brought {
     }
 }
 
-/// A folder on its way into the home.
+/// A folder to import.
 pub(super) struct Folder<'a> {
     pub(super) from: &'a Path,
     pub(super) to: &'a Path,
     pub(super) bring: Bring,
     pub(super) dry_run: bool,
-    /// Its name in the report.
+    /// Name in the report.
     pub(super) place: &'a str,
-    /// Says of files and folders, by their names below this one, whether they are passed over.
+    /// Decides by path below this folder whether to skip a file or folder.
     pub(super) is_skipped: &'a dyn Fn(&[String]) -> bool,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Folder<'_> {
 }
 
 impl Folder<'_> {
-    /// Brings all files of the folder, and of those within it, that `wanted` takes by their names below it.
+    /// Imports all files of the folder and its subfolders that `wanted` accepts by path.
     pub(super) fn bring(
         &self,
         wanted: &dyn Fn(&[String], &mut Report) -> bool,
@@ -148,7 +148,7 @@ fn length(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.len())
 }
 
-/// Brings one file, unless something has its name.
+/// Imports a file, unless its name is taken.
 pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Result<Brought> {
     let linked = Brought { linked: 1, ..Brought::default() };
     let copied = Brought { copied: 1, ..Brought::default() };
@@ -171,7 +171,7 @@ pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Re
     Ok(copied)
 }
 
-/// Copies a file whole: until its last byte is on the disk it has another name.
+/// Copies a file completely: it has a temporary name until all bytes are on the disk.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut source = options.read(true).custom_flags(libc::O_NOFOLLOW).open(from)?;

@@ -1,4 +1,4 @@
-//! The folder of the old installation: which applications it has, their settings, and the files beside them.
+//! The folder of the old installation: its applications, their settings, and other files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::{Component, Path, PathBuf};
 use super::report::Report;
 use crate::config::{self, Error, Property, is_app_name};
 
-/// The application of the old panel.
+/// Application of the old panel.
 const ROOT: &str = "root";
-/// Folders of an application that are no pages.
+/// Folders of an application that do not hold pages.
 const NOT_PAGES: [&str; 4] = ["WEB-INF", "META-INF", "streams", "previews"];
-/// Endings of files that only a Java server can run or unpack.
+/// Extensions of files for Java servers.
 const OF_JAVA: [&str; 6] = ["jsp", "jspx", "war", "jar", "class", "java"];
-/// The files of a certificate: their keys and their defaults.
+/// Files of the certificate: keys and defaults.
 const CERTIFICATE: [(&str, &str); 3] = [
     ("http.ssl_certificate_file", "conf/fullchain.pem"),
     ("http.ssl_certificate_chain_file", "conf/chain.pem"),
@@ -36,26 +36,26 @@ pub(super) struct Installation {
     pub(super) apps: Vec<OldApp>,
 }
 
-/// The value of a key.
+/// Returns the value of a key.
 fn value<'a>(settings: &'a [Property], key: &str) -> Option<&'a str> {
     settings.iter().find(|property| property.key == key).map(|property| property.value.as_str())
 }
 
 impl OldApp {
-    /// The name of its database.
+    /// Returns the name of the application's database.
     pub(super) fn database(&self) -> String {
         let named = value(&self.settings, "db.name").filter(|name| !name.is_empty());
         named.map_or_else(|| self.name.to_lowercase(), str::to_owned)
     }
 
-    /// The kind of its database.
+    /// Returns the type of the application's database.
     pub(super) fn database_kind(&self) -> &str {
         value(&self.settings, "db.type").filter(|kind| !kind.is_empty()).unwrap_or("mapdb")
     }
 }
 
 impl Installation {
-    /// Looks at the folder. Applications whose settings cannot be read are listed, and left out: with defaults they would be open.
+    /// Reads the folder. Applications with unreadable settings are reported and skipped, because defaults would make them unprotected.
     pub(super) fn read(folder: &Path, report: &mut Report) -> Result<Self, String> {
         let webapps = folder.join("webapps");
         let server_file = folder.join("conf").join("red5.properties");
@@ -92,7 +92,7 @@ impl Installation {
         Ok(Self { folder: folder.to_owned(), settings, apps })
     }
 
-    /// The files of the certificate that are named relative to the installation, below it and there.
+    /// Returns the existing certificate files that are named by paths relative to the installation.
     pub(super) fn certificate_files(&self) -> Vec<PathBuf> {
         let named = CERTIFICATE.iter().map(|(key, default)| value(&self.settings, key).unwrap_or(default));
         let files: BTreeSet<PathBuf> = named
@@ -103,7 +103,7 @@ impl Installation {
         files.into_iter().collect()
     }
 
-    /// Lists what is beside the settings and has no place here.
+    /// Reports files beside the settings that cannot be imported.
     pub(super) fn list_leftovers(&self, report: &mut Report) {
         if self.certificate_files().is_empty() && self.folder.join("conf/keystore.jks").is_file() {
             let text =
@@ -120,14 +120,14 @@ impl Installation {
     }
 }
 
-/// Whether a file of an application, by its names below it, is a page or part of one.
+/// True if a file of an application, by its path, belongs to a page.
 pub(super) fn is_page(names: &[String]) -> bool {
     let first = names.first().map_or("", String::as_str);
     !NOT_PAGES.iter().any(|folder| folder.eq_ignore_ascii_case(first))
         && !names.iter().any(|name| name.starts_with('.'))
 }
 
-/// Whether a file needs Java to be of any use.
+/// True if a file is useful only with Java.
 pub(super) fn is_of_java(names: &[String]) -> bool {
     let ending = names.last().and_then(|name| name.rsplit_once('.')).map_or("", |(_, ending)| ending);
     OF_JAVA.iter().any(|known| known.eq_ignore_ascii_case(ending))

@@ -1,5 +1,5 @@
-//! An export of MapDB: of each database file one of lines, each a JSON object with the map, the key and the value of an entry. The
-//! exporter is `packaging/mapdb-export`.
+//! An export of MapDB: for each database a file of lines, each a JSON object with map, key and value of an entry. The exporter is
+//! `packaging/mapdb-export`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use super::sources::{Gather, Record};
 use crate::store::Kind;
 
-/// Bytes of a line.
+/// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 4 << 20;
-/// The file of the users, and the ending of all.
+/// File name of the users, and extension of all files.
 const USERS: &str = "server";
 const ENDING: &str = "jsonl";
 
-/// The maps that have records.
+/// Maps with records.
 const MAPS: [(&str, Kind); 5] = [
     ("BROADCAST", Kind::Broadcast),
     ("VOD", Kind::Vod),
@@ -26,11 +26,11 @@ const MAPS: [(&str, Kind); 5] = [
     ("serverdb", Kind::User),
 ];
 
-/// Maps whose entries have no place here, and what they are.
+/// Maps whose entries are not imported, with a description.
 const LISTED: [(&str, &str); 1] =
     [("CONFERENCE_ROOM", "a conference room of an older server: rooms are broadcasts here")];
 
-/// A line.
+/// A line of an export.
 #[derive(Debug, Deserialize)]
 struct Line {
     map: String,
@@ -42,19 +42,19 @@ struct Line {
 #[derive(Debug, PartialEq)]
 enum Entry {
     Record(Record),
-    /// Of a map without records.
+    /// An entry of a map without records.
     Other {
         map: String,
         key: String,
     },
 }
 
-/// The file of an application's database, or of the users.
+/// Returns the file of an application's database, or of users.
 pub(super) fn file_of(folder: &Path, database: Option<&str>) -> PathBuf {
     folder.join(format!("{}.{ENDING}", database.unwrap_or(USERS)))
 }
 
-/// Reads the records of an application's database, or of the users.
+/// Reads the records of an application's database, or of users.
 pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_>) {
     let path = file_of(folder, database);
     let file = match File::open(&path) {
@@ -80,10 +80,10 @@ pub(super) fn read(folder: &Path, database: Option<&str>, gather: &mut Gather<'_
     faults.iter().for_each(|fault| gather.fault(&path, fault));
 }
 
-/// Faults of a file; one with more is none of ours.
+/// Maximum number of faults in a file; with more, the file has another format.
 const FAULTS_MAX: usize = 1000;
 
-/// Reads line after line.
+/// Reads all lines.
 fn entries(
     mut input: impl BufRead,
     mut give: impl FnMut(u64, Result<Entry, String>) -> bool,
@@ -116,7 +116,7 @@ fn entry(line: &[u8]) -> Result<Entry, String> {
     }
 }
 
-/// The object that the text of a record is.
+/// Parses the JSON object of a record.
 pub(super) fn object(text: &str) -> Result<Map<String, Value>, String> {
     match serde_json::from_str(text) {
         Ok(Value::Object(record)) => Ok(record),

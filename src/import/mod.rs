@@ -1,13 +1,13 @@
-//! `millstream import DIR`: an installation of Ant Media Server becomes a home of this server (docs/import.md).
+//! `millstream import DIR`: converts an installation of Ant Media Server to a home of this server (docs/import.md).
 //!
-//! 1. Its folder is looked at ([`installation`]): settings, applications, files.
-//! 2. Settings become files of the home, those that close something too, whatever follows from that.
+//! 1. The folder of the installation is examined ([`installation`]): settings, applications, files.
+//! 2. Settings become files of the home, including restrictions that keep an application from starting.
 //! 3. The store is opened, which fails while a server runs.
-//! 4. Certificates and pages are copied, recordings linked ([`files`]).
-//! 5. Records ([`sources`]) are committed: of an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]), a Redis ([`redis`]).
+//! 4. Certificates and pages are copied, and recordings are linked ([`files`]).
+//! 5. Records ([`sources`]) are committed, from an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]) or Redis ([`redis`]).
 //!
-//! Nothing of the installation is changed. What the home has is left as it is, so a second run adds what is missing. Everything that
-//! will not be as it was stands in one table ([`report`]).
+//! The installation is not changed. Existing data of the home stays, so that a second run only adds what is missing. Everything that will
+//! work differently is listed in one table ([`report`]).
 
 mod dump;
 mod files;
@@ -35,38 +35,38 @@ pub use redis::Address;
 use report::Report;
 use sources::{Record, Sources};
 
-/// Records that are committed together.
+/// Maximum number of records committed together.
 const COMMITTED_AT_ONCE: usize = 1000;
-/// The ending of a recording that the old server has not finished.
+/// Extension of a recording that the old server has not finished.
 const UNFINISHED: &str = ".tmp_extension";
 
-/// The order of an operator.
+/// The options of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// The folder of the old installation.
+    /// Folder of the old installation.
     pub from: PathBuf,
-    /// The folder of its exported or dumped records.
+    /// Folder of the exported or dumped records.
     pub records: Option<PathBuf>,
-    /// The Redis that has its records.
+    /// Redis server with the records.
     pub redis: Option<Address>,
-    /// Whether recordings are copied rather than linked.
+    /// True to copy recordings instead of linking them.
     pub copy: bool,
-    /// Whether nothing is changed.
+    /// True to change nothing.
     pub dry_run: bool,
 }
 
-/// A store of the home.
+/// An open store of the home.
 pub type Opened = Box<dyn Store>;
 
-/// The outside world, as far as an import needs it.
+/// The outside world, as needed by an import.
 pub struct Tools<'a> {
-    /// The time.
+    /// Current time, in Unix milliseconds.
     pub now_ms: u64,
-    /// Opens the store of the home, or makes it.
+    /// Opens or creates the store of the home.
     pub open: &'a dyn Fn(&Config) -> Result<Opened, String>,
-    /// Reads the store of the home, if it has one, and leaves it as it is.
+    /// Reads the store of the home, if there is one, without changing it.
     pub read: &'a dyn Fn(&Config) -> Result<Vec<Key>, String>,
-    /// Converts a password digest of the old server to the hash that is stored.
+    /// Converts a password digest of the old server to the hash to store.
     pub hash: &'a dyn Fn(&PasswordDigest) -> String,
 }
 
@@ -76,10 +76,10 @@ impl fmt::Debug for Tools<'_> {
     }
 }
 
-/// Imports, or says what an import would do. Prints the table; gives a summary.
+/// Runs an import, or a dry run. Prints the table and returns a summary.
 ///
 /// # Errors
-/// The reason for which nothing, or not everything, was imported, in one line.
+/// The reason why the import failed or is incomplete, in one line.
 pub fn run(
     options: &Options,
     order: &Order,
@@ -93,7 +93,7 @@ pub fn run(
     done
 }
 
-/// The home may not lie within the installation, nor the other way round: one would change the other.
+/// Refuses a home within the installation, and the reverse, because the import would change the installation.
 fn keep_apart(from: &Path, home: &Path) -> Result<(), String> {
     let from = from.canonicalize().map_err(|error| format!("{}: {error}", from.display()))?;
     let absolute = std::path::absolute(home).unwrap_or_else(|_| home.to_owned());
@@ -112,7 +112,7 @@ fn keep_apart(from: &Path, home: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Counts for the summary.
+/// Totals for the summary.
 #[derive(Debug, Default)]
 struct Totals {
     settings: usize,
@@ -382,7 +382,7 @@ impl Import<'_> {
         }
     }
 
-    /// Lists a record whose file is nowhere.
+    /// Reports a record whose file does not exist.
     fn look_for_file(&mut self, place: &str, what: &str, path: &[String]) {
         let below = |root: &Path| path.iter().fold(root.join("webapps"), |path, name| path.join(name));
         if !below(&self.order.from).is_file() && !below(&self.options.home).is_file() {
@@ -411,7 +411,7 @@ impl Import<'_> {
     }
 }
 
-/// The name by which a record is listed. Of a token it is the stream: its id is a secret.
+/// Returns the name of a record in the report. For a token, whose id is secret, the stream.
 fn name_of(kind: Kind, record: &serde_json::Map<String, serde_json::Value>) -> String {
     let member = match kind {
         Kind::Broadcast | Kind::Token => "streamId",

@@ -1,7 +1,7 @@
-//! Records in Redis, read from the running server: hashes of Redisson, one for each map of the reference.
+//! Records in Redis, read from the running server: one Redisson hash for each map of the reference.
 //!
-//! Redisson writes strings by its codec: as Kryo does since 3.19, as JBoss Marshalling before, or as plain text or JSON where its
-//! configuration says so. Anything else is listed and left.
+//! Redisson encodes strings with its codec: Kryo since 3.19, JBoss Marshalling before that, or plain text or JSON if configured. Other
+//! encodings are reported and skipped.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -13,33 +13,33 @@ use super::mapdb;
 use super::sources::{Gather, Record};
 use crate::store::Kind;
 
-/// The hashes of an application: what stands behind the name of its database.
+/// Hashes of an application: suffix of the database's name, and kind of records.
 const OF_APPS: [(&str, Kind); 4] = [
     ("Broadcasts", Kind::Broadcast),
     ("Vods", Kind::Vod),
     ("Tokens", Kind::Token),
     ("Subscribers", Kind::Subscriber),
 ];
-/// The hash of the users.
+/// Hash of the users.
 const USERS: &str = "users";
-/// The port of Redis.
+/// Default port of Redis.
 const PORT: u16 = 6379;
-/// A server that is silent for longer is given up.
+/// Time limit for answers of the server.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of one value.
+/// Longest value, in bytes.
 const VALUE_BYTES_MAX: usize = 8 << 20;
-/// Bytes of a line of the protocol.
+/// Longest line of the protocol, in bytes.
 const LINE_BYTES_MAX: u64 = 4 << 10;
-/// Values of one list.
+/// Maximum number of values in one list.
 const VALUES_MAX: usize = 100_000;
-/// Bytes and values of one answer.
+/// Maximum bytes and values in one answer.
 const ANSWER_MAX: usize = 256 << 20;
-/// Entries that are asked for at a time.
+/// Entries requested at a time.
 const AT_ONCE: &str = "200";
-/// Faults that are listed of one hash.
+/// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
 
-/// The address of a server.
+/// The address of a Redis server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     host: String,
@@ -49,7 +49,7 @@ pub struct Address {
     database: u32,
 }
 
-/// Prints no password.
+/// Hides the password.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "redis://{}:{}/{}", self.host, self.port, self.database)
@@ -57,10 +57,10 @@ impl fmt::Debug for Address {
 }
 
 impl Address {
-    /// Reads `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
+    /// Parses `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
     ///
     /// # Errors
-    /// The form that it should have.
+    /// The expected form.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || "must be redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]".to_owned();
         let url = url::Url::parse(text).map_err(|_| bad())?;
@@ -87,7 +87,7 @@ impl Address {
     }
 }
 
-/// Reads the records of an application's database, or of the users.
+/// Reads the records of an application's database, or of users.
 pub(super) fn read(address: &Address, database: Option<&str>, gather: &mut Gather<'_>) {
     let hashes: Vec<(String, Kind)> = match database {
         Some(name) => OF_APPS.iter().map(|(end, kind)| (format!("{name}{end}"), *kind)).collect(),
@@ -111,10 +111,10 @@ pub(super) fn read(address: &Address, database: Option<&str>, gather: &mut Gathe
     }
 }
 
-/// A connection that speaks RESP 2.
+/// A connection that uses RESP 2.
 struct Connection<S>(BufReader<S>);
 
-/// An answer.
+/// An answer of the server.
 #[derive(Debug, PartialEq, Eq)]
 enum Reply {
     Bytes(Vec<u8>),
@@ -152,7 +152,7 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// Gives the values of a hash, some of them twice; false from `give` ends it.
+    /// Passes on the values of a hash, some of them twice; stops if `give` returns false.
     fn values(&mut self, hash: &str, mut give: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
         let mut cursor = b"0".to_vec();
         loop {
@@ -185,7 +185,7 @@ impl<S: Read + Write> Connection<S> {
         self.reply(2, &mut ANSWER_MAX.clone())
     }
 
-    /// Reads an answer, lists in lists up to a depth, while something of its room is left.
+    /// Parses an answer with nested lists, up to a depth and within `room`.
     fn reply(&mut self, depth: usize, room: &mut usize) -> io::Result<Reply> {
         let mut line = Vec::new();
         (&mut self.0).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
@@ -224,7 +224,7 @@ fn broken() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the server does not answer as Redis does")
 }
 
-/// The text that a codec of Redisson has written.
+/// Decodes text written by a codec of Redisson.
 fn text(bytes: &[u8]) -> Result<String, String> {
     match bytes {
         // Kryo: the class String, then its length in characters, or plain ASCII with a mark at its end.
@@ -268,8 +268,7 @@ fn kryo(bytes: &[u8]) -> Result<String, String> {
     java(rest, length.checked_sub(1).filter(|_| !goes_on).ok_or_else(cut)?)
 }
 
-/// Text as Java writes it: each half of a character beyond U+FFFF by itself, and zero in two bytes. So many of these units must be
-/// there.
+/// Decodes Java's modified UTF-8: surrogates are encoded separately, and zero takes two bytes. Expects `length` UTF-16 units.
 fn java(bytes: &[u8], length: usize) -> Result<String, String> {
     let bad = || "the text is damaged".to_owned();
     let mut units: Vec<u16> = Vec::new();
@@ -291,7 +290,7 @@ fn java(bytes: &[u8], length: usize) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    /// A server that says these bytes whatever it is asked.
+    /// A server that answers everything with these bytes.
     struct Says<'a>(&'a [u8], Vec<u8>);
 
     impl Read for Says<'_> {
@@ -320,7 +319,7 @@ mod tests {
         (found, done)
     }
 
-    /// Bytes that Redisson 3.27 (Kryo) and 3.16 (JBoss Marshalling) have put into Redis.
+    /// Bytes written to Redis by Redisson 3.27 (Kryo) and 3.16 (JBoss Marshalling).
     #[test]
     fn texts_are_read_as_redisson_writes_them() {
         let long = format!("{{\"x\":\"{}\"}}", "abcdefghij".repeat(300));

@@ -1,24 +1,24 @@
-//! The table of everything that will not work as it did.
+//! The table of everything that will not work as before.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Subjects that one row names.
+/// Maximum number of subjects named in one row.
 const NAMED_MAX: usize = 8;
-/// Rows of the table.
+/// Maximum number of rows of the table.
 const ROWS_MAX: usize = 5000;
-/// Characters of a subject.
+/// Maximum number of characters of a subject.
 const SUBJECT_CHARS_MAX: usize = 100;
 
-/// A table: subjects by where they are and why they are listed, in the order in which the reasons came up.
+/// A table of subjects by place and reason, ordered by the first use of each reason.
 #[derive(Debug, Default)]
 pub(super) struct Report {
     rows: Vec<Row>,
-    /// Positions of rows by place and reason.
+    /// Row numbers by place and reason.
     places: BTreeMap<(String, String), usize>,
-    /// Whether rows are missing.
+    /// True if rows are missing.
     cut: bool,
-    /// Subjects that should have been imported, and could not be read or written.
+    /// Number of subjects that could not be read or written.
     failed: usize,
 }
 
@@ -31,7 +31,7 @@ struct Row {
 }
 
 impl Report {
-    /// Lists a subject. Those with the same reason share a row.
+    /// Adds a subject. Subjects with the same place and reason share a row.
     pub(super) fn add(&mut self, place: &str, subject: &str, reason: impl Into<String>) {
         let (place, reason) = (printable(place), printable(&reason.into()));
         let at = match self.places.get(&(place.clone(), reason.clone())) {
@@ -53,18 +53,18 @@ impl Report {
         }
     }
 
-    /// Lists a subject that should have been imported, and could not be read or written.
+    /// Adds a subject that could not be read or written.
     pub(super) fn fail(&mut self, place: &str, subject: &str, reason: impl Into<String>) {
         self.failed += 1;
         self.add(place, subject, reason);
     }
 
-    /// The number of those.
+    /// Returns the number of subjects that could not be read or written.
     pub(super) const fn failed(&self) -> usize {
         self.failed
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub(super) fn len(&self) -> usize {
         self.rows.len()
     }
@@ -100,7 +100,7 @@ impl Row {
     }
 }
 
-/// Text of the old installation as it may stand in a terminal.
+/// Makes text of the old installation safe for a terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '_' } else { c }).collect()
 }

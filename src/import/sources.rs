@@ -1,4 +1,4 @@
-//! Records of the old installation, wherever they are.
+//! Records of the old installation, from any source.
 
 use std::path::Path;
 
@@ -8,26 +8,26 @@ use super::report::Report;
 use super::{dump, mapdb, redis};
 use crate::store::Kind;
 
-/// Records of one database; the store holds fewer.
+/// Maximum number of records of one database; the store holds fewer.
 const RECORDS_MAX: usize = 5_000_000;
 
-/// A record as the reference has it.
+/// A record of the reference.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Record {
     pub(super) kind: Kind,
     pub(super) record: Map<String, Value>,
 }
 
-/// The places of the records.
+/// Sources of records.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sources<'a> {
-    /// A folder with an export of MapDB, a dump of MongoDB, or both.
+    /// Folder with an export of MapDB, a dump of MongoDB, or both.
     pub(super) folder: Option<&'a Path>,
-    /// The address of a Redis server.
+    /// Address of a Redis server.
     pub(super) redis: Option<&'a redis::Address>,
 }
 
-/// Collects the records of one database.
+/// Collects the records of a database.
 #[derive(Debug)]
 pub(super) struct Gather<'a> {
     records: Vec<Record>,
@@ -36,7 +36,7 @@ pub(super) struct Gather<'a> {
 }
 
 impl Gather<'_> {
-    /// Takes a record. False: no more are taken.
+    /// Takes a record. Returns false if no more are accepted.
     pub(super) fn give(&mut self, record: Record) -> bool {
         if self.records.len() >= RECORDS_MAX {
             self.report.fail(self.place, "records", format!("more than {RECORDS_MAX}: the rest is not read"));
@@ -46,19 +46,19 @@ impl Gather<'_> {
         true
     }
 
-    /// Lists an entry that is no record here.
+    /// Reports an entry that is not imported.
     pub(super) fn leave(&mut self, key: &str, what: &str) {
         self.report.add(self.place, key, format!("left out: {what}"));
     }
 
-    /// Lists something that cannot be read.
+    /// Reports an unreadable file.
     pub(super) fn fault(&mut self, path: &Path, reason: &str) {
         self.report.fail(self.place, &path.display().to_string(), reason);
     }
 }
 
 impl Sources<'_> {
-    /// The records of an application's database, or of the users.
+    /// Returns the records of an application's database, or of users.
     pub(super) fn read(&self, place: &str, database: Option<&str>, report: &mut Report) -> Vec<Record> {
         let mut gather = Gather { records: Vec::new(), report, place };
         if let Some(folder) = self.folder {

@@ -1,6 +1,6 @@
-//! Large blobs as files in memory: many viewers are sent the same segment, and the kernel need not copy it for each of them.
+//! Large blobs as files in memory, so that the kernel need not copy a segment for each of its many viewers.
 //!
-//! Writing one costs as much as sending it to one viewer. Over TLS it is read like any other memory.
+//! Writing a file costs as much as sending the blob to one viewer. Over TLS the file is read like any other memory.
 
 use std::io::{self, IoSlice, Write};
 use std::os::fd::AsFd;
@@ -12,21 +12,21 @@ use mio::net::TcpStream;
 use super::sys::{MemoryFiles, write_more};
 use crate::hub::BlobMemory;
 
-/// Blobs from here on are kept in files.
+/// Minimum size of a blob that is kept in a file.
 const BLOB_BYTES_MIN: usize = 64 * 1024;
-/// The least rest of a blob that is sent from its file; less is copied sooner.
+/// Minimum remainder of a blob that is sent from its file; copying less is faster.
 const SEND_BYTES_MIN: usize = 8 * 1024;
-/// Files at a time: blobs of [`BLOB_BYTES_MIN`] that have as many bytes as all blobs may have.
+/// Maximum number of files: as many blobs of [`BLOB_BYTES_MIN`] as the limit of all blobs allows.
 const FILES_MAX: usize = 8192;
-/// The share of the process's descriptors that they may have.
+/// Divisor of the process's descriptor limit that gives the maximum number of files.
 const FILES_SHARE: u64 = 32;
 
-/// The files of the process; none, where the system does not have them.
+/// The blob files of the process; `None` if the system does not support them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BlobFiles(Option<Arc<MemoryFiles>>);
 
 impl BlobFiles {
-    /// For a process that may have so many descriptors, as far as that is known.
+    /// Makes the files for a process with this limit of descriptors, if known.
     pub(super) fn new(descriptors: Option<u64>) -> Self {
         let share = usize::try_from(descriptors.unwrap_or(0) / FILES_SHARE).unwrap_or(FILES_MAX);
         let files = MemoryFiles::new(FILES_MAX.min(share));
@@ -36,10 +36,10 @@ impl BlobFiles {
         Self(files.ok())
     }
 
-    /// Writes to a socket; how many bytes were taken. Those of a file are sent from it.
+    /// Writes to a socket, sending slices that lie in a file from the file. Returns the number of bytes accepted.
     ///
     /// # Errors
-    /// As of a vectored write: nothing was taken.
+    /// The error of a vectored write; nothing was accepted.
     pub(super) fn write(&self, stream: &mut TcpStream, mut slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let is_in_file = |slice: &IoSlice<'_>| slice.len() >= SEND_BYTES_MIN && self.has(slice);
         let mut taken = 0_usize;

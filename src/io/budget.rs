@@ -1,13 +1,13 @@
 //! Limits on the peers that may connect: in total, per address, and by rate. No lock is needed: workers share
 //! counters.
 //!
-//! A peer is unauthenticated until it has shown that it may be here (a login, a valid token, an accepted publisher) or is
-//! sent a stream. An answered request is no such thing. Addresses are hashed into a fixed table of counters with a key of
-//! this process; two addresses that share a counter share its limit, which makes the limit stricter and never wider.
+//! A peer is unauthenticated until it has proved its permission (a login, a valid token, an accepted publisher) or is sent a stream; an
+//! answered request proves nothing. Addresses are hashed into a fixed table of counters with a key of this process. Two addresses that
+//! share a counter share its limit, which makes the limit stricter and never wider.
 //!
-//! A part of all connections is kept for loopback, and a further one for where publishers come: viewers may have neither.
-//! On a crowded server newcomers are let in and unauthenticated connections give way, first those of the
-//! address that has most of them ([`GiveWay`]).
+//! A part of all connections is reserved for loopback, and a further one for listeners of publishers; viewers may use neither. On a crowded
+//! server newcomers are admitted and unauthenticated connections are closed, first those of the address that has most of them
+//! ([`GiveWay`]).
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -20,30 +20,29 @@ use crate::config::Limits;
 use crate::protocol::Listener;
 use crate::stats::Refused;
 
-/// Counters for addresses; a power of two.
+/// Number of address counters; a power of two.
 const BUCKETS: usize = 8192;
-/// From this share of the limit on unauthenticated peers on, some of them give way to newcomers.
+/// Divisor of the limit on unauthenticated peers from which some of them give way to newcomers.
 const CROWDED_FROM: u32 = 2;
-/// The same for all connections: so close to what is for everybody.
+/// Divisor of the connections for everybody: when fewer than this part are free, unauthenticated peers give way.
 const FULL_SHARE: usize = 16;
-/// The share of all connections that is kept for loopback: for the operator, when nothing else is left.
+/// Divisor of all connections that gives those reserved for loopback, i.e. for the operator.
 const LOOPBACK_SHARE: usize = 64;
-/// The least that is kept for it.
+/// Minimum number of connections reserved for loopback.
 const LOOPBACK_MIN: usize = 2;
-/// The share of all connections that is kept for where publishers come.
+/// Divisor of all connections that gives those reserved for listeners of publishers.
 const PUBLISHERS_SHARE: usize = 16;
-/// An address that has more unauthenticated than this is loud. Others may share a counter by chance.
+/// An address with more unauthenticated connections than this is loud. Below it others may share the counter by chance.
 const QUIET_MAX: u32 = 8;
-/// The share of all connections that one address may have authenticated, unless the setting says a number. A network behind one
-/// address and a cache have thousands of viewers; one address alone must not leave none for the others.
+/// Divisor of all connections that gives how many authenticated ones a single address may have, unless the setting names a number. A
+/// network behind one address or a cache has thousands of viewers, but must not use up all connections.
 const AUTHENTICATED_SHARE: usize = 4;
-/// The share of what an address has unauthenticated that gives way at a time, so that the next newcomers need not look for
-/// somebody.
+/// Divisor of an address's unauthenticated connections that give way at a time, so that the next newcomers find room.
 const GIVE_WAY_SHARE: usize = 16;
 
-/// TLS handshakes that run at a time on one listener (docs/robustness.md). They begin when the ClientHello is whole.
+/// Maximum number of simultaneous TLS handshakes on one listener (docs/robustness.md). A handshake begins when the ClientHello is complete.
 const HANDSHAKES_MAX: u32 = 256;
-/// The most of them for one address.
+/// Maximum number of simultaneous TLS handshakes of one address.
 const HANDSHAKES_PER_ADDRESS: u32 = 32;
 
 #[derive(Debug, Default)]
@@ -51,29 +50,29 @@ struct Bucket {
     unauthenticated: AtomicU32,
     authenticated: AtomicU32,
     handshakes: AtomicU32,
-    /// The time, in microseconds since the start, up to which the allowance of new connections is used (GCRA).
+    /// Time, in microseconds since the start, up to which the allowance of new connections is used up (GCRA).
     used_until: AtomicU64,
 }
 
-/// The unauthenticated connections that make room, the oldest first.
+/// Unauthenticated connections to close to make room, oldest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GiveWay {
-    /// The counters of the address that has most; `None`: nobody is loud.
+    /// Counter of the loudest address; `None` if no address is loud.
     bucket: Option<usize>,
-    /// The number of connections that make room.
+    /// Number of connections to close.
     pub(super) connections: usize,
 }
 
-/// The kind of a permit.
+/// The way in which a permit is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// No limit per address holds for it.
+    /// Not counted per address.
     Exempt,
     Unauthenticated(usize),
     Authenticated(usize),
 }
 
-/// Shared by all workers.
+/// The limits and counters, shared by all workers.
 #[derive(Debug)]
 pub(super) struct Budget {
     limits: Limits,
@@ -83,16 +82,16 @@ pub(super) struct Budget {
     buckets: Box<[Bucket]>,
     unauthenticated: AtomicU32,
     connections: AtomicU32,
-    /// TLS handshakes that run, by listener.
+    /// Number of TLS handshakes in progress, by listener.
     handshakes: Box<[(&'static str, AtomicU32)]>,
 }
 
-/// The reason no TLS handshake begins.
+/// The reason a TLS handshake may not begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
-    /// Too many of the address run.
+    /// Too many handshakes of the address are in progress.
     Address,
-    /// Too many of the listener run.
+    /// Too many handshakes of the listener are in progress.
     Listener,
 }
 
@@ -101,9 +100,9 @@ pub(super) enum Busy {
 pub(super) struct Permit {
     budget: Arc<Budget>,
     standing: Standing,
-    /// The time at which it was given, in microseconds since the start.
+    /// Time of issue, in microseconds since the start.
     since: u64,
-    /// The listener as whose TLS handshake it counts.
+    /// Index of the listener under which a TLS handshake is counted.
     handshake: Option<usize>,
 }
 
@@ -124,7 +123,7 @@ impl Budget {
         })
     }
 
-    /// Issues the permit of a new connection; `publishers`: these come the same way.
+    /// Issues the permit of a new connection; `publishers` is true for listeners that publishers use.
     pub(super) fn admit(
         self: &Arc<Self>,
         peer: SocketAddr,
@@ -168,7 +167,7 @@ impl Budget {
         Ok(permit)
     }
 
-    /// The connections that give way to a newcomer that was admitted; `None`: there is room enough.
+    /// Returns the connections that should give way to a newcomer just admitted; `None` if there is room.
     pub(super) fn give_way(&self) -> Option<GiveWay> {
         let unauthenticated = self.unauthenticated.load(Ordering::Acquire);
         let limit = u32::try_from(self.limits.unauthenticated).unwrap_or(u32::MAX);
@@ -184,7 +183,7 @@ impl Budget {
         Some(GiveWay { bucket: (most > QUIET_MAX).then_some(index), connections })
     }
 
-    /// Connections when loopback has what is kept for it.
+    /// Number of connections without those reserved for loopback.
     const fn for_publishers(&self) -> usize {
         let kept = self.limits.connections / LOOPBACK_SHARE;
         // Of few there are some, too, unless there is only one.
@@ -196,7 +195,7 @@ impl Budget {
         self.limits.connections - if kept < few { few } else { kept }
     }
 
-    /// Connections of which no part is kept for anybody.
+    /// Number of connections without those reserved for loopback and publishers.
     const fn for_all(&self) -> usize {
         self.for_publishers() - self.limits.connections / PUBLISHERS_SHARE
     }
@@ -205,7 +204,7 @@ impl Budget {
         u64::try_from(now.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// IPv4 by address, IPv6 by /64.
+    /// Returns the index of the counter of an address: IPv4 by address, IPv6 by /64.
     fn bucket_of(&self, address: IpAddr) -> usize {
         let hash = match address.to_canonical() {
             IpAddr::V4(v4) => self.hasher.hash_one(u64::from(v4.to_bits())),
@@ -214,7 +213,8 @@ impl Budget {
         usize::try_from(hash % (BUCKETS as u64)).unwrap_or(0)
     }
 
-    /// The generic cell rate algorithm: each connection costs its interval, and up to `burst` may be ahead.
+    /// Applies the generic cell rate algorithm: each connection costs its interval, and up to `burst` may be ahead. Returns true if the
+    /// connection is allowed.
     fn take_rate(&self, bucket: &Bucket, now: Instant) -> bool {
         let interval = 1_000_000 / u64::from(self.limits.new_connections_per_second.max(1));
         let ahead = interval.saturating_mul(u64::from(self.limits.new_connections_burst));
@@ -228,8 +228,8 @@ impl Budget {
 }
 
 impl Permit {
-    /// The peer is authenticated from now on, as a publisher or not. The error: its address has enough of them, or what is
-    /// left is kept for publishers.
+    /// Marks the peer as authenticated, as a publisher or not. The error: its address has too many authenticated connections, or the
+    /// remaining ones are reserved for publishers.
     pub(super) fn authenticated(&mut self, publishes: bool) -> Result<(), Refused> {
         let connections = usize_of(self.budget.connections.load(Ordering::Acquire));
         let Standing::Unauthenticated(index) = self.standing else { return Ok(()) };
@@ -246,13 +246,13 @@ impl Permit {
         Ok(())
     }
 
-    /// The time at which the permit was given, if its connection is among those that are to give way.
+    /// Returns the time of issue if the connection is among those that should give way.
     pub(super) fn gives_way(&self, way: GiveWay) -> Option<u64> {
         let Standing::Unauthenticated(index) = self.standing else { return None };
         way.bucket.is_none_or(|bucket| bucket == index).then_some(self.since)
     }
 
-    /// Takes one of the TLS handshakes that run at a time on a listener, unless it has one.
+    /// Counts a TLS handshake on a listener, unless the permit counts one already.
     pub(super) fn begin_handshake(&mut self, listener: &'static str) -> Result<(), Busy> {
         if self.handshake.is_some() {
             return Ok(());
@@ -274,12 +274,12 @@ impl Permit {
         Err(busy)
     }
 
-    /// Whether it has one of the TLS handshakes.
+    /// True if the permit counts a TLS handshake.
     pub(super) const fn is_handshaking(&self) -> bool {
         self.handshake.is_some()
     }
 
-    /// The TLS handshake is over.
+    /// Ends the TLS handshake that the permit counts.
     pub(super) fn end_handshake(&mut self) {
         if let Some(index) = self.handshake.take() {
             if let Some((_, running)) = self.budget.handshakes.get(index) {
@@ -291,7 +291,7 @@ impl Permit {
         }
     }
 
-    /// Counts as nothing any more, of its address.
+    /// Ends counting the permit for its address.
     fn release(&mut self) {
         let standing = std::mem::replace(&mut self.standing, Standing::Exempt);
         let budget = &self.budget;

@@ -1,5 +1,4 @@
-//! The thread of control: mail in, mail out, and a deadline. It does nothing that blocks: that is done by the store's
-//! thread and by the job service.
+//! The thread of control: mail in, mail out, and a deadline. Blocking work is done by the store's thread and by the job service.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
@@ -18,7 +17,7 @@ use crate::stats::HostFigures;
 use crate::store;
 use crate::types::{ConnId, SessionRef, WorkerId};
 
-/// Messages of one turn; admission among them goes before requests of the API.
+/// Maximum number of messages handled in one turn, in which admission precedes API requests.
 const TURN_MESSAGES_MAX: usize = 256;
 /// Longest sleep without a deadline.
 const IDLE: Duration = Duration::from_secs(60);
@@ -34,7 +33,7 @@ pub(super) enum ControlMail {
     Directory(News),
     /// A finished job.
     Job(JobDone),
-    /// SIGHUP.
+    /// Reload the settings (SIGHUP).
     Reload,
     /// A new user from the command line.
     AddUser {
@@ -42,19 +41,19 @@ pub(super) enum ControlMail {
         email: String,
         /// The hash of the password.
         hash: String,
-        /// Gets the answer.
+        /// Receives the answer.
         reply: Sender<String>,
     },
     /// A backup from the command line.
     BackUp {
-        /// Gets the answer.
+        /// Receives the answer.
         reply: Sender<String>,
     },
     /// Figures of the machine.
     Host(Box<HostFigures>),
-    /// The watchdog asks whether mail is taken.
+    /// The watchdog checks that mail is handled.
     Pulse(Answer),
-    /// SIGTERM.
+    /// Drain the server (SIGTERM).
     Drain,
 }
 
@@ -63,7 +62,7 @@ pub(super) enum ControlMail {
 pub(super) struct ControlSender(Sender<ControlMail>);
 
 impl ControlSender {
-    /// Sends; the mail is lost only when the control thread has ended with the server.
+    /// Sends mail. It is lost only if the control thread has ended with the server.
     pub(super) fn send(&self, mail: ControlMail) {
         let _ = self.0.send(mail);
     }
@@ -75,7 +74,7 @@ pub(super) fn control_channel() -> (ControlSender, Receiver<ControlMail>) {
     (ControlSender(sender), receiver)
 }
 
-/// Requests of the command line, as sessions of a worker that does not exist.
+/// Pending requests of the command line, addressed as sessions of a worker that does not exist.
 #[derive(Debug, Default)]
 pub(super) struct Local {
     waiting: BTreeMap<u32, Sender<String>>,
@@ -83,7 +82,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// No worker has this number: there are 1024 at most.
+    /// Number of that worker; real workers are at most 1024.
     const WORKER: WorkerId = WorkerId(u16::MAX);
 
     fn begin(&mut self, reply: Sender<String>) -> SessionRef {
@@ -101,7 +100,7 @@ impl Local {
     }
 }
 
-/// The control machine and what its outputs go to.
+/// The control machine and the receivers of its outputs.
 pub(super) struct ControlThread {
     pub(super) control: Control,
     pub(super) mail: Receiver<ControlMail>,
@@ -112,7 +111,7 @@ pub(super) struct ControlThread {
 }
 
 impl ControlThread {
-    /// Runs until control says that all is drained.
+    /// Runs until control reports that all is drained.
     pub(super) fn run(mut self) {
         if self.deliver() {
             return;
@@ -179,7 +178,7 @@ impl ControlThread {
         }
     }
 
-    /// Does what control asks. True when all is drained.
+    /// Carries out the outputs of control. Returns true when all is drained.
     pub(super) fn deliver(&mut self) -> bool {
         while let Some(output) = self.control.poll_output() {
             match output {

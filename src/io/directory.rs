@@ -18,9 +18,9 @@ use crate::directory::{Address, Link, News, Process, Profile, Request, Shared};
 use crate::store::{self, Error, RedbStore, Store};
 use crate::types::NodeId;
 
-/// The pause before a connection is tried again.
+/// Pause before a lost connection is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Signs of life within one lease.
+/// Number of lease renewals within the time of one lease.
 const SIGNS_PER_LEASE: u32 = 4;
 
 /// Mail of the store's thread.
@@ -30,18 +30,18 @@ pub(super) enum DirectoryMail {
     Store(store::Request),
     /// A request to the directory.
     Directory(Request),
-    /// There may be changes; the answer is the number of the newest one that was reported.
+    /// The directory may have changed; the answer is the number of the newest change reported so far.
     Bell(SyncSender<u64>),
     /// The server has ended.
     End,
 }
 
-/// The way to the store's thread.
+/// Sender to the store's thread.
 #[derive(Debug)]
 pub(super) enum StoreSender {
-    /// Of a server alone.
+    /// The store of a single server.
     Alone(Sender<store::Request>),
-    /// Of a node.
+    /// The store of a node in a cluster.
     Shared(Sender<DirectoryMail>),
 }
 
@@ -61,7 +61,7 @@ impl StoreSender {
     }
 }
 
-/// Says that the server ends: the threads of the directory hold senders of their own.
+/// Ends the store's thread; the directory's threads hold senders of their own, so closing the channel would not.
 impl Drop for StoreSender {
     fn drop(&mut self) {
         if let Self::Shared(sender) = self {
@@ -79,7 +79,7 @@ pub(super) enum Records {
     Shared(Box<Joined>),
 }
 
-/// The work of the store's thread.
+/// The body of the store's thread.
 type Work = Box<dyn FnOnce() + Send>;
 
 impl Records {
@@ -94,7 +94,7 @@ impl Records {
         }
     }
 
-    /// Opens the store, or connects to the directory, for a tool that is no node.
+    /// Opens the store, or connects to the directory, for a tool that does not join the cluster as a node.
     pub(super) fn visit(config: &Config) -> Result<Self, Error> {
         match config.server.cluster() {
             Some(cluster) => Ok(Self::Shared(Box::new(Joined::visit(&cluster)?))),
@@ -109,7 +109,8 @@ impl Records {
         }
     }
 
-    /// The way to the store's thread, and the work of that. The others learn the addresses of a node's HTTP listener and of its relay.
+    /// Returns the sender to the store's thread, and the body of that thread. Other nodes learn the addresses of this node's HTTP listener
+    /// and relay.
     pub(super) fn start(
         self,
         listeners: Listeners<'_>,
@@ -130,7 +131,7 @@ impl Records {
     }
 }
 
-/// The node's connection at the start.
+/// The connections of a node at start-up.
 #[derive(Debug)]
 pub(super) struct Joined {
     shared: Shared,
@@ -139,7 +140,7 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// Connects. Nobody else hears of it.
+    /// Connects without joining the cluster as a node.
     fn visit(settings: &ClusterSettings) -> Result<Self, Error> {
         let address =
             Address::new(&settings.url, &settings.name).map_err(|error| failed(error.to_string()))?;
@@ -155,7 +156,7 @@ impl Joined {
         Ok(Self { shared, lease: settings.lease, profile: Arc::new(Mutex::new(profile)) })
     }
 
-    /// Connects, and gives the first sign of life.
+    /// Connects, and takes the node's lease.
     fn join(settings: &ClusterSettings) -> Result<(Self, Membership), Error> {
         let mut joined = Self::visit(settings)?;
         let shared = &mut joined.shared;
@@ -176,7 +177,7 @@ impl Joined {
         Ok((joined, membership))
     }
 
-    /// Starts the threads beside the store's.
+    /// Starts the threads beside the store's own.
     fn start(
         self,
         listeners: Listeners<'_>,
@@ -202,10 +203,10 @@ impl Joined {
     }
 }
 
-/// The listeners of a node that others reach.
+/// The listeners of a node that other nodes connect to.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Listeners<'a> {
-    /// The host of those that have no address of their own.
+    /// Host to announce for listeners bound to all addresses.
     pub(super) host: &'a str,
     /// The listener of HTTP.
     pub(super) http: Option<SocketAddr>,
@@ -214,7 +215,7 @@ pub(super) struct Listeners<'a> {
 }
 
 impl Listeners<'_> {
-    /// `host:port` of a listener, as others reach it; empty: there is none.
+    /// Returns `host:port` of a listener as other nodes reach it; empty if there is no listener.
     fn public(&self, listener: Option<SocketAddr>) -> Arc<str> {
         let Some(address) = listener else { return Arc::default() };
         if !address.ip().is_unspecified() {
@@ -231,7 +232,7 @@ impl Listeners<'_> {
 struct Directory {
     shared: Shared,
     profile: Arc<Mutex<Profile>>,
-    /// The lease ends with it.
+    /// Ends the lease's thread when dropped.
     _alive: Sender<()>,
 }
 
@@ -243,13 +244,13 @@ fn failed(reason: String) -> Error {
     Error::Io { path: "cluster.url".to_owned(), reason }
 }
 
-/// The host's name, as far as it may be one of a node.
+/// Returns the host's name, if it is a valid node name.
 fn host_name() -> Option<NodeId> {
     NodeId::new(fs::read_to_string("/proc/sys/kernel/hostname").ok()?.trim())
 }
 
 impl Directory {
-    /// The store's thread: does requests in order until the server ends.
+    /// Body of the store's thread: handles requests in order until the server ends.
     fn run(mut self, queue: &Receiver<DirectoryMail>, control: &ControlSender) {
         while let Ok(mail) = queue.recv() {
             match mail {
@@ -288,7 +289,7 @@ impl Directory {
     }
 }
 
-/// Wakes the store's thread when there are changes, and every second or so.
+/// Wakes the store's thread when the directory changes, and about every second.
 fn ring(address: &Address, mail: &Sender<DirectoryMail>) {
     let (mut link, mut last) = (None, 0);
     loop {
@@ -311,7 +312,7 @@ fn ring(address: &Address, mail: &Sender<DirectoryMail>) {
     }
 }
 
-/// The thread that gives signs of life.
+/// The thread that renews the node's lease.
 struct Signs {
     address: Address,
     own: Process,

@@ -42,33 +42,33 @@ pub(super) use machine::{Machine, Output, TlsClient};
 use poller::Poller;
 use streams::Socket;
 
-/// Tokens from here on are no connection's: first the shared ports, behind them what the owner registers.
+/// First token that belongs to no connection: the shared ports come first, then the owner's tokens.
 const SHARED_TOKENS: usize = usize::MAX / 2 + 1;
 
 /// Bounds on the work done at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Bytes of one read.
+    /// Maximum bytes of one read.
     pub(super) read: usize,
-    /// Bytes read of one socket in one turn.
+    /// Maximum bytes read from one socket in one turn.
     pub(super) read_turn: usize,
-    /// Bytes written in one turn, before sockets are looked at again.
+    /// Maximum bytes written in one turn before sockets are read again.
     pub(super) write_turn: usize,
-    /// Further bytes written in one turn for sessions that catch up: what comes meanwhile for sessions that keep up waits
-    /// no longer than this takes.
+    /// Maximum further bytes written in one turn for sessions that are catching up. New output of sessions that keep up waits no longer
+    /// than this takes.
     pub(super) catch_up_turn: usize,
-    /// Receive calls on one UDP socket in one turn.
+    /// Maximum receive calls on one UDP socket in one turn.
     pub(super) receives_turn: usize,
-    /// TLS handshakes that one turn works on.
+    /// Maximum TLS handshakes advanced in one turn.
     pub(super) handshakes_turn: u32,
-    /// UDP sockets of sessions ask the system for room for bursts.
+    /// True if UDP sockets of sessions get large buffers for bursts.
     pub(super) udp_bursts: bool,
 }
 
-/// The parts of writing bytes.
+/// The state needed to write bytes.
 #[derive(Debug)]
 pub(super) struct Writing {
-    /// Bytes that are made for one write alone.
+    /// Buffer for bytes made for a single write.
     scratch: Vec<u8>,
     /// The files of large blobs.
     pub(super) blob_files: BlobFiles,
@@ -80,23 +80,23 @@ pub(super) struct Driver {
     poller: Poller,
     bounds: Bounds,
     sockets: Vec<Option<Socket>>,
-    /// Connections of datagrams, by slot too.
+    /// Connections over datagrams, by slot.
     peers: Vec<Option<UdpPeer>>,
-    /// UDP ports that many peers share. Their owner reads them.
+    /// UDP ports shared by many peers, which the owner reads.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
-    /// The number of connections, for others to see.
+    /// Number of connections, readable by other threads.
     connections: Arc<AtomicU32>,
     ready: VecDeque<ConnId>,
     lingering: Lingerers,
-    /// TLS handshakes that this turn may still work on.
+    /// Number of TLS handshakes that this turn may still advance.
     handshakes: u32,
-    /// The handshakes that go on, by listener.
+    /// The handshakes in progress, by listener.
     shaking: BTreeMap<&'static str, Handshakes>,
     buffer: Vec<u8>,
     pub(super) writing: Writing,
-    /// The buffers that datagrams are received into.
+    /// Buffers for received datagrams.
     pub(super) batch: Batch,
-    /// The buffer that they are gathered in.
+    /// Buffer for datagrams to send.
     datagrams: Datagrams,
 }
 
@@ -121,14 +121,14 @@ impl Driver {
         }
     }
 
-    /// The registry for sockets of the owner's own.
+    /// Registry for the owner's own sockets.
     pub(super) fn registry(&self) -> &Registry {
         self.poller.poll.registry()
     }
 
     // ---- the steps of a turn
 
-    /// The time to wait: none while there is work, else until the next deadline, the machine's or one of `others`.
+    /// Returns the time to wait: zero if there is work, else until the next deadline of the machine or of `others`.
     pub(super) fn patience<M: Machine>(
         &self,
         machine: &M,
@@ -143,7 +143,7 @@ impl Driver {
         waits.chain(self.lingering.period()).min()
     }
 
-    /// Whether there is something to do without an event.
+    /// True if there is work that does not need an event.
     pub(super) fn has_work<M: Machine>(&self, machine: &M) -> bool {
         self.ports.iter().any(|(_, port)| port.readable)
             || !self.ready.is_empty()
@@ -155,7 +155,7 @@ impl Driver {
         self.poller.wait(patience)
     }
 
-    /// Handles the events of the last poll; those of the owner's sockets are `others`.
+    /// Handles the events of the last poll; `others` is called for tokens of the owner's sockets.
     pub(super) fn take_events<M: Machine>(
         &mut self,
         now: Now,
@@ -175,7 +175,7 @@ impl Driver {
         self.poller.events = events;
     }
 
-    /// Reads what has come, with a bound for each connection.
+    /// Reads readable sockets, with a bound for each connection.
     pub(super) fn read_ready<M: Machine>(&mut self, now: Now, machine: &mut M) {
         self.handshakes = self.bounds.handshakes_turn;
         for _ in 0..self.ready.len() {
@@ -192,8 +192,8 @@ impl Driver {
         }
     }
 
-    /// Handles deadlines, writes, does what the machine asks, and looks at closed connections. Deadlines wait for what came while the
-    /// process was held up.
+    /// Handles deadlines, writes, actions of the machine, and closed connections that linger. After the process was held up, deadlines wait
+    /// until pending input was read.
     pub(super) fn finish<M: Machine>(&mut self, now: Now, machine: &mut M) {
         let unread = !self.ready.is_empty() || self.ports.iter().any(|(_, port)| port.readable);
         if self.poller.defers_deadlines(unread) {
@@ -210,7 +210,7 @@ impl Driver {
         self.lingering.turn(now.mono, &mut self.buffer);
     }
 
-    /// Drains sessions, writes, and does what the machine asks, until nothing follows from it any more.
+    /// Drains sessions, writes, and carries out the machine's actions, until there are no more.
     pub(super) fn drain<M: Machine>(&mut self, now: Now, machine: &mut M) {
         machine.finish_turn();
         let mut left = [(Writers::KeepUp, self.bounds.write_turn), (Writers::All, self.bounds.catch_up_turn)];
@@ -226,7 +226,7 @@ impl Driver {
         }
     }
 
-    /// Has these write until so many bytes are written, or nobody has more. Returns the number of bytes.
+    /// Lets these sessions write until `bytes` bytes are written or none has more. Returns the number of bytes.
     fn write_up_to<M: Machine>(&mut self, now: Now, machine: &mut M, who: Writers, bytes: usize) -> usize {
         let mut written = 0_usize;
         while written < bytes
@@ -240,7 +240,7 @@ impl Driver {
         written
     }
 
-    /// Does what the machine asks. False: it asked for nothing.
+    /// Carries out the machine's actions. Returns false if there were none.
     pub(super) fn perform_all<M: Machine>(&mut self, now: Now, machine: &mut M) -> bool {
         let mut any = false;
         while let Some(output) = machine.poll_output(now) {
@@ -250,7 +250,7 @@ impl Driver {
         any
     }
 
-    /// Whether closed connections linger.
+    /// True if closed connections linger.
     pub(super) fn has_lingering(&self) -> bool {
         !self.lingering.is_empty()
     }
@@ -296,7 +296,7 @@ impl Driver {
         self.socket(id)?.permit.as_mut()
     }
 
-    /// Closes unauthenticated connections that are to give way. How many there were.
+    /// Closes unauthenticated connections that should give way. Returns their number.
     pub(super) fn give_way<M: Machine>(&mut self, now: Now, machine: &mut M, way: GiveWay) -> usize {
         let sockets = self.sockets.iter().enumerate().filter_map(|(slot, socket)| {
             let socket = socket.as_ref()?;
@@ -340,7 +340,7 @@ fn slot_of(id: ConnId) -> usize {
     usize::try_from(id.slot).unwrap_or(usize::MAX)
 }
 
-/// Puts it into the slot of its connection. False when there is no such slot.
+/// Puts an item into the slot of its connection. Returns false if there is no such slot.
 fn put<T>(slots: &mut Vec<Option<T>>, id: ConnId, item: T) -> bool {
     let slot = slot_of(id);
     if slots.len() <= slot {
@@ -349,7 +349,7 @@ fn put<T>(slots: &mut Vec<Option<T>>, id: ConnId, item: T) -> bool {
     slots.get_mut(slot).map(|entry| *entry = Some(item)).is_some()
 }
 
-/// Slot in the low half, generation (31 bits) in the high one.
+/// Packs a connection's id into a token: the slot in the low half, the generation (31 bits) in the high one.
 fn token_of(id: ConnId) -> Token {
     let packed = (u64::from(id.generation) << 32) | u64::from(id.slot);
     Token(usize::try_from(packed).unwrap_or(0))

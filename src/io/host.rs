@@ -1,4 +1,4 @@
-//! Looks at the machine every second: `/proc`, the speed of its links in `/sys`, and the file system of the home folder.
+//! Measures the machine every second: `/proc`, the speed of its links in `/sys`, and the file system of the home folder.
 
 use std::collections::VecDeque;
 use std::fs::read_to_string;
@@ -12,12 +12,12 @@ use crate::stats::{HostFigures, NetworkFigures};
 
 /// The interval of measurements.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Samples of one mean.
+/// Number of samples in a mean.
 const SAMPLES: usize = 5;
 /// Microseconds of a clock tick in `/proc` (USER_HZ is 100 on every Linux).
 const TICK_US: u64 = 10_000;
 
-/// Starts the watch. It ends with the process.
+/// Starts the measuring thread, which ends with the process.
 pub(super) fn start_watch(home: PathBuf, control_sender: ControlSender) -> std::io::Result<()> {
     let watch = move || {
         let mut watch = Watch::new(home);
@@ -30,7 +30,7 @@ pub(super) fn start_watch(home: PathBuf, control_sender: ControlSender) -> std::
     thread::Builder::new().name("host".into()).spawn(watch).map(drop)
 }
 
-/// Counters of which the difference counts.
+/// Counters whose differences are used.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
     at: Instant,
@@ -43,14 +43,14 @@ struct Watch {
     home: PathBuf,
     /// Figures that do not change while the server runs.
     fixed: HostFigures,
-    /// Shares in percent: of everybody, of this process.
+    /// CPU load in percent: of the machine, of this process.
     loads: VecDeque<(u64, u64)>,
     last: Option<Ticks>,
-    /// Bytes that the interfaces have sent and received, at the ends of the last seconds.
+    /// Bytes that the interfaces had sent and received at the end of each of the last seconds.
     traffic: VecDeque<(Instant, Traffic)>,
 }
 
-/// Bytes over the network interfaces since the machine started.
+/// Bytes sent and received over the network interfaces since the machine started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Traffic {
     sent: u64,
@@ -131,7 +131,7 @@ impl Watch {
     }
 }
 
-/// The memory that this process may have in bytes: the machine's, or the limit of its control group where that is lower.
+/// Returns the memory in bytes that this process may use: the machine's, or the limit of its control group if lower.
 pub(super) fn memory() -> Option<usize> {
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
     memory_of(&read("/proc/meminfo"), &groups.map(read))
@@ -144,7 +144,7 @@ fn memory_of(meminfo: &str, groups: &[String]) -> Option<usize> {
     usize::try_from(least).ok()
 }
 
-/// A line `Name:  12 kB`, in bytes.
+/// Parses a line `Name:  12 kB` and returns bytes.
 fn kilobytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
@@ -161,7 +161,7 @@ fn take_memory(figures: &mut HostFigures, meminfo: &str) {
     figures.memory_percent = used_percent(meminfo).unwrap_or(0);
 }
 
-/// The share of memory that is not available for new work.
+/// Returns the percentage of memory that is not available for new work.
 fn used_percent(meminfo: &str) -> Option<u8> {
     let (total, available) = (kilobytes(meminfo, "MemTotal:")?, kilobytes(meminfo, "MemAvailable:")?);
     let used = total.checked_sub(available)?.saturating_mul(100).checked_div(total)?;
@@ -179,7 +179,7 @@ fn take_process(figures: &mut HostFigures, status: &str, stat: &str) {
     figures.process_cpu_us = ticks.sum::<u64>().saturating_mul(TICK_US);
 }
 
-/// The interfaces of `/proc/net/dev` but for the loopback: bytes received are the first column, bytes sent the ninth.
+/// Returns the interfaces in `/proc/net/dev` except loopback: received bytes are the first column, sent bytes the ninth.
 fn interfaces(devices: &str) -> impl Iterator<Item = (&str, Traffic)> {
     devices.lines().filter_map(|line| {
         let (name, columns) = line.split_once(':')?;
@@ -190,7 +190,7 @@ fn interfaces(devices: &str) -> impl Iterator<Item = (&str, Traffic)> {
     })
 }
 
-/// Busy and all ticks of all cores.
+/// Returns busy and total ticks of all cores.
 fn cpu_ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().find(|line| line.starts_with("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).filter_map(|n| n.parse().ok()).collect();

@@ -1,8 +1,8 @@
-//! Connections that linger after their close: queued bytes are sent, further input is read and discarded. Closing a
-//! socket with unread bytes makes the kernel reset it, and the peer would lose the goodbye.
+//! Connections that linger after their close: queued bytes are sent, further input is read and discarded. Closing a socket with unread
+//! bytes makes the kernel reset it, and the peer could lose the closing message.
 //!
-//! The bytes in question are those that TLS has taken and the kernel has not: up to 64 KiB, for which a slow peer needs
-//! time. The kernel sends by itself what it has taken.
+//! The queued bytes are those that TLS holds and the kernel has not accepted: up to 64 KiB, for which a slow peer needs time. The kernel
+//! itself sends the bytes that it has accepted.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -13,31 +13,31 @@ use super::budget::Permit;
 use super::tls::Transport;
 use crate::worker::CLOSE_STALL;
 
-/// The time for which a connection lingers once all is sent.
+/// Time for which a connection lingers once all bytes are sent.
 const LINGER: Duration = Duration::from_secs(1);
-/// The deadline for sending everything, however steadily the peer reads.
+/// Time limit for sending all bytes, however steadily the peer reads.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// The interval at which lingering connections are checked.
 const PERIOD: Duration = Duration::from_millis(20);
-/// Lingering connections; more are closed at once.
+/// Maximum number of lingering connections; further ones are closed at once.
 const CONNECTIONS_MAX: usize = 1024;
 
 #[derive(Debug)]
 struct Lingering {
     transport: Transport,
-    /// The time at which it is given up; moves on while the peer takes what waits.
+    /// Time at which the connection is given up; moves on while the peer accepts bytes.
     until: Instant,
     /// The latest time that `until` moves to.
     flush_until: Instant,
-    /// The bytes sent when `until` moved last.
+    /// The value of `flushed` bytes when `until` last moved.
     flushed: u64,
-    /// Our side is closed.
+    /// True if this side of the connection is closed.
     shut: bool,
     _permit: Option<Permit>,
 }
 
 impl Lingering {
-    /// Closes our side once all is sent. False when the connection is broken.
+    /// Closes this side once all bytes are sent. Returns false if the connection is broken.
     fn shut(&mut self, now: Instant) -> bool {
         if self.shut {
             return true;
@@ -76,12 +76,12 @@ impl Lingerers {
         self.connections.is_empty()
     }
 
-    /// The time until they are to be looked at next.
+    /// Returns the interval of checks, or `None` without connections.
     pub(super) fn period(&self) -> Option<Duration> {
         (!self.connections.is_empty()).then_some(PERIOD)
     }
 
-    /// Takes a connection over. `ended`: the peer has closed its side, and nothing of it is left to read.
+    /// Takes over a connection. `ended`: the peer has closed its side, and nothing of it is left to read.
     pub(super) fn add(
         &mut self,
         now: Instant,
@@ -104,7 +104,7 @@ impl Lingerers {
         }
     }
 
-    /// The server is shutting down: shortens all deadlines.
+    /// Shortens all deadlines, because the server is shutting down.
     pub(super) fn hurry(&mut self, now: Instant) {
         for lingering in &mut self.connections {
             lingering.flush_until = lingering.flush_until.min(now + CLOSE_STALL);
@@ -112,7 +112,7 @@ impl Lingerers {
         }
     }
 
-    /// Sends on, reads away, forgets.
+    /// Sends queued bytes, discards input, and drops connections that are done.
     pub(super) fn turn(&mut self, now: Instant, buffer: &mut [u8]) {
         if self.connections.is_empty() || now < self.due {
             return;

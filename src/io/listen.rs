@@ -7,16 +7,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use mio::net::TcpListener;
 use socket2::{Domain, Protocol, Socket, Type};
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// The address that a listener is bound to first; without a host: all addresses of both families.
+/// Returns the address to bind first; without a host, all addresses of both families.
 pub(super) fn address_of(host: Option<IpAddr>, port: u16) -> SocketAddr {
     SocketAddr::new(host.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)), port)
 }
 
-/// Binds `count` listeners to one port. Port 0 takes a free one; `None` for the host means all addresses of both
-/// families, or of IPv4 where the machine has no IPv6.
+/// Binds `count` listeners to one port. Port 0 chooses a free one. `None` as host means all addresses of both families, or of IPv4 if the
+/// machine has no IPv6.
 pub(super) fn listen(
     host: Option<IpAddr>,
     port: u16,
@@ -30,7 +30,7 @@ pub(super) fn listen(
     Ok((bound, listeners.collect::<io::Result<_>>()?))
 }
 
-/// Binds `count` UDP sockets to one port, in the same way.
+/// Binds `count` UDP sockets to one port, like [`listen`].
 pub(super) fn bind_udp(
     host: Option<IpAddr>,
     port: u16,
@@ -40,7 +40,7 @@ pub(super) fn bind_udp(
     Ok((bound, sockets.into_iter().map(Into::into).collect()))
 }
 
-/// A UDP socket for one connection: bound where it waits for its peer, or connected to it.
+/// Opens a UDP socket for one connection: bound where it waits for its peer, or connected to the peer.
 pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::Result<std::net::UdpSocket> {
     let address = bind.or(to).ok_or(io::ErrorKind::InvalidInput)?;
     let socket = socket(address, Type::DGRAM)?;

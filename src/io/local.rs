@@ -1,5 +1,5 @@
-//! `data/control.sock`: how the command line reaches a running server. One line of JSON each way; whoever may open the
-//! socket (0600, in a folder of 0700) is the operator.
+//! `data/control.sock`, the socket by which the command line reaches a running server: one line of JSON each way. Whoever may open it (mode
+//! 0600, in a folder of mode 0700) is the operator.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -21,18 +21,18 @@ use crate::control::{administrator_record, is_email};
 use crate::jobs::PASSWORD_CHARS_MIN;
 use crate::store::{self, Op, RedbStore, backup};
 
-/// Bytes of a line.
+/// Maximum length of a line in bytes.
 const LINE_BYTES_MAX: u64 = 8 << 10;
-/// A peer that is slower is not served.
+/// Time limit for a peer of the socket.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A backup that takes longer is not waited for.
+/// Time limit for a backup.
 const BACKUP_PATIENCE: Duration = Duration::from_secs(600);
 
 /// An order of the command line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "kebab-case", deny_unknown_fields)]
 enum Order {
-    /// Add an administrator, the password hashed.
+    /// Add an administrator with this password hash.
     AddUser { email: String, hash: String },
     /// Back up the store.
     BackUp,
@@ -42,7 +42,7 @@ fn socket_file(home: &Path) -> PathBuf {
     home.join("data").join("control.sock")
 }
 
-/// Starts the thread. It ends with the process. Whoever has the store's lock owns the name.
+/// Starts the thread, which ends with the process. An old socket is removed; holding the store's lock proves that no other server uses it.
 pub(super) fn start(home: &Path, control_sender: ControlSender) -> io::Result<()> {
     let path = socket_file(home);
     match fs::remove_file(&path) {
@@ -87,7 +87,7 @@ fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<
 /// The reason a user was not added.
 #[derive(Debug, thiserror::Error)]
 pub enum AddUserError {
-    /// The e-mail, the password or the settings.
+    /// The e-mail, the password or the settings are invalid.
     #[error("{0}")]
     Usage(String),
     /// Any other failure.
@@ -95,7 +95,7 @@ pub enum AddUserError {
     Failed(String),
 }
 
-/// Adds an administrator: through the running server, else into its store.
+/// Adds an administrator through the running server, or directly to the store if none runs.
 ///
 /// # Errors
 /// The reason the user was not added; nothing is changed then.
@@ -136,7 +136,7 @@ fn ask(stream: &UnixStream, email: &str, hash: String) -> Result<(), AddUserErro
     order_of_a_server(stream, &order, PATIENCE).map(drop).map_err(AddUserError::Failed)
 }
 
-/// Gives an order to the running server. Gives its answer, or why it refused.
+/// Sends an order to the running server. Returns its answer, or the reason for its refusal.
 fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration) -> Result<Value, String> {
     let failed = |error: io::Error| format!("the server does not answer: {error}");
     let line = serde_json::to_string(order).unwrap_or_default() + "\n";
@@ -151,7 +151,7 @@ fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration)
     Err(answer.get("message").and_then(Value::as_str).unwrap_or("the server refused").to_owned())
 }
 
-/// Has the running server back up its store. Gives the name of the copy; `None`: no server runs.
+/// Makes the running server back up its store. Returns the name of the copy, or `None` if no server runs.
 pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
     match UnixStream::connect(socket_file(home)) {
         Ok(stream) => Some(
@@ -162,7 +162,7 @@ pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
     }
 }
 
-/// Opens the store of a home; one that has been used must have it.
+/// Opens the store of a home. A home that has been used must have one.
 pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
     let path = config.store_file();
     if config.used { RedbStore::open_existing(&path) } else { RedbStore::open(&path) }

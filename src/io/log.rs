@@ -1,5 +1,5 @@
-//! Log lines: to standard error and to `log/millstream.log`, errors to `log/millstream-error.log` too; those of the audit log
-//! to `log/audit.log` alone. Through bounded queues that lose lines rather than stall a worker.
+//! The log: to standard error and to `log/millstream.log`, errors also to `log/millstream-error.log`; the audit log to `log/audit.log`
+//! only. Bounded queues lose lines rather than stall a worker.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -24,22 +24,22 @@ use super::log_line::{Line, is_error};
 use crate::config::LogSettings;
 use crate::control::AUDIT;
 
-/// Lines that may wait; more are lost.
+/// Maximum number of waiting lines; further ones are lost.
 const QUEUE_LINES: usize = 16_384;
 /// Size at which a file is closed and the next begun.
 const FILE_BYTES_MAX: u64 = 50 * 1024 * 1024;
-/// Lines name people and addresses: the group of the server may read them, others not.
+/// Mode of log files: lines contain names and addresses, so that only the server's group may read them.
 const FILE_MODE: u32 = 0o640;
-/// Files that are kept: the current one and those before it.
+/// Number of files kept: the current one and its predecessors.
 const FILES: u32 = 10;
 
-/// Number of times that the files were to be reopened.
+/// Number of requests so far to reopen the files.
 static REOPENED: AtomicU32 = AtomicU32::new(0);
 
 /// The filter in use.
 static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Starts logging, as text or as one JSON object per line. The guards write what waits when they are dropped.
+/// Starts logging, as text or as one JSON object per line. Dropping the guards writes the waiting lines.
 pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     let output = Output {
         file: RotatedFile::open(directory.join("millstream.log")),
@@ -59,7 +59,7 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
     [guard, audit_guard]
 }
 
-/// The form of the lines.
+/// Makes the layer that formats the lines.
 fn layer<S>(writer: NonBlocking, json: bool) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -71,7 +71,7 @@ where
     }
 }
 
-/// The level, unless the environment has the word. The audit log has no level.
+/// Makes the filter of a level, which the environment overrides. The audit log is always on.
 fn filter(level: &str) -> EnvFilter {
     let filter = EnvFilter::try_from_env("MILLSTREAM_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     match format!("{AUDIT}=info").parse() {
@@ -80,20 +80,20 @@ fn filter(level: &str) -> EnvFilter {
     }
 }
 
-/// Has each file opened anew by its name before its next line: somebody may have renamed it (SIGUSR1, SIGHUP).
+/// Reopens each file by its name before its next line, because it may have been renamed (SIGUSR1, SIGHUP).
 pub fn reopen() {
     REOPENED.fetch_add(1, Ordering::Relaxed);
     tracing::info!("log reopened");
 }
 
-/// Changes the level while the server runs, unless the environment has the word.
+/// Changes the level at run time, unless the environment sets it.
 pub(super) fn set_level(level: &str) {
     if let Some(handle) = FILTER.get() {
         let _ = handle.reload(filter(level));
     }
 }
 
-/// The audit log. Its file is there from the first line on.
+/// The audit log's file, created with the first line.
 #[derive(Debug)]
 struct AuditFile(RotatedFile);
 
@@ -112,7 +112,7 @@ impl Write for AuditFile {
     }
 }
 
-/// The destinations of the log. A full disk or a closed standard error loses lines, and nothing else.
+/// The files of the log. A full disk or a closed standard error loses lines and has no other effect.
 #[derive(Debug)]
 struct Output {
     file: RotatedFile,
@@ -145,7 +145,7 @@ struct RotatedFile {
     file: Option<File>,
     bytes: u64,
     bytes_max: u64,
-    /// The value of [`REOPENED`] that it was opened at.
+    /// The value of [`REOPENED`] when the file was opened.
     reopened: u32,
 }
 
@@ -170,7 +170,7 @@ impl RotatedFile {
         self.bytes = self.file.as_ref().and_then(|file| file.metadata().ok()).map_or(0, |meta| meta.len());
     }
 
-    /// Opens the file anew when that was asked for since.
+    /// Reopens the file if that was requested since.
     fn follow(&mut self, reopened: u32) {
         if self.reopened != reopened {
             self.reopened = reopened;

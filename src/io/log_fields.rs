@@ -1,11 +1,11 @@
-//! The fields of a log line: what peers chose (ids, hosts, agents) can neither look like other fields nor hide anything.
+//! The fields of a log line. Values chosen by peers (ids, hosts, agents) can neither look like other fields nor hide text.
 
 use std::fmt::{self, Debug, Write};
 
 use tracing::field::Field;
 use tracing_subscriber::fmt::format::Writer;
 
-/// Writes `name=value`, or the message alone.
+/// Writes `name=value`, or the message without a name.
 pub(super) fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> fmt::Result {
     let text = format!("{value:?}");
     if field.name() == "message" {
@@ -33,12 +33,12 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// A word that ends where the next space is.
+/// True if the text needs no quotes: a word without spaces, quotes or equals signs.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| is_visible(c) && !matches!(c, ' ' | '=' | '"' | '\\'))
 }
 
-/// Whether text has the form that `Debug` gives it: in quotes, with every quote in it escaped.
+/// True if the text has the form of `Debug`: in quotes, with every inner quote escaped.
 fn is_quoted(text: &str) -> bool {
     let Some(inner) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return false };
     let mut escaped = false;
@@ -50,7 +50,7 @@ fn is_quoted(text: &str) -> bool {
     ends_inside && !escaped
 }
 
-/// Neither a control character (C0, C1) nor one that changes the direction of what follows, or has no width.
+/// True unless the character is a control character (C0, C1), changes the direction of text, or has no width.
 fn is_visible(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

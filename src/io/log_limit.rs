@@ -1,7 +1,7 @@
-//! Limits log lines of one kind per second: a peer that provokes a line per packet fills neither disk nor eyes.
+//! Limits the log lines of one kind per second, so that a peer that provokes a line per packet fills neither the disk nor the screen.
 //!
-//! A kind is a place of the source. Places are hashed into a fixed table of counters without a lock; two that share a
-//! counter share its limit.
+//! A kind is a place in the source code. Places are hashed into a fixed table of counters without a lock; two places that share a counter
+//! share its limit.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -16,22 +16,21 @@ use tracing_subscriber::layer::Context;
 use super::log_line::write_head;
 use crate::control::AUDIT;
 
-/// Lines of one kind in one second.
+/// Maximum lines of one kind per second.
 const LINES_PER_SECOND: u64 = 100;
-/// Counters; a power of two, and many more than places: they stand at regular distances.
+/// Number of counters; a power of two, and far more than there are places.
 const KINDS: usize = 4096;
-/// Bits of a counter that hold the lines of its second.
+/// Number of bits of a counter that hold the lines of its second.
 const LINE_BITS: u32 = 32;
 
-/// The filter in front of the lines.
+/// The filter before the log's lines.
 pub(super) struct LogLimit {
     began: Instant,
-    /// Second in the high half, lines in the low one.
+    /// Counters: the second in the high half, its lines in the low half.
     kinds: Box<[AtomicU64]>,
-    /// Tells what was left out. Only the one line that begins a new second after a flood takes the lock, and only
-    /// when it is free.
+    /// Output for notices of omitted lines. Only the line that begins a new second after a flood takes the lock, and only if it is free.
     out: Mutex<NonBlocking>,
-    /// Lines are JSON.
+    /// True if lines are JSON.
     json: bool,
 }
 
@@ -41,7 +40,7 @@ impl LogLimit {
         Self { began: Instant::now(), kinds, out: Mutex::new(out), json }
     }
 
-    /// Whether a line of this kind may be written in this second, and how many were left out in the last one.
+    /// Returns whether a line of this kind may be written in this second, and how many were omitted in the last one.
     fn admit(&self, kind: usize, second: u64) -> (bool, u64) {
         let Some(counter) = self.kinds.get(kind % KINDS) else { return (true, 0) };
         let step = |old: u64| {
@@ -57,8 +56,7 @@ impl LogLimit {
         }
     }
 
-    /// Writes the message at once: each write is a line of its own to the queue, and lines of other threads go
-    /// between.
+    /// Writes the notice of omitted lines in one write, because each write is a line of its own in the queue.
     fn tell(&self, left_out: u64, level: &Level, target: &str) {
         if let Ok(mut out) = self.out.try_lock() {
             let text = format!("{left_out} more lines like the next one were left out");

@@ -1,4 +1,4 @@
-//! A line of the log as panels read it: `2026-11-22 10:06:15,178 [worker-0] INFO  millstream::control - message`. The time is UTC.
+//! A log line in the format that panels read: `2026-11-22 10:06:15,178 [worker-0] INFO  millstream::control - message`. The time is UTC.
 
 use std::fmt::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ where
     }
 }
 
-/// Writes what stands before the message.
+/// Writes the part of a line before the message.
 pub(super) fn write_head(out: &mut impl Write, level: &Level, target: &str) -> fmt::Result {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let thread = std::thread::current();
@@ -40,7 +40,7 @@ pub(super) fn write_head(out: &mut impl Write, level: &Level, target: &str) -> f
     write!(out, " [{}] {:<5} {target} - ", thread.name().unwrap_or("unnamed"), level.as_str())
 }
 
-/// Whether a line, or an object of the JSON form, is an error's.
+/// True if a line, or an object of the JSON form, has the level ERROR.
 pub(super) fn is_error(line: &[u8]) -> bool {
     const JSON_HEAD: usize = 100;
     if line.starts_with(b"{") {
@@ -53,7 +53,7 @@ pub(super) fn is_error(line: &[u8]) -> bool {
     level.is_some_and(|level| level.starts_with(b"ERROR "))
 }
 
-/// `yyyy-MM-dd HH:mm:ss,SSS` of a time since 1970.
+/// Formats a time since 1970 as `yyyy-MM-dd HH:mm:ss,SSS`.
 fn write_time(out: &mut impl Write, since: Duration) -> fmt::Result {
     let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     let Civil { year, month, day, hour, minute, second, millis } = Civil::of_unix_ms(ms);

@@ -1,9 +1,8 @@
 //! A worker's mailbox, which other threads send to: one queue for its two lanes, and a waker that is used only while the
 //! worker sleeps.
 //!
-//! The lanes differ in what may enter: control mail always does, mirrored units need a credit of their
-//! [`MirroredUnit`]. Inside they keep one order, so that a unit never overtakes the news of its
-//! stream.
+//! The lanes differ in what may enter: control mail always may, mirrored units need the credit of their [`MirroredUnit`]. Inside they keep
+//! one order, so that a unit never overtakes the news of its stream.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,17 +22,17 @@ use crate::protocol::Listener;
 /// A message for a worker's shell.
 #[derive(Debug)]
 pub(super) enum Mail {
-    /// The control lane.
+    /// Mail of the control lane.
     Control(ToWorker),
-    /// The media lane; its fill is bounded by the credits in the units.
+    /// A unit of the media lane, whose fill is bounded by the units' credits.
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
     /// New TLS configurations for new connections.
     Tls(Configs),
-    /// A newcomer of another worker needs room.
+    /// Make room for a newcomer of another worker.
     GiveWay(GiveWay),
-    /// The watchdog asks whether mail is taken.
+    /// The watchdog checks that mail is handled.
     Pulse(Answer),
 }
 
@@ -46,16 +45,16 @@ pub(super) struct Handover {
     pub(super) permit: Permit,
 }
 
-/// Waking a sleeping thread costs some microseconds on both sides, telling an awake one nothing.
+/// The worker's sleep state. Waking a sleeping thread costs some microseconds on both sides, signalling an awake one nothing.
 #[derive(Debug)]
 struct Wakeup {
     asleep: AtomicBool,
-    /// Messages sent and not taken out yet.
+    /// Number of messages sent and not taken out yet.
     waiting: AtomicUsize,
     waker: Waker,
 }
 
-/// The sender's end; cheap to clone.
+/// The sender of a mailbox; cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) struct MailSender {
     queue: Sender<Mail>,
@@ -63,7 +62,7 @@ pub(super) struct MailSender {
 }
 
 impl MailSender {
-    /// Never refused. Nobody is left to hear it only when the worker has ended.
+    /// Sends mail, which is never refused. It is lost only if the worker has ended.
     pub(super) fn post(&self, mail: Mail) {
         self.wakeup.waiting.fetch_add(1, Ordering::Relaxed);
         let _ = self.queue.send(mail);
@@ -76,12 +75,12 @@ impl MailSender {
     }
 }
 
-/// The worker's end.
+/// The worker's end of its mailbox.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     queue: Receiver<Mail>,
     wakeup: Arc<Wakeup>,
-    /// Mail that turned up while falling asleep.
+    /// Mail that arrived while the worker was falling asleep.
     early: Option<Mail>,
 }
 
@@ -93,19 +92,19 @@ pub(super) fn mailbox(waker: Waker) -> (MailSender, Mailbox) {
 }
 
 impl Mailbox {
-    /// The next message.
+    /// Returns the next message.
     pub(super) fn next(&mut self) -> Option<Mail> {
         let mail = self.early.take().or_else(|| self.queue.try_recv().ok())?;
         self.wakeup.waiting.fetch_sub(1, Ordering::Relaxed);
         Some(mail)
     }
 
-    /// Messages that wait.
+    /// Number of waiting messages.
     pub(super) fn waiting(&self) -> usize {
         self.wakeup.waiting.load(Ordering::Relaxed)
     }
 
-    /// Announces sleep. False when there is mail after all: do not wait.
+    /// Announces sleep. Returns false if there is mail, so that the worker must not wait.
     pub(super) fn may_sleep(&mut self) -> bool {
         self.wakeup.asleep.store(true, Ordering::SeqCst);
         self.early = self.queue.try_recv().ok();
@@ -115,7 +114,7 @@ impl Mailbox {
         self.early.is_none()
     }
 
-    /// Announces that the worker need not be woken for mail.
+    /// Announces that the worker is awake and need not be woken for mail.
     pub(super) fn awake(&self) {
         self.wakeup.asleep.store(false, Ordering::SeqCst);
     }

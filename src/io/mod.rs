@@ -1,5 +1,5 @@
-//! The only room with sockets, system calls, threads and clocks. It drives the machines: [`shell`] a worker each,
-//! `control_thread` the control machine, `jobs` does what may block, `host` looks at the machine.
+//! The only module with sockets, system calls, threads and clocks. It drives the machines: [`shell`] drives a worker each, `control_thread`
+//! the control machine, `jobs` does blocking work, `host` measures the machine.
 
 mod blob_files;
 mod budget;

@@ -1,7 +1,7 @@
-//! Messages to the service manager (sd_notify(3)): the server is ready, drains, or lives.
+//! Messages to the service manager (sd_notify(3)): the server is ready, is draining, or is alive.
 //!
-//! A manager with a watchdog (`WatchdogSec=` of systemd) ends a server that is silent for too long. The server says that it lives
-//! only when each worker and control have taken a message since the last time.
+//! A manager with a watchdog (`WatchdogSec=` of systemd) ends a server that is silent for too long. The server signals that it is alive
+//! only if each worker and control have handled a message since the last signal.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,12 +19,12 @@ use super::control_thread::{ControlMail, ControlSender};
 use super::mailbox::{Mail, MailSender};
 use crate::types::WorkerId;
 
-/// The variable that names the manager's socket: a path, or an abstract name behind `@`.
+/// The variable that names the manager's socket: a path, or an abstract name after `@`.
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// The variables of the watchdog: its time in microseconds, and the process it is for.
+/// The variables of the watchdog: its timeout in microseconds, and the process that it watches.
 const WATCHDOG: &str = "WATCHDOG_USEC";
 const WATCHDOG_PROCESS: &str = "WATCHDOG_PID";
-/// Signs of life in the time that the watchdog waits for one.
+/// Number of signals within the watchdog's timeout.
 const SIGNS: u32 = 2;
 
 /// The service manager that started this process.
@@ -35,7 +35,7 @@ pub struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Finds the manager that the environment names; `None`: there is none, or it cannot be reached.
+    /// Finds the manager named in the environment; `None` if there is none, or it cannot be reached.
     #[must_use]
     pub fn of_environment() -> Option<Arc<Self>> {
         let name = env::var_os(SOCKET).filter(|name| !name.is_empty())?;
@@ -56,12 +56,12 @@ impl ServiceManager {
         Ok(Self { socket, address })
     }
 
-    /// Says that everything listens.
+    /// Reports that everything listens.
     pub fn ready(&self, status: &str) {
         self.tell(&format!("READY=1\nSTATUS={}", status.replace('\n', " ")));
     }
 
-    /// Says that the drain has begun.
+    /// Reports that the drain has begun.
     pub fn draining(&self) {
         self.tell("STOPPING=1\nSTATUS=draining");
     }
@@ -77,7 +77,7 @@ impl ServiceManager {
     }
 }
 
-/// The interval of signs of life that a watchdog of this process wants.
+/// Returns the interval of signals that a watchdog of this process expects.
 fn interval() -> Option<Duration> {
     let is_number = |name| env::var(name).ok()?.parse::<u64>().ok();
     let is_ours = env::var_os(WATCHDOG_PROCESS).is_none()
@@ -86,10 +86,10 @@ fn interval() -> Option<Duration> {
     Some(Duration::from_micros(time) / SIGNS)
 }
 
-/// The answers to a pulse: workers by number, control as `None`.
+/// Sender of the answers to a pulse: workers by number, control as `None`.
 pub(super) type Answer = Sender<Option<WorkerId>>;
 
-/// Asks the threads that serve whether they take their mail.
+/// Checks that the serving threads handle their mail.
 #[derive(Debug, Clone)]
 pub(super) struct Pulse {
     pub(super) workers: Vec<MailSender>,
@@ -97,7 +97,7 @@ pub(super) struct Pulse {
 }
 
 impl Pulse {
-    /// Starts the thread that tells the manager that the server lives, where a watchdog wants to know. It ends with the server.
+    /// Starts the thread that signals that the server is alive, if there is a watchdog. It ends with the server.
     pub(super) fn start(self, manager: Arc<ServiceManager>) -> io::Result<()> {
         let Some(interval) = interval() else { return Ok(()) };
         let watch = move || {
@@ -109,8 +109,8 @@ impl Pulse {
         thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
     }
 
-    /// Asks each thread once and waits for all answers, however long that takes. Logs the threads that have not answered within
-    /// `patience`. False when the server has ended.
+    /// Asks each thread once and waits for all answers, however long that takes. Logs the threads that have not answered within `patience`.
+    /// Returns false when the server has ended.
     fn round(&self, patience: Duration) -> bool {
         let (answer, answers) = channel();
         for worker in &self.workers {

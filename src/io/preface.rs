@@ -1,5 +1,5 @@
-//! Accepted connections whose proxy has yet to name its client (`server.proxy_protocol`): until the header is whole there is
-//! no session, since everything about one depends on its peer.
+//! Accepted connections whose proxy has yet to name its client (`server.proxy_protocol`). Until the header is complete there is no session,
+//! because everything about a session depends on its peer.
 //!
 //! 1. A connection from an address that is no trusted proxy is refused at once.
 //! 2. The header is looked at in the kernel's buffer and taken out when it is whole, so that nothing behind it is touched: TLS
@@ -20,12 +20,12 @@ use super::budget::Permit;
 use crate::protocol::Listener;
 use header::{HEADER_BYTES_MAX, Header, Malformed};
 
-/// The time in which a header comes. Proxies send it with the first segment.
+/// Time limit for a header. Proxies send it with the first segment.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Connections of a worker that wait at a time; then the oldest is refused.
+/// Maximum waiting connections of a worker; beyond it the oldest is refused.
 const WAITING_MAX: usize = 1024;
 
-/// A connection that waits.
+/// A connection that waits for its header.
 #[derive(Debug)]
 struct Waiting {
     accepted: Accepted,
@@ -39,18 +39,18 @@ pub(super) struct Accepted {
     /// The address of the proxy.
     pub(super) peer: SocketAddr,
     pub(super) listener: &'static Listener,
-    /// Of the proxy; that of the client takes its place.
+    /// The permit of the proxy, which is replaced by that of the client.
     pub(super) permit: Permit,
 }
 
-/// See the module.
+/// Connections that wait for their header.
 #[derive(Debug)]
 pub(super) struct Prefaces {
-    /// The token of the first place; the others count down.
+    /// Token of the first place; the others count down from it.
     first: usize,
     places: Vec<Option<Waiting>>,
     free: Vec<usize>,
-    /// Connections in the order they came, by place and number.
+    /// Deadlines, places and numbers of the connections, oldest first.
     order: VecDeque<(Instant, usize, u64)>,
     begun: u64,
     readable: Vec<usize>,
@@ -70,7 +70,7 @@ impl Prefaces {
         }
     }
 
-    /// Whether a token is of a place. Places are never more than [`WAITING_MAX`].
+    /// Handles an event if its token is that of a place, and returns whether it is. There are never more than [`WAITING_MAX`] places.
     pub(super) fn take_event(&mut self, token: Token) -> bool {
         let Some(place) = self.first.checked_sub(token.0).filter(|place| *place < WAITING_MAX) else {
             return false;
@@ -79,7 +79,7 @@ impl Prefaces {
         true
     }
 
-    /// Has a connection wait for its header.
+    /// Makes a connection wait for its header.
     pub(super) fn add(&mut self, now: Instant, registry: &Registry, accepted: Accepted) -> io::Result<()> {
         if self.free.is_empty() && self.places.len() >= WAITING_MAX {
             self.end_oldest(registry);
@@ -102,7 +102,8 @@ impl Prefaces {
         Ok(())
     }
 
-    /// The connections whose header is whole, with their client, and how many were refused since: late, malformed, too many.
+    /// Returns the connections whose header is complete, with their client, and the number refused since the last call: late, malformed, or
+    /// too many.
     pub(super) fn turn(&mut self, now: Instant, registry: &Registry) -> (Vec<(Accepted, SocketAddr)>, u32) {
         let mut ready = Vec::new();
         for place in std::mem::take(&mut self.readable) {
@@ -133,7 +134,7 @@ impl Prefaces {
         (ready, std::mem::take(&mut self.refused))
     }
 
-    /// The time at which the oldest has waited long enough.
+    /// Returns the deadline of the oldest connection.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.order.front().map(|(until, _, _)| *until)
     }
@@ -167,7 +168,7 @@ pub(super) fn note_refused(listener: &Listener, peer: SocketAddr, why: &str) {
 }
 
 impl Accepted {
-    /// Takes the header out of the socket; `None`: it is not whole.
+    /// Takes the header out of the socket; `None` if it is incomplete.
     fn take_header(&mut self) -> Result<Option<Header>, &'static str> {
         let mut buffer = [0; HEADER_BYTES_MAX];
         let seen = loop {

@@ -1,4 +1,4 @@
-//! The whole server as one value: binds everything, starts the threads, and says when it ends.
+//! The whole server as one value: binds everything, starts the threads, and reports its end.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,20 +32,19 @@ use crate::store::{self, Key, Store, backup};
 use crate::types::WorkerId;
 use crate::worker::TranscoderBudget;
 
-/// The share of the memory that rings may have, unless the setting says how much: what sessions, sockets and the store need
-/// comes on top, and the memory of other programs.
+/// Divisor of the memory that gives the default limit of rings. Sessions, sockets, the store and other programs need the rest.
 const RING_MEMORY_SHARE: usize = 4;
-/// The memory of rings where that of the machine is not known.
+/// Limit of rings if the machine's memory is unknown.
 const RING_BYTES: usize = 1024 * 1024 * 1024;
-/// Numbers that are asked of the kernel until one is free for UDP and TCP.
+/// Number of port numbers requested from the kernel until one is free for UDP and TCP.
 const FREE_PORT_ATTEMPTS: u32 = 32;
-/// Descriptors that no connection gets, whatever their limit: listeners, the store, the log.
+/// Number of descriptors that connections never get: listeners, the store, the log.
 const FILES_KEPT: usize = 64;
-/// Descriptors that are free when everything listens, however few there are: what the API is asked for reads and writes files.
+/// Number of descriptors that must be free when everything listens, because the API reads and writes files.
 const FILES_RESERVED: usize = 8;
-/// The share of the descriptors that is kept for files, pushes, pulls and jobs.
+/// Divisor of the descriptors that are reserved for files, pushes, pulls and jobs.
 const FILES_KEPT_SHARE: usize = 8;
-/// Records of the store that are decoded at a time while the next are read.
+/// Number of records of the store that are decoded at a time while the next are read.
 const RESTORED_AT_ONCE: usize = 1024;
 
 /// The reason the server did not start. Nothing is left running.
@@ -61,22 +60,22 @@ pub enum StartError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// The certificate cannot be used, or made.
+    /// The certificate cannot be used or made.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The store did not open.
+    /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// The records of the store cannot be taken over.
+    /// The records of the store cannot be restored.
     #[error(transparent)]
     Restore(#[from] RestoreError),
-    /// The system refused a thread, a poll, or randomness.
+    /// The system refused a thread, a poll, or random bytes.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
 impl StartError {
-    /// The reason in one line, with what can be done about it.
+    /// Returns the reason in one line, with advice on what to do.
     #[must_use]
     pub fn with_advice(&self, config: &Config) -> String {
         match self {
@@ -94,7 +93,7 @@ impl StartError {
 /// A notice of a running server to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// A signal came (sent by the owner's own watch).
+    /// A signal came; sent by the owner's own signal handler.
     Signal(i32),
     /// A thread of the server has ended: expected after a drain, a crash otherwise.
     ThreadEnded,
@@ -103,13 +102,13 @@ pub enum Notice {
 /// The way in which the server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// Drained.
+    /// The server has drained.
     Drained,
-    /// A thread that must live has died.
+    /// A thread that must not end has died.
     Died,
 }
 
-/// Tells the owner that a thread ends, whichever way it does.
+/// Notifies the owner of the end of a thread, however it ends.
 struct Farewell(Sender<Notice>);
 
 impl Drop for Farewell {
@@ -130,8 +129,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the store, binds the ports, starts the threads. When it returns, everything listens. `notices` hears of
-    /// each thread that ends. `options` is where the settings came from, to read them again.
+    /// Opens the store, binds the ports and starts the threads. When it returns, everything listens. `notices` gets the end of each thread.
+    /// `options` are the sources of the settings, to read them again.
     ///
     /// # Errors
     /// A port in use, a store that is locked or damaged, or a system without resources.
@@ -221,7 +220,7 @@ impl Server {
         &self.addresses
     }
 
-    /// Begins the drain: no new sessions are taken, peers are notified, the store is flushed.
+    /// Begins the drain: no new sessions are accepted, peers are notified, the store is flushed.
     pub fn drain(&self) {
         self.pulse.control.send(ControlMail::Drain);
     }
@@ -232,10 +231,10 @@ impl Server {
         self.pulse.control.send(ControlMail::Reload);
     }
 
-    /// Tells the service manager's watchdog, where it has one, that the server lives.
+    /// Starts the signals to the service manager's watchdog, if there is one.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// The thread could not be started.
     pub fn start_watchdog(&self, manager: Arc<ServiceManager>) -> io::Result<()> {
         self.pulse.clone().start(manager)
     }
@@ -246,7 +245,7 @@ impl Server {
         self.workers.len() + 2
     }
 
-    /// Waits for the end.
+    /// Waits for the threads to end.
     #[must_use]
     pub fn join(self) -> StopReason {
         // The control thread ends when all is drained; with it goes the store's queue.
@@ -256,7 +255,7 @@ impl Server {
     }
 }
 
-/// The state that all workers share.
+/// State shared by all workers.
 struct Shells {
     senders: Vec<MailSender>,
     control_sender: ControlSender,
@@ -300,7 +299,7 @@ impl Shells {
     }
 }
 
-/// Takes answers of the job service to where they are waited for.
+/// Returns the function that delivers answers of the job service.
 fn deliver(control_sender: &ControlSender, workers: &[MailSender]) -> Arc<Deliver> {
     let (control_sender, workers) = (control_sender.clone(), workers.to_vec());
     Arc::new(move |asker, done| match asker {
@@ -334,8 +333,8 @@ struct Sockets {
 }
 
 impl Sockets {
-    /// Binds a port of this worker alone, and the listener beside it at the same number. A number that the kernel gave for
-    /// one of them may be in use for the other: then the next one is asked for.
+    /// Binds a port of one worker alone, and the listener beside it with the same number. A number chosen by the kernel for one of them may
+    /// be in use for the other; then another one is tried.
     fn bind_own(
         &mut self,
         shared: &'static Port,
@@ -398,7 +397,7 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     Ok((addresses, of_workers))
 }
 
-/// TLS between nodes. Without a secret nobody knows the key, and there is no listener.
+/// Makes the TLS settings for connections between nodes. Without a cluster secret the key is random and there is no listener.
 fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> {
     match node_secret(&config.server) {
         Some(secret) => NodeConfigs::of_secret(secret.as_bytes()),
@@ -410,8 +409,8 @@ fn nodes(config: &Config, seed: &Seed) -> Result<NodeConfigs, CertificateError> 
     }
 }
 
-/// The certificate; a self-signed one is made when there is none. With one that cannot be used the other listeners do their work, and
-/// those of TLS as much as they can: the files are watched.
+/// Loads the certificate, or makes a self-signed one if there is none. If the files are unusable, TLS listeners run with a temporary
+/// certificate, and the files are watched.
 fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), CertificateError> {
     let [certificate, chain, key] = config.certificate_files();
     let files = CertificateFiles { certificate, chain, key };
@@ -445,20 +444,19 @@ fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), Certifica
     Ok((files, configs))
 }
 
-/// Raises the limit of open files as far as this process may; `None`: it could not be read.
+/// Raises the limit of open files as far as allowed; `None` if it could not be read.
 fn raise_open_files() -> Option<u64> {
     sys::raise_open_files()
         .inspect_err(|error| tracing::warn!(%error, "the limit of open files could not be read"))
         .ok()
 }
 
-/// The processor's cores, as far as this process may use them.
+/// Returns the number of processor cores that this process may use.
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Makes control of what the store has. What has been read is decoded and taken over while the rest is read, and no more than a few
-/// thousand records are held in both forms.
+/// Restores control from the store. Records are decoded while the rest is read, and at most a few thousand are held in both forms.
 fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<Control, StartError> {
     let (sender, batches) = sync_channel::<Result<Vec<(Key, Bytes)>, store::Error>>(2);
     let records = batches.into_iter().map(|batch| Ok(Restored::decode(&batch?)?));
@@ -478,7 +476,7 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
     })
 }
 
-/// The bytes that all rings may retain together.
+/// Returns the limit in bytes of all rings together.
 fn ring_bytes(limits: Limits) -> usize {
     match limits.ring_memory {
         0 => host::memory().map_or(RING_BYTES, |bytes| bytes / RING_MEMORY_SHARE),
@@ -486,7 +484,7 @@ fn ring_bytes(limits: Limits) -> usize {
     }
 }
 
-/// The limits, with no more connections than there are descriptors for.
+/// Returns the limits with no more connections than there are descriptors for.
 fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limits {
     let Some(files) = open_files else { return limits };
     let files = usize::try_from(files).unwrap_or(usize::MAX);
@@ -499,8 +497,8 @@ fn limits_within(limits: Limits, open_files: Option<u64>, in_use: usize) -> Limi
     Limits { connections, ..limits }
 }
 
-/// The connections that so many descriptors are enough for: files that are sent, pushes, pulls, jobs and the store need some,
-/// too. Of very few descriptors half are for connections, as far as those in use leave them.
+/// Returns the number of connections for this many descriptors, of which files, pushes, pulls, jobs and the store need some. If there are
+/// very few, half are for connections, as far as those in use allow.
 const fn connections_within(files: usize, in_use: usize) -> usize {
     let left = files.saturating_sub(FILES_KEPT + files / FILES_KEPT_SHARE);
     let wanted = if left > files / 2 { left } else { files / 2 };
@@ -508,7 +506,7 @@ const fn connections_within(files: usize, in_use: usize) -> usize {
     if wanted < free { wanted } else { free }
 }
 
-/// Descriptors that are open.
+/// Returns the number of open descriptors.
 fn files_in_use() -> usize {
     // One is that of the folder which is read.
     std::fs::read_dir("/proc/self/fd").map_or(FILES_KEPT, |files| files.count().saturating_sub(1))
@@ -539,7 +537,7 @@ fn control_config(config: &Config, addresses: &Addresses, seed: &Seed) -> Contro
     }
 }
 
-/// Addresses of the machine's interfaces, loopback included.
+/// Returns the addresses of the machine's interfaces, loopback included.
 fn own_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.into_iter().map(|interface| interface.ip()).collect(),
@@ -550,8 +548,8 @@ fn own_addresses() -> Vec<IpAddr> {
     }
 }
 
-/// The name of this server in records (hostAddress, docs/rest.md): the environment, else the first private IPv4,
-/// else any address that is not loopback.
+/// Returns the name of this server in records (hostAddress, docs/rest.md): from the environment, else the first private IPv4 address, else
+/// any address that is not loopback.
 fn host_address(own: &[IpAddr]) -> String {
     let is_private = |address: &&IpAddr| matches!(address, IpAddr::V4(v4) if v4.is_private());
     let fallback = || own.iter().find(|address| !address.is_loopback());

@@ -1,5 +1,5 @@
-//! The shell of a worker: what a server has around the loop that drives its sessions (`driver`). Mail, listeners and the
-//! peers that they admit, ports that peers share, jobs, the drain.
+//! The shell of a worker: everything around the loop that drives its sessions (`driver`). Mail, listeners and admitted peers, shared ports,
+//! jobs, the drain.
 
 mod machine;
 mod ports;
@@ -30,13 +30,13 @@ use crate::types::{Now, WorkerId};
 use crate::worker::{TranscoderBudget, Worker};
 use machine::{Colleagues, WorkerMachine};
 
-/// The wake-up's token.
+/// The token of the wake-up.
 const WAKE: Token = Token(usize::MAX);
-/// Listeners count down from here.
+/// The token of the first listener; further ones count down from it.
 const LISTENERS: usize = usize::MAX - 1;
-/// The first token of connections whose proxy has not named its client yet; further ones count down from it.
+/// The token of the first connection whose proxy has not named its client yet; further ones count down from it.
 const PREFACES: usize = LISTENERS - (1 << 16);
-/// The most that a turn of a worker does.
+/// Bounds of a worker's turn.
 const BOUNDS: Bounds = Bounds {
     read: 64 * 1024,
     read_turn: 256 * 1024,
@@ -47,11 +47,12 @@ const BOUNDS: Bounds = Bounds {
     handshakes_turn: 4,
     udp_bursts: false,
 };
-/// Connections accepted of one listener in one turn.
+/// Maximum number of connections accepted from one listener in one turn.
 const ACCEPT_TURN: usize = 64;
 /// Pause after the process ran out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A worker hands a new connection over when it has over 25 % and so many more than the least loaded.
+/// Slack of the load balancing: a worker hands a new connection over if it has more than the least loaded worker plus 25 % plus this
+/// number.
 const HANDOVER_SLACK: u32 = 8;
 
 /// The parts of a shell.
@@ -60,35 +61,35 @@ pub(super) struct Parts {
     pub(super) poll: Poll,
     pub(super) mailbox: Mailbox,
     pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
-    /// UDP ports that many peers share.
+    /// UDP ports shared by many peers.
     pub(super) ports: Vec<(&'static Port, UdpSocket)>,
     pub(super) peers: Vec<MailSender>,
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
     pub(super) budgets: Budgets,
-    /// Connections of each worker.
+    /// Number of connections of each worker.
     pub(super) loads: Loads,
     pub(super) seed: crypto::Seed,
-    /// The same for all workers.
+    /// A seed that is the same for all workers.
     pub(super) common: crypto::Seed,
     /// Addresses of the machine.
     pub(super) hosts: Arc<[std::net::IpAddr]>,
     /// The settings of TLS connections.
     pub(super) tls: Configs,
-    /// The same between nodes.
+    /// TLS settings of connections between nodes.
     pub(super) nodes: NodeConfigs,
 }
 
-/// The budgets that all workers share.
+/// The budgets shared by all workers.
 #[derive(Clone)]
 pub(super) struct Budgets {
-    /// Connections.
+    /// Budget of connections.
     pub(super) connections: Arc<Budget>,
-    /// The memory of the rings.
+    /// Budget of ring memory.
     pub(super) ring_memory: Arc<RingMemory>,
-    /// Tracks that are transcoded.
+    /// Budget of transcoded tracks.
     pub(super) transcoders: Arc<TranscoderBudget>,
-    /// Files for large blobs.
+    /// Files of large blobs.
     pub(super) blob_files: BlobFiles,
     /// Listeners whose connections begin with a PROXY header.
     pub(super) proxied: Proxied,
@@ -149,12 +150,12 @@ impl Shell {
         })
     }
 
-    /// The wake-up's token, for the mailbox.
+    /// Returns the token of the wake-up, for the mailbox.
     pub(super) const fn wake_token() -> Token {
         WAKE
     }
 
-    /// Runs until the worker is drained and the last goodbye was taken, or had its time.
+    /// Runs until the worker is drained and all closing messages are sent or timed out.
     pub(super) fn run(mut self) {
         while !self.machine.drained || self.driver.has_lingering() {
             let patience = self.patience();
@@ -178,7 +179,7 @@ impl Shell {
         }
     }
 
-    /// The time to wait. Other threads wake a worker only when it says that it sleeps.
+    /// Returns the time to wait. Other threads wake a worker only if it has announced sleep.
     fn patience(&mut self) -> Option<Duration> {
         if self.driver.has_work(&self.machine) || !self.mailbox.may_sleep() {
             return Some(Duration::ZERO);
@@ -274,7 +275,7 @@ impl Shell {
         }
     }
 
-    /// Admits the clients whose proxies have named them.
+    /// Admits clients whose proxies have named them.
     fn take_prefaces(&mut self, now: Now) {
         let (ready, refused) = self.prefaces.turn(now.mono, self.driver.registry());
         (0..refused).for_each(|_| self.machine.worker.note_refused(Refused::Preface));
@@ -291,7 +292,7 @@ impl Shell {
         }
     }
 
-    /// Gives a connection to the worker that is to have it.
+    /// Gives an admitted connection to the worker that should have it.
     fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
         let listener = handover.listener;
@@ -308,8 +309,8 @@ impl Shell {
         }
     }
 
-    /// Has others give way to the peer just admitted, if the server is crowded. If none of them is on this worker, the
-    /// other workers look among theirs.
+    /// Makes unauthenticated connections give way to the peer just admitted, if the server is crowded. If this worker has none, the others
+    /// search theirs.
     fn make_room(&mut self, now: Now) {
         let Some(way) = self.budget.give_way() else { return };
         if self.driver.give_way(now, &mut self.machine, way) == 0 {
@@ -317,7 +318,7 @@ impl Shell {
         }
     }
 
-    /// The least loaded worker, when this one has clearly more to do.
+    /// Returns the least loaded worker, if this one has clearly more connections.
     fn less_loaded(&self) -> Option<usize> {
         let own = self.load()?.load(Ordering::Relaxed);
         let loads = self.loads.iter().map(|load| load.load(Ordering::Relaxed));
@@ -336,7 +337,7 @@ impl Shell {
         self.driver.install_accepted(now, &mut self.machine, id, transport, (listener.name, permit));
     }
 
-    /// The transport that the listener speaks.
+    /// Makes the transport of an accepted connection.
     fn accepted(&self, stream: TcpStream, listener: &'static Listener) -> Transport {
         match listener.security {
             Security::Plain => Transport::plain(stream),
@@ -354,7 +355,7 @@ impl Shell {
     }
 }
 
-/// EMFILE and ENFILE: the process or the machine has no descriptor left.
+/// True if the process or the machine has no descriptor or memory left.
 fn is_out_of_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }

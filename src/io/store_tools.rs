@@ -1,5 +1,4 @@
-//! `millstream store ...`: what an operator does with the store of a server that does not run, and backups of one that does
-//! (docs/store.md).
+//! `millstream store ...`: tools for the store of a server that does not run, and backups of one that does (docs/store.md).
 
 #[cfg(test)]
 mod tests;
@@ -23,21 +22,21 @@ use crate::control::{Restored, StoredRecords, found_recording};
 use crate::disk::{self, SystemDisk};
 use crate::store::{self, Key, Kind, Op, RedbStore, Store, Task, backup, salvage};
 
-/// Recordings that one run lists.
+/// Maximum number of recordings that one run lists.
 const FOUND_MAX: usize = 1_000_000;
-/// Folders within folders.
+/// Maximum depth of folders.
 const DEPTH_MAX: usize = 16;
-/// Numbers of eleven digits.
+/// Range of random ids, numbers of eleven digits.
 const ID_NUMBERS: u64 = 100_000_000_000;
-/// Records that are committed together.
+/// Number of records committed together.
 const COMMITTED_AT_ONCE: usize = 1000;
-/// Endings of the names of files that can be played.
+/// Extensions of playable files.
 const PLAYABLE: [&str; 3] = ["mp4", "webm", "flv"];
 
-/// Does a task. Gives what is to be printed.
+/// Runs a task. Returns the text to print.
 ///
 /// # Errors
-/// The reason of a failure, in one line, with what can be done.
+/// The reason of a failure, in one line, with advice.
 pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String, String> {
     let config = Config::read(options).map_err(|error| error.to_string())?;
     if !options.is_home() && !config.used {
@@ -77,7 +76,7 @@ pub fn run(options: &Options, task: &Task, out: &mut dyn Write) -> Result<String
     }
 }
 
-/// Whether a task can be done with records that are in the directory of a cluster.
+/// True if a task works on records in the directory of a cluster.
 const fn is_for_clusters(task: &Task) -> bool {
     match task {
         Task::Check(_) | Task::Export(_) => true,
@@ -88,7 +87,7 @@ const fn is_for_clusters(task: &Task) -> bool {
 const IN_DIRECTORY: &str = "the records are in the directory of the cluster (cluster.url), which has means of its own \
                             for this: docs/cluster.md";
 
-/// All records of the store, of the directory, or of a copy.
+/// Reads all records of the store, of the directory, or of a copy.
 fn read(config: &Config, copy: Option<&Path>) -> Result<Vec<(Key, Bytes)>, store::Error> {
     let store = config.store_file();
     let all = match (copy, config.server.cluster()) {
@@ -105,7 +104,7 @@ fn check_records(all: &[(Key, Bytes)]) -> Result<(), String> {
     Restored::decode(all).map(drop).map_err(|error| error.to_string())
 }
 
-/// Number of records of each kind.
+/// Lists the number of records of each kind.
 fn counts<'a>(keys: impl Iterator<Item = &'a Key>) -> String {
     let mut of_kind = BTreeMap::<Kind, usize>::new();
     keys.for_each(|key| *of_kind.entry(key.kind).or_default() += 1);
@@ -139,7 +138,7 @@ fn back_up(config: &Config, to: Option<&Path>) -> Result<String, String> {
     Ok(format!("backed up: {} and {}", copy.display(), to.display()))
 }
 
-/// A JSON object a line: kind, application, id, record. Secrets are in them.
+/// Writes a JSON object per line: kind, application, id, record. It contains secrets.
 fn export(all: &[(Key, Bytes)], out: &mut dyn Write) -> io::Result<()> {
     for (key, bytes) in all {
         let record: serde_json::Value = serde_json::from_slice(StoredRecords::json_of(bytes))?;
@@ -192,7 +191,7 @@ fn reindex(config: &Config) -> Result<String, store::Error> {
     Ok(format!("listed: {} recordings that had no record, beside {} records", found.len(), all.len()))
 }
 
-/// The files below a folder of an application that can be played. No link is followed.
+/// Finds the playable files below a folder of an application. No link is followed.
 fn look(app: &Path, names: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
     let folder = names.iter().fold(app.to_path_buf(), |folder, name| folder.join(name));
     for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {

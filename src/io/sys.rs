@@ -1,4 +1,4 @@
-//! The system calls that no crate of ours wraps. The only room with `unsafe`.
+//! System calls that no dependency wraps. The only module with `unsafe`.
 #![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
 
 mod memory_files;
@@ -9,14 +9,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 pub(crate) use memory_files::{MemoryFiles, write_more};
 
-/// Limits the bytes that the kernel holds of a TCP connection without having sent them (`TCP_NOTSENT_LOWAT`): a
-/// write is refused above it, so that a slow peer's backlog stays in the shared ring.
+/// Limits the bytes of a TCP connection that the kernel holds unsent (`TCP_NOTSENT_LOWAT`): writes are refused above it, so that a slow
+/// peer's backlog stays in the shared ring.
 pub(crate) fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value)
 }
 
-/// Sets an option that is a number.
+/// Sets a numeric socket option.
 fn set_option(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -31,7 +31,7 @@ fn set_option(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The value of an option that is a number.
+/// Returns the value of a numeric socket option.
 fn option(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut length = libc::socklen_t::try_from(size_of::<libc::c_int>()).unwrap_or(4);
@@ -43,8 +43,8 @@ fn option(socket: BorrowedFd<'_>, level: libc::c_int, option: libc::c_int) -> io
     if result == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has the kernel cut datagrams that a path does not take whole, as SRT's other implementations do: nobody looks for
-/// the size that each path takes.
+/// Makes the kernel fragment datagrams that are too large for a path, like other SRT implementations, because nothing here discovers path
+/// MTUs.
 pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
     if option(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)? == libc::AF_INET6 {
@@ -53,9 +53,8 @@ pub(crate) fn let_fragment(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns memory to the system that has been free for a second. The allocator does so by itself only when somebody allocates: after
-/// a flood that ends, idle threads would keep hundreds of megabytes. What is free is common to all threads, so any of them can
-/// return it.
+/// Returns memory to the system that has been free for a second. The allocator does so itself only when somebody allocates, so that after a
+/// flood idle threads would keep hundreds of megabytes. Free memory is common to all threads, so any thread can return it.
 pub(crate) fn return_memory() {
     // SAFETY: the call takes no pointers, and may be made by any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(false) }
@@ -65,8 +64,7 @@ pub(crate) fn return_memory() {
 const FILE_MODE: libc::mode_t = 0o644;
 const FOLDER_MODE: libc::mode_t = 0o755;
 
-/// Opens what stands in a folder under this name, or makes a file of it when `O_CREAT` is among the flags; a link is an error
-/// (`openat` with `O_NOFOLLOW`).
+/// Opens the file of a name in a folder, or creates it if `O_CREAT` is among the flags; a link is an error (`openat` with `O_NOFOLLOW`).
 pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the descriptor is borrowed and therefore open, `name` ends with NUL, and the mode that O_CREAT asks for is given.
@@ -78,14 +76,14 @@ pub(crate) fn open_beside(folder: BorrowedFd<'_>, name: &CStr, flags: libc::c_in
     Ok(unsafe { OwnedFd::from_raw_fd(opened) })
 }
 
-/// Makes a folder of this name in a folder (`mkdirat`).
+/// Creates a folder in a folder (`mkdirat`).
 pub(crate) fn make_folder_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
     // SAFETY: the descriptor is borrowed and therefore open, and `name` ends with NUL.
     let result = unsafe { libc::mkdirat(folder.as_raw_fd(), name.as_ptr(), FOLDER_MODE) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives what stands in a folder another name there; an existing one is an error (`renameat2` with `RENAME_NOREPLACE`).
+/// Renames a file within a folder; an existing target is an error (`renameat2` with `RENAME_NOREPLACE`).
 pub(crate) fn rename_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> io::Result<()> {
     let folder = folder.as_raw_fd();
     // SAFETY: the descriptor is borrowed and therefore open, and both names end with NUL.
@@ -94,7 +92,7 @@ pub(crate) fn rename_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> i
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Gives what stands in a folder another name there, in the place of what has it (`renameat`).
+/// Renames a file within a folder, replacing the target (`renameat`).
 pub(crate) fn replace_beside(folder: BorrowedFd<'_>, from: &CStr, to: &CStr) -> io::Result<()> {
     let folder = folder.as_raw_fd();
     // SAFETY: the descriptor is borrowed and therefore open, and both names end with NUL.
@@ -109,8 +107,8 @@ pub(crate) fn remove_beside(folder: BorrowedFd<'_>, name: &CStr) -> io::Result<(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Moves what a file has from `offset` on by `bytes`, without copying it (`fallocate` with `FALLOC_FL_INSERT_RANGE`); both are
-/// multiples of the file system's blocks.
+/// Moves the content of a file from `offset` on by `bytes`, without copying it (`fallocate` with `FALLOC_FL_INSERT_RANGE`); both must be
+/// multiples of the file system's block size.
 pub(crate) fn insert_range(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io::Result<()> {
     let number = |value: u64| libc::off_t::try_from(value).unwrap_or(libc::off_t::MAX);
     // SAFETY: the descriptor is borrowed and therefore open; the rest are numbers.
@@ -120,7 +118,7 @@ pub(crate) fn insert_range(file: BorrowedFd<'_>, offset: u64, bytes: u64) -> io:
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Size, free and usable bytes of the file system that a path is on.
+/// Returns total, free and usable bytes of the file system of a path.
 pub(crate) fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64, u64)> {
     use std::os::unix::ffi::OsStrExt;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())?;
@@ -135,7 +133,7 @@ pub(crate) fn disk_space(path: &std::path::Path) -> io::Result<(u64, u64, u64)> 
     Ok((bytes(figures.f_blocks), bytes(figures.f_bfree), bytes(figures.f_bavail)))
 }
 
-/// Raises the soft limit of open files to the hard one; what it is afterwards.
+/// Raises the soft limit of open files to the hard one. Returns the resulting limit.
 pub(crate) fn raise_open_files() -> io::Result<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a valid rlimit that the call fills.
@@ -152,14 +150,14 @@ pub(crate) fn raise_open_files() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Makes the calling thread nicer by `by` (`setpriority`; on Linux its scope is the thread): others get the processor first.
+/// Raises the niceness of the calling thread by `by` (`setpriority`; on Linux its scope is the thread).
 pub(crate) fn lower_priority(by: i32) -> io::Result<()> {
     // SAFETY: the call takes numbers only; who 0 is the calling thread.
     let result = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, by) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The time of the processor that the calling thread has used; zero where the kernel does not tell.
+/// Returns the processor time used by the calling thread; zero if the kernel does not report it.
 pub(crate) fn thread_cpu() -> std::time::Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec that the call fills and that lives across it.

@@ -1,5 +1,5 @@
-//! UDP sockets: batches in, runs of equal length out (quinn-udp). What a send does not take is lost, as it might be on
-//! the way; the protocols above repair that.
+//! UDP sockets: batches in, runs of equal length out (quinn-udp). Datagrams that a send does not accept are lost, as they may be on the
+//! way; the protocols above repair that.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -14,13 +14,13 @@ use wire::Datagrams;
 use super::sys;
 use crate::protocol::Remote;
 
-/// Messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
+/// Maximum messages of one receive call. Each may hold many datagrams of one sender (UDP_GRO).
 const BATCH: usize = 16;
-/// Bytes of one message: the largest that segmentation offload makes.
+/// Maximum bytes of a message: the largest that segmentation offload makes.
 const MESSAGE_BYTES: usize = 65_536;
-/// Sends in a row that go one by one and not as a run: then runs are not tried any more.
+/// Number of consecutive runs refused by the kernel after which runs are no longer tried.
 const REFUSALS_MAX: u32 = 32;
-/// The socket buffers of a shared port, in and out; `net.core.rmem_max` and `wmem_max` bound them.
+/// Socket buffer sizes of a shared port; `net.core.rmem_max` and `wmem_max` bound them.
 const PORT_BUFFER_BYTES: usize = 8 * 1024 * 1024;
 
 /// Received datagrams.
@@ -49,15 +49,15 @@ pub(super) struct UdpSocket {
     pub(super) socket: mio::net::UdpSocket,
     peer: Option<SocketAddr>,
     state: UdpSocketState,
-    /// Datagrams of one send (UDP_SEGMENT). A network device may lack what it needs, which only sending shows.
+    /// Maximum datagrams of one send (UDP_SEGMENT). A network device may lack support, which only sending shows.
     segments: Cell<usize>,
-    /// Sends in a row that were refused for their segments.
+    /// Consecutive runs refused.
     refusals: Cell<u32>,
-    /// The kernel may have datagrams for us.
+    /// True if the kernel may have datagrams to read.
     pub(super) readable: bool,
-    /// The time at which it was read last.
+    /// Time of the last read.
     pub(super) read_at: Option<Instant>,
-    /// The loop does not poll it before.
+    /// Time until which the loop does not poll the socket.
     pub(super) muted_until: Option<Instant>,
 }
 
@@ -75,7 +75,7 @@ impl UdpSocket {
         Ok(Self { socket, peer, state, segments, refusals, readable: true, read_at: None, muted_until: None })
     }
 
-    /// A socket for many peers: with room for their bursts, as far as the system grants it.
+    /// Makes a socket for many peers, with buffers for their bursts as far as the system grants them.
     pub(super) fn for_many(socket: std::net::UdpSocket) -> io::Result<Self> {
         let this = Self::new(socket)?;
         let reference = UdpSockRef::from(&this.socket);
@@ -90,7 +90,7 @@ impl UdpSocket {
         Ok(this)
     }
 
-    /// Receives what is there, up to a batch. The number of messages; `WouldBlock` when there is none.
+    /// Receives up to a batch of messages. Returns their number; `WouldBlock` if there are none.
     pub(super) fn receive(&mut self, batch: &mut Batch) -> io::Result<usize> {
         if batch.buffer.is_empty() {
             batch.buffer = vec![0; BATCH * MESSAGE_BYTES];
@@ -105,7 +105,7 @@ impl UdpSocket {
         received
     }
 
-    /// Sends all of them. The bytes that the system took, and how many datagrams it did not take.
+    /// Sends all datagrams. Returns the bytes that the system accepted, and the number of datagrams that it did not.
     pub(super) fn send(&self, to: Remote, datagrams: &Datagrams) -> (usize, usize) {
         let (mut taken, mut lost, mut from) = (0usize, 0usize, 0);
         while let Some(run) = datagrams.run(from, self.segments.get()) {
@@ -119,7 +119,7 @@ impl UdpSocket {
         (taken, lost)
     }
 
-    /// Sends one datagram, or several of `segment` bytes.
+    /// Sends one datagram, or a run of datagrams of `segment` bytes.
     pub(super) fn send_run(&self, to: Remote, bytes: &[u8], segment: usize) -> io::Result<()> {
         if segment >= bytes.len() {
             return self.send_once(to, bytes, None);
@@ -144,8 +144,8 @@ impl UdpSocket {
         self.state.try_send(UdpSockRef::from(&self.socket), &transmit)
     }
 
-    /// Counts a refused run that went through one by one: the address was not wrong. The cause may be one path only, through a
-    /// tunnel or with small packets, so others must be refused too before all of them go one by one.
+    /// Counts a refused run whose datagrams were accepted one by one, so that the address was not at fault. The cause may be a single path
+    /// (a tunnel, small packets), so runs are given up only after several.
     fn note_refusal(&self, error: &io::Error) {
         self.refusals.set(self.refusals.get().saturating_add(1));
         if self.refusals.get() >= REFUSALS_MAX && self.segments.replace(1) > 1 {
@@ -153,13 +153,13 @@ impl UdpSocket {
         }
     }
 
-    /// The address that the socket was connected to when it came.
+    /// Returns the address that the socket was connected to when it was created.
     pub(super) const fn peer(&self) -> Option<SocketAddr> {
         self.peer
     }
 }
 
-/// Whether a run may have been refused for being one: EINVAL and EMSGSIZE are reported for bad addresses as well.
+/// True if the error may be due to the run: EINVAL and EMSGSIZE are reported for bad addresses as well.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE))
 }

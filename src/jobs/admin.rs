@@ -1,5 +1,5 @@
-//! Administration: what is done on the disk beside the store. Settings files, folders of applications, the log,
-//! certificates. One job after the other.
+//! Administrative work on the disk, outside the store: settings files, folders of applications, the log, certificates. Jobs run one at a
+//! time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::config::{AppSettings, Config, Edit, ServerSettings};
 /// An administrative operation.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AdminWork {
-    /// Make an application.
+    /// Create an application.
     CreateApp(Arc<str>),
-    /// Remove its folder.
+    /// Delete an application's folder.
     DeleteApp(Arc<str>),
-    /// Change its settings file.
+    /// Change an application's settings file.
     EditApp(Arc<str>, Edit),
-    /// Change the server's.
+    /// Change the server's settings file.
     EditServer(Edit),
     /// Read all settings again.
     Reload,
@@ -25,11 +25,11 @@ pub enum AdminWork {
     Storage(Vec<Arc<str>>),
     /// Read a part of the log.
     ReadLog {
-        /// The start of the part; negative: counted back from the end, which makes it the last part.
+        /// Start of the part; negative: the last part, counted back from the end.
         offset: i64,
-        /// Bytes at most.
+        /// Maximum bytes to read.
         size: usize,
-        /// The log of errors alone.
+        /// True to read only the log of errors.
         errors: bool,
     },
     /// Write the files of the certificate, when they fit each other.
@@ -43,7 +43,7 @@ pub enum AdminWork {
     },
 }
 
-/// The names alone: settings and keys are secret.
+/// Prints only the kind of work, because settings and keys are secret.
 impl fmt::Debug for AdminWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -62,19 +62,19 @@ impl fmt::Debug for AdminWork {
 /// The outcome of [`AdminWork`].
 #[derive(Debug, Clone)]
 pub enum AdminOutcome {
-    /// Settings of an application, made or changed.
+    /// Settings of an application, created or changed.
     App(Box<AppSettings>),
     /// Settings of the server.
     Server(Box<ServerSettings>),
     /// The whole configuration.
     Config(Box<Config>),
-    /// Bytes, in the order of the applications asked for; -1 for what could not be counted.
+    /// Folder sizes in bytes, in the order of the request; -1 where counting failed.
     Storage(Vec<i64>),
-    /// A part of the log, and the bytes of all of it. `None`: there is no log.
+    /// A part of the log, and the size of the whole log. `None` if there is no log.
     Log(Option<(String, u64)>),
-    /// Done, with nothing else to say.
+    /// Success without a result.
     Done,
-    /// The reason of a failure, in one line.
+    /// A failure, with a one-line reason.
     Failed(String),
 }
 
@@ -83,42 +83,42 @@ impl AdminOutcome {
         if let Self::Failed(reason) = self { reason } else { "the answer to something else".to_owned() }
     }
 
-    /// Settings of an application.
+    /// Returns the settings of an application.
     ///
     /// # Errors
-    /// The reason of a failure.
+    /// The reason for the failure.
     pub fn app(self) -> Result<AppSettings, String> {
         if let Self::App(app) = self { Ok(*app) } else { Err(self.reason()) }
     }
 
-    /// Settings of the server.
+    /// Returns the settings of the server.
     ///
     /// # Errors
-    /// The reason of a failure.
+    /// The reason for the failure.
     pub fn server(self) -> Result<ServerSettings, String> {
         if let Self::Server(server) = self { Ok(*server) } else { Err(self.reason()) }
     }
 
-    /// Takes the configuration.
+    /// Returns the configuration.
     ///
     /// # Errors
-    /// The reason of a failure.
+    /// The reason for the failure.
     pub fn config(self) -> Result<Config, String> {
         if let Self::Config(config) = self { Ok(*config) } else { Err(self.reason()) }
     }
 
-    /// A part of the log.
+    /// Returns the part of the log.
     ///
     /// # Errors
-    /// The reason of a failure.
+    /// The reason for the failure.
     pub fn log(self) -> Result<Option<(String, u64)>, String> {
         if let Self::Log(part) = self { Ok(part) } else { Err(self.reason()) }
     }
 
-    /// Takes success.
+    /// Checks for success.
     ///
     /// # Errors
-    /// The reason of a failure.
+    /// The reason for the failure.
     pub fn done(self) -> Result<(), String> {
         if matches!(self, Self::Done) { Ok(()) } else { Err(self.reason()) }
     }

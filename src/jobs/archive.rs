@@ -1,23 +1,23 @@
-//! Archives of HLS: files that are put in their place whole, and that go together.
+//! Archives of HLS: files that are written in one step, and removed together.
 
 use bytes::Bytes;
 
-/// Work on the files of an archive. Paths are names below the root folder, the file's last; no link is followed.
+/// Work on files of an archive. Paths are names below the root folder, the file's last; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveWork {
-    /// Put a file in its place. Whoever opens it finds what it was before or all of this, also after a crash or a power cut.
+    /// Write a file in one step. A reader sees either the old or the new content, even after a crash or a power cut.
     Put {
-        /// The file. Folders above it are made.
+        /// Path of the file. Missing folders are created.
         path: Vec<String>,
-        /// All of its content.
+        /// Complete content.
         data: Bytes,
     },
     /// Remove a media playlist, and the files in its folder that it names.
     Remove {
-        /// The playlist; it may not be there.
+        /// Path of the playlist, which may be missing.
         path: Vec<String>,
-        /// The time of the first segment (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time): a playlist that begins
-        /// otherwise is left alone. `None`: any is removed.
+        /// Time of the first segment (`EXT-X-PROGRAM-DATE-TIME`, in milliseconds of Unix time). A playlist with another time stays. `None`
+        /// removes any playlist.
         begun_ms: Option<i64>,
     },
 }

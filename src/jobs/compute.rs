@@ -1,20 +1,20 @@
-//! Computations off the worker.
+//! Computations outside the worker's thread.
 
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A computation that has not begun. What it needs it owns, state included, and gives back in its result.
+/// A computation that has not started. It owns all its inputs, including state, and returns them in its result.
 pub struct Compute(Box<dyn FnOnce() -> Computed + Send>);
 
 impl Compute {
-    /// A job that runs this function; [`Computed::take`] returns the result.
+    /// Makes a job that runs this function; [`Computed::take`] returns the result.
     #[must_use]
     pub fn new<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Self {
         Self(Box::new(|| Computed(Arc::new(Mutex::new(Some(Box::new(work())))))))
     }
 
-    /// Does it, on the calling thread.
+    /// Runs the computation on the calling thread.
     #[must_use]
     pub fn run(self) -> Computed {
         (self.0)()
@@ -27,12 +27,12 @@ impl fmt::Debug for Compute {
     }
 }
 
-/// The result of a [`Compute`]. It is there once, and clones share it: messages can be cloned, results need not be.
+/// The result of a [`Compute`]. Clones share it, because messages must be cloneable but results need not be; only the first taker gets it.
 #[derive(Clone)]
 pub struct Computed(Arc<Mutex<Option<Box<dyn Any + Send>>>>);
 
 impl Computed {
-    /// The result; `None` when it was taken before, or has another type.
+    /// Takes the result; `None` if already taken, or of another type.
     #[must_use]
     pub fn take<T: Send + 'static>(&self) -> Option<T> {
         let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,24 +1,24 @@
-//! Folders of files that are imported into an application: a link below its `streams`.
+//! Folders of files that are imported into an application through a link below its `streams`.
 
 use std::sync::Arc;
 
 use super::Finished;
 
-/// Work on such a folder.
+/// Work on an imported folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImportWork {
-    /// Link it, and find its files.
+    /// Link the folder, and find its files.
     Link {
-        /// The application.
+        /// Name of the application.
         app: Arc<str>,
-        /// The folder, as it was asked for; a path that is not absolute begins at the home.
+        /// Folder as requested; a relative path begins at the home.
         folder: String,
     },
-    /// Remove the link. The folder and its files stay.
+    /// Remove the link, but keep the folder and its files.
     Unlink {
-        /// The application.
+        /// Name of the application.
         app: Arc<str>,
-        /// The folder, likewise.
+        /// Folder as requested; a relative path begins at the home.
         folder: String,
     },
 }
@@ -26,27 +26,27 @@ pub enum ImportWork {
 /// A file of an imported folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedFile {
-    /// Its path below the application.
+    /// Path below the application.
     pub path: String,
-    /// The properties that the file gives of itself.
+    /// Properties read from the file.
     pub finished: Finished,
 }
 
 /// The outcome of [`ImportWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImportOutcome {
-    /// Linked, with these files.
+    /// The link exists; these are the files.
     Linked(Vec<ImportedFile>),
-    /// The link is removed. The paths of its files below the application began with this.
+    /// The link is removed. The text is the former prefix of the files' paths below the application.
     Unlinked(String),
-    /// In none of the folders that may be imported from.
+    /// The folder is outside all importable folders.
     Outside,
-    /// Not there, or no folder; or not linked.
+    /// The folder is missing or not a folder, or the link is missing.
     Missing,
-    /// Something of this name is in `streams` already.
+    /// Another entry in `streams` has this name.
     Taken(String),
-    /// More files, or more folders within folders, than are imported.
+    /// Too many files, or too many levels of folders.
     TooMany,
-    /// The reason of a failure. Nothing is linked.
+    /// A failure, with the reason. Nothing is linked.
     Failed(String),
 }

@@ -1,12 +1,12 @@
-//! Jobs: work that may block, as values. Machines submit them; threads of [`crate::io`] do them.
+//! Jobs: work that may block, as values. Machines submit them; threads in [`crate::io`] run them.
 //!
-//! 1. Whoever needs something slow makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
-//! 2. The job service queues it by [`Class`]. Each class has threads and a queue of its own, so that one that is full or hangs
-//!    does not hold up another; in a class each application has its share ([`shares`]). Jobs for the same target of an application
-//!    begin in the order in which they were submitted; with more than one thread they may end in another. Whoever needs an
-//!    order submits the next job after the answer to the last.
-//! 3. Every job is answered exactly once, by a [`JobDone`] with its id: at once with [`Outcome::Busy`] when the queue of its
-//!    class is full, else when the work is done. What follows from the answer is kept by who submitted the job.
+//! 1. A submitter makes a [`Job`]: a [`JobId`] of its own choice and the [`Work`].
+//! 2. The job service queues the job by [`Class`]. Each class has its own threads and queue, so that a full or hanging class does not block
+//!    others. Within a class, each application has its share ([`shares`]). Jobs of an application for the same target begin in order of
+//!    submission, but may end in another order if the class has several threads. A submitter that needs an order submits each job after the
+//!    answer to the previous one.
+//! 3. Every job is answered exactly once, with a [`JobDone`] that has its id: immediately with [`Outcome::Busy`] if the queue of its class
+//!    is full, else when the work is done. The submitter keeps what is needed to continue after the answer.
 //!
 //! The store is not a class: its thread is the one writer of one file and gathers commits ([`crate::store`]).
 
@@ -42,24 +42,23 @@ pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
 use shares::Payer;
 
-/// Tells the jobs of one submitter apart; chosen by the submitter, unique among its own.
+/// Identifies a job among those of its submitter, who chooses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(pub u64);
 
-/// Work and the id that its answer carries.
+/// Work, with an id for its answer.
 #[derive(Debug)]
 pub struct Job {
-    /// Comes back in [`JobDone`].
+    /// Id, returned in [`JobDone`].
     pub id: JobId,
-    /// The application that it is done for, which pays for it ([`shares`]). `None` is the server itself. Sessions leave it to their
-    /// worker.
+    /// Application that the job counts for ([`shares`]); `None` for the server itself. Sessions leave this to their worker.
     pub app: Option<Arc<str>>,
     /// The work to do.
     pub work: Work,
 }
 
 impl Job {
-    /// The payer of the job.
+    /// Returns the application and target that the job counts for.
     #[must_use]
     pub fn payer(&self) -> Payer {
         Payer::new(self.app.as_ref(), &self.work.target())
@@ -69,67 +68,67 @@ impl Job {
 /// The answer to a [`Job`].
 #[derive(Debug, Clone)]
 pub struct JobDone {
-    /// The job's.
+    /// Id of the job.
     pub id: JobId,
-    /// The work's outcome.
+    /// Outcome of the work.
     pub outcome: Outcome,
 }
 
 /// The work of a job.
 #[derive(Debug)]
 pub enum Work {
-    /// Look up the addresses of a host name.
+    /// Resolve a host name.
     Resolve {
-        /// The name; forms like `127.1` are the resolver's to read.
+        /// Host name; forms like `127.1` are left to the resolver.
         host: String,
-        /// Port of the addresses in the answer.
+        /// Port of the resulting addresses.
         port: u16,
     },
-    /// POST to a receiver.
+    /// Send a POST request to a receiver.
     Post(Post),
-    /// GET a small document from an operator's server.
+    /// Fetch a small document from an operator's server.
     Fetch {
-        /// Its address.
+        /// URL of the document.
         url: HookUrl,
     },
     /// Hash or verify a password.
     Password(PasswordWork),
-    /// Settings, folders of applications, the log, certificates.
+    /// Do administrative work: settings, folders of applications, the log, certificates.
     Admin(AdminWork),
     /// Open a file for reading.
     FileOpen {
-        /// Names below the root folder, the file's last. No link is followed.
+        /// Names below the root folder, the file's last. Links are not followed.
         path: Vec<String>,
     },
     /// Open the answer to a challenge of a certificate authority (RFC 8555 §8.3) for reading.
     ChallengeOpen {
-        /// The challenge's token, the name of the file.
+        /// Token of the challenge, which is the file's name.
         token: String,
     },
     /// Read a block of an open file.
     FileRead {
-        /// The file of [`Outcome::Opened`].
+        /// File from [`Outcome::Opened`].
         file: Arc<dyn BlockSource>,
-        /// The offset of the block.
+        /// Offset of the block.
         offset: u64,
-        /// The length at most; no more than [`READ_BYTES_MAX`] is read.
+        /// Maximum bytes to read, up to [`READ_BYTES_MAX`].
         length: usize,
     },
-    /// Append to a file, which is created when it is not there.
+    /// Append to a file, which is created if missing.
     FileAppend {
-        /// The file.
+        /// File to append to.
         to: AppendTo,
-        /// Written in this order. Empty: the file is only created and opened.
+        /// Data, in order. If empty, the file is only created and opened.
         data: Vec<Bytes>,
     },
-    /// Have everything that was appended reach the disk (`fdatasync`).
+    /// Sync all appended data to the disk (`fdatasync`).
     FileSync {
-        /// The file of [`Outcome::Appended`].
+        /// File from [`Outcome::Appended`].
         file: Arc<dyn AppendFile>,
     },
     /// Finish or remove a recording.
     Recording(RecordingWork),
-    /// Put or remove files of an archive of HLS.
+    /// Write or remove files of an HLS archive.
     Archive(ArchiveWork),
     /// Push a file of HLS to another server, or remove it there.
     Relay(RelayWork),
@@ -137,17 +136,17 @@ pub enum Work {
     Import(ImportWork),
     /// Upload a file to object storage, or remove it there.
     Object(ObjectWork),
-    /// Have another node answer a call of the API.
+    /// Let another node answer a call of the API.
     Node(NodeWork),
-    /// A computation that is too long for a worker's turn.
+    /// Run a computation that is too long for a worker's turn.
     Compute(Compute),
 }
 
-/// Bytes that one [`Work::FileRead`] reads at most.
+/// Maximum bytes that one [`Work::FileRead`] reads.
 pub const READ_BYTES_MAX: usize = 1 << 20;
 
 impl Work {
-    /// The class whose threads do it.
+    /// Returns the class whose threads do the work.
     #[must_use]
     pub const fn class(&self) -> Class {
         match self {
@@ -170,7 +169,7 @@ impl Work {
         }
     }
 
-    /// The other end of the network that it waits for: of a name its zone, else the host. Empty for work on this machine.
+    /// Returns the network peer that the work depends on: the zone of a name, else the host. Empty for local work.
     #[must_use]
     pub fn target(&self) -> String {
         let of_url = |url: &url::Url| {
@@ -197,7 +196,7 @@ impl Work {
         }
     }
 
-    /// Bytes that the job holds while it waits.
+    /// Returns the bytes that the job holds while it waits.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {
@@ -223,7 +222,7 @@ impl Work {
     }
 }
 
-/// The last two labels of a name: who answers for one of them answers for the others, or is silent for all.
+/// Returns the last two labels of a name. Names in the same zone share a name server, which answers for all or for none.
 fn zone(host: &str) -> &str {
     let host = host.trim_end_matches('.');
     let mut dots = host.rmatch_indices('.').map(|(at, _)| at.saturating_add(1));
@@ -233,11 +232,11 @@ fn zone(host: &str) -> &str {
 /// The outcome of a job.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// [`Work::Resolve`]: the addresses in the resolver's order, or the reason why there are none.
+    /// [`Work::Resolve`]: the addresses in the resolver's order, or the reason for the failure.
     Resolved(Result<Vec<SocketAddr>, String>),
-    /// [`Work::Post`]: the status of the answer, or the reason why there is none.
+    /// [`Work::Post`]: the status of the response, or the reason for the failure.
     Posted(Result<u16, String>),
-    /// [`Work::Fetch`]: the document, or the reason why there is none.
+    /// [`Work::Fetch`]: the document, or the reason for the failure.
     Fetched(Result<Bytes, String>),
     /// [`Work::Password`].
     Password(PasswordOutcome),
@@ -245,9 +244,9 @@ pub enum Outcome {
     Admin(AdminOutcome),
     /// [`Work::FileOpen`] and [`Work::ChallengeOpen`].
     Opened(Result<OpenedFile, FileError>),
-    /// [`Work::FileRead`]: empty at the end of the file, and when it cannot be read.
+    /// [`Work::FileRead`]: empty at the end of the file or after an error.
     Block(Bytes),
-    /// [`Work::FileAppend`]. After an error a part of the data may be in the file.
+    /// [`Work::FileAppend`]. After an error, part of the data may be in the file.
     Appended(Result<Appended, AppendError>),
     /// [`Work::FileSync`].
     Synced(Result<(), AppendError>),
@@ -255,7 +254,7 @@ pub enum Outcome {
     Recording(RecordingOutcome),
     /// [`Work::Archive`].
     Archived(Result<(), AppendError>),
-    /// [`Work::Relay`]: the reason of a failure.
+    /// [`Work::Relay`], with the reason for a failure.
     Relayed(Result<(), String>),
     /// [`Work::Import`].
     Import(ImportOutcome),
@@ -267,42 +266,42 @@ pub enum Outcome {
     Computed(Computed),
     /// The queue of the class is full, or holds too many bytes. Nothing was done.
     Busy,
-    /// The work panicked, or no thread could be started for it.
+    /// The work panicked, or no thread could be started.
     Failed,
 }
 
 impl Outcome {
-    /// The addresses of a name.
+    /// Returns the addresses of a name.
     ///
     /// # Errors
-    /// The reason why there are none.
+    /// The reason for the failure.
     pub fn resolved(self) -> Result<Vec<SocketAddr>, String> {
         if let Self::Resolved(result) = self { result } else { Err(self.reason().to_owned()) }
     }
 
-    /// The status of a receiver's answer.
+    /// Returns the status of a receiver's response.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason for the failure.
     pub fn posted(self) -> Result<u16, String> {
         if let Self::Posted(result) = self { result } else { Err(self.reason().to_owned()) }
     }
 
-    /// A document.
+    /// Returns a document.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason for the failure.
     pub fn fetched(self) -> Result<Bytes, String> {
         if let Self::Fetched(result) = self { result } else { Err(self.reason().to_owned()) }
     }
 
-    /// The outcome of an administrative job.
+    /// Returns the outcome of administrative work.
     #[must_use]
     pub fn admin(self) -> AdminOutcome {
         if let Self::Admin(outcome) = self { outcome } else { AdminOutcome::Failed(self.reason().to_owned()) }
     }
 
-    /// The outcome of work on a recording.
+    /// Returns the outcome of work on a recording.
     #[must_use]
     pub fn recording(self) -> RecordingOutcome {
         if let Self::Recording(outcome) = self {
@@ -312,15 +311,15 @@ impl Outcome {
         }
     }
 
-    /// The outcome of work on an archive.
+    /// Returns the outcome of work on an archive.
     ///
     /// # Errors
-    /// The reason nothing was done, or not all of it.
+    /// The reason why the work failed or is incomplete.
     pub fn archived(self) -> Result<(), AppendError> {
         if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
     }
 
-    /// The outcome of work on an imported folder.
+    /// Returns the outcome of work on an imported folder.
     #[must_use]
     pub fn import(self) -> ImportOutcome {
         if let Self::Import(outcome) = self {
@@ -330,7 +329,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of work on an object.
+    /// Returns the outcome of work on an object.
     #[must_use]
     pub fn object(self) -> ObjectOutcome {
         if let Self::Object(outcome) = self {
@@ -340,7 +339,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a call to another node.
+    /// Returns the outcome of a call to another node.
     #[must_use]
     pub fn node(self) -> NodeOutcome {
         let reason = self.reason();
@@ -355,7 +354,7 @@ impl Outcome {
         }
     }
 
-    /// The reason the outcome is not the expected one.
+    /// Returns the reason for an unexpected outcome.
     const fn reason(&self) -> &'static str {
         match self {
             Self::Busy => "too many jobs wait",
@@ -383,48 +382,49 @@ impl Outcome {
 /// Jobs that share threads and a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Names; a silent name server holds a thread until it times out.
+    /// Host names; a silent name server blocks a thread until a timeout.
     Resolve,
-    /// Hooks, which notify receivers.
+    /// Hooks that notify receivers.
     Hook,
-    /// Admission hooks: receivers are asked, and a peer waits.
+    /// Admission hooks, for which a peer waits.
     Admission,
     /// Passwords; each takes some tenths of a second.
     Password,
-    /// Administration, one job after the other.
+    /// Administrative work, one job at a time.
     Admin,
-    /// Files that are served.
+    /// Reading of served files.
     FileRead,
-    /// Files that are appended to, which a disk that is busy seldom holds up.
+    /// Appends to files, which a busy disk seldom delays.
     FileWrite,
-    /// Jobs that wait until something has reached the disk.
+    /// Waits for data to reach the disk.
     FileSync,
     /// Recordings that are finished or removed, and folders that are imported.
     Recording,
-    /// HLS that is pushed to other servers.
+    /// HLS pushed to other servers.
     Relay,
-    /// Files that are uploaded to object storage.
+    /// Files uploaded to object storage.
     Object,
-    /// Calls of the API that other nodes answer; one that hangs holds a thread until it times out.
+    /// Calls of the API that other nodes answer; a hanging one blocks a thread until a timeout.
     Node,
     /// Computations of sessions and sinks.
     Compute,
 }
 
-/// Bounds of a class.
+/// Limits of a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Threads at most. They are started when first needed.
+    /// Maximum number of threads, which are started on demand.
     pub threads: usize,
-    /// Jobs that wait for a thread; one more is [`Outcome::Busy`].
+    /// Maximum number of waiting jobs; further ones get [`Outcome::Busy`].
     pub queue: usize,
-    /// Bytes that waiting jobs hold ([`Work::bytes`]). A job that waits alone may exceed it.
+    /// Maximum bytes held by waiting jobs ([`Work::bytes`]). A single waiting job may exceed this.
     pub bytes: usize,
 }
 
 impl Limits {
-    /// Whether one more may wait beside `used` others, of which `own` are of the same application (0 for the server itself): it has
-    /// no more places than it leaves free. Where no more is handed over than there are threads, who hands over divides.
+    /// True if another job may wait beside `used` others, of which `own` belong to the same application (0 for the server itself). An
+    /// application may take no more places than it leaves free. If the queue is no longer than the number of threads, the submitter divides
+    /// instead.
     #[must_use]
     pub const fn has_room(self, used: usize, own: usize) -> bool {
         let free = self.queue.saturating_sub(used);
@@ -450,7 +450,7 @@ impl Class {
         Self::Compute,
     ];
 
-    /// The bounds.
+    /// Returns the limits.
     #[must_use]
     pub const fn limits(self) -> Limits {
         const MIB: usize = 1 << 20;
@@ -478,13 +478,13 @@ impl Class {
         Limits { threads, queue, bytes }
     }
 
-    /// Whether its threads leave the processor to the workers when both want it: their work is long, and may wait some milliseconds.
+    /// True if the threads have lower priority than workers, because their work is long and may wait some milliseconds.
     #[must_use]
     pub const fn yields(self) -> bool {
         matches!(self, Self::Compute | Self::Recording)
     }
 
-    /// The name, for threads and the log.
+    /// Returns the name for threads and the log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

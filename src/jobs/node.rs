@@ -7,15 +7,15 @@ use relay::{Answer, Call};
 /// A call to another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeWork {
-    /// The cluster that both are of.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The host of the node's relay.
+    /// Host of the node's relay.
     pub host: String,
-    /// The port of the node's relay.
+    /// Port of the node's relay.
     pub port: u16,
-    /// The call.
+    /// Call to answer.
     pub call: Call,
-    /// The end of its caller's patience: a call that has not been sent by then is not sent.
+    /// Deadline for sending the call, after which its caller no longer waits.
     pub until: Instant,
 }
 
@@ -24,8 +24,8 @@ pub struct NodeWork {
 pub enum NodeOutcome {
     /// The node's answer.
     Answered(Answer),
-    /// The node was not reached, and has not heard of the call; with the reason.
+    /// The node was not reached and does not know the call; with the reason.
     NotSent(String),
-    /// Whether the call was done is not known; with the reason.
+    /// Unknown whether the call was done; with the reason.
     Failed(String),
 }

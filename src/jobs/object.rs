@@ -7,11 +7,11 @@ use crate::config::S3Settings;
 /// Work on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectWork {
-    /// The storage.
+    /// Object storage.
     pub storage: Arc<S3Settings>,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// The operation.
+    /// Operation to do.
     pub action: ObjectAction,
 }
 
@@ -23,17 +23,17 @@ pub enum ObjectAction {
         /// Names below the root folder, the file's last.
         path: Vec<String>,
     },
-    /// Remove it.
+    /// Remove the object.
     Remove,
 }
 
 /// The outcome of [`ObjectWork`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObjectOutcome {
-    /// Done.
+    /// Success.
     Done,
-    /// There is no such file.
+    /// The file does not exist.
     NoFile,
-    /// The reason of a failure; it carries no credential.
+    /// A failure, with a reason that has no credentials.
     Failed(String),
 }

@@ -1,29 +1,29 @@
-//! Passwords on their way through the hash.
+//! Hashing of passwords.
 //!
-//! Clients of the management API send the MD5 of a password in hexadecimal, and nothing else is a password (docs/rest.md);
-//! what is stored is a salted, slow hash of that.
+//! Clients of the management API send the MD5 of a password in hexadecimal, and no other form is accepted (docs/rest.md). A salted, slow
+//! hash of that is stored.
 
 use std::fmt;
 
-/// Characters that a new password has at least where it is seen: by `millstream user add` and in the panel. The API sees its MD5.
+/// Fewest characters of a new password, enforced where the plain text is known: in `millstream user add` and in the panel. The API sees
+/// only the MD5.
 pub const PASSWORD_CHARS_MIN: usize = 8;
-/// The MD5 of the empty text.
+/// MD5 of the empty text.
 const OF_NOTHING: &str = "d41d8cd98f00b204e9800998ecf8427e";
 
-/// A password as clients send it: the MD5 of the plain one, 32 digits in lower case. Never printed.
+/// A password as sent by clients: the MD5 of the plain text, 32 digits in lower case. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordDigest(String);
 
 impl PasswordDigest {
-    /// `None` for what is no MD5 in hexadecimal, or that of the empty text: not a password, whatever else it is
-    /// (docs/robustness.md R-33).
+    /// Parses a digest; `None` if the text is not an MD5 in hexadecimal, or is that of the empty text (docs/robustness.md R-33).
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         fits.then(|| Self(text.to_ascii_lowercase())).filter(|digest| digest.0 != OF_NOTHING)
     }
 
-    /// The bytes to hash.
+    /// Returns the bytes to hash.
     #[must_use]
     pub const fn as_bytes(&self) -> &[u8] {
         self.0.as_bytes()
@@ -41,21 +41,21 @@ impl fmt::Debug for PasswordDigest {
 pub enum PasswordWork {
     /// Make the text to store.
     Make {
-        /// The password.
+        /// Password.
         digest: PasswordDigest,
-        /// Drawn for this text alone.
+        /// Random salt, used only once.
         salt: [u8; 16],
     },
-    /// Compare with a stored text; an empty one takes as long, and never fits.
+    /// Compare with a stored text. An empty text takes the same time and never matches.
     Verify {
-        /// The password.
+        /// Password.
         digest: PasswordDigest,
-        /// The text.
+        /// Stored text.
         stored: String,
     },
 }
 
-/// Does not print the stored hash.
+/// Hides the stored hash.
 impl fmt::Debug for PasswordWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -70,7 +70,7 @@ impl fmt::Debug for PasswordWork {
 pub enum PasswordOutcome {
     /// The text to store.
     Made(String),
-    /// Whether it is the password.
+    /// True if the password matches.
     Verified(bool),
 }
 

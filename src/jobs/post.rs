@@ -8,12 +8,12 @@ use bytes::Bytes;
 use crate::auth::HookUrl;
 use crate::auth::access::Secret;
 
-/// The purpose of a receiver; each has threads of its own.
+/// The purpose of a receiver; each has its own threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Receiver {
     /// Notifications.
     Hook,
-    /// The receiver is asked for admission: a peer waits.
+    /// Admission decisions, for which a peer waits.
     Admission,
 }
 
@@ -24,28 +24,28 @@ pub enum BodyType {
     Json,
     /// The fields of a form.
     Form,
-    /// A value that is sent as the field `data` of a multipart form (RFC 7578).
+    /// A value sent as the field `data` of a multipart form (RFC 7578).
     Data,
 }
 
 /// A POST request.
 #[derive(Clone)]
 pub struct Post {
-    /// The purpose of the receiver.
+    /// Purpose of the receiver.
     pub receiver: Receiver,
-    /// The receiver's URL.
+    /// URL of the receiver.
     pub url: HookUrl,
-    /// The request's body.
+    /// Body of the request.
     pub body: Bytes,
-    /// The type of the body.
+    /// Type of the body.
     pub body_type: BodyType,
-    /// The key that signs the body; empty: no signature.
+    /// Key to sign the body with; empty: no signature.
     pub secret: Secret,
-    /// The timeout of the whole request, including the wait for a thread.
+    /// Time limit of the whole request, including the wait for a thread.
     pub timeout: Duration,
 }
 
-/// Does not print the body, which carries credentials of peers.
+/// Hides the body, which has credentials of peers.
 impl fmt::Debug for Post {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Post");

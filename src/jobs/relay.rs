@@ -5,15 +5,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use url::Url;
 
-/// A request to the server: PUT, or DELETE.
+/// A PUT or DELETE request to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayWork {
-    /// The folder there. Its query goes along with each request.
+    /// URL of the folder. Its query is added to each request.
     pub url: Arc<Url>,
-    /// The name in it.
+    /// Name of the file.
     pub name: String,
-    /// `Content-Type`.
+    /// Value of `Content-Type`.
     pub content_type: &'static str,
-    /// The new content; `None`: it is removed.
+    /// New content; `None` removes the file.
     pub data: Option<Bytes>,
 }

@@ -1,15 +1,14 @@
-//! Shares: nothing that is bounded for all is used up by one.
+//! Shares of limited resources, so that no application uses them up.
 //!
-//! Whatever applications have in common (threads that wait for the network, queues, records, sources) is divided among those
-//! that use it now. What an application is given pays for its targets, too: one host that is silent holds a part of the threads
-//! of its application, and not all of them.
+//! Resources that applications share (threads that wait for the network, queues, records, sources) are divided among the current users. An
+//! application's share covers all its targets: a silent host blocks only a part of the threads of its application.
 //!
-//! - [`Threads`]: who may use one more thread. Three of eight are left for other applications, half of an application's part for its
-//!   other targets, and targets that were slow share a quarter among them all. An application that has several slow targets is
+//! - [`Threads`]: decides whether one more thread may be used. Three of eight threads are left for other applications, half of an
+//!   application's part for its other targets, and slow targets share a quarter among them all. An application with several slow targets is
 //!   expected to have more of them.
-//! - [`Lines`]: what waits for a thread. The next is of the application with the fewest threads, and in it of the target with the
-//!   fewest; who has waited longest of those.
-//! - [`Room`]: whether an application may hold one more of something that it keeps: a record, a source.
+//! - [`Lines`]: the work that waits for a thread. The next item comes from the application with the fewest threads, within it from the
+//!   target with the fewest, and among those from the one that has waited longest.
+//! - [`Room`]: decides whether an application may hold one more item of a kind that it keeps, such as a record or a source.
 //!
 //! Work of the server itself and of its administrators has no application: only the number of threads bounds it.
 
@@ -17,56 +16,56 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A target that kept a thread for so long is slow, until it is faster.
+/// Duration for which a target must keep a thread to count as slow, until its next fast use.
 const SLOW: Duration = Duration::from_secs(1);
-/// Targets that are remembered, fast or slow; the oldest is forgotten first.
+/// Maximum number of targets remembered, fast or slow; the oldest is forgotten first.
 const KNOWN_MAX: usize = 4096;
-/// With so many slow targets, an application's new ones count as slow until they have shown to be fast.
+/// Number of slow targets from which an application's new targets count as slow until proven fast.
 const SUSPECT: usize = 4;
 
-/// The application and the target that a thread, or a place in a line, counts for.
+/// The application and target that a thread, or a place in a queue, counts for.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Payer {
-    /// The application; `None` is the server itself.
+    /// Application; `None` for the server itself.
     pub app: Option<Arc<str>>,
-    /// The other end that is waited for: a host, a zone, an endpoint.
+    /// The peer to wait for: a host, a zone, an endpoint.
     pub target: Arc<str>,
 }
 
 impl Payer {
-    /// An application and what it waits for.
+    /// Makes a payer from an application and a target.
     #[must_use]
     pub fn new(app: Option<&Arc<str>>, target: &str) -> Self {
         Self { app: app.cloned(), target: target.into() }
     }
 }
 
-/// A thread that is in use; give it back with [`Threads::end`].
+/// A thread in use, returned with [`Threads::end`].
 #[derive(Debug)]
 pub struct Turn {
     payer: Payer,
     was_slow: bool,
 }
 
-/// Threads by who uses them.
+/// Threads in use, by payer.
 #[derive(Debug)]
 pub struct Threads {
     all: usize,
     running: usize,
     apps: BTreeMap<Arc<str>, usize>,
     targets: BTreeMap<Payer, usize>,
-    /// The part of [`Threads::running`] for targets that were slow.
+    /// The part of [`Threads::running`] for slow targets.
     slow_running: usize,
-    /// Targets that had a turn, and whether the last one was slow.
+    /// Known targets, and whether their last turn was slow.
     known: BTreeMap<Payer, bool>,
-    /// Keys of [`Threads::known`], the oldest first.
+    /// Keys of [`Threads::known`], oldest first.
     order: VecDeque<Payer>,
-    /// Number of slow targets of each application.
+    /// Number of slow targets for each application.
     slow_of: BTreeMap<Arc<str>, usize>,
 }
 
 impl Threads {
-    /// Creates the shares of so many threads, which nobody uses yet.
+    /// Creates the shares of unused threads.
     #[must_use]
     pub const fn new(all: usize) -> Self {
         Self {
@@ -81,34 +80,34 @@ impl Threads {
         }
     }
 
-    /// Threads that one application may use: the others find three of eight free.
+    /// Returns the most threads of one application, which leaves three of eight for others.
     const fn of_app_max(&self) -> usize {
         if self.all < 2 { self.all } else { self.all - at_least_one(self.all * 3 / 8) }
     }
 
-    /// Threads that one target of an application may use.
+    /// Returns the most threads of one target of an application.
     const fn of_target_max(&self) -> usize {
         at_least_one(self.of_app_max() / 2)
     }
 
-    /// Threads that targets which were slow may use together.
+    /// Returns the most threads of all slow targets together.
     const fn of_slow_max(&self) -> usize {
         at_least_one(self.all / 4)
     }
 
-    /// Whether no thread is free.
+    /// True if no thread is free.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         self.running >= self.all
     }
 
-    /// Threads in use.
+    /// Returns the number of threads in use.
     #[must_use]
     pub const fn running(&self) -> usize {
         self.running
     }
 
-    /// Threads that an application uses.
+    /// Returns the number of threads that an application uses.
     #[must_use]
     pub fn of_app(&self, app: Option<&Arc<str>>) -> usize {
         app.and_then(|app| self.apps.get(app)).copied().unwrap_or(0)
@@ -122,7 +121,7 @@ impl Threads {
         !self.is_full() && (app.is_none() || self.of_app(app) < self.of_app_max())
     }
 
-    /// Whether one more thread may work for this payer.
+    /// True if another thread may work for this payer.
     #[must_use]
     pub fn may_begin(&self, payer: &Payer) -> bool {
         if payer.app.is_none() {
@@ -133,14 +132,14 @@ impl Threads {
             && (!self.is_slow(payer) || self.slow_running < self.of_slow_max())
     }
 
-    /// Whether a target is expected to keep its thread for long.
+    /// True if a target is expected to be slow.
     fn is_slow(&self, payer: &Payer) -> bool {
         let Some(app) = payer.app.as_ref().filter(|_| !payer.target.is_empty()) else { return false };
         let is_suspect = || self.slow_of.get(app).is_some_and(|slow| *slow >= SUSPECT);
         self.known.get(payer).copied().unwrap_or_else(is_suspect)
     }
 
-    /// A thread works for this payer from now on.
+    /// Starts a thread's work for this payer.
     pub fn begin(&mut self, payer: Payer) -> Turn {
         let was_slow = self.is_slow(&payer);
         self.running = self.running.saturating_add(1);
@@ -154,7 +153,7 @@ impl Threads {
         Turn { payer, was_slow }
     }
 
-    /// A thread is free again, after so long.
+    /// Ends a thread's work, which took this long.
     pub fn end(&mut self, turn: Turn, took: Duration) {
         let Turn { payer, was_slow } = turn;
         self.running = self.running.saturating_sub(1);
@@ -197,7 +196,7 @@ const fn at_least_one(count: usize) -> usize {
     if count == 0 { 1 } else { count }
 }
 
-/// Takes one off a count; a count of zero is removed.
+/// Decrements a count; a zero count is removed.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     match counts.get_mut(key) {
         Some(count) if *count > 1 => *count -= 1,
@@ -206,14 +205,14 @@ fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
     }
 }
 
-/// The line of a target: what waits, oldest first, and when the target last had its turn.
+/// The queue of a target: items, oldest first, and the target's last turn.
 #[derive(Debug)]
 struct Line<T> {
     queue: VecDeque<T>,
     turn: u64,
 }
 
-/// The lines of an application.
+/// The queues of an application.
 #[derive(Debug)]
 struct AppLines<T> {
     targets: BTreeMap<Arc<str>, Line<T>>,
@@ -235,19 +234,19 @@ impl<T> Default for Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Whether nothing waits.
+    /// True if nothing waits.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Number of entries that wait.
+    /// Returns the number of waiting items.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Has something wait, behind what waits for the same.
+    /// Adds an item to the queue of its payer.
     pub fn push(&mut self, payer: &Payer, item: T) {
         self.turns = self.turns.saturating_add(1);
         let turn = self.turns;
@@ -258,13 +257,13 @@ impl<T> Lines<T> {
         self.len = self.len.saturating_add(1);
     }
 
-    /// Whether a thread may work for something that waits.
+    /// True if a thread may start on a waiting item.
     #[must_use]
     pub fn has_next(&self, threads: &Threads) -> bool {
         !threads.is_full() && self.next_payer(threads).is_some()
     }
 
-    /// Takes out the next that a thread may work for, and begins its turn. The server's own goes first.
+    /// Takes the next item that a thread may start on, and begins its turn. Items of the server come first.
     pub fn next(&mut self, threads: &mut Threads) -> Option<(T, Turn)> {
         if self.is_empty() || threads.is_full() {
             return None;
@@ -305,7 +304,7 @@ impl<T> Lines<T> {
     }
 }
 
-/// Room in a limit on things that each application keeps as long as it likes, so that they cannot be taken back.
+/// Room in a limit on items that applications keep indefinitely, so that they cannot be taken back.
 ///
 /// Half of the limit is divided equally among the applications that hold any: their guaranteed parts. The other half is first
 /// come, first served. An eighth of the limit at most is kept for applications that hold nothing yet.
@@ -314,15 +313,15 @@ pub struct Room {
     limit: usize,
     own: usize,
     used: usize,
-    /// Unused places in the guaranteed parts of others.
+    /// Unused places in the guaranteed parts of other applications.
     reserved: usize,
-    /// Applications that hold nothing.
+    /// Number of applications that hold nothing.
     idle: usize,
     part: usize,
 }
 
 impl Room {
-    /// The room of an application that holds `own`; `others` is what each of the other registered applications holds.
+    /// Computes the room of an application that holds `own` items; `others` lists the counts of all other registered applications.
     #[must_use]
     pub fn new(limit: usize, own: usize, others: impl Iterator<Item = usize> + Clone) -> Self {
         let (mut active, mut idle, mut used) = (1_usize, 0_usize, own);
@@ -341,7 +340,7 @@ impl Room {
         Self { limit, own, used, reserved, idle: idle.min(limit / 8), part }
     }
 
-    /// Whether one more may be held.
+    /// True if another item may be held.
     #[must_use]
     pub const fn is_there(self) -> bool {
         let free = self.limit.saturating_sub(self.used);

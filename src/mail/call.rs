@@ -1,4 +1,4 @@
-//! Calls between two signalling sockets, which control brings together. What they then say goes from one to the other.
+//! Calls between two signalling sockets. Control pairs the sockets; their messages then go from one session to the other.
 
 use crate::auth::access::Params;
 use crate::mail::NoSubscription;
@@ -7,16 +7,16 @@ use crate::types::{SessionRef, StreamKey};
 /// An event of a socket about calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEvent {
-    /// Takes part in the call of this id.
+    /// The socket joins the call with this id.
     Join {
         /// The call.
         key: StreamKey,
-        /// Credentials: those of a viewer of that id.
+        /// Credentials, checked like those of a viewer of that id.
         params: Params,
-        /// The page that asks.
+        /// Origin of the page that asks.
         origin: String,
     },
-    /// Leaves the call of this id.
+    /// The socket leaves the call with this id.
     Leave(StreamKey),
     /// The socket is gone.
     Gone,
@@ -25,19 +25,19 @@ pub enum CallEvent {
 /// News of a call for a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallNews {
-    /// The socket takes part.
+    /// The socket has joined the call.
     Joined,
-    /// The socket does not take part: two do already.
+    /// The socket was not let in: two sockets are in the call already.
     Full,
-    /// The socket does not take part; why.
+    /// The socket was not let in, for this reason.
     Refused(NoSubscription),
-    /// Another socket takes part, too.
+    /// Another socket is in the call.
     Paired {
-        /// The other's session.
+        /// Session of the other socket.
         with: SessionRef,
-        /// Whether this one makes the offer.
+        /// True if this socket makes the offer.
         begins: bool,
     },
-    /// The other has left.
+    /// The other socket has left the call.
     Alone,
 }

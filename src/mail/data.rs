@@ -7,32 +7,32 @@ use bytes::Bytes;
 /// The sender of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DataSender {
-    /// The publisher of the stream: for its viewers.
+    /// The publisher of the stream; its viewers get the message.
     Publisher,
-    /// A viewer: for the publisher, and for other viewers where `to_viewers` says so.
+    /// A viewer. The publisher gets the message; other viewers get it if `to_viewers` is set.
     Viewer {
-        /// Whether other viewers get it too.
+        /// True if other viewers get the message too.
         to_viewers: bool,
     },
-    /// The API: for everybody.
+    /// The API; the publisher and all viewers get the message.
     Api,
 }
 
-/// A message of a data channel, sent by [`crate::mail::ToWorker::TellStream`]. Its content means nothing to the server.
+/// A message of a data channel, sent by [`crate::mail::ToWorker::TellStream`]. The server does not interpret its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamData {
     /// The sender.
     pub sender: DataSender,
-    /// The id of the stream that it was sent to.
+    /// Id of the stream that the message was sent to.
     pub stream: Arc<str>,
-    /// Whether it is text.
+    /// True for a text message, false for a binary one.
     pub is_text: bool,
     /// The message.
     pub payload: Bytes,
 }
 
 impl StreamData {
-    /// Whether the publisher gets it, or (`false`) a viewer.
+    /// Returns true if the publisher (`publisher` is true) or the viewers (`publisher` is false) get the message.
     #[must_use]
     pub const fn is_for(&self, publisher: bool) -> bool {
         match self.sender {

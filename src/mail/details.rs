@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use super::MainTrack;
 
-/// See the module.
+/// The members of a broadcast's record that workers use while its stream is live.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamDetails {
-    /// Control wants to know who plays it.
+    /// Control wants to know who plays the stream.
     pub tell_viewers: bool,
-    /// Control has to be asked about each viewer that watches by separate requests: there may be only so many.
+    /// Control must be asked about each viewer that watches by separate requests, because the record limits their number.
     pub limits_polled: bool,
-    /// The id of its main track.
+    /// Id of the main track that the stream belongs to, if any.
     pub main_track: Option<Arc<str>>,
-    /// The role of its participant in a room; empty: none.
+    /// Role of the stream's participant in a room; empty if there is none.
     pub role: Arc<str>,
-    /// The folder below the application's `streams` that its playlists are in, with its slash; empty: none.
+    /// Folder below the application's `streams` that holds the stream's playlists, with a trailing slash; empty if there is none.
     pub folder: String,
-    /// Settings of the application that are others for this stream, by their keys.
+    /// Settings of the application that this stream overrides, by their keys.
     pub overrides: Vec<(&'static str, String)>,
-    /// The main track, where the application's subtracks are renditions of it.
+    /// The main track, if the application's subtracks are renditions of one programme.
     pub main: Option<MainTrack>,
-    /// The wall clock at which its clock was zero, in milliseconds since the Unix epoch.
+    /// The wall clock at which the stream's clock was zero, in milliseconds since the Unix epoch.
     pub zero_ms: i64,
-    /// The video tracks that its publisher sends, where there are several.
+    /// Number of video tracks that the publisher sends, if there are several.
     pub videos: usize,
 }

@@ -5,50 +5,50 @@ use std::time::Duration;
 
 use crate::types::StreamKey;
 
-/// The main track of a stream that is a rendition of it.
+/// The main track of a stream that is one of its renditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MainTrack {
-    /// Its key.
+    /// Stream key of the main track.
     pub key: StreamKey,
-    /// The folder below the application's `streams` that its playlists are in, with its slash; empty: none.
+    /// Folder below the application's `streams` that holds the main track's playlists, with a trailing slash; empty if there is none.
     pub folder: String,
 }
 
 /// The place of a blob in a ladder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Laddered {
-    /// The id of the main track: who may play that may have the blob.
+    /// Id of the main track. Permission to play the main track is permission to fetch the blob.
     pub main: Arc<str>,
-    /// The description of a rendition. It is one blob's, which is made anew as the rendition goes on.
+    /// Description of the rendition, carried by one of its blobs, which is replaced as the rendition goes on.
     pub rung: Option<Rung>,
 }
 
-/// A rendition, for the playlist that lists all of them, and for the others of its ladder.
+/// A rendition, as described to the playlist that lists all renditions and to the other renditions of the ladder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rung {
-    /// The kind of sink that makes it.
+    /// The kind of sink that makes the rendition.
     pub sink: &'static str,
-    /// Order by which renditions began, by the clock: the first one leads.
+    /// Start order of the rendition, by the clock; the rendition that began first leads.
     pub began: u64,
-    /// The name of its playlist, in the folder of the main track. `None`: it is not known yet.
+    /// Name of the rendition's playlist, in the folder of the main track. `None` until it is known.
     pub playlist: Option<String>,
-    /// Whether its playlist is there.
+    /// True if the rendition's playlist exists.
     pub is_there: bool,
-    /// Its codecs (RFC 6381), separated by commas.
+    /// Codecs of the rendition (RFC 6381), separated by commas.
     pub codecs: String,
-    /// The peak and the average, in bits per second.
+    /// Peak and average bit rate, in bits per second.
     pub bits: (u64, u64),
-    /// The size of its pictures.
+    /// Width and height of the video in pixels, if known.
     pub size: Option<(u32, u32)>,
-    /// Pictures in a thousand seconds.
+    /// Frame rate in frames per 1000 seconds.
     pub frame_rate_milli: Option<u64>,
-    /// Whether all of its segments begin with a key frame.
+    /// True if all segments begin with a key frame.
     pub is_independent: bool,
-    /// The target duration of its playlist, once it is known.
+    /// Target duration of the playlist, once it is known.
     pub target: Option<Duration>,
-    /// The times of its newest key frames, in milliseconds.
+    /// Times of the newest key frames of the rendition, in milliseconds.
     pub keys: Vec<i64>,
-    /// The beginnings of its newest segments, the last one of that which grows.
+    /// Beginnings of the newest segments; the last one is that of the segment being written.
     pub marks: Vec<Mark>,
 }
 
@@ -57,8 +57,8 @@ pub struct Rung {
 pub struct Mark {
     /// The number of the segment.
     pub number: u64,
-    /// The discontinuities before it.
+    /// Number of discontinuities before the segment.
     pub discontinuities: u64,
-    /// Its time, which all renditions of a ladder share, in milliseconds.
+    /// Time of the segment, in milliseconds, on the clock that all renditions of a ladder share.
     pub begin_ms: i64,
 }

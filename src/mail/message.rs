@@ -4,18 +4,18 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// A message between two sessions. Only they know what is in it.
+/// A message between two sessions, opaque to everything in between.
 #[derive(Clone)]
 pub struct Message(Arc<dyn Any + Send + Sync>);
 
 impl Message {
-    /// A message with this content.
+    /// Wraps `content` as a message.
     #[must_use]
     pub fn new<T: Any + Send + Sync>(content: T) -> Self {
         Self(Arc::new(content))
     }
 
-    /// The content, if it is of this type.
+    /// Returns the content if it is of type `T`.
     #[must_use]
     pub fn content<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.0.downcast_ref()

@@ -60,11 +60,11 @@ use crate::types::{
 /// The process that sessions are part of.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Site {
-    /// The bound addresses, by the names of listeners and ports: several of a port that each worker has.
+    /// Bound addresses by name of listener or port; a port that each worker has appears several times.
     pub bound: Vec<(&'static str, SocketAddr)>,
-    /// The addresses of the machine.
+    /// Addresses of the machine's network interfaces.
     pub hosts: Vec<IpAddr>,
-    /// A secret of this life of the server, the same on all workers; `None` in tests of parts.
+    /// A secret drawn when the server starts, the same on all workers; `None` in unit tests.
     pub secret: Option<Seed>,
 }
 
@@ -73,17 +73,17 @@ pub struct Site {
 pub struct SessionSettings {
     /// `server.name`.
     pub names: Vec<String>,
-    /// `server.cors_origins`: whose pages may use the management API.
+    /// `server.cors_origins`: origins whose pages may use the management API.
     pub cors_origins: Vec<String>,
-    /// `server.trusted_proxies`: who may say whose request it passes on.
+    /// `server.trusted_proxies`: addresses of proxies whose forwarding headers are believed.
     pub trusted_proxies: CidrList,
-    /// A name that no other node, and no other life of this one, has.
+    /// Name of the node, unique among all nodes and all runs of this one.
     pub node: String,
-    /// Any stream may be at another node (`cluster.url`, `edge.origins`).
+    /// True if any stream may be at another node (`cluster.url`, `edge.origins`).
     pub fetches_any: bool,
-    /// Whether the node is one of a cluster (`cluster.url`).
+    /// True if the node belongs to a cluster (`cluster.url`).
     pub in_cluster: bool,
-    /// `cluster.redirect`: clients are sent to the node that has their stream.
+    /// `cluster.redirect`: clients are redirected to the node that has their stream.
     pub redirects: bool,
     /// The settings of each protocol.
     pub protocols: Extensions,
@@ -92,7 +92,7 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// Out of the server's.
+    /// Takes the settings that sessions need from the server's settings.
     #[must_use]
     pub fn of(server: &ServerSettings, node: &str, site: Arc<Site>) -> Self {
         let cluster = server.cluster();
@@ -113,38 +113,37 @@ impl SessionSettings {
 /// A message from a worker to control.
 #[derive(Debug)]
 pub enum ToControl {
-    /// A publisher asks.
+    /// A publisher asks to publish; answered by [`ToWorker::Verdict`].
     Publish(PublishRequest),
-    /// A publisher that asked is gone before its verdict came.
+    /// A publisher left before its verdict came.
     PublishAbandoned(SessionRef),
-    /// A granted publisher is gone.
+    /// A granted publisher has left.
     PublisherGone {
-        /// The session that published; late news of a predecessor is recognised by it.
+        /// The session that published; tells late news of an earlier publisher apart.
         session: SessionRef,
         /// The stream.
         stream: StreamId,
         /// The way in which the publisher left.
         departure: Departure,
-        /// The clock of the stream.
+        /// Position of the stream's clock at the end.
         position: Position,
         /// The last config epoch.
         epoch: u32,
     },
-    /// The first unit of a publisher that was granted.
+    /// The first unit of a granted publisher has come.
     SourceStarted(StreamId),
-    /// A viewer asks; answered by [`ToWorker::PlayVerdict`], or [`ToWorker::Pass`] where it watches by separate requests.
+    /// A viewer asks to play. Answered by [`ToWorker::PlayVerdict`], or by [`ToWorker::Pass`] if the viewer watches by separate requests.
     Play(Box<PlayRequest>),
-    /// A viewer is served.
+    /// A viewer's subscription has begun.
     PlayStarted {
         /// The viewer.
         session: SessionRef,
-        /// The request as far as control does not know it; `None` for a viewer that had asked.
+        /// The viewer's request; `None` if control has it already because the viewer had asked.
         request: Option<Box<PlayRequest>>,
     },
-    /// A viewer that control knows of, or that asked, is gone.
+    /// A viewer that control knows of, or that had asked to play, has left.
     PlayEnded(SessionRef),
-    /// A viewer that watches by separate requests has come, or is gone; only for streams whose viewers are reported
-    /// one by one.
+    /// A viewer that watches by separate requests has come or gone. Sent only for streams whose viewers are reported one by one.
     Leased(Box<LeaseNews>),
     /// A request of the API.
     Rest {
@@ -152,76 +151,76 @@ pub enum ToControl {
         session: SessionRef,
         /// The peer's address.
         peer: SocketAddr,
-        /// Whether it came over TLS.
+        /// True if the request came over TLS.
         secure: bool,
         /// The request.
         request: Box<http::Request>,
     },
-    /// The same as [`Self::Rest`], asked again and again: it waits for its turn.
+    /// The same as [`Self::Rest`] for requests that are repeated again and again; they wait for their turn.
     Feed {
         /// The session that waits for the answer.
         session: SessionRef,
         /// The peer's address.
         peer: SocketAddr,
-        /// Whether it came over TLS.
+        /// True if the request came over TLS.
         secure: bool,
         /// The request.
         request: Box<http::Request>,
     },
-    /// A session has a question about a stream; answered as [`Self::Rest`], without credentials.
+    /// A session has a question about a stream. Answered like [`Self::Rest`], with credentials left out.
     Ask {
         /// The session that waits for the answer.
         session: SessionRef,
         /// The stream.
         key: StreamKey,
-        /// Streams of its application that the session was let in to.
+        /// Streams of the application that the session was let in to.
         let_in: Vec<String>,
         /// The question.
         question: Question,
     },
-    /// A request asks whether another node is to answer it; [`ToWorker::RestReply`] has 307 with that node's address, or 204.
+    /// A request asks whether another node should answer it. [`ToWorker::RestReply`] is 307 with that node's address, or 204.
     Locate {
         /// The session of the request.
         session: SessionRef,
         /// The subject of the request.
         sought: Sought,
     },
-    /// A call of the API from another node, which has checked who makes it; answered by [`ToWorker::RestReply`].
+    /// A call of the API from another node, which has authenticated the caller; answered by [`ToWorker::RestReply`].
     NodeCall {
         /// The session with the node.
         session: SessionRef,
         /// The call.
         call: Box<::relay::Call>,
     },
-    /// The connection of a push is established; comes before any publisher that it makes of itself.
+    /// The connection of a push is established. Sent before anything about a publisher that the connection becomes.
     PushOpened {
         /// The push.
         push: PushId,
         /// The address of this end of the connection.
         local: SocketAddr,
     },
-    /// News of a file that a session was granted to take in ([`ToWorker::Upload`]).
+    /// News of a file whose upload was granted to a session ([`ToWorker::Upload`]).
     Upload {
         /// The session.
         session: SessionRef,
         /// The outcome.
         news: UploadNews,
     },
-    /// A session that was granted a stream says something else about it: its record's `metaData`.
+    /// A session that was granted a stream sets `metaData` of the stream's record.
     Describe {
         /// The stream.
         key: StreamKey,
         /// The text.
         meta_data: String,
     },
-    /// A message of a data channel, for the application's receiver (`dataChannelWebHookURL`).
+    /// A message of a data channel, to be posted to the application's webhook (`dataChannelWebHookURL`).
     Data {
         /// The stream.
         key: StreamKey,
         /// The message.
         payload: bytes::Bytes,
     },
-    /// A signalling socket says something about calls.
+    /// An event of a signalling socket about calls.
     Call {
         /// The socket's session.
         session: SessionRef,
@@ -230,9 +229,9 @@ pub enum ToControl {
         /// The event.
         event: CallEvent,
     },
-    /// The figures of the last second.
+    /// A worker's figures of the last second.
     Report(WorkerId, Report),
-    /// All counters (answer to [`ToWorker::Measure`]).
+    /// All counters of a worker (answer to [`ToWorker::Measure`]).
     Measured(WorkerId, Box<WorkerFigures>),
     /// The connections of a stream on one worker that have figures (answer to [`ToWorker::Connections`]).
     Connections {
@@ -254,7 +253,7 @@ pub enum ToControl {
         /// The new state.
         state: PushState,
     },
-    /// A sink of a stream is wanted, or is no more.
+    /// News of a sink of a stream.
     Sink {
         /// The stream.
         stream: StreamId,
@@ -279,7 +278,7 @@ pub enum ToControl {
         /// The new state.
         state: PullState,
     },
-    /// A pull goes on at another server; answered by [`ToWorker::GoOn`].
+    /// A pull asks to go on at another server; answered by [`ToWorker::GoOn`].
     NextServer {
         /// The pull.
         pull: PullId,
@@ -288,23 +287,23 @@ pub enum ToControl {
         /// The server.
         server: NextServer,
     },
-    /// A viewer waits for a stream that is not there and that viewers may start ([`ToWorker::AutoStart`]).
+    /// A viewer waits for a stream that is not live and that viewers may start ([`ToWorker::AutoStart`]).
     Wanted {
         /// The stream.
         key: StreamKey,
-        /// The nodes that a copy of it would be for, if one of them asks.
+        /// The nodes that a copy of the stream would be for, if another node asks.
         via: Vec<String>,
     },
     /// All sessions of the worker are closed (answer to [`ToWorker::Drain`]).
     Drained(WorkerId),
 }
 
-/// News of a sink from a worker. Control knows which worker has one, so that no stream has two of a kind, wherever its publisher is.
+/// News of a sink from a worker. Control knows the worker of each sink, so that no stream has two of a kind, wherever its publisher is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkNews {
-    /// A request wants what it makes; answered by [`ToWorker::StartSink`] to the worker of the publisher, unless there is one.
+    /// A request wants the sink's output. Answered by [`ToWorker::StartSink`] to the publisher's worker, unless the sink exists.
     Wanted,
-    /// The sink has begun with its stream, on this worker.
+    /// The sink has begun on this worker.
     Begun(WorkerId),
     /// The sink has ended, or could not begin.
     Over,
@@ -315,7 +314,7 @@ pub enum SinkNews {
 pub enum ToWorker {
     /// Settings of the server.
     Server(Arc<SessionSettings>),
-    /// The number of viewers of a stream that a pull of this worker fetches.
+    /// Number of viewers of a stream that a pull of this worker fetches.
     Audience {
         /// The pull.
         pull: PullId,
@@ -324,31 +323,31 @@ pub enum ToWorker {
     },
     /// The answer to a job of a session.
     Job {
-        /// The session that submitted it.
+        /// The session that submitted the job.
         conn: ConnId,
         /// The answer.
         done: JobDone,
     },
-    /// A viewer that watches by separate requests has asked; this worker is the one that counts it.
+    /// A viewer that watches by separate requests has made one; this worker counts the viewer.
     Watched(Box<WatchedMail>),
-    /// A viewer that this worker counts has another name now.
+    /// A viewer that this worker counts has a new name.
     WatchedNoMore {
         /// The stream.
         stream: StreamId,
         /// The protocol, as viewers are counted.
         protocol: &'static str,
-        /// The former name.
+        /// The former name of the viewer.
         viewer: String,
-        /// News for control if there is no such viewer: then it has just come.
+        /// News for control if no such viewer is counted: the viewer has then just come.
         news: Option<Box<LeaseNews>>,
     },
-    /// An application is there, or its settings changed.
+    /// An application was added, or its settings have changed.
     App(Arc<AppSettings>),
-    /// An application is gone.
+    /// An application was removed.
     AppGone(Arc<str>),
     /// A stream is live; `source` has its publisher. Also sent when the source moves.
     StreamUp {
-        /// The life.
+        /// The stream id.
         stream: StreamId,
         /// The stream's key.
         key: StreamKey,
@@ -356,14 +355,14 @@ pub enum ToWorker {
         source: WorkerId,
         /// The ingest of the stream.
         ingest: Ingest,
-        /// The members of its record that workers use.
+        /// The members of the stream's record that workers use.
         details: StreamDetails,
         /// Settings of the application.
         settings: Arc<AppSettings>,
     },
-    /// A stream ended: viewers and pushes go, the publisher (if any) is closed.
+    /// A stream ended: its viewers and pushes are closed, and its publisher, if there is one.
     StreamDown {
-        /// The life.
+        /// The stream id.
         stream: StreamId,
         /// The reason the stream ended.
         end: StreamEnd,
@@ -374,17 +373,17 @@ pub enum ToWorker {
         conn: ConnId,
         /// The publisher's handle.
         handle: Handle,
-        /// Yes or no.
+        /// The grant, or the reason for refusing.
         verdict: Result<Box<Grant>, Refusal>,
     },
-    /// Verdict on a request of a viewer that watches by separate ones.
+    /// Verdict on a request of a viewer that watches by separate requests.
     Pass {
         /// The session that asked.
         conn: ConnId,
-        /// Yes or no.
+        /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// Viewers of an application that say they are this subscriber, and watch by separate requests, are asked about anew.
+    /// Viewers of an application that watch by separate requests and claim this subscriber id must be checked again.
     PassesEnded {
         /// The application.
         app: Arc<str>,
@@ -397,10 +396,10 @@ pub enum ToWorker {
         conn: ConnId,
         /// The viewer's subscription.
         handle: Handle,
-        /// Yes or no.
+        /// `Ok` if the viewer may play, else the reason for refusing.
         verdict: Result<(), NoSubscription>,
     },
-    /// A viewer may no longer play: close it.
+    /// A viewer may no longer play; its subscription is closed.
     DropViewer {
         /// The session.
         conn: ConnId,
@@ -409,7 +408,7 @@ pub enum ToWorker {
         /// The reason, for the log.
         reason: &'static str,
     },
-    /// A viewer of a stream is to go: close it.
+    /// A viewer of a stream was ended on request; its subscription is closed.
     EndViewer {
         /// The stream.
         stream: StreamId,
@@ -418,7 +417,7 @@ pub enum ToWorker {
         /// The reason, for the log.
         reason: &'static str,
     },
-    /// The publisher was replaced by a new one: close it, keep the stream.
+    /// The publisher was replaced by a new one; its session is closed, the stream goes on.
     Replaced {
         /// The publisher's connection.
         conn: ConnId,
@@ -443,71 +442,71 @@ pub enum ToWorker {
         /// The news.
         news: CallNews,
     },
-    /// The body of the connection's request may come: its head has passed all checks. [`ToControl::Rest`] follows, with the body.
+    /// The head of the connection's request has passed all checks, and the body may come. [`ToControl::Rest`] follows with the body.
     TakeBody(ConnId),
-    /// A request of the connection may send its body, a file; answered by [`ToControl::Upload`].
+    /// A request of the connection may send its body, which is a file; answered by [`ToControl::Upload`].
     Upload {
         /// The connection that asked.
         conn: ConnId,
         /// The destination of the file.
         grant: Box<UploadGrant>,
     },
-    /// Start an attempt of a push.
+    /// Starts an attempt of a push.
     StartPush(Box<PushOrder>),
-    /// End a push; no news of it is wanted any more.
+    /// Ends a push; its news is no longer wanted.
     StopPush(PushId),
-    /// Record a stream.
+    /// Starts recording a stream.
     StartRecording(Box<RecordingOrder>),
-    /// End a recording; its files are reported first.
+    /// Ends a recording; the outcome of its files is still reported.
     StopRecording(RecordingId),
-    /// Start an attempt of a pull.
+    /// Starts an attempt of a pull.
     StartPull(Box<PullOrder>),
-    /// End a pull; no news of it is wanted any more.
+    /// Ends a pull; its news is no longer wanted.
     StopPull(PullId),
     /// The address at which a pull goes on: the answer to [`ToControl::NextServer`].
     GoOn(Box<NextAddress>),
-    /// A stream that was wanted does not come: whoever waits for it is refused.
+    /// A stream that viewers wait for does not come; they are refused.
     NotComing(StreamKey),
-    /// A stream that is not here is live at another node: who waits for it may ask again.
+    /// A stream that is not live here is live at another node; sessions that wait for it may ask again.
     LiveElsewhere(StreamKey),
-    /// Streams that a viewer starts (`autoStartStopEnabled`), or no longer.
+    /// Streams, each with whether viewers may start it (`autoStartStopEnabled`) from now on.
     AutoStart(Vec<(StreamKey, bool)>),
-    /// Tell what was counted; answer [`ToControl::Measured`].
+    /// Asks for all counters; answered by [`ToControl::Measured`].
     Measure {
-        /// Whether to include each stream.
+        /// True if counters of each stream are included.
         per_stream: bool,
     },
-    /// Tell the connections of a stream that have figures; answer [`ToControl::Connections`].
+    /// Asks for the connections of a stream that have figures; answered by [`ToControl::Connections`].
     Connections(StreamId),
-    /// Close everything politely; answer [`ToControl::Drained`].
+    /// Closes all sessions in the way of their protocols; answered by [`ToControl::Drained`].
     Drain,
-    /// From the worker of a producer: a blob that requests are answered with.
+    /// From a producer's worker: a blob to answer requests with.
     Blob(BlobMail),
-    /// From a worker with subscribers: send me this stream from its newest key frame on.
+    /// From a worker with subscribers: asks for this stream from its newest key frame on.
     Mirror {
         /// The stream.
         stream: StreamId,
         /// The worker that asks.
         to: WorkerId,
-        /// Its number among the requests of that worker for this stream; what answers it carries it.
+        /// Number of the request among those of that worker for this stream; mirrored units carry it back.
         request: u64,
-        /// The tracks that somebody there is sent.
+        /// The tracks that subscribers there select.
         wanted: TrackSet,
-        /// Units up to these DTS (milliseconds) are there already, from a former source.
+        /// The last DTS of each track, in milliseconds, that the worker already has from a former source.
         after: Vec<(TrackId, i64)>,
     },
-    /// From a worker: somebody there waits for a key frame of a video track.
+    /// From a worker: a subscriber there waits for a key frame of a video track.
     KeyFrameNeeded {
         /// The stream.
         stream: StreamId,
         /// The track.
         track: TrackId,
     },
-    /// From the worker of its publisher: the loudness of a stream in a room.
+    /// From the publisher's worker: the loudness of a stream in a room.
     Loudness {
         /// The stream.
         stream: StreamId,
-        /// In -dBov: 0 is the loudest, 127 silence.
+        /// Audio level in -dBov: 0 is the loudest, 127 is silence.
         level: u8,
     },
     /// From a session of another worker to a session of this one.
@@ -528,34 +527,34 @@ pub enum ToWorker {
         /// The message.
         message: Message,
     },
-    /// A session of another worker, to which one of this has spoken, is not there.
+    /// The session of another worker to which a session of this one had sent a message does not exist.
     SessionEnded {
         /// The sender of the message.
         teller: SessionRef,
         /// The session that is gone.
         gone: SessionRef,
     },
-    /// Have a sink take a stream.
+    /// Starts a sink of this kind for a stream.
     StartSink {
         /// The kind of sink.
         kind: &'static str,
         /// The stream.
         stream: StreamId,
     },
-    /// From a worker whose subscribers select other tracks now.
+    /// From a worker whose subscribers now select other tracks.
     MirrorWants {
         /// The stream.
         stream: StreamId,
         /// The worker that asks.
         to: WorkerId,
-        /// The tracks that somebody there is sent.
+        /// The tracks that subscribers there select.
         wanted: TrackSet,
     },
-    /// From a worker that has no subscribers left.
+    /// From a worker that has no subscribers of the stream left.
     Unmirror {
         /// The stream.
         stream: StreamId,
-        /// The worker that received it.
+        /// The worker that received the stream.
         to: WorkerId,
     },
 }

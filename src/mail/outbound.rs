@@ -4,33 +4,33 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-/// The transport of an outgoing connection, or of what stands for one.
+/// The transport of an outgoing connection, or its substitute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// TCP.
     Tcp,
-    /// TLS over TCP, to a server that proves to have the name of the target's host.
+    /// TLS over TCP, to a server that must prove the target's host name.
     Tls,
-    /// TLS over TCP, to a node of the same cluster: both sides prove that they know its secret.
+    /// TLS over TCP, to a node of the same cluster: both sides prove that they know the cluster's secret.
     NodeTls,
-    /// A UDP socket of its own that sends to the address.
+    /// A UDP socket of its own, which sends to the target's address.
     Udp,
-    /// A UDP socket of its own, bound to the address, where the peer is waited for.
+    /// A UDP socket of its own, bound to the target's address, on which the peer is awaited.
     UdpListener,
-    /// None: it is a file of this server's own.
+    /// No transport: the target is a file of this server.
     File,
 }
 
 /// The identity that the server of a TLS connection must prove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Proof {
-    /// The server has this name, by a certificate that is trusted.
+    /// The server has this name, proven by a trusted certificate.
     Name(Box<str>),
     /// The server is a node of the same cluster.
     Node,
 }
 
-/// The target of a push or the server of a pull. What is asked for there is known to its protocol alone
+/// The target of a push, or the server of a pull. The request to make there is opaque to all but its protocol
 /// ([`crate::protocol::outbound`]).
 #[derive(Clone)]
 pub struct Target {
@@ -45,7 +45,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// A target of this scheme; `request` is its protocol's own.
+    /// Makes a target of this scheme; only the scheme's protocol understands `request`.
     #[must_use]
     pub fn new(
         scheme: &'static str,
@@ -56,13 +56,13 @@ impl Target {
         Self { host, port, transport, scheme, request }
     }
 
-    /// The protocol's own part of the request.
+    /// Returns the protocol's own part of the target, if it is of type `T`.
     #[must_use]
     pub fn request<T: 'static>(&self) -> Option<&T> {
         self.request.downcast_ref()
     }
 
-    /// The identity that the server must prove; `None`: none is asked for.
+    /// Returns the identity that the server must prove, or `None` if it need not prove any.
     #[must_use]
     pub fn proof(&self) -> Option<Proof> {
         match self.transport {
@@ -72,20 +72,20 @@ impl Target {
         }
     }
 
-    /// Whether it is a file of this server's own.
+    /// True if the target is a file of this server.
     #[must_use]
     pub const fn is_file(&self) -> bool {
         matches!(self.transport, Transport::File)
     }
 
-    /// Whether the peer connects to us, at an address of ours.
+    /// True if the peer connects to an address of this server.
     #[must_use]
     pub const fn listens(&self) -> bool {
         matches!(self.transport, Transport::UdpListener)
     }
 }
 
-/// Neither path nor query: they carry keys.
+/// Prints neither path nor query, because they may contain keys.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}:{}/***", self.scheme, self.host, self.port)

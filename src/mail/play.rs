@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use crate::auth::access::{Denial, Params};
 use crate::types::{SessionRef, StreamKey};
 
-/// Someone wants to play, and control must say whether it may, or has to know that it does.
+/// A request to play, for control to admit or only to know of.
 #[derive(Debug, Clone)]
 pub struct PlayRequest {
     /// The viewer.
     pub session: SessionRef,
-    /// The stream's key.
+    /// Key of the stream.
     pub key: StreamKey,
     /// The name of the format, as in metrics: `flv`, `ts`, ...
     pub egress: &'static str,
@@ -18,23 +18,23 @@ pub struct PlayRequest {
     pub peer: SocketAddr,
     /// Parameters behind the key, in the order given.
     pub params: Params,
-    /// The page that asks, when a browser says so.
+    /// Origin of the page that asks, as a browser sends it; empty if there is none.
     pub origin: String,
-    /// The viewer and what it requests, where each request is one of its own: once let in, this viewer is let in again for
-    /// some time.
+    /// Set if the viewer watches by separate requests: its identity and the file. A viewer that was let in once is let in again for some
+    /// time.
     pub polled: Option<PolledRequest>,
 }
 
-/// A request of a viewer that watches by one request after the other.
+/// A request of a viewer that watches by separate requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PolledRequest {
     /// The identity of the viewer.
     pub who: String,
-    /// The name that it had before.
+    /// The viewer's former identity.
     pub former: Option<String>,
-    /// The name below the application's `streams`.
+    /// Path of the requested file below the application's `streams`.
     pub file: String,
-    /// Whether there is something to send. Before, nobody else is asked about the viewer, and no token is used up.
+    /// True if there is something to send. If not, no hook is asked about the viewer, and no one-time token is used up.
     pub found: bool,
 }
 

@@ -9,10 +9,10 @@ use crate::auth::access::{Denial, Params};
 use crate::config::AppSettings;
 use crate::types::{Ingest, PullId, SessionRef, StreamId, StreamKey};
 
-/// Someone wants to publish.
+/// A request to publish.
 #[derive(Debug, Clone)]
 pub struct PublishRequest {
-    /// The session that waits for the verdict.
+    /// Session that waits for the verdict.
     pub session: SessionRef,
     /// The key to publish under.
     pub key: StreamKey,
@@ -20,16 +20,16 @@ pub struct PublishRequest {
     pub ingest: Ingest,
     /// The peer's address.
     pub peer: SocketAddr,
-    /// The encoder's user agent; empty when it has none.
+    /// User agent of the encoder; empty if it sends none.
     pub user_agent: String,
     /// Parameters behind the key (`token`, `subscriberId`, ...), in the order given.
     pub params: Params,
-    /// The streams that this one was already forwarded through, `node/app/id` each.
+    /// The nodes and streams that this stream was already forwarded through, each as `node/app/id`.
     pub via: Vec<String>,
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// The pull that has its first media, and which attempt of it.
+    /// The pull whose first media has come, and the number of its attempt.
     pub pull: Option<(PullId, u64)>,
 }
 
@@ -40,15 +40,15 @@ pub enum Refusal {
     NoApplication,
     /// The id is live, or reserved by another publisher.
     InUse,
-    /// The record, its schedule, its expiry, or a filter says no. The text is for the log.
+    /// The record, its schedule, its expiry or an address filter forbids it. The text is for the log.
     NotAllowed(&'static str),
     /// A check of the application was not passed.
     Denied(Denial),
     /// The server is short of CPU or memory.
     Resources,
-    /// The stream went through this server, or through too many servers, already.
+    /// The stream went through this server before, or through too many servers.
     Loop,
-    /// The server is going down.
+    /// The server is shutting down.
     Draining,
 }
 
@@ -73,7 +73,7 @@ impl Refusal {
 pub struct Grant {
     /// The stream to feed.
     pub stream: StreamId,
-    /// The clock at which it continues.
+    /// The clock position at which the publisher continues.
     pub position: Position,
     /// The config epoch to continue from.
     pub epoch: u32,
@@ -101,11 +101,11 @@ pub enum StreamEnd {
     GraceOver,
     /// Stopped over the API.
     Stopped,
-    /// Its pictures or its bit rate are above what the application accepts; the reason.
+    /// The resolution or bit rate exceeds the application's limits, for this reason.
     Unaccepted(&'static str),
     /// The record was deleted.
     Deleted,
-    /// Another node has the id by a newer claim: the stream goes on there.
+    /// Another node has the id by a newer claim; the stream goes on there.
     Superseded,
     /// The server is shutting down.
     Drain,

@@ -6,36 +6,36 @@ use std::time::Duration;
 use super::Target;
 use crate::types::{PullId, StreamKey};
 
-/// The state of a pull attempt. That it has media is a [`crate::mail::ToControl::Publish`].
+/// The state of a pull attempt. A [`crate::mail::ToControl::Publish`] reports that its media has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PullState {
-    /// Connected, the stream is asked for.
+    /// Connected; the stream was asked for.
     Preparing,
-    /// Over before there was any media: refused, timed out, no stream.
+    /// Ended before any media came: refused, timed out, or no such stream.
     Failed(String),
-    /// The stream is no more, says a node that should have it.
+    /// The stream has ended, according to the node that should have it.
     Over(String),
-    /// Over after there was media: cut off, ended, or frozen.
+    /// Ended after media had come: cut off, ended by the server, or frozen.
     Lost {
         /// The reason of the end.
         reason: String,
-        /// The time by which the media were ahead of real time.
+        /// The lead of the media over real time at the end.
         ahead: Duration,
     },
 }
 
-/// Another server that a pull goes on at, over a byte stream.
+/// Another server at which a pull goes on, over a byte stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextServer {
     /// Host name or address, without brackets.
     pub host: String,
     /// The port.
     pub port: u16,
-    /// Under TLS.
+    /// True if the connection uses TLS.
     pub tls: bool,
 }
 
-/// The answer to a pull that wants to go on at another server.
+/// The answer to a pull that asks to go on at another server.
 #[derive(Debug, Clone)]
 pub struct NextAddress {
     /// The pull.
@@ -44,7 +44,7 @@ pub struct NextAddress {
     pub attempt: u64,
     /// The server.
     pub server: NextServer,
-    /// The address to connect to, resolved and checked against the outbound policy; or why there is none.
+    /// The address to connect to, resolved and checked against the outbound policy, or the reason there is none.
     pub address: Result<SocketAddr, String>,
 }
 
@@ -55,16 +55,15 @@ pub struct PullOrder {
     pub pull: PullId,
     /// The attempt; reports carry it back, so that reports of an older attempt are dropped.
     pub attempt: u64,
-    /// Under which key the stream is.
+    /// Key of the stream that the pull publishes.
     pub key: StreamKey,
     /// The address to connect to, resolved and checked against the outbound policy; unspecified for a file.
     pub address: SocketAddr,
-    /// The server, and what is asked for there.
+    /// The server and the request to make there.
     pub target: Target,
-    /// The time by which the stream is ahead of real time already: a file is not read faster than it is to be
-    /// seen.
+    /// The stream's current lead over real time. A file is read no faster than it is played.
     pub lead: Duration,
-    /// The duration at the beginning of a file that is skipped.
+    /// Duration to skip at the beginning of a file.
     pub skip: Duration,
     /// The nodes that a copy of another node's stream is for, besides this one.
     pub via: Vec<String>,

@@ -12,17 +12,17 @@ use crate::types::{PushId, StreamId, StreamKey};
 /// The state of a push (docs/rest.md).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PushState {
-    /// Connected and publishing is asked for.
+    /// Connected; publishing was asked for.
     Preparing,
-    /// The target takes the stream.
+    /// The target accepts the stream.
     Broadcasting,
-    /// The target cannot be sent these tracks of the stream, named by their codecs. All are named anew when they change.
+    /// The tracks that the target cannot be sent, named by their codecs. A change is reported with the complete list.
     LeavesOut(Vec<Codec>),
-    /// Could not be opened: refused, timed out, rejected.
+    /// Publishing could not begin: the target refused or rejected it, or it timed out.
     Failed(String),
-    /// Was broadcasting, and broke.
+    /// The push was broadcasting and broke.
     Error(String),
-    /// Ended by control.
+    /// The push was ended by control.
     Finished,
 }
 
@@ -39,13 +39,13 @@ pub struct PushOrder {
     pub address: SocketAddr,
     /// The target.
     pub target: Target,
-    /// The streams that this one went through, itself last.
+    /// The streams that this stream went through, ending with this stream itself.
     pub via: Vec<String>,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
 }
 
-/// The name of this node in `via` entries and of its streams.
+/// Returns the entry for a stream of this node in a `via` list.
 #[must_use]
 pub fn via_entry(node: &str, key: &StreamKey) -> String {
     format!("{node}/{key}")

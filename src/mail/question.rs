@@ -3,30 +3,30 @@
 /// A question about a stream, or about the main track of that id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Question {
-    /// Its record. No record: 404.
+    /// Asks for the stream's record. 404 if there is none.
     Record,
-    /// The records of its subtracks, as an array.
+    /// Asks for the records of its subtracks, as an array.
     Subtracks {
-        /// The role of those that are wanted; empty: any.
+        /// Role of the wanted subtracks; empty for any role.
         role: String,
-        /// The number of those that are left out at the beginning.
+        /// Number of subtracks to skip at the beginning.
         offset: usize,
-        /// The most that are wanted; control gives fewer.
+        /// Maximum number of subtracks wanted; control may return fewer.
         size: usize,
     },
-    /// The number of its live subtracks, of this role where one is named: `{"count":1}`.
+    /// Asks for the number of its live subtracks, of this role unless empty: `{"count":1}`.
     SubtrackCount(String),
-    /// The subscribers that play it, as an array of objects.
+    /// Asks for the subscribers that play the stream, as an array of objects.
     Subscribers {
-        /// The number of subscribers left out at the beginning.
+        /// Number of subscribers to skip at the beginning.
         offset: usize,
-        /// The most that are wanted; control gives fewer.
+        /// Maximum number of subscribers wanted; control may return fewer.
         size: usize,
     },
-    /// The number of those who play it by a connection that control knows of: `{"count":1}`.
+    /// Asks for the number of the stream's subscribers that play over a connection that control knows of: `{"count":1}`.
     SubscriberCount,
-    /// The live streams of a room: `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
+    /// Asks for the live streams of a room: `{"streams":[..],"streamList":[{"streamId":..,"streamName":..,"metaData":..}]}`.
     Room,
-    /// The pictures and rates of a live stream: `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. Not live: 404.
+    /// Asks for resolution and rates of a live stream: `{"width":1,"height":1,"videoBitrate":1,"videoCodec":".."}`. 404 if it is not live.
     Media,
 }

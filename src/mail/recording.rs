@@ -2,49 +2,49 @@
 
 use crate::types::{RecordingId, StreamId};
 
-/// The time of a clip, in milliseconds of Unix time.
+/// The time range of a clip, in milliseconds of Unix time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClipRange {
-    /// Its beginning.
+    /// Beginning of the clip.
     pub start_ms: i64,
-    /// Its end.
+    /// End of the clip.
     pub end_ms: i64,
 }
 
-/// A recording of a live stream.
+/// An order to record a live stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordingOrder {
     /// The recording.
     pub recording: RecordingId,
-    /// The kind of sink that writes it.
+    /// The kind of sink that writes the recording.
     pub kind: &'static str,
     /// The stream.
     pub stream: StreamId,
-    /// Names of the folders below the root of files.
+    /// Names of the folders below the root of files that lead to the recording.
     pub folder: Vec<String>,
     /// The name of the file, without its extension.
     pub stem: String,
-    /// The most milliseconds of a file; the next one begins behind it. `None`: no limit.
+    /// The maximum duration of a file in milliseconds; the next file begins after it. `None` for no limit.
     pub file_ms_max: Option<u64>,
-    /// The most bytes of a file, as far as a key frame allows. `None`: no limit.
+    /// The maximum size of a file in bytes, met as closely as key frames allow. `None` for no limit.
     pub file_bytes_max: Option<u64>,
-    /// The time of a clip, which is written of what memory has. `None`: a recording from now on.
+    /// Time range of a clip, which is written from what memory retains. `None` for a recording from now on.
     pub clip: Option<ClipRange>,
 }
 
 /// News of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingNews {
-    /// A file is written; it is unfinished.
+    /// A file was begun; it is unfinished.
     Begun {
-        /// Names below the root of files, the finished file's last.
+        /// Path of the finished file below the root of files.
         path: Vec<String>,
     },
-    /// Nothing more comes into the file.
+    /// A file is complete; nothing more is written to it.
     Ended {
-        /// As it was when it began.
+        /// Path of the file, as given in `Begun`.
         path: Vec<String>,
     },
-    /// The recording is over: the reason.
+    /// The recording is over, for this reason.
     Over(String),
 }

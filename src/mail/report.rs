@@ -13,7 +13,7 @@ use crate::types::{SessionRef, StreamId};
 pub struct SourceFigures {
     /// The stream.
     pub stream: StreamId,
-    /// The publisher that they are of.
+    /// The publisher that the figures describe.
     pub publisher: Option<SessionRef>,
     /// Bytes received since the publisher's grant.
     pub received_bytes: u64,
@@ -65,14 +65,14 @@ pub struct ViewerCounts {
 }
 
 impl ViewerCounts {
-    /// The viewers that count under a name, at all nodes.
+    /// Returns the number of viewers counted under this protocol name at all nodes.
     #[must_use]
     pub fn counted(&self, name: &str) -> u32 {
         let here = self.leased.get(name).copied().unwrap_or(0);
         here.saturating_add(self.elsewhere.counted(name))
     }
 
-    /// Whether anybody watches, at whichever node.
+    /// True if any node has a viewer of the stream.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.total() > 0
@@ -80,7 +80,7 @@ impl ViewerCounts {
             || self.elsewhere.counted.iter().any(|(_, viewers)| *viewers > 0)
     }
 
-    /// The number of all viewers at this node.
+    /// Returns the number of all viewers at this node.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.leased.values().copied().map(u64::from).fold(u64::from(self.connected), u64::saturating_add)
@@ -90,13 +90,13 @@ impl ViewerCounts {
 /// A worker's report, sent each second while anything is live.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Streams whose publisher is here.
+    /// Streams whose publisher is on this worker.
     pub sources: Vec<SourceFigures>,
-    /// Viewers (pushes do not count) of each stream that has any here.
+    /// Viewers of each stream that has any on this worker. Pushes do not count.
     pub viewers: Vec<(StreamId, u32)>,
-    /// Viewers of each stream here that are no connections, by protocol: those who ask request by request.
+    /// Viewers of each stream that watch by separate requests on this worker, by protocol.
     pub leased: Vec<(StreamId, &'static str, u32)>,
-    /// Viewers of copies at other nodes that are sent the stream from here.
+    /// Viewers of copies at other nodes that this worker feeds.
     pub elsewhere: Vec<(StreamId, Viewers)>,
     /// Busy share of the worker's loop since the last report, in parts per thousand.
     pub busy_permille: u16,

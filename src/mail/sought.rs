@@ -1,4 +1,4 @@
-//! The target of a request, which another node of the cluster may have.
+//! The subject of a request that another node of the cluster may have.
 
 use std::sync::Arc;
 

@@ -1,28 +1,28 @@
-//! Files that come as the body of a request: control's permission, and what became of one.
+//! Files uploaded as the body of a request: control's grant, and the outcome.
 
 use std::sync::Arc;
 
 use crate::jobs::AppendFile;
 
-/// Control's permission to take a file in.
+/// Control's permission to accept a file.
 #[derive(Debug, Clone)]
 pub struct UploadGrant {
-    /// The empty file that it goes into.
+    /// The empty file to write to.
     pub file: Arc<dyn AppendFile>,
-    /// The longest body.
+    /// The maximum length of the body in bytes.
     pub bytes_max: u64,
 }
 
-/// The outcome of a file that was granted.
+/// The outcome of a granted upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UploadNews {
-    /// All of it is written; the session waits for the answer.
+    /// The whole file is written; the session waits for the answer.
     Received {
-        /// The part `metadata` of the form.
+        /// The form's `metadata` part.
         metadata: Option<String>,
     },
     /// The file cannot be written; the session waits for the answer.
     Failed(&'static str),
-    /// Nobody waits for it any more.
+    /// The request is gone; nobody waits for an answer.
     Gone,
 }

@@ -1,11 +1,11 @@
-//! Viewers that watch by one request after the other, on their way to the worker that counts them.
+//! Viewers that watch by separate requests, on their way to the worker that counts them.
 
 use std::net::SocketAddr;
 
 use crate::auth::access::Params;
 use crate::types::{StreamId, StreamKey};
 
-/// A request of such a viewer.
+/// A request of a viewer that watches by separate requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedMail {
     /// The stream.
@@ -14,21 +14,21 @@ pub struct WatchedMail {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The name that it had before this one.
+    /// The viewer's former identity.
     pub former: Option<String>,
-    /// The address of its client.
+    /// Address of the viewer's client.
     pub peer: SocketAddr,
-    /// The parameters of the request that hooks tell, if it is the viewer's first.
+    /// Parameters of the request, which hooks report, if it is the viewer's first one.
     pub params: Params,
 }
 
-/// A viewer of this kind has come, or is gone.
+/// The arrival or departure of a viewer that watches by separate requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseNews {
     /// The stream.
     pub key: StreamKey,
-    /// Whether it has come.
+    /// True if the viewer has come, false if it has gone.
     pub came: bool,
-    /// The parameters of its first request.
+    /// The parameters of the viewer's first request.
     pub params: Params,
 }

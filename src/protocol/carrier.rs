@@ -1,5 +1,5 @@
 //! A TCP connection that carries the datagrams of a shared port, for peers whose UDP is blocked. Each message of its byte stream is a
-//! datagram of the port, and what the peer's session sends by this way goes out as messages.
+//! datagram of the port, and datagrams to the peer are written as messages.
 //!
 //! 1. A first message that the port has no use for closes the connection at once.
 //! 2. A session of the port claims the way ([`PortNews::Carries`]): the connection is the session's, and ends with it.
@@ -17,47 +17,48 @@ use super::{
 };
 use crate::types::Now;
 
-/// A connection that is no session's way by then is closed.
+/// Time after which a connection that no session has claimed is closed.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes that wait for the socket. What is more is lost, as on a network: late media is of no use.
+/// Maximum bytes that wait for the socket. Datagrams beyond it are lost, as on a network, because late media is useless.
 pub(super) const QUEUE_BYTES_MAX: usize = 256 * 1024;
 
-/// The form of datagrams in a byte stream.
+/// The framing of datagrams in a byte stream.
 pub(super) trait Framing: Debug + Send {
-    /// The next datagram; `None` when more is needed, and `input` is empty then. The error: the stream is of no use any more.
+    /// Parses the next datagram; `None` if more bytes are needed, in which case `input` is empty. An error means that the byte stream is
+    /// unusable.
     fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, String>;
-    /// Appends a datagram. False, and nothing is appended: it is too long.
+    /// Appends a datagram. Returns false, appending nothing, if it is too long.
     fn write(&self, datagram: &[u8], out: &mut BytesMut) -> bool;
 }
 
-/// The conditions of a kind of connection.
+/// The parameters of a kind of connection.
 #[derive(Debug)]
 pub(super) struct Terms {
-    /// The port.
+    /// Name of the shared port.
     pub(super) port: &'static str,
     /// The protocol, for logs and counters.
     pub(super) protocol: &'static str,
-    /// A claimed connection that brings nothing for so long is closed; `None`: its session decides.
+    /// Maximum silence of a claimed connection; `None` if its session decides.
     pub(super) silence_max: Option<Duration>,
-    /// The reason when nobody has claimed it in time.
+    /// The reason for closing a connection that was not claimed in time.
     pub(super) unclaimed: &'static str,
-    /// The reason when the port has no use for its datagram.
+    /// The reason for closing a connection whose datagram the port does not accept.
     pub(super) unwanted: &'static str,
 }
 
-/// See the module.
+/// A session that carries datagrams in its byte stream.
 #[derive(Debug)]
 pub(super) struct StreamCarrier<F> {
     terms: &'static Terms,
     framing: F,
-    /// Bytes that were read and are in no message yet.
+    /// Bytes read that are no complete message yet.
     input: BytesMut,
     out: SendQueue,
-    /// Bytes that the socket has not taken.
+    /// Number of bytes that the socket has not accepted.
     queued: usize,
     claimed: bool,
     is_open: bool,
-    /// The deadline at which it is closed, unless something comes before.
+    /// Deadline at which the connection is closed, unless input comes before.
     until: Option<Instant>,
     closing: Option<String>,
 }
@@ -77,7 +78,7 @@ impl<F: Framing> StreamCarrier<F> {
         }
     }
 
-    /// Notes the reason to close the connection. Later calls do nothing.
+    /// Notes the reason for closing the connection, unless it is closing already.
     fn end(&mut self, reason: &str) {
         if std::mem::take(&mut self.is_open) {
             self.until = None;
@@ -85,7 +86,7 @@ impl<F: Framing> StreamCarrier<F> {
         }
     }
 
-    /// A claimed connection has time again.
+    /// Extends the deadline of a claimed connection.
     fn prolong(&mut self, ctx: &Context<'_>) {
         self.until = self.terms.silence_max.and_then(|silence| ctx.now.mono.checked_add(silence));
     }

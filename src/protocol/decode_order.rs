@@ -1,36 +1,36 @@
-//! Decoding times of pictures. RTP, and MPEG-TS without DTS, only say when a picture is shown; pictures come in the order of
-//! decoding.
+//! Decode times of pictures. RTP, and MPEG-TS without DTS, carry presentation times only; pictures come in decode order.
 //!
-//! If at most `depth` pictures come before one that is shown earlier, the decoding times are the sorted times of showing,
-//! `depth` pictures late: they rise, and none is behind its own time of showing.
+//! If at most `depth` pictures come before one that is presented earlier, the decode times are the sorted presentation times, delayed by
+//! `depth` pictures: they increase, and none is after its presentation time.
 
-/// Pictures that may come before one that is shown earlier (H.264 §A.3.1, H.265 §A.4.2).
+/// Maximum number of pictures that may come before one that is presented earlier (H.264 §A.3.1, H.265 §A.4.2).
 const DEPTH_MAX: usize = 16;
-/// Ticks before the first picture's time of showing, for each one that is late: a thirtieth of a second.
+/// Ticks before the first presentation time, per delayed picture: a thirtieth of a second.
 const STEP: i64 = 3000;
-/// A time of showing that lies so far back is a jump of the clock: 2 s, or more pictures than may come early, but half a second.
+/// Distance back in ticks from which a presentation time is a jump of the clock: 2 s; once the step is known, a number of pictures, at
+/// least half a second.
 const JUMP_BACK: i64 = 180_000;
 const JUMP_BACK_LEAST: i64 = 45_000;
 const JUMP_BACK_PICTURES: i64 = 17;
 
-/// Gives decoding times, in ticks of 90 kHz.
+/// Computes decode times, in ticks of 90 kHz.
 #[derive(Debug, Default)]
 pub(in crate::protocol) struct DecodeOrder {
     depth: usize,
-    /// Times of showing that were not given out yet, in their order; at most [`DEPTH_MAX`] and one.
+    /// Presentation times not used yet, sorted; at most [`DEPTH_MAX`] and one.
     shown: Vec<i64>,
     last: Option<i64>,
-    /// The largest distance of decoding times lately; 0 before the second.
+    /// Recent maximum distance of decode times; 0 before the second.
     step: i64,
 }
 
 impl DecodeOrder {
-    /// The parameter sets say how many pictures may come before one that is shown earlier. They may only turn out to be more.
+    /// Sets the number of pictures that may come before one that is presented earlier, from the parameter sets. It can only grow.
     pub(in crate::protocol) fn announce(&mut self, depth: u8) {
         self.depth = self.depth.max(usize::from(depth).min(DEPTH_MAX));
     }
 
-    /// The decoding time of the next picture, which is shown at `pts`.
+    /// Returns the decode time of the next picture, which is presented at `pts`.
     pub(in crate::protocol) fn next(&mut self, pts: i64) -> i64 {
         if self.last.is_some_and(|last| last.saturating_sub(pts) > self.jump_back()) {
             self.shown.clear();
@@ -54,7 +54,7 @@ impl DecodeOrder {
         dts
     }
 
-    /// A time of showing that lies farther back than this behind the last decoding time is a jump of the clock.
+    /// Returns the distance behind the last decode time from which a presentation time is a jump of the clock.
     fn jump_back(&self) -> i64 {
         let early = match self.step {
             0 => JUMP_BACK,

@@ -1,5 +1,5 @@
-//! Derived tracks: made by this server from a published one, while somebody selects them. Each kind stands in the
-//! row of its folder ([`super::registry`]).
+//! Derived tracks, which this server makes of a published one while a subscriber selects them. Each derivation is declared in the row of
+//! its protocol ([`super::registry`]).
 //!
 //! 1. A derivation offers a track for each published one that it can be made from. The offers stand in the stream's track list.
 //! 2. A subscriber whose format can carry none of the published tracks of a kind is given the first offer that it can carry
@@ -18,19 +18,19 @@ use super::{Format, Session, registry};
 use crate::config::{AppSettings, ServerSettings};
 use crate::types::Now;
 
-/// A way to make one track of another.
+/// A way to make one track from another.
 pub struct Derivation {
     /// The name, for logs.
     pub name: &'static str,
-    /// The number that may be made at a time on a machine of so many cores, where the work takes a share of a core; all such derivations
-    /// share the largest of these limits. `None`: it costs nearly nothing.
+    /// Maximum number of such tracks made at a time on a machine with this number of cores, if the work costs a share of a core. All such
+    /// derivations share the largest of these limits. `None` if it costs almost nothing.
     pub limit: Option<fn(&ServerSettings, usize) -> usize>,
-    /// Whether viewers get it where the stream has nothing of its kind, and not push targets alone.
+    /// Returns true if viewers get the track when the stream has none of its kind; otherwise only push targets do.
     pub stands_in: fn(&AppSettings) -> bool,
-    /// The track that it makes of a published one of these: codec, parameter sets, clock and description; the id is set by who
-    /// asks, and the origin when it is [`Origin::Published`]. `None`: not of this one, or the application does not want it.
+    /// Returns the track to make from a published one: codec, parameter sets, clock and description. The caller sets the id, and the origin
+    /// if it is [`Origin::Published`]. `None` if the derivation does not apply to the track, or is disabled in the application.
     pub offer: fn(&Tracks, &Track, &AppSettings) -> Option<Track>,
-    /// Creates the producer of an offered track. It has one subscription ([`super::SubscriptionEvent::Attach`]) to the published track and
+    /// Creates the producer of an offered track. It has one subscription ([`super::SubscriptionEvent::Attach`]) to the published track, and
     /// one publication, whose units need no track list.
     pub begin: fn(Now, &Track, &AppSettings, Seed) -> Box<dyn Session>,
 }
@@ -41,21 +41,21 @@ impl fmt::Debug for Derivation {
     }
 }
 
-/// The number of costly derived tracks that may be made at a time, on a machine of so many cores.
+/// Returns the maximum number of costly derived tracks made at a time, on a machine with this number of cores.
 #[must_use]
 pub fn costly_max(server: &ServerSettings, cores: usize) -> usize {
     let limits = registry::derivations().filter_map(|(_, derivation)| derivation.limit);
     limits.map(|limit| limit(server, cores)).max().unwrap_or(0)
 }
 
-/// The format as a viewer of an application is sent it: with silence, where the application wants that.
+/// Returns the format for viewers of an application, with silence if the application wants that.
 #[must_use]
 pub fn for_viewers(format: Format, settings: &AppSettings) -> Format {
     let stands_in = registry::derivations().any(|(_, derivation)| (derivation.stands_in)(settings));
     if stands_in { format.with_silence() } else { format }
 }
 
-/// Adds what can be derived of the published tracks. The value itself when nothing can.
+/// Returns the published tracks with those that can be derived from them; the same value if there are none.
 #[must_use]
 pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Tracks> {
     let mut tracks = None::<Tracks>;
@@ -72,14 +72,14 @@ pub fn with_offers(published: &Arc<Tracks>, settings: &AppSettings) -> Arc<Track
     tracks.map_or_else(|| Arc::clone(published), Arc::new)
 }
 
-/// The id of what the derivation of this number makes of a track: the same as long as the stream lives, whatever else comes and
-/// goes. The tracks of one index share their ids, since no derivation takes video and audio.
+/// Returns the id of the track that derivation `number` makes of a track. It is fixed for the life of the stream. Video and audio tracks of
+/// one index share it, because no derivation applies to both.
 fn id_of(from: &Track, number: u8) -> Option<TrackId> {
     let count = u8::try_from(registry::derivations().count()).ok()?;
     TrackId::derived(from.id.index().checked_mul(count)?.checked_add(number)?)
 }
 
-/// The derivation that makes a derived track of this stream.
+/// Returns the derivation that makes a derived track of this stream.
 #[must_use]
 pub fn find(tracks: &Tracks, id: TrackId) -> Option<&'static Derivation> {
     let track = tracks.get(id)?;

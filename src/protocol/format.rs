@@ -1,4 +1,4 @@
-//! Formats: in which form, and with which tracks, a subscriber is sent a stream.
+//! Formats: the form in which a subscriber is sent a stream, and its selection of tracks.
 
 use std::sync::Arc;
 
@@ -7,24 +7,24 @@ use media::{Codec, Origin, Track, TrackId, TrackKind, Tracks};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Fit, FormatKey, Package, Pick, Selection};
 
-/// A kind of format: what its protocol says of it once.
+/// A kind of format, as its protocol declares it.
 #[derive(Debug)]
 pub struct FormatKind {
     /// The name in metrics and hooks.
     pub name: &'static str,
-    /// The record's count of its viewers; `None`: the one of all that have none of their own.
+    /// The name under which the API counts its viewers; `None` to count them with all viewers that have no such name.
     pub counted_as: Option<&'static str>,
-    /// Whether an application lets viewers play it.
+    /// Returns true if an application lets viewers play the format.
     pub is_enabled: fn(&AppSettings) -> bool,
-    /// Makes the package of a variant. `None`: the sessions take units as they are.
+    /// Makes the package of a variant; `None` if the sessions take units unpackaged.
     pub package: fn(u64) -> Option<Box<dyn Package>>,
-    /// A viewer that closes its side of the connection gives up what it asked for. (An HTTP client may do so and read on.)
+    /// True if a viewer that closes its side of the connection gives up its request. (An HTTP client may close its side and read on.)
     pub is_given_up_by_close: bool,
-    /// Other nodes are sent it, which have proved to be of the cluster: nothing is checked, and they are no viewers.
+    /// True if the format is for other nodes of the cluster, which are authenticated: nothing is checked, and they are no viewers.
     pub is_for_nodes: bool,
 }
 
-/// A format that subscribers of one protocol share; see [`crate::hub::Package`].
+/// A format shared by subscribers of one protocol; see [`crate::hub::Package`].
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
     kind: &'static FormatKind,
@@ -33,20 +33,20 @@ pub struct Format {
 }
 
 impl Format {
-    /// The default tracks in a variant of a kind.
+    /// Makes a format of a kind and a variant, with the default tracks.
     #[must_use]
     pub const fn new(kind: &'static FormatKind, variant: u64) -> Self {
         Self { kind, variant, selection: Selection::DEFAULT }
     }
 
-    /// The format with another selection of tracks; silence stays.
+    /// Returns the format with another selection of tracks; silence is kept.
     #[must_use]
     pub const fn select(self, selection: Selection) -> Self {
         let silence = self.selection.silence || selection.silence;
         Self { selection: Selection { silence, ..selection }, ..self }
     }
 
-    /// The format with silence where the stream has no audio, if that is offered.
+    /// Returns the format with silence if the stream has no audio, provided that silence is offered.
     #[must_use]
     pub(super) const fn with_silence(mut self) -> Self {
         self.selection.silence = true;
@@ -59,7 +59,7 @@ impl Format {
         self.kind
     }
 
-    /// The key by which the hub finds it.
+    /// Returns the key by which the hub finds the format.
     #[must_use]
     pub const fn key(self) -> FormatKey {
         FormatKey { name: self.kind.name, variant: self.variant, selection: self.selection }
@@ -71,7 +71,7 @@ impl Format {
         (self.kind.package)(self.variant)
     }
 
-    /// The codecs of the published tracks that it cannot carry.
+    /// Returns the codecs of the published tracks that the format cannot carry.
     #[must_use]
     pub fn left_out(self, tracks: &Tracks) -> Vec<Codec> {
         let Some(package) = self.package() else { return Vec::new() };
@@ -79,7 +79,7 @@ impl Format {
         published.filter(|track| package.fit(track) == Fit::No).map(|track| track.config.codec()).collect()
     }
 
-    /// The tracks of a stream that its subscribers are sent.
+    /// Returns the tracks of a stream that subscribers of the format are sent.
     #[must_use]
     pub fn choose(self, tracks: &Tracks) -> Chosen {
         let package = self.package();
@@ -90,8 +90,8 @@ impl Format {
     }
 }
 
-/// The tracks that a viewer asks for by parameters of its URL: `tracks=all`, or `video=` and `audio=` with the number of
-/// a track, `all` or `none`. `None`: it asks for none in particular.
+/// Returns the selection in a viewer's URL parameters: `tracks=all`, or `video=` and `audio=` with the number of a track, `all` or `none`.
+/// `None` without such parameters.
 #[must_use]
 pub fn asked_selection(params: &[(String, String)]) -> Option<Selection> {
     let mut selection = None;

@@ -1,50 +1,49 @@
-//! Servers that help a client to find a path (STUN, TURN): this process may have some of its own, and the operator may name
-//! others.
+//! ICE servers (STUN, TURN) for clients: this process may run its own, and the operator may configure others.
 
 use std::net::SocketAddr;
 
 use crate::mail::SessionSettings;
 use crate::types::Now;
 
-/// A server that helps a client to find a path.
+/// An ICE server.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct IceServer {
-    /// Its address (RFC 7064, RFC 7065).
+    /// URI of the server (RFC 7064, RFC 7065).
     pub(super) uri: String,
-    /// The user name and the password; `None`: it asks for none.
+    /// User name and password; `None` if the server requires none.
     pub(super) credentials: Option<(String, String)>,
 }
 
-/// Without the password.
+/// Prints no password.
 impl std::fmt::Debug for IceServer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("IceServer").field("uri", &self.uri).finish_non_exhaustive()
     }
 }
 
-/// A client that asks for servers.
+/// A request for ICE servers on behalf of a client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IceAsk<'a> {
     /// The time.
     pub(super) now: Now,
     /// The settings of the server.
     pub(super) server: &'a SessionSettings,
-    /// The name or address by which the client reached this server, without a port; empty: it is not known.
+    /// Host name or address by which the client reached this server, without a port; empty if unknown.
     pub(super) host: &'a str,
-    /// A number that no other client has.
+    /// A number unique to the client.
     pub(super) user: u64,
 }
 
-/// An address that peers send media to.
+/// An address to which peers send media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MediaAddress {
-    /// The address in candidates.
+    /// The address as given in candidates.
     pub(super) told: SocketAddr,
     /// The address at which this machine reaches it.
     pub(super) own: SocketAddr,
 }
 
-/// The host of a `Host` field, without its port.
+/// Returns the host of a `Host` field, without the port.
 pub(super) fn host_of(field: &str) -> &str {
     let end = match field.find(']') {
         Some(bracket) => bracket.saturating_add(1),
@@ -53,7 +52,7 @@ pub(super) fn host_of(field: &str) -> &str {
     field.get(..end).unwrap_or_default()
 }
 
-/// Whether a host may stand in a URI as it is.
+/// True if a host may be part of a URI unescaped.
 pub(super) fn is_host(host: &str) -> bool {
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b':' | b'[' | b']');

@@ -1,5 +1,5 @@
-//! The clients of the load generator that play and publish, by URL. Players are the clients of pulls; publishers
-//! speak as pushes do. Nothing here knows a clock or a socket.
+//! The load generator's clients that play and publish, selected by URL. Players are the clients of pulls; publishers speak like pushes.
+//! Nothing here knows a clock or a socket.
 
 use std::cmp::Reverse;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ pub use super::rtsp::RtspMux;
 use crate::auth::url::{Url, UrlError};
 use crate::mail::{Target, Transport};
 
-/// The target of load.
+/// The target of a load test.
 #[derive(Debug, Clone)]
 pub struct LoadTarget {
     scheme: &'static Scheme,
@@ -28,7 +28,7 @@ pub struct LoadTarget {
 }
 
 impl LoadTarget {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     /// The fault of the URL.
@@ -57,37 +57,38 @@ impl LoadTarget {
         self.target.port
     }
 
-    /// Whether under TLS.
+    /// True if the connection uses TLS.
     #[must_use]
     pub fn is_tls(&self) -> bool {
         self.target.transport == Transport::Tls
     }
 
-    /// The sockets of a connection.
+    /// Returns the kinds of sockets of a connection.
     #[must_use]
     pub const fn sockets(&self) -> Sockets {
         self.scheme.load.sockets
     }
 
-    /// Whether streams can be published there.
+    /// True if streams can be published to the target.
     #[must_use]
     pub const fn publishes(&self) -> bool {
         self.scheme.load.publishes
     }
 
-    /// Whether streams can be played from there.
+    /// True if streams can be played from the target.
     #[must_use]
     pub const fn plays(&self) -> bool {
         self.scheme.load.plays
     }
 
-    /// A client that plays, on a connection that is being made.
+    /// Makes a client that plays, for a connection that is being opened; `None` if the target cannot be played.
     #[must_use]
     pub fn play(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         request(&self.target).filter(|_| self.plays())?.play(now, patience, seed)
     }
 
-    /// A client that publishes a stream with these parameter sets, bodies of FLV, on a connection that is being made.
+    /// Makes a client that publishes a stream with these parameter sets (FLV bodies), for a connection that is being opened; `None` if the
+    /// target cannot be published to.
     #[must_use]
     pub fn publish(
         &self,
@@ -100,12 +101,12 @@ impl LoadTarget {
     }
 }
 
-/// The schemes that load goes to.
+/// Returns the schemes that the load generator supports.
 fn loaded() -> impl Iterator<Item = &'static Scheme> {
     schemes().filter(|scheme| scheme.load.plays || scheme.load.publishes)
 }
 
-/// Their names, as a sentence has them.
+/// Lists the names of these schemes, as in a sentence.
 #[must_use]
 pub fn scheme_list() -> String {
     let names = distinct(loaded().map(|scheme| scheme.name));
@@ -115,13 +116,13 @@ pub fn scheme_list() -> String {
     }
 }
 
-/// The protocols of those schemes.
+/// Returns the protocols of these schemes.
 #[must_use]
 pub fn protocol_list() -> Vec<&'static str> {
     distinct(loaded().map(|scheme| scheme.load.protocol))
 }
 
-/// Each name once, in their order.
+/// Removes duplicates from the names, keeping their order.
 fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     let mut seen = Vec::new();
     for name in names {
@@ -132,7 +133,7 @@ fn distinct(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
     seen
 }
 
-/// Waits as long for a server's consent as its user says, and `stall` for its media.
+/// Makes the timeouts of a client: `connect` for the server's consent, `stall` for its media.
 #[must_use]
 pub const fn patience(connect: Duration, stall: Duration) -> Patience {
     Patience { handshake: connect, ready: connect, stall }

@@ -76,51 +76,50 @@ pub use session::{
     UnitRuns, UnitSink,
 };
 
-/// An outgoing connection that is not there by then is given up.
+/// Time after which an outgoing connection that is not established is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// The applications of this server, by name.
+/// The applications of this server by name.
 pub type Apps = BTreeMap<Arc<str>, Arc<AppSettings>>;
 
-/// The sender of a datagram, and the address of ours that it was sent to: the answer must come from there.
+/// The sender of a datagram and the local address that it was sent to, from which the answer must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
-    /// The peer, as the socket names it.
+    /// Address of the peer, as the socket reports it.
     pub peer: SocketAddr,
-    /// Our address, when the system reports it.
+    /// Local address, if the system reports it.
     pub local: Option<IpAddr>,
-    /// The session whose byte stream brings the port's datagrams of this peer, and takes those to it ([`Carrier`]).
-    /// `None`: the port's socket does.
+    /// The session whose byte stream carries this peer's datagrams of the port ([`Carrier`]); `None` if the port's socket does.
     pub carrier: Option<ConnId>,
 }
 
 impl Remote {
-    /// A peer of a socket.
+    /// Makes the remote of a socket's peer.
     #[must_use]
     pub const fn of(peer: SocketAddr) -> Self {
         Self { peer, local: None, carrier: None }
     }
 }
 
-/// The destination of a datagram.
+/// The result of routing a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// An existing session.
     Session(ConnId),
-    /// A peer's that has proved its address: [`Demux::begin`] makes the session.
+    /// A new peer, whose address is verified: [`Demux::begin`] makes the session.
     New,
-    /// No session yet; the reply is ready.
+    /// No session yet; the reply was written.
     Reply,
-    /// Nobody: it is dropped.
+    /// No session; the datagram is dropped.
     Drop,
 }
 
-/// A UDP port that many peers share, on one worker.
+/// The demultiplexer of a UDP port shared by many peers, on one worker.
 pub trait Demux: Debug + Send {
-    /// Tells whose the datagram is. Room is made for a session only after the peer has proved its address.
+    /// Routes a datagram. State for a session is kept only after the peer's address is verified.
     fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], reply: &mut Vec<u8>) -> Route;
-    /// Creates the session for the peer just routed as [`Route::New`]. `peer` is its canonical address: an IPv4 peer of a
-    /// dual-stack socket has its IPv4 address.
+    /// Creates the session for the peer just routed as [`Route::New`]. `peer` is its canonical address: an IPv4 peer of a dual-stack socket
+    /// has its IPv4 address.
     fn begin(
         &mut self,
         ctx: &Context<'_>,
@@ -128,23 +127,23 @@ pub trait Demux: Debug + Send {
         peer: SocketAddr,
         seed: Seed,
     ) -> Option<Box<dyn Session>>;
-    /// A session is over.
+    /// Forgets a session that has ended.
     fn forget(&mut self, conn: ConnId);
-    /// The sessions that it knows.
+    /// Number of known sessions.
     fn sessions(&self) -> usize;
 
-    /// The maker of sessions that other sessions ask for, if the port has any.
+    /// Returns the maker of sessions that other sessions request, if the port has one.
     fn on_request(&mut self) -> Option<&mut dyn SessionsOnRequest> {
         None
     }
 }
 
-/// A shared port where sessions are made because another session asks, not because a datagram has come.
+/// A shared port whose sessions are made because another session requests them, not because a datagram has come.
 pub trait SessionsOnRequest {
-    /// The port is bound to this address. `hosts` are the addresses of the machine.
+    /// Notes the address that the port is bound to. `hosts` are the addresses of the machine.
     fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]);
-    /// Creates the session that another one wants ([`FamilyEvent::SpawnAt`]). `None`: there is no room, or it is none of this
-    /// protocol's.
+    /// Creates the session that another one requests ([`FamilyEvent::SpawnAt`]). `None` if there is no room, or the request is not of this
+    /// protocol.
     fn create(
         &mut self,
         ctx: &Context<'_>,
@@ -152,38 +151,38 @@ pub trait SessionsOnRequest {
         wanted: Wanted,
         seed: Seed,
     ) -> Option<Box<dyn Session>>;
-    /// A session says what is its own ([`PortEvent::Claim`]).
+    /// Registers a claim of a session ([`PortEvent::Claim`]).
     fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim);
-    /// The answer to a message for a session that is over. `None`: nobody is there.
+    /// Returns the answer to a message for a session that has ended; `None` if no such session is remembered.
     fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;
 }
 
-/// A session that another one wants at a shared port.
+/// A session requested by another one at a shared port.
 #[derive(Debug)]
 pub struct Wanted {
-    /// The session that wants it, under the name that it gave the child.
+    /// The requesting session, with its handle for the child.
     pub parent: SessionRef,
-    /// The peer that it will serve.
+    /// The peer that the new session will serve.
     pub peer: SocketAddr,
-    /// The purpose; only the protocol of the port knows what is in it.
+    /// The purpose, known only to the port's protocol.
     pub what: Box<dyn Any + Send>,
 }
 
-/// A claim of a session at its shared port, or the end of one.
+/// A claim of a session at its shared port, or the end of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// Claims datagrams to this name.
+    /// Claims datagrams addressed to this name.
     Name(String),
-    /// Claims datagrams that come by this way.
+    /// Claims datagrams from this remote.
     Open(Remote),
-    /// Gives this way up.
+    /// Gives up datagrams from this remote.
     Close(Remote),
-    /// Announces the end of the session. Messages with this number are answered for it for a while
+    /// Announces the end of the session. Messages with this number are answered on its behalf for a while
     /// ([`SessionsOnRequest::answer_for_past`]).
     Past(u64),
 }
 
-/// Figures of a connection of each protocol that has them; for tests of other rooms.
+/// Figures of a connection of each protocol that has them; for tests of other modules.
 #[cfg(test)]
 pub(crate) fn figures_for_tests() -> [Arc<dyn Figures>; 3] {
     [srt::figures_for_tests(), turn::figures_for_tests(), webrtc::figures_for_tests()]

@@ -1,7 +1,7 @@
 //! The destinations and origins of streams on other servers: the URL schemes of all protocols.
 //!
-//! A protocol reads a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else asks the target for its host, its
-//! port and its transport, and hands it back when the connection is to begin ([`begin_push`], [`begin_pull`]).
+//! A protocol parses a URL of its scheme ([`Scheme`]) into a [`Target`]. Everybody else uses the target's host, port and transport, and
+//! passes it back when the connection begins ([`begin_push`], [`begin_pull`]).
 
 use crypto::Seed;
 
@@ -15,7 +15,7 @@ use crate::http::decode_path;
 use crate::mail::{PullOrder, PushOrder, Target};
 use crate::types::StreamKey;
 
-/// Reads the URL of an endpoint: where a stream is pushed to.
+/// Parses the URL of an endpoint, to which a stream is pushed.
 ///
 /// # Errors
 /// The fault of the URL.
@@ -23,7 +23,7 @@ pub fn read_endpoint(text: &str) -> Result<Target, UrlError> {
     read(text, |scheme| scheme.pushes)
 }
 
-/// Reads the URL of a stream source: what a stream is pulled from.
+/// Parses the URL of a stream source, from which a stream is pulled.
 ///
 /// # Errors
 /// The fault of the URL.
@@ -31,13 +31,13 @@ pub fn read_source(text: &str) -> Result<Target, UrlError> {
     read(text, |scheme| scheme.pulls)
 }
 
-/// Whether this is the path of a file of our own rather than a URL, whatever else is wrong with it.
+/// True if a text looks like the path of a file of this server rather than a URL.
 #[must_use]
 pub fn is_own_path(text: &str) -> bool {
     OwnPath::is_meant(text)
 }
 
-/// Reads the URL of a place that copies of streams are fetched from: one that the operator has set.
+/// Parses the URL of an origin, configured by the operator, from which copies of streams are fetched.
 ///
 /// # Errors
 /// The fault of the URL.
@@ -45,25 +45,24 @@ pub fn read_origin(text: &str) -> Result<Target, UrlError> {
     read(text, |scheme| scheme.pulls || scheme.copies.is_some())
 }
 
-/// The stream at another node of the cluster, whose relay has this address.
+/// Returns the target of a stream at another node of the cluster, whose relay has this address.
 #[must_use]
 pub fn at_node(host: &str, port: u16, key: &StreamKey) -> Option<Target> {
     schemes().find_map(|scheme| scheme.copies).map(|target| target(host, port, key))
 }
 
-/// Reads the path of a file of our own: what a stream of `app` is played from.
+/// Parses the path of a file of this server that a stream of `app` should play.
 ///
 /// # Errors
-/// The path is of another application, or of no file that can be played.
+/// The path is of another application, or cannot be played.
 pub fn read_own_path(text: &str, app: &str) -> Result<Target, UrlError> {
     OwnPath::read(text)?.names_for(app).map(own_files::target)
 }
 
-/// Reads a URL by which we serve files: a stream of `app` is played from that file. `None`: it is no such URL, or `is_own` says
-/// of its host and port that they are not ours.
+/// Parses a URL at which this server serves files, for a stream of `app` to play. `None` if it is no such URL, or if `is_own` returns false
+/// for its host and port.
 ///
-/// # Errors
-/// The URL is of another application, or of no file that can be played.
+/// The URL is of another application, or of a file that cannot be played.
 pub fn read_own_url(
     text: &str,
     app: &str,
@@ -84,33 +83,33 @@ pub fn read_own_url(
     path.map(|path| path?.names_for(app).map(own_files::target)).transpose()
 }
 
-/// Whether streams are pulled from URLs of this one's scheme, whatever else is wrong with it.
+/// True if streams can be pulled from URLs of this scheme, whatever else is wrong with the URL.
 #[must_use]
 pub fn is_source_scheme(text: &str) -> bool {
     text.split_once("://")
         .is_some_and(|(name, _)| schemes().any(|scheme| scheme.pulls && scheme.name == name))
 }
 
-/// Whether `target`, on a host that is this server, is the stream `key` of it.
+/// True if `target`, on a host that is this server, is its stream `key`.
 #[must_use]
 pub fn is_own_stream(target: &Target, addresses: &Addresses, key: &StreamKey) -> bool {
     request(target).is_some_and(|request| request.means(target.port, addresses, key))
 }
 
-/// Creates the session of a push on an outgoing connection. `None`: nothing can be pushed to its target.
+/// Creates the session of a push on an outgoing connection. `None` if nothing can be pushed to its target.
 #[must_use]
 pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Option<Box<dyn Session>> {
     request(&order.target)?.push(now, &order.via, seed)
 }
 
-/// Creates the session of a pull on an outgoing connection. `None`: nothing can be pulled from its target.
+/// Creates the session of a pull on an outgoing connection. `None` if nothing can be pulled from its target.
 #[must_use]
 pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Option<Box<dyn Session>> {
     let client = pull_client(&order.target, seed)?;
     Some(Box::new(PullSession::new(now, order, client)))
 }
 
-/// The client that fetches what a target asks for.
+/// Makes the client that pulls from a target.
 pub(super) fn pull_client(target: &Target, seed: Seed) -> Option<Box<dyn Client>> {
     request(target)?.pull(Patience::PULL, seed)
 }
@@ -132,7 +131,7 @@ pub(super) fn request(target: &Target) -> Option<&dyn Request> {
     target.request::<Box<dyn Request>>().map(|request| &**request)
 }
 
-/// The request at a target as text; for tests of other modules.
+/// Returns the request of a target as text; for tests of other modules.
 #[cfg(test)]
 pub(crate) fn request_text(target: &Target) -> String {
     format!("{:?}", request(target).unwrap())

@@ -1,5 +1,5 @@
-//! Parameter sets of H.264 and H.265 by type and id, and the configuration that they make. Ingest of RTMP and MPEG-TS collects
-//! them from the band.
+//! Parameter sets of H.264 and H.265 by type and id, and the configuration made of them, for ingest of RTMP and MPEG-TS, where they come in
+//! band.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use bytes::Bytes;
 use media::CodecConfig;
 use media::codec::{h264, h265};
 
-/// Largest id of a parameter set: that of an H.264 picture parameter set.
+/// Maximum id of a parameter set: that of an H.264 picture parameter set.
 pub(super) const SET_ID_MAX: u32 = 255;
 
-/// Parameter sets in the order of a record: by nal_unit_type, then id.
+/// Parameter sets in the order of a configuration record: by nal_unit_type, then id.
 pub(super) type Sets = BTreeMap<(u8, u32), Bytes>;
 
-/// The two codings with NAL units.
+/// The two codecs with NAL units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Coding {
     H264,
@@ -21,7 +21,7 @@ pub(super) enum Coding {
 }
 
 impl Coding {
-    /// The key of a parameter set in [`Sets`]; `None` of other NAL units, and of sets that cannot be read.
+    /// Returns the key of a parameter set in [`Sets`]; `None` for other NAL units and malformed sets.
     pub(super) fn set_key(self, nal: &[u8]) -> Option<(u8, u32)> {
         let (kind, id) = match self {
             Self::H264 => match h264::nal_type(nal) {
@@ -36,10 +36,10 @@ impl Coding {
         (id <= SET_ID_MAX).then_some((kind, id))
     }
 
-    /// The configuration that the sets make.
+    /// Makes the configuration of the sets.
     ///
     /// # Errors
-    /// They are too many or too large, or a decoder needs others.
+    /// The sets are too many or too large, or a required one is missing.
     pub(super) fn config(self, sets: &Sets) -> Result<CodecConfig, media::codec::Error> {
         let of = |kind: u8| -> Vec<&[u8]> {
             sets.range((kind, 0)..=(kind, SET_ID_MAX)).map(|(_, set)| &set[..]).collect()

@@ -1,4 +1,4 @@
-//! Players of the load generator. Most of them are the clients of pulls.
+//! Players for the load generator. Most of them are clients of pulls.
 
 use std::collections::VecDeque;
 use std::fmt::Debug;
@@ -16,75 +16,75 @@ use crate::mail::SessionSettings;
 /// An event of a player.
 #[derive(Debug)]
 pub enum LoadEvent {
-    /// The server consented.
+    /// The server has consented.
     Ready,
-    /// Wants another byte stream to the same server in place of the one it has had.
+    /// The player needs another byte stream to the same server, in place of the last one.
     Reconnect,
-    /// Wants a UDP socket of its own beside its byte stream.
+    /// The player needs a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
-    /// Closes such a socket.
+    /// The player closes a UDP socket of its own.
     ClosePath(PathId),
-    /// The body of a tag of FLV.
+    /// The body of an FLV tag.
     Tag {
         /// The kind of the tag.
         kind: TagKind,
-        /// All of it.
+        /// The body.
         body: Bytes,
     },
     /// An access unit of another container.
     Unit {
-        /// Video, or audio.
+        /// True for video, false for audio.
         is_video: bool,
-        /// NAL units in four-byte lengths, or a raw frame.
+        /// NAL units with four-byte lengths, or a raw frame.
         payload: Bytes,
     },
-    /// A segment or a part of one, whole.
+    /// A complete segment or part.
     Piece {
-        /// Video, alone or with audio; or audio alone.
+        /// True for video, alone or with audio; false for audio alone.
         is_video: bool,
-        /// Counted up by one from piece to piece, where none is missing.
+        /// Consecutive number of the piece; a gap means that one is missing.
         number: u64,
-        /// The time at which its end was made, in milliseconds of Unix time, if it is known.
+        /// Time at which the end of the piece was made, in milliseconds of Unix time, if known.
         made_ms: Option<i64>,
-        /// The time at which the last of it came.
+        /// Time at which the last byte of the piece came.
         at: Instant,
     },
-    /// A playlist, whole.
+    /// A complete playlist.
     Playlist {
-        /// The time at which it was asked for.
+        /// Time of the request.
         asked: Instant,
-        /// The time at which the end of its media was made, in milliseconds of Unix time, if it is known.
+        /// Time at which the end of its media was made, in milliseconds of Unix time, if known.
         made_ms: Option<i64>,
-        /// The time for which nothing further may be asked for.
+        /// Time to wait before the next request.
         pause: Duration,
     },
-    /// The end, with the reason.
+    /// The player has ended, for this reason.
     Closed(String),
 }
 
-/// A client that plays, over a byte stream, in datagrams, or over both.
+/// A client that plays, over a byte stream, datagrams, or both.
 pub trait LoadPlayer: Debug + Send {
-    /// Its byte stream, if it has one.
+    /// Returns the byte stream, if the player has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
-    /// Its datagrams, if it has any.
+    /// Returns the datagram side, if the player has one.
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
-    /// The byte stream has ended.
+    /// Notes that the byte stream has ended.
     fn handle_end(&mut self, now: Instant);
-    /// Whether it goes on without the byte stream that has ended, and wants another one when it needs it.
+    /// True if the player goes on without the byte stream that has ended, and opens another one when needed.
     fn outlives_stream(&self) -> bool {
         false
     }
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
-    /// The next event.
+    /// Returns the next event.
     fn poll_event(&mut self) -> Option<LoadEvent>;
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Says goodbye.
+    /// Closes the connection in the way of its protocol.
     fn close(&mut self, now: Instant);
 }
 
-/// The client of a pull as a player.
+/// The client of a pull, as a player.
 #[derive(Debug)]
 pub(super) struct PulledPlayer {
     client: Box<dyn Client>,
@@ -94,7 +94,7 @@ pub(super) struct PulledPlayer {
 }
 
 impl PulledPlayer {
-    /// Creates a player on a connection that is being made.
+    /// Makes a player for a connection that is being opened.
     pub(super) fn new(now: Instant, mut client: Box<dyn Client>) -> Self {
         client.begin(&Start { via: &[], now, address: None, server: &SessionSettings::default(), app: None });
         if let Some(units) = client.units() {

@@ -7,7 +7,7 @@ use super::row::Protocol;
 use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key};
 
 const KEY: &str = "server.proxy_protocol";
-/// The word for every listener.
+/// The value that means every listener.
 const ALL: &str = "all";
 
 const SERVER: &[Key] = &[key(
@@ -16,7 +16,7 @@ const SERVER: &[Key] = &[key(
     "Listeners by their names in the ready line, or all, that take only connections with a PROXY header of trusted proxies",
 )];
 
-/// The row of the registry.
+/// The row of PROXY headers in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol { section: &SECTION, ..Protocol::NONE };
 
 static SECTION: Section = Section {
@@ -25,7 +25,7 @@ static SECTION: Section = Section {
     ..Section::NONE
 };
 
-/// The names of these listeners.
+/// Names of the listeners whose connections begin with a PROXY header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proxied(Arc<[&'static str]>);
 
@@ -36,7 +36,7 @@ impl Proxied {
         server.protocols.get().cloned().unwrap_or_else(|| Self(Arc::default()))
     }
 
-    /// Whether a listener is one of them.
+    /// True if connections of a listener begin with a PROXY header.
     #[must_use]
     pub fn has(&self, listener: &Listener) -> bool {
         self.0.contains(&listener.name)

@@ -1,4 +1,4 @@
-//! Publishers of the load generator: they speak as pushes do, and are handed bodies of FLV.
+//! Publishers for the load generator: they speak like pushes, and are given FLV bodies.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -20,43 +20,43 @@ use crate::types::StreamId;
 /// An event of a publisher.
 #[derive(Debug)]
 pub enum PublisherEvent {
-    /// The server consented.
+    /// The server has consented.
     Ready,
-    /// Wants another byte stream to the same server in place of the one it has had.
+    /// The publisher needs another byte stream to the same server, in place of the last one.
     Reconnect,
-    /// Wants a UDP socket of its own beside its byte stream.
+    /// The publisher needs a UDP socket of its own beside its byte stream.
     OpenPath(OpenPath),
-    /// Closes such a socket.
+    /// The publisher closes a UDP socket of its own.
     ClosePath(PathId),
-    /// The end, with the reason.
+    /// The publisher has ended, for this reason.
     Closed(String),
 }
 
-/// A client that publishes, over a byte stream, in datagrams, or over both.
+/// A client that publishes, over a byte stream, datagrams, or both.
 pub trait LoadPublisher: Debug + Send {
-    /// Its byte stream, if it has one.
+    /// Returns the byte stream, if the publisher has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream>;
-    /// Its datagrams, if it has any.
+    /// Returns the datagram side, if the publisher has one.
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams>;
-    /// Whether it sends media of a kind, of the stream whose parameter sets it has.
+    /// True if the publisher sends media of a kind, given its parameter sets.
     fn carries(&self, _kind: TagKind) -> bool {
         true
     }
-    /// The byte stream of one that has datagrams, too, has ended.
+    /// Notes that the byte stream of a publisher that also has datagrams has ended.
     fn handle_end(&mut self, now: Instant);
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
-    /// Sends what the body of a tag of FLV holds.
+    /// Sends the content of an FLV tag's body.
     fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes);
-    /// The next event.
+    /// Returns the next event.
     fn poll_event(&mut self) -> Option<PublisherEvent>;
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Says goodbye.
+    /// Closes the connection in the way of its protocol.
     fn close(&mut self, now: Instant);
 }
 
-/// Bodies of FLV as packets of MPEG-TS.
+/// Converts FLV bodies to MPEG-TS packets.
 #[derive(Debug)]
 pub struct TsMux(FlvMux<TsPackage>);
 
@@ -67,13 +67,13 @@ impl Default for TsMux {
 }
 
 impl TsMux {
-    /// Creates a muxer without parameter sets.
+    /// Makes a muxer without parameter sets.
     #[must_use]
     pub fn new() -> Self {
         Self(FlvMux::new(TsPackage::at_once()))
     }
 
-    /// The packets of a video or audio unit; `None` for parameter sets, which go with the video, and for data.
+    /// Returns the packets of a video or audio unit; `None` for parameter sets, which are sent with the video, and for data.
     pub fn packets(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
         Some(self.parts(now, kind, timestamp, body)?.slices().concat().into())
     }
@@ -89,7 +89,7 @@ impl TsMux {
     }
 }
 
-/// Bodies of FLV in the format of a package.
+/// Converts FLV bodies to the format of a package.
 #[derive(Debug)]
 pub(super) struct FlvMux<P> {
     ingest: flv_mapping::Depackager,
@@ -98,12 +98,12 @@ pub(super) struct FlvMux<P> {
 }
 
 impl<P: Package> FlvMux<P> {
-    /// Creates a muxer without parameter sets.
+    /// Makes a muxer without parameter sets.
     pub(super) fn new(package: P) -> Self {
         Self { ingest: flv_mapping::Depackager::new(&grant()), package, chosen: Chosen::default() }
     }
 
-    /// A video or audio unit as itself and in the package's format; `None` for parameter sets and for data.
+    /// Returns a video or audio unit, itself and in the package's format; `None` for parameter sets and for data.
     pub(super) fn unit(
         &mut self,
         now: Instant,
@@ -126,13 +126,13 @@ impl<P: Package> FlvMux<P> {
         Some((entry, parts))
     }
 
-    /// The tracks that parameter sets were taken for.
+    /// Returns the tracks described by the parameter sets so far.
     pub(super) fn tracks(&self) -> &Arc<Tracks> {
         self.ingest.tracks()
     }
 }
 
-/// A stream's beginning, for the mappings.
+/// Makes a grant for the beginning of a stream, as the mappings need it.
 pub(super) fn grant() -> Grant {
     #[allow(clippy::expect_used, reason = "the defaults are checked by a test of theirs")]
     let settings = Arc::new(AppSettings::defaults("bench").expect("the defaults of an application"));

@@ -1,4 +1,4 @@
-//! The common part of all pushes: the progress of an attempt, and its reports to control.
+//! The common part of all pushes: the progress of an attempt and its reports to control.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,8 +7,8 @@ use super::{Event, Format, OrderEvent, SubscriptionEvent};
 use crate::mail::PushState;
 use crate::types::Handle;
 
-/// The interval at which the age of the newest key frame is checked. Viewers of the target cannot ask for a key frame through it, and a
-/// browser that publishes makes none of its own accord.
+/// Interval of checks of the newest key frame's age. Viewers of the target cannot request a key frame through it, and a publishing browser
+/// makes none by itself.
 const KEY_FRAME_LOOK: Duration = Duration::from_secs(1);
 
 /// An attempt, from its connection to its end.
@@ -16,47 +16,47 @@ const KEY_FRAME_LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Attempt {
     events: VecDeque<Event>,
     broadcasting: bool,
-    /// The time of the next check of the newest key frame.
+    /// Time of the next check of the newest key frame.
     look_at: Option<Instant>,
     ending: bool,
     over: bool,
 }
 
 impl Attempt {
-    /// The connection is established: the target is asked to take the stream.
+    /// Notes that the connection is established and publishing is asked for.
     pub(super) fn prepare(&mut self) {
         self.events.push_back(Event::Order(OrderEvent::Push(PushState::Preparing)));
     }
 
-    /// The target takes the stream in this format.
+    /// Notes that the target accepts the stream, and attaches it in this format.
     pub(super) fn broadcast(&mut self, now: Instant, format: Format) {
         self.attach(format);
         self.broadcasting(now);
     }
 
-    /// The stream is needed in this format, before the target takes it.
+    /// Attaches the stream in this format, before the target accepts it.
     pub(super) fn attach(&mut self, format: Format) {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
     }
 
-    /// While it is held back nothing of the stream is sent.
+    /// Pauses or resumes the stream; nothing is sent while paused.
     pub(super) fn pause(&mut self, paused: bool) {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(paused)));
     }
 
-    /// The target takes the stream.
+    /// Notes that the target accepts the stream.
     pub(super) fn broadcasting(&mut self, now: Instant) {
         self.broadcasting = true;
         self.look_at = Some(now + KEY_FRAME_LOOK);
         self.events.push_back(Event::Order(OrderEvent::Push(PushState::Broadcasting)));
     }
 
-    /// The server ends the push: what follows is no failure.
+    /// Notes that the server ends the push, so that what follows is no failure.
     pub(super) const fn finish(&mut self) {
         self.ending = true;
     }
 
-    /// The attempt is over. The first reason counts.
+    /// Ends the attempt; the first reason counts.
     pub(super) fn end(&mut self, reason: &str) {
         if std::mem::replace(&mut self.over, true) {
             return;
@@ -72,7 +72,7 @@ impl Attempt {
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
 
-    /// Has a key frame asked for when the newest is old.
+    /// Requests a key frame when due, if the newest one is old.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = Some(now + KEY_FRAME_LOOK);
@@ -80,17 +80,17 @@ impl Attempt {
         }
     }
 
-    /// The time at which [`Self::handle_timeout`] has something to do.
+    /// Returns the time at which [`Self::handle_timeout`] must be called.
     pub(super) const fn poll_timeout(&self) -> Option<Instant> {
         self.look_at
     }
 
-    /// Whether the attempt is over.
+    /// True if the attempt is over.
     pub(super) const fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Whether there is an event.
+    /// True if there is an event.
     pub(super) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The list of protocols, and of parts beside them such as recordings: one row each, declared in its own folder.
+//! The list of protocols and of features such as recordings: one row each, declared in its own folder.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -17,7 +17,7 @@ use crate::mail::SessionSettings;
 use crate::stats::Catalogue;
 use crate::types::StreamKey;
 
-/// The rows of this build.
+/// The rows.
 pub(super) static PROTOCOLS: &[&Protocol] = &[
     &http::PROTOCOL,
     &rtmp::PROTOCOL,
@@ -36,17 +36,17 @@ pub(super) static PROTOCOLS: &[&Protocol] = &[
     &super::samples::file_sink::PROTOCOL,
 ];
 
-/// The keys of all protocols, and the server's own.
+/// The settings' keys of all protocols and of the server.
 static SCHEMA: LazyLock<Schema> =
     LazyLock::new(|| Schema::new(PROTOCOLS.iter().map(|protocol| protocol.section)));
 
 impl Listener {
-    /// All listeners.
+    /// Returns all listeners.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PROTOCOLS.iter().flat_map(|protocol| protocol.listeners)
     }
 
-    /// The listener of that name.
+    /// Returns the listener of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         Self::all().find(|listener| listener.name == name)
@@ -54,12 +54,12 @@ impl Listener {
 }
 
 impl Port {
-    /// All ports.
+    /// Returns all ports.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         PROTOCOLS.iter().flat_map(|protocol| protocol.ports)
     }
 
-    /// Whether each worker has a port of this name.
+    /// True if each worker has a port of this name.
     #[must_use]
     pub fn is_of_each_worker(name: &str) -> bool {
         Self::all().any(|port| port.name == name && port.of_each_worker)
@@ -67,12 +67,12 @@ impl Port {
 }
 
 impl Format {
-    /// The counts of viewers that formats have of their own.
+    /// Returns the names under which formats count their viewers separately.
     pub fn counts() -> impl Iterator<Item = &'static str> + Clone {
         PROTOCOLS.iter().flat_map(|protocol| protocol.formats).filter_map(|kind| kind.counted_as)
     }
 
-    /// The default tracks in a variant of the kind with this name.
+    /// Returns the format of the kind with this name, with the default tracks.
     #[must_use]
     pub fn find(name: &str, variant: u64) -> Option<Self> {
         let mut kinds = PROTOCOLS.iter().flat_map(|protocol| protocol.formats);
@@ -80,67 +80,67 @@ impl Format {
     }
 }
 
-/// The paths of the HTTP ports that protocols answer.
+/// Returns the HTTP mounts of all protocols.
 pub(super) fn mounts() -> impl Iterator<Item = &'static Mount<Handler>> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.mounts)
 }
 
-/// The kinds of sinks.
+/// Returns the kinds of sinks.
 pub(super) fn sinks() -> impl Iterator<Item = &'static SinkKind> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.sinks).copied()
 }
 
-/// The kinds of derived tracks, each with its number: the same as long as the rows keep their order.
+/// Returns the derivations, each with its number, which stays the same as long as the rows keep their order.
 pub(super) fn derivations() -> impl Iterator<Item = (u8, &'static Derivation)> {
     (0..).zip(PROTOCOLS.iter().flat_map(|protocol| protocol.derivations).copied())
 }
 
-/// The URL schemes of all protocols.
+/// Returns the URL schemes of all protocols.
 pub(super) fn schemes() -> impl Iterator<Item = &'static Scheme> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.schemes)
 }
 
-/// The names of the ready line, in its order.
+/// Returns the names in the ready line, in order.
 pub fn listener_names() -> impl Iterator<Item = &'static str> {
     let absent = PROTOCOLS.iter().flat_map(|protocol| protocol.absent).copied();
     let listeners = Listener::all().filter(|listener| listener.beside.is_none());
     listeners.map(|listener| listener.name).chain(Port::all().map(|port| port.name)).chain(absent)
 }
 
-/// The servers of this process that help a client to find a path.
+/// Returns the ICE servers run by this process.
 pub(super) fn ice_servers(ask: &IceAsk<'_>) -> Vec<IceServer> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.ice_servers).flat_map(|servers| servers(ask)).collect()
 }
 
-/// The addresses that peers send media to.
+/// Returns the addresses to which peers send media.
 pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.media).flat_map(|media| media(server)).collect()
 }
 
-/// The catalogues of the protocols whose connections have figures.
+/// Returns the catalogues of the protocols whose connections have figures.
 pub fn catalogues() -> impl Iterator<Item = &'static Catalogue> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.statistics)
 }
 
-/// The keys of all settings.
+/// Returns the keys of all settings.
 #[must_use]
 pub fn schema() -> &'static Schema {
     &SCHEMA
 }
 
-/// The address that an encoder publishes a stream to.
+/// Returns the URL to which an encoder publishes a stream.
 #[must_use]
 pub fn publish_url(host: &str, addresses: &Addresses, key: &StreamKey) -> String {
     publish().map_or_else(String::new, |publish| (publish.url)(host, addresses.port(publish.listener), key))
 }
 
-/// The address that encoders connect to: that of all interfaces, unless the listener has one of its own.
+/// Returns the address for encoders: unspecified, unless the listener has one of its own.
 #[must_use]
 pub fn publish_address(addresses: &Addresses) -> Option<IpAddr> {
     addresses.get(publish()?.listener).map(|address| address.ip())
 }
 
-/// The port of that address.
+/// Returns the port for encoders.
 #[must_use]
 pub fn publish_port(addresses: &Addresses) -> Option<u16> {
     addresses.port(publish()?.listener)
@@ -150,13 +150,13 @@ fn publish() -> Option<&'static Publish> {
     PROTOCOLS.iter().find_map(|protocol| protocol.publish.as_ref())
 }
 
-/// The secret that the nodes of a cluster share; `None`: this server is sent no streams of others.
+/// Returns the secret shared by the nodes of a cluster; `None` if this server exchanges no streams with others.
 #[must_use]
 pub fn node_secret(server: &ServerSettings) -> Option<&str> {
     relay::secret_of(server)
 }
 
-/// The name of the cluster, which nodes tell each other.
+/// Returns the name of the cluster, which nodes compare.
 #[must_use]
 pub fn cluster_name(server: &ServerSettings) -> &str {
     relay::cluster_of(server)

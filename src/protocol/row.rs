@@ -1,5 +1,5 @@
-//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, the URLs that streams are sent to
-//! and fetched from, sinks and derived tracks. A part that speaks with nobody has a row, too: recordings, derived audio.
+//! A protocol's row in the [`super::registry`]: listeners, shared ports, settings, figures, URL schemes, sinks and derived tracks. Features
+//! without a network protocol, such as recordings and derived audio, have a row too.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -25,40 +25,39 @@ use crate::mail::{SessionSettings, Target, Transport};
 use crate::stats::Catalogue;
 use crate::types::{StreamKey, WorkerId};
 
-/// The parts of a protocol besides its sessions.
+/// The parts of a protocol, apart from its sessions.
 #[derive(Debug)]
 pub(super) struct Protocol {
     /// The TCP listeners.
     pub(super) listeners: &'static [Listener],
     /// The settings.
     pub(super) section: &'static Section,
-    /// The figures that its connections have.
+    /// The catalogue of its connections' figures.
     pub(super) statistics: Option<&'static Catalogue>,
     /// The shared UDP ports.
     pub(super) ports: &'static [Port],
-    /// Names that the ready line has although this build has nothing of theirs.
+    /// Names that the ready line contains although this build lacks the feature.
     pub(super) absent: &'static [&'static str],
-    /// The formats of its viewers.
+    /// The formats of the protocol's viewers.
     pub(super) formats: &'static [&'static FormatKind],
-    /// Schemes of the URLs that it pushes to and pulls from.
+    /// The URL schemes that it pushes to and pulls from.
     pub(super) schemes: &'static [Scheme],
-    /// Paths of the HTTP ports that it answers.
+    /// The paths that it answers on the HTTP ports.
     pub(super) mounts: &'static [Mount<Handler>],
-    /// Consumers of streams that are no connections.
+    /// The sinks, i.e. consumers of streams that are no connections.
     pub(super) sinks: &'static [&'static SinkKind],
-    /// Tracks that it makes of published ones.
+    /// The tracks that it derives from published ones.
     pub(super) derivations: &'static [&'static Derivation],
-    /// The listener and the URL that encoders publish to. The API shows those of the first protocol that has
-    /// them.
+    /// The listener and the URL for encoders. The API shows those of the first protocol that has them.
     pub(super) publish: Option<Publish>,
-    /// The servers of its own that help clients of other protocols to find a path.
+    /// Returns the ICE servers that it runs for clients of other protocols.
     pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,
-    /// The addresses that its peers send media to, where those can be reached through such a server.
+    /// Returns the media addresses of its peers, for TURN to relay to.
     pub(super) media: Option<fn(&SessionSettings) -> Vec<MediaAddress>>,
 }
 
 impl Protocol {
-    /// An empty row, to be extended.
+    /// An empty row to extend.
     pub(super) const NONE: Self = Self {
         listeners: &[],
         section: &Section::NONE,
@@ -85,25 +84,25 @@ pub enum Security {
     Tls,
     /// TLS among the nodes of a cluster: both sides prove that they know its secret.
     Nodes,
-    /// TLS for a peer that may ask which HTTP is spoken.
+    /// TLS for HTTP, negotiating the HTTP version by ALPN.
     TlsHttp,
 }
 
-/// The listener and the URL that encoders publish to.
+/// The listener and the URL for encoders.
 #[derive(Debug)]
 pub(super) struct Publish {
-    /// The listener that they connect to.
+    /// The listener that encoders connect to.
     pub(super) listener: &'static str,
-    /// The URL of a host, a port and a stream.
+    /// Makes the URL of a host, a port and a stream.
     pub(super) url: fn(&str, Option<u16>, &StreamKey) -> String,
 }
 
 /// An address to bind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bind {
-    /// The address; `None`: every one, IPv4 and IPv6.
+    /// The address; `None` for every address, IPv4 and IPv6.
     pub host: Option<IpAddr>,
-    /// The port; 0: any free one.
+    /// The port; 0 for any free one.
     pub port: u16,
     /// The setting that names the port.
     pub key: &'static str,
@@ -116,21 +115,21 @@ pub struct Listener {
     pub name: &'static str,
     /// The security layer.
     pub security: Security,
-    /// Whether the management API is there: nobody makes this server connect to it.
+    /// True if the listener serves the management API, so that no outgoing connection may go to it.
     pub manages: bool,
-    /// Whether publishers come here: a part of all connections is kept for them.
+    /// True if publishers use the listener; a part of all connections is reserved for it.
     pub publishers: bool,
-    /// The shared port whose datagrams its connections carry: each worker listens at the number of its own UDP socket, and
-    /// keeps the connections that it accepts.
+    /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its own UDP socket, and keeps the
+    /// connections that it accepts.
     pub beside: Option<&'static str>,
-    /// The address; `None`: it is off. Of one beside a port only that counts.
+    /// Returns the address; `None` if the listener is off. For a listener beside a port only `None` matters.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
     pub(super) begin: fn(Now, SocketAddr, Seed) -> Box<dyn Session>,
 }
 
 impl Listener {
-    /// The address; `None`: it is off.
+    /// Returns the address; `None` if the listener is off.
     #[must_use]
     pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
@@ -143,35 +142,35 @@ impl Listener {
     }
 }
 
-/// The surroundings of a shared port on one worker.
+/// The context of a shared port on one worker.
 #[derive(Debug, Clone, Copy)]
 pub struct PortContext<'a> {
-    /// The time at which the port opens.
+    /// Time at which the port opens.
     pub now: Now,
-    /// The worker whose port it is.
+    /// The worker to which the port belongs.
     pub worker: WorkerId,
-    /// The secret of the server: the same on all workers.
+    /// The server's secret, the same on all workers.
     pub secret: &'a Seed,
 }
 
-/// A UDP port that many peers share.
+/// A UDP port shared by many peers.
 #[derive(Debug)]
 pub struct Port {
     /// The name in the ready line.
     pub name: &'static str,
-    /// Whether publishers come here, as of a [`Listener`].
+    /// True if publishers use the port, as for a [`Listener`].
     pub publishers: bool,
-    /// Whether each worker has a port number of its own, counted from the first, so that what a peer sends comes to the
-    /// worker that knows it.
+    /// True if each worker has a port number of its own, counted up from the first, so that a peer's datagrams reach the worker that knows
+    /// it.
     pub of_each_worker: bool,
-    /// The address, as of a [`Listener`].
+    /// Returns the address, as for a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
-    /// Creates the demultiplexer of its peers.
+    /// Creates the demultiplexer of the port.
     pub(super) demux: fn(&PortContext<'_>) -> Box<dyn Demux>,
 }
 
 impl Port {
-    /// The address; `None`: it is off.
+    /// Returns the address; `None` if the port is off.
     #[must_use]
     pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
@@ -184,7 +183,7 @@ impl Port {
     }
 }
 
-/// Names are unique.
+/// Compares names, which are unique.
 impl PartialEq for Port {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -193,12 +192,12 @@ impl PartialEq for Port {
 
 impl Eq for Port {}
 
-/// The bound addresses, by the names of listeners and ports. What is off is missing.
+/// The bound addresses by names of listeners and ports. Disabled ones are missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Addresses(Vec<(&'static str, SocketAddr)>);
 
 impl Addresses {
-    /// Ports of no particular address; for tests and simulations.
+    /// Makes addresses with these ports, for tests and simulations.
     #[must_use]
     pub fn of(ports: &[(&'static str, u16)]) -> Self {
         Self(ports.iter().map(|(name, port)| (*name, SocketAddr::from(([0, 0, 0, 0], *port)))).collect())
@@ -209,53 +208,53 @@ impl Addresses {
         self.0.iter().copied()
     }
 
-    /// Adds one.
+    /// Adds an address.
     pub fn insert(&mut self, name: &'static str, address: SocketAddr) {
         self.0.push((name, address));
     }
 
-    /// The addresses of that name: several where each worker has one.
+    /// Returns the addresses of this name; several if each worker has one.
     pub fn all(&self, name: &str) -> impl Iterator<Item = SocketAddr> {
         self.0.iter().filter(move |(of, _)| *of == name).map(|(_, address)| *address)
     }
 
-    /// The address of the listener or port of that name; the first one where each worker has its own.
+    /// Returns the address of the listener or port of this name; the first one if each worker has one.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<SocketAddr> {
         self.0.iter().find(|(of, _)| *of == name).map(|(_, address)| *address)
     }
 
-    /// The port of that listener.
+    /// Returns the port of the listener of this name.
     #[must_use]
     pub fn port(&self, name: &str) -> Option<u16> {
         self.get(name).map(|address| address.port())
     }
 }
 
-/// A scheme of URLs that streams are sent to or fetched from.
+/// A scheme of URLs to which streams are pushed, or from which they are pulled.
 #[derive(Debug)]
 pub(super) struct Scheme {
     /// The scheme as written in a URL.
     pub(super) name: &'static str,
-    /// The port when the URL has none.
+    /// The default port.
     pub(super) default_port: u16,
-    /// Whether streams are sent there.
+    /// True if streams can be pushed to it.
     pub(super) pushes: bool,
-    /// Whether streams are fetched from there; else only the load generator plays them.
+    /// True if streams can be pulled from it; if not, only the load generator plays it.
     pub(super) pulls: bool,
-    /// The target of a stream at a node with this host and port, where copies are fetched from there. Only the operator's settings name such
-    /// URLs, which ask for no credentials.
+    /// Makes the target of a stream at a node with this host and port, if copies can be fetched by this scheme. Only the operator's
+    /// settings name such URLs, which need no credentials.
     pub(super) copies: Option<fn(&str, u16, &StreamKey) -> Target>,
-    /// Whether a user and a password may stand before the host.
+    /// True if a user and a password may precede the host.
     pub(super) takes_credentials: bool,
-    /// The use of such a URL by the load generator.
+    /// The load generator's use of the scheme.
     pub(super) load: LoadUse,
-    /// Reads a URL.
+    /// Parses a URL.
     pub(super) read: fn(&Url<'_>, &Self) -> Result<Outbound, UrlError>,
 }
 
 impl Scheme {
-    /// Reads a URL of this scheme.
+    /// Parses a URL of this scheme.
     pub(super) fn target(&self, url: &Url<'_>) -> Result<Target, UrlError> {
         if url.authority.contains('@') && !self.takes_credentials {
             return Err(UrlError::Credentials);
@@ -265,25 +264,25 @@ impl Scheme {
     }
 }
 
-/// The use of a scheme's URLs by the load generator.
+/// The load generator's use of a scheme's URLs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoadUse {
-    /// The name of what is spoken.
+    /// Name of the protocol.
     pub(super) protocol: &'static str,
-    /// Whether it plays.
+    /// True if it plays.
     pub(super) plays: bool,
-    /// Whether it publishes.
+    /// True if it publishes.
     pub(super) publishes: bool,
-    /// The sockets of a connection.
+    /// The kinds of sockets of a connection.
     pub(super) sockets: Sockets,
-    /// A segment that the paths of such URLs have, where protocols share a scheme.
+    /// A segment that such a URL's path must have, if protocols share a scheme.
     pub(super) segment: Option<&'static str>,
-    /// The ending of those paths, where protocols share a scheme.
+    /// An extension that such a URL's path must have, if protocols share a scheme.
     pub(super) ending: Option<&'static str>,
 }
 
 impl LoadUse {
-    /// Nothing.
+    /// Neither plays nor publishes.
     pub(super) const fn none(protocol: &'static str) -> Self {
         Self { plays: false, ..Self::plays(protocol) }
     }
@@ -305,32 +304,31 @@ impl LoadUse {
         Self { publishes: true, ..Self::plays(protocol) }
     }
 
-    /// Whether a URL of the scheme is meant.
+    /// True if a URL of the scheme fits this use.
     pub(super) fn takes(&self, url: &Url<'_>) -> bool {
         let path = url.path();
         self.segment.is_none_or(|segment| path.split('/').any(|of_url| of_url == segment))
             && self.ending.is_none_or(|ending| path.to_ascii_lowercase().ends_with(ending))
     }
 
-    /// The number of demands that it makes of a URL. Of the uses that take a URL, the most demanding is
-    /// meant.
+    /// Number of conditions on a URL. Among uses that fit a URL, the one with most conditions is chosen.
     pub(super) fn demands(&self) -> usize {
         usize::from(self.segment.is_some()) + usize::from(self.ending.is_some())
     }
 }
 
-/// The sockets of a connection of the load generator.
+/// The kinds of sockets of a connection of the load generator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sockets {
     /// A byte stream.
     Stream,
-    /// A UDP socket that is connected to the server.
+    /// A UDP socket connected to the server.
     Datagrams,
-    /// A byte stream, and a UDP socket for what is agreed on over it.
+    /// A byte stream, and a UDP socket negotiated over it.
     StreamAndDatagrams,
 }
 
-/// A URL as its protocol has read it.
+/// A URL parsed by its protocol.
 #[derive(Debug)]
 pub(super) struct Outbound {
     pub(super) host: String,
@@ -339,24 +337,23 @@ pub(super) struct Outbound {
     pub(super) request: Box<dyn Request>,
 }
 
-/// The part of a URL that is requested of its server.
+/// The part of a target that only its protocol understands.
 pub(super) trait Request: Debug + Send + Sync {
-    /// Whether a server of our kind with these addresses would understand `key`, when asked at `port`.
+    /// True if a server of our kind with these addresses, asked at `port`, would take the request for its stream `key`.
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
-    /// The session of a push, where there are any; `via` are the streams that this one went through, itself last.
+    /// Makes the session of a push, if the protocol has pushes; `via` lists the streams that this one went through, ending with itself.
     fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
         None
     }
-    /// The client of a pull, where there are any.
+    /// Makes the client of a pull, if the protocol has pulls.
     fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         None
     }
-    /// A player of the load generator: the client of a pull, where there is one.
+    /// Makes a player for the load generator: by default the client of a pull.
     fn play(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         Some(Box::new(PulledPlayer::new(now, self.pull(patience, seed)?)))
     }
-    /// A publisher of the load generator, where there are any: of a stream that begins with these parameter sets as bodies of
-    /// FLV.
+    /// Makes a publisher for the load generator, if the protocol has one, of a stream that begins with these parameter sets (FLV bodies).
     fn publish(
         &self,
         _now: Instant,

@@ -4,8 +4,8 @@
 //! ([`Paths`]), a byte stream ([`ByteStream`]), datagrams ([`DatagramPeer`]), units taken whole ([`UnitSink`]), in any
 //! combination. A sink such as a recorder has only the last; a viewer of RTSP may have all of them.
 //!
-//! Whatever a session has several of, publications, subscriptions, children and jobs, it names itself by a [`Handle`],
-//! and the answers come back under that name as a [`Reply`].
+//! A session chooses a [`Handle`] for each of its publications, subscriptions, children and jobs, and the answers come back under that
+//! handle as a [`Reply`].
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -30,9 +30,9 @@ pub struct Context<'a> {
     pub apps: &'a Apps,
     /// The settings of the whole server.
     pub server: &'a SessionSettings,
-    /// Blobs that requests are answered with.
+    /// The blobs that requests are answered with.
     pub blobs: &'a Blobs,
-    /// No new publishers and viewers.
+    /// True if no new publishers and viewers are admitted.
     pub draining: bool,
 }
 
@@ -41,50 +41,49 @@ pub struct Context<'a> {
 pub struct About {
     /// The protocol, for logs and counters.
     pub protocol: &'static str,
-    /// Whether it is there for media; the end of such a session is worth a line of the log.
+    /// True if the session carries media; the end of such a session is logged.
     pub is_media: bool,
-    /// Whether the peer has shown that it may be here; from then on it no longer counts against the limits for
-    /// unauthenticated peers.
+    /// True if the peer has proved its permission; it then no longer counts against the limits for unauthenticated peers.
     pub is_authenticated: bool,
 }
 
-/// The conversation with one peer, or a sink of the server's own, as the worker drives it.
+/// The conversation with one peer, or a sink of the server, as the worker drives it.
 pub trait Session: Debug + Send {
-    /// An answer, or news.
+    /// Handles an answer or news of the worker.
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
-    /// Closes in the way of the protocol: `reason` is for the log.
+    /// Closes in the way of the protocol; `reason` is for the log.
     fn close(&mut self, ctx: &Context<'_>, reason: &str);
-    /// The next thing the worker must know.
+    /// Returns the next event for the worker.
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event>;
-    /// Protocol and standing, for logs and counters.
+    /// Returns protocol and state, for logs and counters.
     fn about(&self) -> About;
 
-    /// Its deadlines, if it has any.
+    /// Returns the timer side, if the session has deadlines.
     fn timers(&mut self) -> Option<&mut dyn Timers> {
         None
     }
-    /// Its network paths, if it hears of them.
+    /// Returns the path side, if the session handles events of network paths.
     fn paths(&mut self) -> Option<&mut dyn Paths> {
         None
     }
-    /// The byte stream, if it has one.
+    /// Returns the byte stream, if the session has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ByteStream> {
         None
     }
-    /// The datagrams, if it has any.
+    /// Returns the datagram side, if the session has one.
     fn datagrams(&mut self) -> Option<&mut dyn DatagramPeer> {
         None
     }
-    /// The way for a shared port's datagrams, if its byte stream carries them.
+    /// Returns the carrier, if the session's byte stream carries a shared port's datagrams.
     fn carrier(&mut self) -> Option<&mut dyn Carrier> {
         None
     }
-    /// The sink for whole units, if it takes them; else the worker writes what its format packages to the byte
+    /// Returns the sink for whole units, if the session takes them. If not, the worker writes the bytes packaged by its format to the byte
     /// stream.
     fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
         None
     }
-    /// Figures of its connection; its protocol knows what they are.
+    /// Returns the figures of the connection, which only its protocol understands.
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
@@ -92,33 +91,33 @@ pub trait Session: Debug + Send {
 
 /// A session with deadlines.
 pub trait Timers {
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, ctx: &Context<'_>);
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
 /// A session with network paths: a connection, or sockets of its own.
 pub trait Paths {
-    /// Something happened to a network path.
+    /// Handles an event on a network path.
     fn handle_path(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>);
 }
 
 /// A session over a byte stream.
 pub trait ByteStream {
-    /// Bytes of the peer, any split of them.
+    /// Takes bytes of the peer, split anywhere.
     fn handle_bytes(&mut self, ctx: &Context<'_>, bytes: &[u8]);
-    /// The transport took this many bytes.
+    /// Notes that the transport accepted this many bytes.
     fn handle_sent(&mut self, ctx: &Context<'_>, bytes: usize);
-    /// Whether the transport should be read.
+    /// True if the transport should be read.
     fn wants_bytes(&self) -> bool;
-    /// Moves what is to be sent.
+    /// Moves output to `out`.
     fn poll_transmit(&mut self, out: &mut SendQueue);
 }
 
-/// A session whose byte stream carries datagrams of a shared port to and from one peer of it.
+/// A session whose byte stream carries datagrams of a shared port to and from one of its peers.
 pub trait Carrier {
-    /// Queues them. What its queue has no room for is lost, as on a network: the number of datagrams.
+    /// Queues datagrams. Those for which the queue has no room are lost, as on a network. Returns the number lost.
     fn carry(&mut self, datagrams: &Datagrams) -> usize;
 }
 
@@ -127,9 +126,9 @@ pub trait Carrier {
 pub struct To {
     /// The path.
     pub path: PathId,
-    /// The peer. `None`: the one that the path has.
+    /// The peer; `None` for that of the path.
     pub remote: Option<Remote>,
-    /// There is nothing behind what was gathered, so the session is not asked again.
+    /// True if nothing more is to be sent after the gathered datagrams, so that the session need not be asked again.
     pub last: bool,
 }
 
@@ -137,45 +136,44 @@ impl To {
     /// The peer of the only path.
     pub const PEER: Self = Self { path: PathId(0), remote: None, last: false };
 
-    /// A peer of the only socket; `None`: the one that it is connected to.
+    /// Returns a peer of the only socket; `None` for the one that it is connected to.
     #[must_use]
     pub fn of_socket(peer: Option<SocketAddr>) -> Self {
         Self { remote: peer.map(Remote::of), ..Self::PEER }
     }
 }
 
-/// The data that the sessions of a format share besides bytes ([`crate::hub::Package::shared`]), by the subscription.
+/// Returns, for a subscription, the state that sessions of its format share besides bytes ([`crate::hub::Package::shared`]).
 pub type Shared<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn Any>;
 
-/// A session that speaks in datagrams. Its paths may change while it lives: a shared port may route another address to it, and
-/// it may open and close sockets of its own.
+/// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its
+/// own.
 pub trait DatagramPeer {
-    /// A datagram that came over one of its paths; it may be decrypted in place.
+    /// Takes a datagram that came over one of the paths; it may be decrypted in place.
     fn handle_datagram(&mut self, ctx: &Context<'_>, path: PathId, from: Remote, datagram: &mut [u8]);
-    /// Whether there may be datagrams to send now. If not, [`DatagramPeer::poll_datagrams`] is not called.
+    /// True if there may be datagrams to send now. If false, [`DatagramPeer::poll_datagrams`] is not called.
     fn has_datagrams(&self, _ctx: &Context<'_>) -> bool {
         true
     }
-    /// Adds the datagrams that are to be sent now, all to one peer. `shared` is what the formats of its subscriptions share.
+    /// Adds the datagrams to send now, all to one peer. `shared` returns the state shared by the formats of its subscriptions.
     fn poll_datagrams(&mut self, ctx: &Context<'_>, shared: Shared<'_, '_>, out: &mut Datagrams) -> To;
 }
 
-/// A session that takes units whole: one that must remember what it has sent until it has arrived, or a sink that is no
-/// connection.
+/// A session that takes whole units: one that must keep what it has sent until it has arrived, or a sink without a connection.
 pub trait UnitSink {
-    /// Whether there is room for a unit. While there is none the subscription's cursor stays, and lags.
+    /// True if there is room for a unit. If false, the subscription's cursor stays, and lags.
     fn has_room(&self) -> bool;
-    /// A unit of a stream that it is subscribed to.
+    /// Takes a unit of a stream to which the session is subscribed.
     fn handle_unit(&mut self, ctx: &Context<'_>, subscription: Handle, unit: &Delivery<'_>);
-    /// The taker of the end of a run of units, in sinks that send several together.
+    /// Returns the side that sends several units together, if the sink does so.
     fn runs(&mut self) -> Option<&mut dyn UnitRuns> {
         None
     }
-    /// The pace of units that are not new, where they have one.
+    /// Returns the pacing of old units, if the sink has one.
     fn paced(&mut self) -> Option<&mut dyn Paced> {
         None
     }
-    /// The taker of bytes behind the last unit, in sinks that have one.
+    /// Returns the side that takes bytes after the last unit, if the sink does so.
     fn tail(&mut self) -> Option<&mut dyn TailSink> {
         None
     }
@@ -183,18 +181,18 @@ pub trait UnitSink {
 
 /// A sink that sends several units together.
 pub trait UnitRuns {
-    /// Takes the end of a run: no further unit follows for now.
+    /// Ends a run of units: none follows for now.
     fn end_units(&mut self, ctx: &Context<'_>);
 }
 
 /// A sink whose format holds bytes back until the next unit ([`crate::hub::Package::finish`]).
 pub trait TailSink {
-    /// Bytes behind the last unit of a stream that has ended.
+    /// Takes the bytes after the last unit of a stream that has ended.
     fn handle_tail(&mut self, ctx: &Context<'_>, tail: &Parts);
 }
 
-/// The pace at which a sink takes units that are not new.
+/// The pacing of a sink for units that are old when sent.
 pub trait Paced {
-    /// The stream is over: nothing has to wait any more.
+    /// Ends the pacing, because the stream has ended.
     fn end(&mut self);
 }

@@ -1,4 +1,5 @@
-//! Sinks: consumers of streams that are no connections, such as recorders. Each stands in the row of its folder ([`super::registry`]).
+//! Sinks: consumers of streams that are no connections, such as recorders. Each is declared in the row of its protocol
+//! ([`super::registry`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,51 +16,50 @@ use crate::types::{Now, StreamId, StreamKey};
 /// The parameters of a new sink.
 #[derive(Debug, Clone)]
 pub struct SinkOrder {
-    /// The stream's number.
+    /// Id of the stream.
     pub stream: StreamId,
-    /// The stream that it takes.
+    /// Key of the stream.
     pub key: StreamKey,
     /// Settings of the application.
     pub settings: Arc<AppSettings>,
     /// The members of the stream's record that workers use.
     pub details: StreamDetails,
-    /// The recording, of a sink that control has ordered.
+    /// The recording, if control has ordered one.
     pub recording: Option<RecordingOrder>,
 }
 
-/// Parameters of a request, by their names.
+/// Parameters of a request by name.
 pub type Query = [(String, String)];
 
-/// The meaning of parameters of a request to the blobs of a sink.
+/// The meaning of request parameters for the blobs of a sink.
 #[derive(Debug, Clone, Copy)]
 pub struct Params {
-    /// The progress that the parameters want of a blob that grows. `None`: as it is.
+    /// Returns the progress that the parameters require of a growing blob; `None` if any will do.
     pub wants: fn(&Query) -> Option<Progress>,
-    /// The name of the blob that is given in place of one with this name. `None`: that one.
+    /// Returns the name of the blob to serve in place of the named one; `None` to serve the named one.
     pub in_place: fn(&str, &Query) -> Option<String>,
-    /// The protocol that the requester of the blob with this name counts as a viewer of. `None`: that of the
-    /// blob.
+    /// Returns the protocol under which the requester of the blob counts as a viewer; `None` for that of the blob.
     pub viewers: fn(&AppSettings, &str, &Query) -> Option<&'static str>,
-    /// The form for one viewer of a blob, at this date by the blob's calendar, in milliseconds. `None`: the blob. Asked for
-    /// requests without parameters, too.
+    /// Returns the form of a blob for one viewer, at this date in milliseconds on the blob's clock; `None` to serve the blob itself. Called
+    /// also for requests without parameters.
     pub tailor: fn(&Requested<'_>, &Bytes, u64) -> Option<Tailored>,
-    /// The status and the text with which the parameters are refused: they make no sense, or are too long to be repeated.
+    /// Returns the status and text with which to refuse the parameters, if they are invalid or too long to be repeated.
     pub refuse: fn(&Requested<'_>) -> Option<(u16, &'static str)>,
 }
 
-/// A blob that is requested.
+/// A requested blob.
 #[derive(Debug, Clone, Copy)]
 pub struct Requested<'a> {
     /// The application.
     pub app: &'a AppSettings,
-    /// The name below the application's `streams`.
+    /// The path below the application's `streams`.
     pub name: &'a str,
     /// Parameters of the request.
     pub query: &'a Query,
 }
 
 impl Params {
-    /// Parameters that mean nothing.
+    /// Parameters without a meaning.
     pub const NONE: Self = Self {
         wants: |_| None,
         in_place: |_, _| None,
@@ -73,24 +73,27 @@ impl Params {
 pub struct SinkKind {
     /// The name, in orders and logs.
     pub name: &'static str,
-    /// Whether an application has it.
+    /// Returns true if an application has the sink.
     pub is_enabled: fn(&AppSettings) -> bool,
-    /// The stream for which a request for this blob begins the sink: what is below the application's `streams`. `None`: it
+    /// Returns the stream for which a request for this blob (a path below the application's `streams`) begins the sink. `None` if the sink
     /// makes no such blob, or another request begins it.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
-    /// The stream that a file of this name, below the application's `streams`, is a part of: what it made, and memory has no longer.
+    /// Returns the stream to which a file of this name belongs, below the application's `streams`: one that the sink has made and that is
+    /// no longer in memory.
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
-    /// Whether it begins with the stream: what it makes is wanted before anybody asks.
+    /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
-    /// The blob that announces this one, and how far that is when this one is there. `None`: it is announced when it is there.
+    /// Returns the blob that announces this one, and its progress once this one exists. `None` if the blob is announced only once it
+    /// exists.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
-    /// Whether it makes renditions of a ladder: a request begins it for all streams of that, if there is more than one rendition.
+    /// True if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
+    /// rendition.
     pub is_of_ladder: bool,
-    /// The protocol that viewers of this blob are counted under, before it is there.
+    /// Returns the protocol under which viewers of this blob count, before it exists.
     pub viewers: fn(&str) -> &'static str,
-    /// The meaning of parameters of a request.
+    /// The meaning of request parameters.
     pub params: Params,
-    /// Creates the session of one stream. It asks for its tracks by [`super::SubscriptionEvent::Attach`].
+    /// Creates the session for one stream. It requests its tracks by [`super::SubscriptionEvent::Attach`].
     pub begin: fn(Now, &SinkOrder, Seed) -> Box<dyn Session>,
 }
 
@@ -100,31 +103,31 @@ impl fmt::Debug for SinkKind {
     }
 }
 
-/// The kinds of sinks that an application has.
+/// Returns the kinds of sinks that an application has.
 fn enabled(app: &AppSettings) -> impl Iterator<Item = &'static SinkKind> {
     registry::sinks().filter(|kind| (kind.is_enabled)(app))
 }
 
-/// The kind of sink that a request for this blob of the application begins, and the id of the stream.
+/// Returns the kind of sink that a request for this blob begins, and the stream id.
 #[must_use]
 pub fn maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     enabled(app).find_map(|kind| Some((kind, (kind.stream_of)(app, blob)?)))
 }
 
-/// The same, without the renditions of ladders: a stream may have a name that could be a ladder's.
+/// Like [`maker_of`], without sinks of ladders, because a stream's name may look like a ladder's.
 #[must_use]
 pub fn plain_maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     let mut plain = enabled(app).filter(|kind| !kind.is_of_ladder);
     plain.find_map(|kind| Some((kind, (kind.stream_of)(app, blob)?)))
 }
 
-/// The kind of sink that makes a blob or a file of this name, and the id of the stream that it is of.
+/// Returns the kind of sink that makes a blob or a file of this name, and the stream id.
 #[must_use]
 pub fn owner_of<'n>(app: &AppSettings, name: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     maker_of(app, name).or_else(|| enabled(app).find_map(|kind| Some((kind, (kind.file_of)(app, name)?))))
 }
 
-/// The kinds of sinks that begin with a stream.
+/// Returns the kinds of sinks that begin with a stream.
 pub fn begun_with_stream(
     app: &AppSettings,
     details: &StreamDetails,
@@ -132,49 +135,50 @@ pub fn begun_with_stream(
     enabled(app).filter(|kind| (kind.begins_with_stream)(app, details))
 }
 
-/// The blob that announces this one before it is there, and how far that is when it is.
+/// Returns the blob that announces this one before it exists, and its progress once this one exists.
 #[must_use]
 pub fn part_of(app: &AppSettings, blob: &str) -> Option<(String, Progress)> {
     enabled(app).find_map(|kind| (kind.part_of)(blob))
 }
 
-/// The meanings of the parameters of a request to the sinks of an application.
+/// Returns the parameters' meanings for the sinks of an application.
 fn params<'a>(app: &'a AppSettings, query: &'a Query) -> impl Iterator<Item = &'static Params> + 'a {
     enabled(app).filter(|_| !query.is_empty()).map(|kind| &kind.params)
 }
 
-/// The progress that a request wants of a blob that grows.
+/// Returns the progress that a request requires of a growing blob.
 #[must_use]
 pub fn wanted(app: &AppSettings, query: &Query) -> Option<Progress> {
     params(app, query).find_map(|params| (params.wants)(query))
 }
 
-/// The blob that is given in place of one with this name, by the parameters of the request. `None`: that one.
+/// Returns the blob to serve in place of the named one, by the parameters of the request; `None` for the named one.
 #[must_use]
 pub fn in_place(app: &AppSettings, name: &str, query: &Query) -> Option<String> {
     params(app, query).find_map(|params| (params.in_place)(name, query))
 }
 
-/// The protocol that the requester of a blob counts as a viewer of, by the parameters of the request. `None`: that
-/// of the blob.
+/// Returns the protocol under which the requester of a blob counts as a viewer, by the parameters of the request; `None` for that of the
+/// blob.
 #[must_use]
 pub fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     params(app, query).find_map(|params| (params.viewers)(app, name, query))
 }
 
-/// The form of a blob for one viewer, by the parameters of its request and the date by the blob's calendar. `None`: the blob.
+/// Returns the form of a blob for one viewer, by the parameters of its request and the date on the blob's clock; `None` for the blob
+/// itself.
 #[must_use]
 pub fn tailored(requested: &Requested<'_>, blob: &Bytes, date_ms: u64) -> Option<Tailored> {
     enabled(requested.app).find_map(|kind| (kind.params.tailor)(requested, blob, date_ms))
 }
 
-/// The status and the text with which a request is refused for its parameters.
+/// Returns the status and text if a request must be refused for its parameters.
 #[must_use]
 pub fn refusal(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
     params(requested.app, requested.query).find_map(|params| (params.refuse)(requested))
 }
 
-/// The kind of sink with this name.
+/// Returns the kind of sink with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static SinkKind> {
     registry::sinks().find(|kind| kind.name == name)

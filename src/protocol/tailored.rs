@@ -1,5 +1,5 @@
-//! Text in the form for one viewer, made line by line as it is sent: what all viewers are sent is shared, and only the block on
-//! its way is this viewer's own.
+//! Text in the form for one viewer, edited line by line as it is sent: the source is shared by all viewers, and only the block being sent
+//! is this viewer's own.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,13 +9,13 @@ use bytes::Bytes;
 
 use crate::hub::OwnText;
 
-/// Bytes of a block, but for the rest of its last line.
+/// Size of a block in bytes, exceeded by at most its last line.
 const BLOCK_BYTES: usize = 16 * 1024;
 
-/// Writes a line as this viewer gets it, without its end. False: the viewer does not get it.
+/// Writes a line in this viewer's form, without its line end. Returns false to leave the line out.
 type Edit = Arc<dyn Fn(&str, &mut String) -> bool + Send + Sync>;
 
-/// See the module.
+/// A text in the form for one viewer.
 #[derive(Clone)]
 pub struct Tailored {
     parts: VecDeque<Bytes>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Tailored {
 }
 
 impl Tailored {
-    /// The lines of these texts, one after the other, as `edit` writes them. `None`: they are no text.
+    /// Makes the text from the lines of `parts`, one after the other, as `edit` writes them. `None` if they are not UTF-8.
     pub(super) fn new(
         parts: impl IntoIterator<Item = Bytes>,
         edit: impl Fn(&str, &mut String) -> bool + Send + Sync + 'static,
@@ -49,23 +49,23 @@ impl Tailored {
         Some(Self { parts, edit: Arc::new(edit), length, held: OwnText::default() })
     }
 
-    /// The same; its blocks count there for as long as anything holds them.
+    /// Makes its blocks count in `held` for as long as anything holds them.
     pub(super) fn counted_in(self, held: &OwnText) -> Self {
         Self { held: held.clone(), ..self }
     }
 
-    /// The count of its blocks.
+    /// Returns the counter of its blocks.
     pub(super) const fn held(&self) -> &OwnText {
         &self.held
     }
 
-    /// Bytes of the whole.
+    /// Length of the whole text in bytes.
     #[must_use]
     pub const fn length(&self) -> u64 {
         self.length
     }
 
-    /// The next block; `None` at the end.
+    /// Returns the next block; `None` at the end.
     pub fn next_block(&mut self) -> Option<Bytes> {
         let mut block =
             String::with_capacity(BLOCK_BYTES.min(usize::try_from(self.length).unwrap_or(BLOCK_BYTES)));

@@ -1,5 +1,5 @@
-//! Checks that a publisher's stream can be played. A stream that nobody can play must not look as if all were well: faults are
-//! reported, and a stream that cannot be used at all is ended.
+//! Checks that a publisher's stream can be played. A stream that nobody can play must not look healthy: faults are reported, and a stream
+//! that is entirely unusable is ended.
 
 use std::time::{Duration, Instant};
 
@@ -7,34 +7,34 @@ use bytes::Bytes;
 use media::codec::{h264, h265};
 use media::{CodecConfig, nal};
 
-/// The time, from the first bytes on, in which a stream announces something that is carried.
+/// Maximum time from the first bytes until a supported track is announced.
 pub(super) const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
-/// The time in which what it announces gives a frame: longer than encoders leave between two key frames.
+/// Maximum time until an announced track has a frame: longer than encoders leave between two key frames.
 pub(super) const FRAMES_WITHIN: Duration = Duration::from_secs(15);
 
-/// The part of a stream that its publisher has brought so far.
+/// The content of a publisher's stream so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Supply {
-    /// Nothing that is carried was announced.
+    /// No supported track was announced.
     Nothing,
-    /// Tracks, and no frame of them that can be used.
+    /// Tracks were announced, but no usable frame has come.
     Announced,
-    /// Audio, and no frame of the video that was announced.
+    /// Audio has come, but no frame of the announced video.
     AudioAlone,
-    /// Something of each kind that was announced.
+    /// Frames of each announced kind have come.
     Frames,
 }
 
-/// The fault of a stream.
+/// A fault of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// There is nothing in it to be played.
+    /// The stream has nothing that can be played.
     Unusable(&'static str),
     /// The stream goes on without its video.
     NoVideo(&'static str),
 }
 
-/// The watch over one publisher.
+/// The checks of one publisher.
 #[derive(Debug, Default)]
 pub(super) struct Usable {
     since: Option<Instant>,
@@ -43,7 +43,7 @@ pub(super) struct Usable {
 }
 
 impl Usable {
-    /// Takes what the bytes so far have brought. Each fault is reported once.
+    /// Checks what has come so far. Each fault is returned once.
     pub(super) fn check(&mut self, now: Instant, supply: Supply) -> Option<Fault> {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);
@@ -62,7 +62,7 @@ impl Usable {
         }
     }
 
-    /// The time of the next look at a stream of which nothing further may come.
+    /// Returns the time of the next check, in case nothing more comes.
     pub(super) fn deadline(&self, supply: Supply) -> Option<Instant> {
         let within = match supply {
             Supply::Nothing => ANNOUNCED_WITHIN,
@@ -72,13 +72,13 @@ impl Usable {
         self.since?.checked_add(within)
     }
 
-    /// Whether this is the first message without sense: it is reported, those that follow are counted.
+    /// Returns true for the first malformed message, which is reported; later ones are only counted.
     pub(super) const fn is_first_bad(&mut self) -> bool {
         !std::mem::replace(&mut self.told_bad, true)
     }
 }
 
-/// Checks what can be checked of a frame; NAL units get 4-byte lengths. `None` when it has no slice of a picture.
+/// Checks a frame, and gives its NAL units 4-byte lengths. `None` if it contains no slice of a picture.
 pub(super) fn video_payload(config: &CodecConfig, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
     let (length_size, is_picture): (_, fn(&[u8]) -> bool) = match config {
         CodecConfig::H264(config) => (config.length_size, h264::is_picture),

@@ -1,5 +1,5 @@
-//! Figures that the connections of a protocol have beyond their bytes. The protocol defines them; here they have
-//! names for the API and `/metrics`.
+//! Figures of a protocol's connections other than byte counts. The protocol defines them; this module names them for the API and
+//! `/metrics`.
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -12,22 +12,22 @@ use crate::types::{SessionRef, StreamKey};
 /// Values in the order of a [`Catalogue`].
 pub type Values = SmallVec<[u64; 8]>;
 
-/// The figures of a protocol's connections.
+/// The names of a protocol's figures.
 #[derive(Debug)]
 pub struct Catalogue {
-    /// Begins the names of its metrics.
+    /// Prefix of the metrics' names.
     pub name: &'static str,
-    /// The counted thing: the end of the metrics' names, and the help texts of all connections and of one.
+    /// The counted thing: suffix of the metrics' names, then the help text for all connections and the one for a single connection.
     pub counted: [&'static str; 3],
-    /// The counters.
+    /// Names of the counters.
     pub counters: &'static [&'static str],
-    /// The number of counters, from the first, that are shown for each connection too.
+    /// Number of counters, from the first, that are also shown per connection.
     pub counters_of_each: usize,
-    /// The figures of the moment: the ends of their names, and the help.
+    /// Suffixes of the gauges' names, with help texts.
     pub gauges: &'static [(&'static str, &'static str)],
 }
 
-/// There is one of a name.
+/// Compares by name, which is unique.
 impl PartialEq for Catalogue {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -36,36 +36,35 @@ impl PartialEq for Catalogue {
 
 impl Eq for Catalogue {}
 
-/// The figures of the arrival of a publisher's packets.
+/// Figures of a publisher's packets on arrival.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reception {
-    /// Packets that the publisher has sent, as far as their numbers show.
+    /// Number of packets sent by the publisher, according to their sequence numbers.
     pub expected: u64,
-    /// The number of expected packets that were missing when later ones came; some of those came again in
-    /// time.
+    /// Number of expected packets that were missing when later ones came, including those that were then retransmitted in time.
     pub lost: u64,
-    /// Round trip, in milliseconds.
+    /// Round-trip time, in milliseconds.
     pub rtt_ms: u64,
-    /// The variation of the times on the way, in milliseconds.
+    /// Variation of transit times, in milliseconds.
     pub jitter_ms: u64,
 }
 
 /// The figures of one connection.
 pub trait Figures: Debug + Send + Sync {
-    /// Names the values.
+    /// Returns the names of the values.
     fn catalogue(&self) -> &'static Catalogue;
-    /// The values of the counters.
+    /// Returns the values of the counters.
     fn counts(&self) -> Values;
-    /// The values of the gauges.
+    /// Returns the values of the gauges.
     fn gauges(&self) -> Values;
-    /// The figures as members of an object of the API.
+    /// Returns the figures as members of an object of the API.
     fn members(&self) -> serde_json::Map<String, serde_json::Value>;
-    /// The figures of the arrival of the peer's packets; `None` where the transport hides them.
+    /// Returns the figures of the peer's packets on arrival; `None` if the transport hides them.
     fn reception(&self) -> Option<Reception> {
         None
     }
-    /// The figures of a viewer as the reference lists the clients of a stream, measured at this time in milliseconds since
-    /// 1970; `None` for a protocol whose clients it does not list.
+    /// Returns the figures of a viewer in the reference's list of clients, measured at this Unix time in milliseconds; `None` if the
+    /// reference does not list clients of the protocol.
     fn client(&self, _wall_ms: u64) -> Option<serde_json::Map<String, serde_json::Value>> {
         None
     }
@@ -85,7 +84,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role in the API and in metrics.
+    /// Returns the name in the API and in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -97,49 +96,49 @@ impl Role {
     }
 }
 
-/// The figures of a connection.
+/// The figures of one connection, with its role.
 #[derive(Debug, Clone)]
 pub struct ConnectionFigures {
-    /// The stream that it belongs to.
+    /// Stream of the connection.
     pub key: StreamKey,
-    /// The role.
+    /// Role of the connection.
     pub role: Role,
-    /// The peer's address.
+    /// Address of the peer.
     pub peer: SocketAddr,
-    /// The figures.
+    /// Figures of the protocol.
     pub figures: Arc<dyn Figures>,
 }
 
 /// A viewer of a stream with a connection of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ViewerFigures {
-    /// The viewer's subscription.
+    /// Subscription of the viewer.
     pub session: SessionRef,
-    /// The viewer's address.
+    /// Address of the viewer.
     pub peer: SocketAddr,
-    /// The protocol of the connection.
+    /// Protocol of the connection.
     pub protocol: &'static str,
     /// Seconds since the connection began.
     pub seconds: u64,
 }
 
-/// The totals of a protocol's connections, including those that have ended.
+/// Totals of a protocol's connections, including ended ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Totals {
-    /// The names of the counters.
+    /// Names of the counters.
     pub of: &'static Catalogue,
-    /// The values of the counters.
+    /// Values of the counters.
     pub counts: Values,
 }
 
 impl Totals {
-    /// Creates totals of zero.
+    /// Creates zero totals.
     #[must_use]
     pub fn new(of: &'static Catalogue) -> Self {
         Self { of, counts: SmallVec::from_elem(0, of.counters.len()) }
     }
 
-    /// Adds a connection to the row of its protocol, which is made when it is new.
+    /// Adds a connection to the row of its protocol, which is created if missing.
     pub fn add(rows: &mut Vec<Self>, figures: &dyn Figures) {
         let of = figures.catalogue();
         let at = rows.iter().position(|row| row.of == of).unwrap_or_else(|| {

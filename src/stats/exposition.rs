@@ -1,4 +1,4 @@
-//! The text of `/metrics` (OpenMetrics 1.0), out of the figures of one moment.
+//! The text of `/metrics` (OpenMetrics 1.0), made from a snapshot of the figures.
 
 use std::fmt;
 
@@ -14,23 +14,23 @@ use super::{
 };
 use crate::types::build;
 
-/// Labels as they stand in the text.
+/// Labels of a sample.
 type Labels<'a> = [(&'static str, &'a str)];
 
-/// The content of a page.
+/// The contents of a page.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// The figures of control.
+    /// Figures of control.
     pub control: ControlFigures,
-    /// The job service, by class.
+    /// Counts of jobs, by class.
     pub jobs: Vec<JobCounts>,
-    /// Reports of players.
+    /// Counts of reports from players.
     pub players: PlayerCounts,
-    /// The figures of each worker, by index.
+    /// Figures of each worker, by index.
     pub workers: Vec<WorkerFigures>,
 }
 
-/// The page as text.
+/// Renders the page.
 #[must_use]
 pub fn render(page: Page) -> String {
     let mut registry = Registry::with_prefix("millstream");
@@ -54,7 +54,7 @@ impl Collector for Page {
     }
 }
 
-/// Writes families one after the other.
+/// Writes metric families, one after another.
 struct Out<'a, 'e>(&'a mut DescriptorEncoder<'e>);
 
 impl Out<'_, '_> {
@@ -95,7 +95,7 @@ impl Out<'_, '_> {
     }
 }
 
-/// Adds a metric of a family, with labels or without.
+/// Adds a metric to a family, with or without labels.
 fn with(
     family: &mut MetricEncoder<'_>,
     labels: &[(&'static str, String)],
@@ -114,7 +114,7 @@ fn encode_histogram(metric: &mut MetricEncoder<'_>, histogram: &Histogram) -> fm
     metric.encode_histogram::<NoLabelSet>(histogram.sum().as_secs_f64(), histogram.count(), &buckets, None)
 }
 
-/// Counters are shown as numbers with a fraction; whole ones stay exact up to 2^53.
+/// Converts a counter to a float, exact up to 2^53.
 #[allow(clippy::cast_precision_loss, reason = "a figure for a graph")]
 const fn number(count: u64) -> f64 {
     count as f64
@@ -218,7 +218,7 @@ impl Page {
         )
     }
 
-    /// Writes the counts of connections, and the figures of each where that is wanted.
+    /// Writes the totals of connections, and each connection's figures if requested.
     fn encode_connections(&self, out: &mut Out<'_, '_>) -> fmt::Result {
         let mut catalogues: Vec<&'static Catalogue> = Vec::new();
         for totals in self.workers.iter().flat_map(|figures| &figures.totals) {
@@ -320,7 +320,7 @@ impl Page {
         )
     }
 
-    /// The pairs of all workers, added up.
+    /// Sums the forwarding histograms of all workers.
     fn forwarding(&self) -> Vec<Forwarding> {
         let mut sums: Vec<Forwarding> = Vec::new();
         for row in self.workers.iter().flat_map(|figures| figures.forwarding.rows()) {
@@ -485,8 +485,8 @@ mod tests {
     use super::*;
     use crate::types::{Ingest, StreamKey};
 
-    /// A reader of both formats that is as strict as their definitions: families stand together under their type, samples have
-    /// the endings of their type, nothing comes twice, and buckets rise up to `+Inf`, which has the count.
+    /// Parses either format as strictly as its definition: each family is contiguous under its type, samples have the suffixes of their
+    /// type, nothing occurs twice, and buckets rise up to `+Inf`, which has the count.
     fn parse(format: Format, page: &str) {
         let mut family = (String::new(), String::new());
         let (mut families, mut samples) = (BTreeSet::new(), BTreeSet::new());

@@ -1,9 +1,9 @@
-//! The two formats of `/metrics`: OpenMetrics 1.0, and the text of Prometheus (0.0.4), which is made of it line by line.
+//! The two formats of `/metrics`: OpenMetrics 1.0, and Prometheus text (0.0.4), which is derived from it line by line.
 
 /// A format of the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// The text format that every scraper reads.
+    /// Prometheus text, which every scraper reads.
     #[default]
     Text,
     /// OpenMetrics 1.0, which ends in `# EOF`.
@@ -11,7 +11,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a scraper asks for by `Accept` (RFC 9110 §12.5.1). OpenMetrics is for those that name it.
+    /// Picks the format by a scraper's `Accept` field (RFC 9110 §12.5.1). OpenMetrics is used only if named.
     pub fn of_accept<'a>(values: impl Iterator<Item = &'a str>) -> Self {
         let mut best = (0, Self::Text);
         for range in values.flat_map(|value| value.split(',')) {
@@ -37,7 +37,7 @@ impl Format {
         best.1
     }
 
-    /// The media type of the page.
+    /// Returns the media type.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Format {
         }
     }
 
-    /// A page of OpenMetrics in this format.
+    /// Converts a page of OpenMetrics to this format.
     #[must_use]
     pub fn of_open_metrics(self, page: String) -> String {
         match self {
@@ -56,7 +56,7 @@ impl Format {
     }
 }
 
-/// A quality in thousandths; one that cannot be read is none.
+/// Parses a quality into thousandths; zero if invalid.
 fn thousandths(text: &str) -> u32 {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits: String = fraction.chars().chain("000".chars()).take(3).collect();
@@ -67,7 +67,7 @@ fn thousandths(text: &str) -> u32 {
     }
 }
 
-/// The text of Prometheus has families by the names of their samples, no type for information, and no end.
+/// Converts to Prometheus text, which names families like their samples, has no type for information, and no end mark.
 fn text(page: &str) -> String {
     let mut out = String::with_capacity(page.len());
     // HELP comes before TYPE, which says by what name the family is known.

@@ -1,8 +1,8 @@
-//! A histogram of durations with fixed bounds: an array, and no arithmetic but an addition.
+//! A histogram of durations with fixed bounds: an array in which only counts are incremented.
 
 use std::time::Duration;
 
-/// Upper bounds in microseconds; above the last one there is one bucket more.
+/// Upper bounds in microseconds; one more bucket follows.
 pub const BOUNDS_US: [u64; 25] = [
     10, 20, 50, 100, 150, 200, 300, 500, 750, 1_000, 1_500, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000,
     40_000, 60_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
@@ -32,7 +32,7 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
-    /// Adds the counts of another one.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {
             *count = count.saturating_add(more);
@@ -40,19 +40,19 @@ impl Histogram {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
-    /// The number of values.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
     }
 
-    /// The sum of the values.
+    /// Returns the sum of the values.
     #[must_use]
     pub const fn sum(&self) -> Duration {
         Duration::from_nanos(self.sum_ns)
     }
 
-    /// Upper bound in seconds and count of each bucket (not cumulated); the last bound is infinite.
+    /// Returns upper bound in seconds and count of each bucket (not cumulative); the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS_US.iter().map(|&us| Duration::from_micros(us).as_secs_f64());
         bounds.chain([f64::INFINITY]).zip(self.counts)

@@ -1,64 +1,64 @@
-//! Figures of the machine and of this process, a second old at most.
+//! Figures of the machine and of this process, at most a second old.
 
-/// See the module. Bytes, unless the name says otherwise.
+/// Figures of the machine and of this process. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostFigures {
-    /// Share of the memory that is not available for new work.
+    /// Share of memory that is not available for new work.
     pub memory_percent: u8,
     /// CPU time of the process since its start, in microseconds.
     pub process_cpu_us: u64,
-    /// Mean share of all cores over five seconds, by everybody.
+    /// Mean use of all cores over five seconds, by all processes.
     pub system_cpu_percent: u8,
-    /// Mean share of all cores over five seconds, by this process.
+    /// Mean use of all cores over five seconds, by this process.
     pub process_cpu_percent: u8,
     /// Load average of the last minute.
     pub load_1m: f64,
-    /// Cores.
+    /// Number of cores.
     pub processors: usize,
-    /// Memory of the machine.
+    /// Total memory.
     pub memory_total: u64,
-    /// Unused.
+    /// Unused memory.
     pub memory_free: u64,
-    /// Available for new work.
+    /// Memory available for new work.
     pub memory_available: u64,
-    /// Promised to all processes.
+    /// Memory committed to all processes.
     pub memory_committed: u64,
-    /// Swap of the machine.
+    /// Total swap.
     pub swap_total: u64,
-    /// Unused.
+    /// Unused swap.
     pub swap_free: u64,
-    /// The file system of the home folder.
+    /// File system of the home folder.
     pub disk: DiskFigures,
-    /// The memory of this process, in bytes.
+    /// Memory of this process.
     pub process_memory: u64,
-    /// The most it ever held.
+    /// Peak memory of this process.
     pub process_memory_peak: u64,
-    /// The threads of this process.
+    /// Threads of this process.
     pub threads: u64,
-    /// The machine's name.
+    /// Host name.
     pub host_name: String,
-    /// Its network interfaces.
+    /// Network interfaces.
     pub network: NetworkFigures,
 }
 
-/// A file system.
+/// The space of a file system, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DiskFigures {
-    /// Its size.
+    /// Total space.
     pub total: u64,
-    /// Unused.
+    /// Unused space.
     pub free: u64,
-    /// Unused, and not kept for the system.
+    /// Unused space that is not reserved for the system.
     pub usable: u64,
 }
 
-/// The interfaces of the machine but for the loopback, together.
+/// Totals of the machine's network interfaces, without loopback.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetworkFigures {
-    /// Bits sent per second, the mean of five seconds.
+    /// Bits sent per second, averaged over five seconds.
     pub sent_bps: u64,
-    /// Bits received per second, the mean of five seconds.
+    /// Bits received per second, averaged over five seconds.
     pub received_bps: u64,
-    /// The speed of the fastest link in Mb/s; 0 where none says it.
+    /// Speed of the fastest link in Mb/s; 0 if unknown.
     pub uplink_mbps: u64,
 }

@@ -1,5 +1,5 @@
-//! Figures: what a worker counts, and how `/metrics` shows it. Plain integers in the machines; names and text only
-//! when somebody asks (docs/metrics.md).
+//! Figures counted by a worker, and their form in `/metrics`. Machines keep plain integers; names and text are added on request
+//! (docs/metrics.md).
 
 mod connections;
 mod exposition;
@@ -24,9 +24,9 @@ use crate::types::{Ingest, StreamKey};
 /// Forwarding times from one ingest to the subscribers of one egress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forwarding {
-    /// The way by which the stream came in.
+    /// Ingest of the stream.
     pub ingest: Ingest,
-    /// The format of the subscribers.
+    /// Format of the subscribers.
     pub egress: &'static str,
     /// Times of video units.
     pub video: Histogram,
@@ -34,16 +34,16 @@ pub struct Forwarding {
     pub audio: Histogram,
 }
 
-/// Index into a worker's [`ForwardingTable`]; a subscriber keeps it, so that a unit is counted without a search.
+/// Index into a worker's [`ForwardingTable`], kept by each subscriber, so that counting needs no search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardingIndex(usize);
 
-/// The forwarding histograms of a worker: one per pair of protocols that has met.
+/// The forwarding histograms of a worker: one for each pair of ingest and egress that occurred.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ForwardingTable(Vec<Forwarding>);
 
 impl ForwardingTable {
-    /// The index of a pair.
+    /// Returns the index of a pair.
     pub fn index(&mut self, ingest: Ingest, egress: &'static str) -> ForwardingIndex {
         let known = self.0.iter().position(|row| row.ingest == ingest && row.egress == egress);
         ForwardingIndex(known.unwrap_or_else(|| {
@@ -53,7 +53,7 @@ impl ForwardingTable {
         }))
     }
 
-    /// Counts a unit that came at `received` and was taken by the kernel at `sent`.
+    /// Counts a unit received at `received` and handed to the kernel at `sent`.
     pub fn record(&mut self, index: ForwardingIndex, video: bool, received: Instant, sent: Instant) {
         if let Some(row) = self.0.get_mut(index.0) {
             let took = sent.saturating_duration_since(received);
@@ -61,36 +61,36 @@ impl ForwardingTable {
         }
     }
 
-    /// All pairs of ingest and egress.
+    /// Returns all pairs.
     #[must_use]
     pub fn rows(&self) -> &[Forwarding] {
         &self.0
     }
 }
 
-/// The reason a connection was closed before its first request.
+/// Reasons for closing a connection before its first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The server is full.
+    /// Too many connections.
     Connections,
     /// Too many unauthenticated peers.
     Unauthenticated,
-    /// Too many unauthenticated peers of this address.
+    /// Too many unauthenticated peers at this address.
     Address,
-    /// Too many new connections of this address.
+    /// Too many new connections from this address.
     Rate,
-    /// Too many TLS handshakes at a time, of this address or of all.
+    /// Too many concurrent TLS handshakes, of this address or in total.
     Handshakes,
-    /// Too many authenticated peers of this address.
+    /// Too many authenticated peers at this address.
     Authenticated,
-    /// Unauthenticated, and closed in favour of a newcomer.
+    /// Closed in favour of a new connection, because unauthenticated.
     GaveWay,
-    /// No header of a trusted proxy in front, where there has to be one.
+    /// Missing header of a trusted proxy.
     Preface,
 }
 
 impl Refused {
-    /// All of the reasons.
+    /// All reasons.
     pub const ALL: [Self; 8] = [
         Self::Connections,
         Self::Unauthenticated,
@@ -102,7 +102,7 @@ impl Refused {
         Self::Preface,
     ];
 
-    /// The name in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -118,19 +118,19 @@ impl Refused {
     }
 }
 
-/// The number of refused connections, by reason.
+/// Counts of refused connections, by reason.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Refusals([u64; Refused::ALL.len()]);
 
 impl Refusals {
-    /// Counts one.
+    /// Counts a refused connection.
     pub fn count(&mut self, why: Refused) {
         for (_, count) in Refused::ALL.iter().zip(&mut self.0).filter(|(reason, _)| **reason == why) {
             *count = count.saturating_add(1);
         }
     }
 
-    /// All reasons with their counts.
+    /// Returns all reasons with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Refused, u64)> {
         Refused::ALL.into_iter().zip(self.0)
     }
@@ -141,7 +141,7 @@ impl Refusals {
 pub struct Counters {
     /// Connections accepted or opened.
     pub sessions: u64,
-    /// Connections that were not served.
+    /// Connections that were refused.
     pub refused: Refusals,
     /// Bytes received.
     pub bytes_in: u64,
@@ -149,51 +149,51 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Units that entered a ring.
     pub units: u64,
-    /// Units that a publisher sent and that could not be used.
+    /// Units from publishers that could not be used.
     pub units_dropped: u64,
-    /// Units that viewers and pushes were not sent because they were too slow.
+    /// Units skipped for slow viewers and pushes.
     pub units_skipped: u64,
-    /// Units that a mirror was not sent because its lane was full.
+    /// Units skipped for a mirror with a full lane.
     pub units_unmirrored: u64,
-    /// Times a subscriber jumped.
+    /// Jumps of subscribers to a newer key frame.
     pub jumps: u64,
-    /// Datagrams of nobody.
+    /// Datagrams that belong to no session.
     pub datagrams_dropped: u64,
-    /// Datagrams that the system did not take.
+    /// Datagrams that the system did not accept.
     pub datagrams_unsent: u64,
-    /// Key frames that viewers waited for and publishers were asked for.
+    /// Requests to publishers for key frames that viewers waited for.
     pub key_frames_asked: u64,
-    /// Derived tracks that were left out because too many were transcoded.
+    /// Derived tracks that were refused because too many were being transcoded.
     pub transcoders_refused: u64,
-    /// Sessions that panicked and were closed, units of another worker that a format panicked at.
+    /// Sessions closed after a panic, and units from other workers on which a format panicked.
     pub panics: u64,
-    /// Time in which the loop did not wait.
+    /// Time in which the loop was busy.
     pub busy: Duration,
 }
 
-/// Connections of one protocol.
+/// Connections of a protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Traffic {
-    /// The protocol's name.
+    /// Name of the protocol.
     pub protocol: &'static str,
-    /// Open now.
+    /// Open connections.
     pub open: u64,
-    /// Over.
+    /// Ended connections.
     pub ended: u64,
-    /// Bytes received, of open and ended ones.
+    /// Bytes received, by open and ended connections.
     pub bytes_in: u64,
-    /// Bytes sent.
+    /// Bytes sent, by open and ended connections.
     pub bytes_out: u64,
 }
 
 impl Traffic {
-    /// Creates counters of zero.
+    /// Creates zero counters.
     #[must_use]
     pub const fn new(protocol: &'static str) -> Self {
         Self { protocol, open: 0, ended: 0, bytes_in: 0, bytes_out: 0 }
     }
 
-    /// The row of a protocol, made when it is new.
+    /// Returns the row of a protocol, which is created if missing.
     pub fn row<'a>(rows: &'a mut Vec<Self>, protocol: &'static str) -> Option<&'a mut Self> {
         let known = rows.iter().position(|row| row.protocol == protocol);
         let at = known.unwrap_or_else(|| {
@@ -204,10 +204,10 @@ impl Traffic {
     }
 }
 
-/// Hooks, counted since the start.
+/// Counts of hooks since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HookCounts {
-    /// Taken by their receiver.
+    /// Accepted by the receiver.
     pub sent: u64,
     /// Not accepted, after all retries.
     pub failed: u64,
@@ -215,16 +215,16 @@ pub struct HookCounts {
     pub dropped: u64,
 }
 
-/// The jobs of a class.
+/// Counts of jobs in a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobCounts {
-    /// The class.
+    /// Name of the class.
     pub class: &'static str,
-    /// Jobs that wait for a thread.
+    /// Jobs waiting for a thread.
     pub waiting: usize,
-    /// Jobs that were refused since the start: too many waited.
+    /// Jobs refused since the start because too many waited.
     pub refused: u64,
-    /// Time of the processor that its threads have used since the start.
+    /// Processor time of the class's threads since the start.
     pub cpu: Duration,
 }
 
@@ -233,90 +233,90 @@ pub struct JobCounts {
 pub struct ControlFigures {
     /// Broadcast records.
     pub records: usize,
-    /// Live streams, those waiting for their publisher included.
+    /// Live streams, including those waiting for their publisher.
     pub live: usize,
-    /// Endpoints of live streams that are pushed to or tried.
+    /// Endpoints of live streams that are connected or tried.
     pub pushes: usize,
-    /// Pushes that their target has accepted.
+    /// Pushes accepted by their target.
     pub pushes_broadcasting: usize,
-    /// Stream sources that run.
+    /// Running stream sources.
     pub pulls: usize,
     /// Pulls that deliver media.
     pub pulls_broadcasting: usize,
-    /// Streams that are recorded.
+    /// Streams being recorded.
     pub recordings: usize,
     /// Recordings that failed, and recorded files that could not be finished, since the start.
     pub recording_failures: u64,
-    /// Files that wait to be uploaded to object storage, or are.
+    /// Files waiting for upload to object storage, or being uploaded.
     pub s3_waiting: usize,
     /// Files uploaded to object storage since the start.
     pub s3_uploads: u64,
-    /// Attempts to upload one that failed.
+    /// Failed attempts to upload a file.
     pub s3_failures: u64,
     /// Viewers of all streams.
     pub viewers: u64,
-    /// Commits and rebuilds that failed since the start.
+    /// Failed commits and rebuilds since the start.
     pub store_failures: u64,
-    /// Changes that wait for the disk.
+    /// Changes waiting for the disk.
     pub store_waiting: usize,
-    /// Memory of the machine in use, in percent.
+    /// Used memory of the machine, in percent.
     pub memory_percent: u8,
-    /// The file system of the home folder.
+    /// File system of the home folder.
     pub disk: DiskFigures,
-    /// Hooks that wait or are being sent.
+    /// Hooks waiting or being sent.
     pub hooks_waiting: usize,
-    /// Hooks by what became of them.
+    /// Hooks by outcome.
     pub hooks: HookCounts,
-    /// Publishers and viewers that wait for an admission hook.
+    /// Publishers and viewers waiting for an admission hook.
     pub asks_waiting: usize,
 }
 
 /// The figures of a stream on one worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamFigures {
-    /// The stream.
+    /// Key of the stream.
     pub key: StreamKey,
-    /// Viewers and pushes.
+    /// Number of viewers and pushes.
     pub subscribers: u64,
-    /// Payload since the publisher's grant, where the publisher is.
+    /// Payload bytes since the publisher's grant; only on the publisher's worker.
     pub received_bytes: Option<u64>,
-    /// Bytes that its ring retains.
+    /// Bytes retained by the ring.
     pub ring_bytes: u64,
-    /// Subscribers that are sent a derived track, by the derivation's name.
+    /// Number of subscribers on each derived track, by the derivation's name.
     pub derived: Vec<(&'static str, u64)>,
 }
 
-/// The figures of a worker for a scrape.
+/// The figures of a worker for one scrape.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerFigures {
-    /// Counters.
+    /// Counters since the start.
     pub counters: Counters,
-    /// Faults of publishers' clocks that were corrected.
+    /// Corrected faults of publishers' clocks.
     pub clock_faults: media::FaultCounts,
-    /// Busy time of each turn of the loop.
+    /// Busy times of the loop's turns.
     pub turns: Histogram,
     /// Traffic by protocol.
     pub traffic: Vec<Traffic>,
-    /// Forwarding latency.
+    /// Forwarding latencies.
     pub forwarding: ForwardingTable,
-    /// Totals of connections that have figures, by protocol.
+    /// Totals of connections with figures, by protocol.
     pub totals: Vec<Totals>,
-    /// Figures of each connection, when requested.
+    /// Figures of each connection, if requested.
     pub connections: Vec<ConnectionFigures>,
-    /// Mail not handled yet.
+    /// Unhandled mail.
     pub mail_waiting: u64,
-    /// Connections that wait for their write.
+    /// Connections waiting for their write.
     pub write_queue: u64,
     /// Entries of the deadline table.
     pub deadlines: u64,
-    /// Live streams known here.
+    /// Live streams known to this worker.
     pub streams: u64,
-    /// Viewers and pushes.
+    /// Number of viewers and pushes.
     pub subscribers: u64,
-    /// Bytes that the rings retain.
+    /// Bytes retained by the rings.
     pub ring_bytes: u64,
-    /// Derived tracks that are transcoded.
+    /// Derived tracks being transcoded.
     pub transcoders: u64,
-    /// Figures of each stream, when requested.
+    /// Figures of each stream, if requested.
     pub per_stream: Vec<StreamFigures>,
 }

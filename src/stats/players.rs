@@ -1,23 +1,23 @@
 //! Events that players report about themselves, counted by event and technology.
 
-/// Names of the counted events; any other event counts as the last.
+/// Names of the counted events; other events count as the last.
 pub const PLAYER_EVENTS: [&str; 5] =
     ["playStartedFirstTime", "playStarted", "playPaused", "playEnded", "other"];
 
-/// Names of the technologies; any other counts as the last.
+/// Names of the technologies; others count as the last.
 pub const TECHNOLOGIES: [&str; 7] = ["webrtc", "ll-hls", "hls", "dash", "vod", "flv", "other"];
 
-/// Longest time that one event adds, in milliseconds: players report every few seconds.
+/// Maximum milliseconds added by one event, since players report every few seconds.
 const WATCHED_MS_MAX: i64 = 3_600_000;
 
-/// Counts of what players have reported since the start. Bounded: nothing is kept of a single player.
+/// Counts of players' reports since the start. No data of a single player is kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlayerCounts {
     events: [[u64; TECHNOLOGIES.len()]; PLAYER_EVENTS.len()],
     watched_ms: [u64; TECHNOLOGIES.len()],
 }
 
-/// The position of a name in a list whose last one is for all others.
+/// Returns the position of a name in a list whose last entry stands for all other names.
 fn place(names: &[&str], name: &str) -> usize {
     names.iter().position(|known| known.eq_ignore_ascii_case(name)).unwrap_or(names.len() - 1)
 }
@@ -31,7 +31,7 @@ impl PlayerCounts {
         }
     }
 
-    /// Adds time that somebody has watched.
+    /// Adds watched time.
     pub fn watched(&mut self, ms: i64, technology: &str) {
         let ms = u64::try_from(ms.min(WATCHED_MS_MAX)).unwrap_or(0);
         if let Some(sum) = self.watched_ms.get_mut(place(&TECHNOLOGIES, technology)) {
@@ -39,7 +39,7 @@ impl PlayerCounts {
         }
     }
 
-    /// Events that occurred: event, technology and count.
+    /// Returns the events that occurred: event, technology and count.
     pub fn events(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         PLAYER_EVENTS.into_iter().zip(&self.events).flat_map(|(event, row)| {
             let of_row = TECHNOLOGIES.into_iter().zip(row).filter(|(_, count)| **count > 0);
@@ -47,7 +47,7 @@ impl PlayerCounts {
         })
     }
 
-    /// Time watched in milliseconds, by technology.
+    /// Returns the watched time in milliseconds, by technology.
     pub fn watched_ms(&self) -> impl Iterator<Item = (&'static str, u64)> {
         TECHNOLOGIES.into_iter().zip(self.watched_ms).filter(|(_, ms)| *ms > 0)
     }

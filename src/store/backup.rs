@@ -1,7 +1,7 @@
-//! Copies of the store: `data/backups/store-YYYYMMDD-HHMMSS.redb`, each a whole store by itself (docs/store.md).
+//! Copies of the store: `data/backups/store-YYYYMMDD-HHMMSS.redb`, each a complete store (docs/store.md).
 //!
-//! A copy is read from one snapshot, so that it is consistent while commits go on. It is written beside its place and put there
-//! once all of it is on the disk: what bears the name of a copy is whole.
+//! A copy is made from a snapshot, so that it is consistent while commits continue. It gets its name once all of it is on the disk, so that
+//! a file with such a name is complete.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,34 +12,34 @@ use crate::types::Civil;
 
 const BEGIN: &str = "store-";
 const END: &str = ".redb";
-/// Copies that are looked at for one that is good.
+/// Maximum number of copies examined in search of a good one.
 const LOOKED_AT_MAX: usize = 50;
 
-/// An order to copy the store.
+/// A request to copy the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Backup {
-    /// The name of the copy ([`name_of`]).
+    /// Name of the copy ([`name_of`]).
     pub name: String,
-    /// The number of copies kept, this one included; the oldest go. 0: all.
+    /// Number of copies kept, including this one; the oldest are removed. 0 keeps all.
     pub kept: usize,
-    /// Nothing is copied when the newest copy is younger.
+    /// Least age of the newest copy for making another.
     pub age_min: Duration,
 }
 
-/// The name of the copy of a moment in Unix milliseconds.
+/// Returns the name of a copy made at this time, in Unix milliseconds.
 #[must_use]
 pub fn name_of(unix_ms: u64) -> String {
     let Civil { year, month, day, hour, minute, second, millis: _ } = Civil::of_unix_ms(unix_ms);
     format!("{BEGIN}{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}{END}")
 }
 
-/// The folder of a store's copies.
+/// Returns the folder of a store's copies.
 #[must_use]
 pub fn folder_of(store: &Path) -> PathBuf {
     store.with_file_name("backups")
 }
 
-/// The copies of a store, the newest first.
+/// Lists the copies of a store, newest first.
 #[must_use]
 pub fn list(store: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder_of(store)).into_iter().flatten().flatten();
@@ -50,7 +50,7 @@ pub fn list(store: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| folder_of(store).join(name)).collect()
 }
 
-/// Whether a copy is younger than this.
+/// True if any copy is younger than this.
 pub(super) fn has_younger(store: &Path, age: Duration) -> bool {
     let newest = list(store).into_iter().next();
     let written = newest.and_then(|path| fs::metadata(path).ok()).and_then(|data| data.modified().ok());
@@ -71,13 +71,13 @@ pub(super) fn remove_old(store: &Path, kept: usize) {
     }
 }
 
-/// The newest copy that is whole.
+/// Returns the newest undamaged copy.
 #[must_use]
 pub fn newest_good(store: &Path) -> Option<PathBuf> {
     list(store).into_iter().take(LOOKED_AT_MAX).find(|path| super::redb::check_copy(path).is_ok())
 }
 
-/// An error of the start as the operator needs it: what is wrong, and what can be done.
+/// Describes an error at the start for the operator: the problem, and possible remedies.
 #[must_use]
 pub fn with_advice(error: &Error, store: &Path) -> String {
     let home = store.ancestors().nth(2).unwrap_or(store).display();

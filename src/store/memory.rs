@@ -1,4 +1,4 @@
-//! A store that survives nothing; for simulations, with faults on demand.
+//! A store in memory only, for simulations; it can fail on request.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use super::{Copying, Error, Key, Op, Store};
 pub struct Faults(Arc<Mutex<(u32, u32)>>);
 
 impl Faults {
-    /// The next `commits` commits and `rebuilds` rebuilds fail.
+    /// Lets the next `commits` commits and `rebuilds` rebuilds fail.
     pub fn fail(&self, commits: u32, rebuilds: u32) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (commits, rebuilds);
     }
@@ -27,7 +27,7 @@ impl Faults {
     }
 }
 
-/// Records in memory.
+/// A store in memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     records: BTreeMap<Key, Bytes>,
@@ -36,13 +36,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Empty, without faults.
+    /// Creates an empty store without faults.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Empty; `faults` decides which calls fail.
+    /// Creates an empty store; `faults` decides which calls fail.
     #[must_use]
     pub fn with_faults(faults: Faults) -> Self {
         Self { faults, ..Self::default() }

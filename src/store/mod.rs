@@ -1,6 +1,6 @@
 //! The store of records: one file, loaded whole at start, written in batches with one fsync each.
 //!
-//! Memory is what everybody reads; the store only makes it survive. Flow:
+//! Everybody reads from memory; the store only makes it durable. Flow:
 //! 1. [`Store::load`] at start: everything, or an error and no start.
 //! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] answers a [`Reply`] once the disk has them.
 //! 3. After a failed commit the file is treated as unknown (docs/robustness.md B-04): commits fail until
@@ -26,49 +26,49 @@ pub use self::redb::{RedbStore, check_copy};
 use crate::types::StreamKey;
 use backup::Backup;
 
-/// The reason the store failed. The text is for the log and the operator.
+/// Reasons why the store failed. The texts are for the log and the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Another process has opened the store.
+    /// The store is open in another process.
     #[error("{0}: in use by another process")]
     Locked(String),
-    /// The file is not a store, or not all of it can be read.
+    /// The file is not a store, or partly unreadable.
     #[error("{path}: damaged: {reason}")]
     Damaged {
-        /// The file's path.
+        /// Path of the file.
         path: String,
-        /// The damage that was found.
+        /// Kind of damage.
         reason: String,
     },
-    /// Written by a newer server.
+    /// The file was written by a newer server.
     #[error("{path}: has version {version}, which this server does not know")]
     Version {
-        /// The file's path.
+        /// Path of the file.
         path: String,
-        /// The version found.
+        /// Version of the file.
         version: u64,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("{path}: {reason}")]
     Io {
-        /// The file's path.
+        /// Path of the file.
         path: String,
-        /// The text of the operating system.
+        /// Text of the operating system.
         reason: String,
     },
-    /// There is no file where one has been before.
+    /// The file is missing, although there was one before.
     #[error("{0}: missing, although this home has been used; its users and records would be gone")]
     Missing(String),
-    /// The file was removed or replaced under the server.
+    /// The file was removed or replaced while the server ran.
     #[error("{0}: was removed or replaced while the server runs")]
     Gone(String),
-    /// An earlier commit failed; only a rebuild helps.
+    /// The contents are unknown after a failed commit; only a rebuild helps.
     #[error("the store must be rebuilt after an earlier failure")]
     Unknown,
 }
 
-/// The kind of a record. The store keeps each in a table of its own and looks into none.
+/// The kind of a record. The store has a table for each kind and does not interpret records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// A broadcast of an application.
@@ -77,9 +77,9 @@ pub enum Kind {
     Token,
     /// A subscriber of a stream.
     Subscriber,
-    /// A user of the management API; of no application.
+    /// A user of the management API, without an application.
     User,
-    /// A file of an application that can be played.
+    /// A playable file of an application.
     Vod,
 }
 
@@ -87,13 +87,13 @@ impl Kind {
     /// All variants.
     pub const ALL: [Self; 5] = [Self::Broadcast, Self::Token, Self::Subscriber, Self::User, Self::Vod];
 
-    /// The name of such records.
+    /// Returns the name of the kind.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.table()
     }
 
-    /// The table's name; also that of its count in the file.
+    /// Returns the name of the table, and of its count in the file.
     const fn table(self) -> &'static str {
         match self {
             Self::Broadcast => "broadcasts",
@@ -108,16 +108,16 @@ impl Kind {
 /// The key of a record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// The record's kind.
+    /// Kind of the record.
     pub kind: Kind,
-    /// The application, whose name has no slash; empty for records without one.
+    /// Name of the application, without a slash; empty for records without one.
     pub app: Arc<str>,
-    /// The id within kind and application.
+    /// Id, unique within kind and application.
     pub id: Arc<str>,
 }
 
 impl Key {
-    /// A key of these parts.
+    /// Makes a key.
     #[must_use]
     pub fn new(kind: Kind, app: &str, id: &str) -> Self {
         Self { kind, app: app.into(), id: id.into() }
@@ -136,17 +136,17 @@ impl fmt::Display for Key {
     }
 }
 
-/// A change.
+/// A change to the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Insert or replace.
     Put(Key, Bytes),
-    /// Remove; nothing happens when it is not there.
+    /// Remove; does nothing if the record is missing.
     Delete(Key),
 }
 
 impl Op {
-    /// The key of the record that it changes.
+    /// Returns the key of the changed record.
     #[must_use]
     pub const fn key(&self) -> &Key {
         match self {
@@ -155,96 +155,96 @@ impl Op {
     }
 }
 
-/// A task of the command line for a store.
+/// A task on a store, from the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Task {
-    /// Read the whole store, or a copy of one.
+    /// Check the whole store, or a copy.
     Check(Option<PathBuf>),
-    /// Copy it, while the server runs or not; into a file as well, if one is named.
+    /// Copy the store, whether or not the server runs; also to a file, if given.
     Backup(Option<PathBuf>),
-    /// Put a copy in its place.
+    /// Replace the store with a copy.
     Restore(PathBuf),
-    /// Print all records, those of a copy if one is named.
+    /// Print all records, of the store or a copy.
     Export(Option<PathBuf>),
-    /// Rescue what can be read of a damaged one.
+    /// Rescue readable records from a damaged store.
     Salvage(Option<PathBuf>),
-    /// Make records of the recordings that have none.
+    /// Create records for recordings without one.
     Reindex,
 }
 
 /// Durable storage of records.
 pub trait Store: Send {
-    /// Gives everything that was committed, in order of the keys.
+    /// Passes all committed records to `give`, in order of their keys.
     ///
     /// # Errors
-    /// Not everything can be read. The records given until then are too few to start with.
+    /// Some records are unreadable. Those passed before must not be used to start.
     fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error>;
 
-    /// Everything that was committed, in order of the keys.
+    /// Returns all committed records, in order of their keys.
     ///
     /// # Errors
-    /// Not everything can be read.
+    /// Some records are unreadable.
     fn load(&mut self) -> Result<Vec<(Key, Bytes)>, Error> {
         let mut all = Vec::new();
         self.read(&mut |key, bytes| all.push((key, bytes)))?;
         Ok(all)
     }
 
-    /// Makes the changes durable, all or none.
+    /// Commits the changes, all or none.
     ///
     /// # Errors
-    /// Nothing may be assumed about the file then; later commits fail until a rebuild.
+    /// The state of the file is unknown then; later commits fail until a rebuild.
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error>;
 
-    /// Replaces the file by a fresh one with these records.
+    /// Replaces the file with a new one that has these records.
     ///
     /// # Errors
     /// As for a commit.
     fn rebuild(&mut self, all: &[(Key, Bytes)]) -> Result<(), Error>;
 
-    /// Takes a snapshot. The work that it gives copies it, on whatever thread, while commits go on.
+    /// Takes a snapshot. The returned function copies it on any thread, while commits continue.
     fn backup(&mut self, backup: &Backup) -> Copying;
 }
 
-/// The rest of a backup.
+/// The remaining work of a backup.
 pub type Copying = Box<dyn FnOnce() -> Result<(), Error> + Send>;
 
-/// A request of control to the store's thread.
+/// A request from control to the store's thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
-    /// Make durable.
+    /// Commit changes.
     Commit {
-        /// Comes back in the reply.
+        /// Number of the request, returned in the reply.
         batch: u64,
-        /// The changes: all or none are made.
+        /// Changes, made all or none.
         ops: Vec<Op>,
     },
-    /// Write everything afresh.
+    /// Write all records to a new file.
     Rebuild {
-        /// Comes back in the reply.
+        /// Number of the request, returned in the reply.
         batch: u64,
         /// All records.
         all: Vec<(Key, Bytes)>,
     },
-    /// Copy what is committed.
+    /// Copy the committed records.
     Backup {
-        /// Comes back in the reply, which may be behind those of later requests.
+        /// Number of the request, returned in the reply, which may come after those of later requests.
         batch: u64,
-        /// The name of the copy, and what is kept.
+        /// Name of the copy, and number of copies to keep.
         backup: Backup,
     },
 }
 
-/// The answer to one request. Commits and rebuilds are answered in order.
+/// The reply to a request. Replies to commits and rebuilds are in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
-    /// The batch of the request.
+    /// Number of the request.
     pub batch: u64,
-    /// The request's result.
+    /// Result of the request.
     pub result: Result<(), Error>,
 }
 
-/// Does one request.
+/// Handles one request.
 pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     match request {
         Request::Commit { batch, ops } => Reply { batch, result: store.commit(&ops) },
@@ -253,8 +253,8 @@ pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     }
 }
 
-/// The store's thread: does requests in order until their sender is gone. Nobody else waits for the disk. A backup is copied on a
-/// thread of its own; the end does not wait for it, and what it leaves then is no copy.
+/// Runs the store's thread: handles requests in order until their sender is gone. Only this thread waits for the disk, except for backups,
+/// which are copied on another thread. The end does not wait for a backup, whose unfinished file does not count as a copy.
 pub fn run(
     mut store: Box<dyn Store>,
     requests: &Receiver<Request>,

@@ -1,7 +1,7 @@
 //! The store on redb: `data/store.redb`, copy on write, two-phase commits with quick repair.
 //!
-//! Opens whole or refuses (docs/robustness.md B-05): the checksums of all pages are verified at start, since all records
-//! are read then anyway, and what panics inside the library on a damaged file is an error here.
+//! Opens completely or not at all (docs/robustness.md B-05): the checksums of all pages are verified at the start, since all records are
+//! then read anyway, and a panic of the library on a damaged file becomes an error.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -19,33 +19,33 @@ use super::backup::{self, Backup};
 use super::{Copying, Error, Key, Kind, Op, Store};
 use crate::disk::{self, SystemDisk};
 
-/// Key `app/id`; an application's name has no slash. Value: the record as control encodes it.
+/// Table of a kind. Key: `app/id`; an application's name has no slash. Value: the record as encoded by control.
 const fn table(kind: Kind) -> TableDefinition<'static, &'static str, &'static [u8]> {
     TableDefinition::new(kind.table())
 }
 
-/// `version` of the layout, and how many records each table has, as a check against half a file.
+/// Table with the `version` of the layout, and the number of records in each table, to detect truncated files.
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-/// The layout of this file: 1 had broadcasts alone. An older one is read, and becomes this one with the next commit.
+/// Version of the layout; version 1 had only broadcasts. Older files can be read, and are converted with the next commit.
 const VERSION: u64 = 2;
-/// Everything is in control's memory; the library needs little.
+/// Size of the library's cache, which is small because control has everything in memory.
 const CACHE_BYTES: usize = 16 << 20;
-/// Records that are copied in one transaction.
+/// Records copied in one transaction.
 const COPIED_AT_ONCE: usize = 4096;
 
 /// The store of a running server.
 #[derive(Debug)]
 pub struct RedbStore {
     path: PathBuf,
-    /// `None` after a failure: the file is unknown.
+    /// Open database; `None` after a failure, when the file's state is unknown.
     database: Option<Database>,
-    /// The file that is open, to notice when another one, or none, is in its place.
+    /// Identity of the open file, to notice when the path leads to another one, or none.
     file: FileId,
-    /// Held as long as the store lives. Another file than the store's, which is swapped.
+    /// Lock held while the store lives. A separate file, because the store's own file is replaced.
     lock: File,
 }
 
-/// Device and inode.
+/// Device and inode of a file.
 type FileId = Option<(u64, u64)>;
 
 fn id_at(path: &Path) -> FileId {
@@ -57,10 +57,10 @@ fn lock_path(path: &Path) -> PathBuf {
 }
 
 impl RedbStore {
-    /// Opens the file, or makes a fresh one when there is none.
+    /// Opens the file, or creates one if there is none.
     ///
     /// # Errors
-    /// Held by another process, damaged, empty, unreadable, or of a newer version.
+    /// The file is locked by another process, damaged, empty, unreadable, or of a newer version.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let was_used = lock_path(path).exists();
         let lock = lock(&lock_path(path))?;
@@ -75,21 +75,19 @@ impl RedbStore {
         Self::opened(path, lock)
     }
 
-    /// Opens the file of a home that has been used.
+    /// Opens the existing file of a used home.
     ///
     /// # Errors
-    /// As for [`RedbStore::open`], and that there is none.
+    /// As for [`RedbStore::open`], and a missing file.
     pub fn open_existing(path: &Path) -> Result<Self, Error> {
         let lock = lock(&lock_path(path))?;
         must_exist(path)?;
         Self::opened(path, lock)
     }
 
-    /// Puts a copy of another store's file in the place of this one, which is kept beside it under the second path. Gives the number of
-    /// records.
+    /// Replaces this store with a copy of another file; the old file is kept under the path `aside`. Returns the number of records.
     ///
-    /// # Errors
-    /// The copy is not whole, a server runs, or the disk; the store is as it was then.
+    /// The copy is damaged, a server runs, or the disk fails; the store is then unchanged.
     pub fn restore(path: &Path, from: &Path, aside: &Path) -> Result<usize, Error> {
         let _lock = lock(&lock_path(path))?;
         let beside = path.with_extension("new");
@@ -113,7 +111,7 @@ impl RedbStore {
         Ok(Self { path: path.to_owned(), database, file: id_at(path), lock })
     }
 
-    /// Whether the folder is still that of this server: its lock is there.
+    /// True if the folder still belongs to this server: its lock file is there.
     fn is_at_home(&self) -> bool {
         let held = self.lock.metadata().ok().map(|data| (data.dev(), data.ino()));
         held.is_some() && held == id_at(&lock_path(&self.path))
@@ -130,10 +128,10 @@ fn must_exist(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Reads all of a file that may be a store, in a copy of it: opening a store may write into it. Gives its records.
+/// Reads all records of a possible store file. Works on a copy, since opening a store may write to it.
 ///
 /// # Errors
-/// The file is not a whole store, or the disk.
+/// The file is not an undamaged store, or the disk fails.
 pub fn check_copy(path: &Path) -> Result<Vec<(Key, Bytes)>, Error> {
     must_exist(path)?;
     let beside = path.with_extension("checked");
@@ -148,8 +146,8 @@ pub fn check_copy(path: &Path) -> Result<Vec<(Key, Bytes)>, Error> {
     read
 }
 
-/// Gives the records that the tables of a damaged file lead to, from both ends of each, as far as that goes. The file stays as it is:
-/// a copy of it is opened.
+/// Passes on the records that are reachable through the tables of a damaged file, read from both ends of each table as far as possible.
+/// Works on a copy, so that the file stays unchanged.
 pub(super) fn reachable(path: &Path, scratch: &Path, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error> {
     copy_file(path, scratch)?;
     let walked = guarded(path, || {
@@ -251,7 +249,7 @@ impl Store for RedbStore {
     }
 }
 
-/// Copies a snapshot into the folder of backups.
+/// Copies a snapshot to the folder of backups.
 fn copy_snapshot(path: &Path, snapshot: &ReadTransaction, backup: &Backup) -> Result<(), Error> {
     let folder = backup::folder_of(path);
     let to = folder.join(&backup.name);
@@ -292,7 +290,7 @@ fn lock(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Turns a panic of the library into an error.
+/// Converts a panic of the library to an error.
 fn guarded<T>(path: &Path, f: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|_| Err(damaged(path, "the library gave up on it")))
 }
@@ -301,7 +299,7 @@ fn open_checked(path: &Path) -> Result<Database, Error> {
     open_named(path, path)
 }
 
-/// Opens a file that messages call by another name.
+/// Opens a file that messages name by another path.
 fn open_named(file: &Path, path: &Path) -> Result<Database, Error> {
     let mut database =
         Database::builder().set_cache_size(CACHE_BYTES).open(file).map_err(|e| library(path, &e.into()))?;
@@ -333,7 +331,7 @@ fn read_all(path: &Path, database: &Database, give: &mut dyn FnMut(Key, Bytes)) 
     Ok(())
 }
 
-/// Gives the records of one table in order. How many they were, and how many there shall be.
+/// Reads the records of a table in order. Returns how many there were, and how many there should be.
 fn read_table(
     path: &Path,
     transaction: &ReadTransaction,
@@ -359,12 +357,12 @@ fn read_table(
     Ok((records, told))
 }
 
-/// The number of records that a table should have.
+/// Returns the number of records that a table should have.
 fn count_in(transaction: &ReadTransaction, kind: Kind) -> Result<u64, ::redb::Error> {
     Ok(transaction.open_table(META)?.get(count_of(kind))?.map_or(0, |v| v.value()))
 }
 
-/// The name of a table's count; that of the first layout's only table was another.
+/// Returns the name of a table's count; in the first layout, the only table had another name.
 const fn count_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Broadcast => "records",
@@ -402,16 +400,16 @@ fn write_ops(path: &Path, database: &Database, ops: &[Op]) -> Result<(), Error> 
     write().map_err(|e| library(path, &e))
 }
 
-/// A whole file with these records, in the place of the old one.
+/// Writes a new file with these records, replacing the old one.
 pub(super) fn write_fresh(path: &Path, all: &[(Key, Bytes)]) -> Result<(), Error> {
     let ops: Vec<Op> = all.iter().map(|(key, bytes)| Op::Put(key.clone(), bytes.clone())).collect();
     write_file(path, |write| write(&ops))
 }
 
-/// A transaction of a file that is being made.
+/// A transaction on a file being written.
 type WriteOps<'a> = dyn FnMut(&[Op]) -> Result<(), Error> + 'a;
 
-/// A whole file beside the old one, then put in its place.
+/// Writes a new file beside the old one, then renames it into place.
 fn write_file(path: &Path, fill: impl FnOnce(&mut WriteOps<'_>) -> Result<(), Error>) -> Result<(), Error> {
     let beside = path.with_extension("new");
     match fs::remove_file(&beside) {
@@ -437,7 +435,7 @@ pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io { path: path.display().to_string(), reason: error.to_string() }
 }
 
-/// The library's errors are either the system's or about the content.
+/// Converts an error of the library: a system error, or damaged content.
 fn library(path: &Path, error: &::redb::Error) -> Error {
     if let ::redb::Error::Io(e) = error {
         if e.kind() == io::ErrorKind::UnexpectedEof {
@@ -680,7 +678,7 @@ mod tests {
         (fs::read(folder.file()).unwrap(), all)
     }
 
-    /// Bytes outside a page in use may flip unseen; then everything must be there.
+    /// Checks a file with a flipped bit: it is refused, or all records are there, since bytes outside used pages may change unnoticed.
     fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(Key, Bytes)], what: &str) -> bool {
         fs::write(folder.file(), bytes).unwrap();
         match records(&folder.file()) {

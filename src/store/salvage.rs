@@ -1,8 +1,8 @@
-//! Rescues records from a damaged store: those that its tables still lead to, and then those that lie in its pages.
+//! Rescues records from a damaged store: those reachable through its tables, then those found in its pages.
 //!
-//! The tables give what was committed last. Where they break off, every page of the file is looked at: a leaf of redb has the ends
-//! of its keys and values, then the keys, then the values. Pages that were given up are among them, so that records found this way
-//! may be older versions, or deleted ones; they are counted apart. Nothing is written into the damaged file.
+//! The tables have the latest committed records. If they are broken, all pages of the file are searched: a leaf of redb has the end offsets
+//! of its keys and values, then the keys, then the values. Since old pages are included, records found in this way may be outdated or
+//! deleted; they are counted separately. The damaged file is never written to.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,42 +14,42 @@ use bytes::Bytes;
 use super::redb::{io_error, reachable};
 use super::{Error, Key, Kind};
 
-/// The size of a page; larger ones begin at its multiples, too.
+/// Size of a page; larger pages also begin at multiples of this.
 const PAGE_BYTES: usize = 4096;
-/// The largest page that is looked at.
+/// Largest page that is examined.
 const PAGE_BYTES_MAX: usize = 16 << 20;
-/// The first byte of a leaf.
+/// First byte of a leaf.
 const LEAF: u8 = 1;
-/// Bytes of a file that is salvaged: a million records have fewer.
+/// Largest file that is salvaged, in bytes: a million records need less.
 const FILE_BYTES_MAX: u64 = 8 << 30;
 
-/// The knowledge of the records' owner; the store looks into none.
+/// Knowledge of the records' format; the store does not interpret records.
 pub trait Records {
-    /// Whether a record can be read.
+    /// True if a record is readable.
     fn is_good(&self, key: &Key, bytes: &[u8]) -> bool;
 
-    /// The kind of a record whose table is not known; `None`: it is no record.
+    /// Returns the kind of a record whose table is unknown; `None` if not a record.
     fn kind_of(&self, app: &str, id: &str, bytes: &[u8]) -> Option<Kind>;
 
-    /// The number that is higher in the later of two versions; 0: there is none.
+    /// Returns a number that is higher for later versions of a record; 0 if it has none.
     fn version_of(&self, bytes: &[u8]) -> i64;
 }
 
 /// The rescued records.
 #[derive(Debug, Default)]
 pub struct Salvaged {
-    /// The records.
+    /// Records by key.
     pub all: BTreeMap<Key, Bytes>,
-    /// The number of records that were only found in pages: they may be old, or deleted ones.
+    /// Number of records found only in pages, which may be outdated or deleted.
     pub from_pages: usize,
-    /// The damage that ended the way through the tables.
+    /// Damage at which reading of the tables stopped.
     pub damage: Option<String>,
 }
 
-/// Looks for records in a file, of which `scratch` becomes a copy and is removed.
+/// Searches a file for records. `scratch` is used for a temporary copy.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub fn salvage(path: &Path, scratch: &Path, records: &dyn Records) -> Result<Salvaged, Error> {
     let mut found = Salvaged::default();
     let walked = reachable(path, scratch, &mut |key, bytes| {
@@ -73,7 +73,7 @@ pub fn salvage(path: &Path, scratch: &Path, records: &dyn Records) -> Result<Sal
     Ok(found)
 }
 
-/// Keeps the latest version of what is a record.
+/// Keeps the latest version of each record.
 fn keep(found: &mut BTreeMap<Key, Bytes>, records: &dyn Records, key: &str, value: &[u8]) {
     let Some((app, id)) = key.split_once('/') else { return };
     let Some(kind) = records.kind_of(app, id, value) else { return };
@@ -84,7 +84,7 @@ fn keep(found: &mut BTreeMap<Key, Bytes>, records: &dyn Records, key: &str, valu
     }
 }
 
-/// Gives the pairs of everything in a file that has the form of a leaf with keys and values of any length.
+/// Passes on all pairs in a file that have the form of a leaf with keys and values of variable length.
 pub(super) fn scan(file: &[u8], give: &mut dyn FnMut(&str, &[u8])) {
     let mut at = 0_usize;
     while let Some(rest) = file.get(at..).filter(|rest| !rest.is_empty()) {
@@ -96,7 +96,7 @@ pub(super) fn scan(file: &[u8], give: &mut dyn FnMut(&str, &[u8])) {
     }
 }
 
-/// Gives the pairs of a leaf, up to the first whose ends cannot be.
+/// Passes on the pairs of a leaf, up to the first with invalid offsets.
 fn give_pairs(page: &[u8], give: &mut dyn FnMut(&str, &[u8])) -> Option<()> {
     let pairs = usize::from(u16::from_le_bytes(page.get(2..4)?.try_into().ok()?));
     let end = |index: usize| {
@@ -117,7 +117,7 @@ fn give_pairs(page: &[u8], give: &mut dyn FnMut(&str, &[u8])) -> Option<()> {
     Some(())
 }
 
-/// The file of rescued records beside a store.
+/// Returns the file for rescued records beside a store.
 #[must_use]
 pub fn file_of(store: &Path) -> std::path::PathBuf {
     store.with_file_name("store.salvaged.redb")
@@ -126,7 +126,7 @@ pub fn file_of(store: &Path) -> std::path::PathBuf {
 /// Writes rescued records as a store.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub fn write(salvaged: &Salvaged, to: &Path) -> Result<(), Error> {
     let all: Vec<(Key, Bytes)> =
         salvaged.all.iter().map(|(key, bytes)| (key.clone(), bytes.clone())).collect();
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::tests::TempFolder;
 
-    /// Records are `KIND VERSION text`.
+    /// Records of the form `KIND VERSION text`.
     struct Words;
 
     impl Records for Words {

@@ -4,61 +4,61 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(pub u16);
 
-/// A connection of one worker. The generation tells a reused slot from its predecessor.
+/// A connection of one worker. The generation distinguishes a reused slot from its earlier use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     /// Index into the worker's slab.
     pub slot: u32,
-    /// Counts the reuses of the slot.
+    /// Number of reuses of the slot.
     pub generation: u32,
 }
 
-/// Tells the publications, the subscriptions, the children and the requests of one session apart. The session chooses it.
+/// Identifies a publication, subscription, child or request within a session, which chooses it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u16);
 
 impl Handle {
-    /// The handle of a session that has one at a time.
+    /// Handle for a session with only one.
     pub const ONLY: Self = Self(0);
 }
 
 /// A subscription of one worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SubscriptionId {
-    /// The session.
+    /// Connection of the session.
     pub conn: ConnId,
-    /// The session's name for it.
+    /// Handle within the session.
     pub handle: Handle,
 }
 
-/// A session of any worker, and which of its publications, subscriptions or requests is meant.
+/// A session of any worker, with one of its publications, subscriptions or requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionRef {
-    /// The worker of the session.
+    /// Worker of the session.
     pub worker: WorkerId,
-    /// The connection.
+    /// Connection of the session.
     pub conn: ConnId,
-    /// The publication, subscription or request.
+    /// Handle of the publication, subscription or request.
     pub handle: Handle,
 }
 
 impl SessionRef {
-    /// A session as a whole.
+    /// Refers to a session as a whole.
     #[must_use]
     pub const fn new(worker: WorkerId, conn: ConnId) -> Self {
         Self { worker, conn, handle: Handle::ONLY }
     }
 }
 
-/// A life of a stream, from its first publisher to its end. A publisher that returns within the grace keeps it.
+/// A stream from its first publisher to its end. A publisher that returns within the grace period continues it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u64);
 
-/// A restreaming endpoint while its broadcast is live.
+/// A restreaming endpoint of a live broadcast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PushId(pub u64);
 
-/// A run of a stream source, from its start to its stop.
+/// A run of a stream source, from start to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PullId(pub u64);
 

@@ -1,16 +1,16 @@
-//! Ways by which streams come in.
+//! The ways in which streams arrive.
 
-/// The way by which a stream comes in: a protocol that encoders publish over, or a pull.
+/// The way in which a stream arrives: a protocol for encoders, or a pull.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ingest {
-    /// The reference's name for it, `publishType` of the API (docs/rest.md).
+    /// Name in the reference, the `publishType` of the API (docs/rest.md).
     pub publish_type: &'static str,
-    /// The name in metrics.
+    /// Name in metrics.
     pub name: &'static str,
 }
 
 impl Ingest {
-    /// Pulled from another server, over whichever protocol.
+    /// Pulled from another server, over any protocol.
     pub const PULL: Self = Self { publish_type: "Pull", name: "pull" };
     /// A copy of another node's stream.
     pub const COPY: Self = Self { publish_type: "Pull", name: "relay" };

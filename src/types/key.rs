@@ -3,17 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// The key of a live stream: application and id, both already validated.
+/// The key of a live stream: application and id, both validated.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKey {
-    /// The application.
+    /// Name of the application.
     pub app: Arc<str>,
-    /// The stream id.
+    /// Id of the stream.
     pub id: Arc<str>,
 }
 
 impl StreamKey {
-    /// Creates a key. Both parts must have been validated.
+    /// Makes a key of validated parts.
     #[must_use]
     pub fn new(app: &str, id: &str) -> Self {
         Self { app: app.into(), id: id.into() }

@@ -1,4 +1,4 @@
-//! The vocabulary below all modules: ids, keys, time, ingests. Nothing here depends on another module.
+//! Basic types for all modules: ids, keys, time, ingests. Nothing here depends on another module.
 
 pub mod build;
 mod ids;

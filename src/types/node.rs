@@ -1,17 +1,17 @@
-//! The name of a node.
+//! Names of nodes.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes of a name.
+/// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// The name of a server among those that share a directory. A server that is started again keeps it.
+/// The name of a server in a shared directory, kept across restarts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(Arc<str>);
 
 impl NodeId {
-    /// A node of this name: letters, digits, dots, hyphens and underscores. `None` for another text.
+    /// Makes a name of letters, digits, dots, hyphens and underscores; `None` for other text.
     #[must_use]
     pub fn new(name: &str) -> Option<Self> {
         let is_part = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
@@ -19,7 +19,7 @@ impl NodeId {
         is_name.then(|| Self(name.into()))
     }
 
-    /// The name.
+    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,36 +1,36 @@
-//! The time of a turn.
+//! Clock readings and dates.
 
 use std::time::Instant;
 
-/// The time of one turn. Protocol machines get `mono` only.
+/// The time of a turn. Protocol machines get only `mono`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// Monotonic time, for durations and deadlines.
     pub mono: Instant,
-    /// Wall-clock time for records that people read: milliseconds since the Unix epoch.
+    /// Wall-clock time in Unix milliseconds, for records that people read.
     pub wall_ms: u64,
 }
 
 impl Now {
-    /// Wall-clock time as records carry it, in milliseconds since the Unix epoch.
+    /// Returns the wall-clock time in the form used by records, in Unix milliseconds.
     #[must_use]
     pub fn wall_date(self) -> i64 {
         i64::try_from(self.wall_ms).unwrap_or(i64::MAX)
     }
 }
 
-/// Dates that follow from a single reading of the clocks by monotonic time: a wall clock that is set moves none of them.
+/// Dates derived from a single clock reading by monotonic time, so that setting the wall clock does not move them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Calendar(Now);
 
 impl Calendar {
-    /// With the dates that follow from this reading.
+    /// Creates a calendar from this reading.
     #[must_use]
     pub const fn new(reading: Now) -> Self {
         Self(reading)
     }
 
-    /// The date of a moment before or behind the reading, in milliseconds since the Unix epoch.
+    /// Returns the date of an instant before or after the reading, in Unix milliseconds.
     #[must_use]
     pub fn date_ms(&self, at: Instant) -> u64 {
         let ms = |from: Instant, to: Instant| {
@@ -44,27 +44,27 @@ impl Calendar {
 /// Days of 400 years, after which the calendar repeats.
 const ERA_DAYS: u64 = 146_097;
 
-/// A moment by the calendar, in UTC.
+/// A date and time in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Civil {
-    /// From 1970 on.
+    /// Year, from 1970.
     pub year: u64,
-    /// 1 to 12.
+    /// Month, 1 to 12.
     pub month: u64,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u64,
-    /// 0 to 23.
+    /// Hour, 0 to 23.
     pub hour: u64,
-    /// 0 to 59.
+    /// Minute, 0 to 59.
     pub minute: u64,
-    /// 0 to 59.
+    /// Second, 0 to 59.
     pub second: u64,
-    /// 0 to 999.
+    /// Millisecond, 0 to 999.
     pub millis: u64,
 }
 
 impl Civil {
-    /// The moment so many milliseconds after 1970 began.
+    /// Converts Unix milliseconds.
     #[must_use]
     pub const fn of_unix_ms(ms: u64) -> Self {
         let seconds = ms / 1000;

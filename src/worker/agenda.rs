@@ -1,4 +1,4 @@
-//! The work that a worker still has to do, in this turn and at which time.
+//! The work that a worker still has to do: in this turn, and at which later times.
 
 use std::collections::VecDeque;
 
@@ -10,27 +10,27 @@ use crate::types::{ConnId, StreamId};
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     pub(super) deadlines: Deadlines,
-    /// Sessions to drain.
+    /// Sessions whose events and output must be drained.
     pub(super) dirty: Vec<ConnId>,
-    /// Streams to flush.
+    /// Streams whose units must be sent.
     pub(super) flushing: Vec<StreamId>,
-    /// Sessions that have something to send.
+    /// Sessions with output to write.
     pub(super) writes: WriteQueue,
     /// Actions for the shell.
     pub(super) outputs: VecDeque<Output>,
 }
 
-/// The sessions whose turn it is to write.
+/// The sessions that may write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writers {
-    /// Sessions that keep up: they have been sent all there was.
+    /// Only sessions that keep up, i.e. whose last write took all their output.
     KeepUp,
-    /// All: those that keep up, and when none of them is left, those that catch up.
+    /// All sessions: first those that keep up, then those that are catching up.
     All,
 }
 
-/// Sessions that have something to send. Who has just joined is sent a group of pictures or more, and who was too slow what has come
-/// meanwhile: they wait for those that are to be sent one frame, not these for them.
+/// Sessions with output to write. Viewers that have just joined need a GOP or more, and slow ones a backlog: they wait for the viewers that
+/// are sent one frame, and never delay them.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue {
     keep_up: VecDeque<ConnId>,

@@ -1,19 +1,19 @@
-//! Streams that are not live, and the sessions that want to hear when they begin.
+//! Streams that are not live, and the sessions that want a notice when they begin.
 //!
-//! Anybody who has a signalling socket may ask for streams that do not exist, so the table is bounded twice: in what one session may
-//! await, and in all. When it is full, the session that awaits most loses one for a session that awaits fewer: it is not told of
-//! that stream, and its player asks again by itself. Leaving costs what the session awaited, whatever the others do.
+//! Anybody with a signalling socket may ask for streams that do not exist, so the table is bounded per session and in total. When it is
+//! full, the session that awaits most loses an entry to a session that awaits fewer: it gets no notice of that stream, but its player asks
+//! again by itself. Removing a session costs as much as it awaited, whatever the others do.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::types::{ConnId, StreamKey};
 
-/// Streams that one session may await.
+/// Maximum number of streams that one session may await.
 pub(super) const AWAITED_MAX: usize = 1024;
-/// Entries of all sessions of a worker: some 30 MB.
+/// Maximum number of entries of all sessions of a worker, some 30 MB.
 const ENTRIES_MAX: usize = 100_000;
 
-/// See the module.
+/// Sessions by the streams that they await.
 #[derive(Debug)]
 pub(super) struct Awaited {
     max: usize,
@@ -35,7 +35,7 @@ impl Awaited {
         Self { max, sessions: BTreeMap::new(), streams: BTreeMap::new(), sizes: BTreeSet::new(), entries: 0 }
     }
 
-    /// Has a session wait for a stream, when there is room for it.
+    /// Makes a session await a stream, if there is room.
     pub(super) fn add(&mut self, conn: ConnId, key: StreamKey) {
         let own = self.streams.get(&conn);
         let count = own.map_or(0, BTreeSet::len);
@@ -51,7 +51,7 @@ impl Awaited {
         self.entries += 1;
     }
 
-    /// Takes out the sessions that wait for a stream.
+    /// Removes and returns the sessions that await a stream.
     pub(super) fn take(&mut self, key: &StreamKey) -> BTreeSet<ConnId> {
         let sessions = self.sessions.remove(key).unwrap_or_default();
         for conn in &sessions {
@@ -60,7 +60,7 @@ impl Awaited {
         sessions
     }
 
-    /// A session is gone.
+    /// Removes a session that has ended.
     pub(super) fn end(&mut self, conn: ConnId) {
         let Some(streams) = self.streams.remove(&conn) else { return };
         self.sizes.remove(&(streams.len(), conn));
@@ -75,12 +75,12 @@ impl Awaited {
         }
     }
 
-    /// Entries.
+    /// Number of entries.
     pub(super) const fn len(&self) -> usize {
         self.entries
     }
 
-    /// Takes one entry from the session that has most. False when no session has two more than the newcomer.
+    /// Takes one entry from the session that awaits most. Returns false if no session has two more than the newcomer.
     fn give_way(&mut self, newcomer: usize) -> bool {
         let Some(&(most, conn)) = self.sizes.last().filter(|(most, _)| *most > newcomer + 1) else {
             return false;

@@ -1,5 +1,5 @@
-//! Sessions whose byte streams carry datagrams of a shared port: what comes is routed as if the port had received it, and what
-//! is sent to such a peer goes into the stream of the session that brought it.
+//! Sessions whose byte streams carry datagrams of a shared port: incoming datagrams are routed as if the port had received them, and
+//! datagrams for such a peer are written to the byte stream that carries it.
 
 use wire::Datagrams;
 
@@ -14,7 +14,7 @@ use crate::types::ConnId;
 use crate::worker::Destination;
 
 impl Worker {
-    /// Puts datagrams of one session into the byte stream of another.
+    /// Writes datagrams of session `id` to the byte stream of session `carrier`.
     pub(super) fn carry(&mut self, id: ConnId, carrier: ConnId, datagrams: &Datagrams) -> Destination {
         let carry =
             self.conns.call(&self.turn, carrier, |session, _| Some(session.carrier()?.carry(datagrams)));
@@ -27,7 +27,7 @@ impl Worker {
 }
 
 impl Ports {
-    /// A session says something to a shared port.
+    /// Handles an event of a session about a shared port.
     pub(super) fn port_event(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, event: PortEvent) {
         match event {
             PortEvent::Claim(claim) => self.claim(turn, conns, id, &claim),
@@ -37,7 +37,7 @@ impl Ports {
         }
     }
 
-    /// A datagram of a shared port has come in a session's byte stream.
+    /// Routes a datagram of a shared port that came in a session's byte stream.
     pub(super) fn take_carried(
         &mut self,
         turn: &mut Turn,
@@ -69,7 +69,7 @@ impl Ports {
 }
 
 impl Conns {
-    /// Makes a carrier a session's own: they end together.
+    /// Ties a carrier to the session it carries, so that they end together.
     pub(super) fn adopt_carrier(&mut self, turn: &mut Turn, owner: ConnId, carrier: ConnId) {
         let Some(conn) = self.get(carrier) else { return };
         let before = conn.family.as_ref().and_then(|family| family.parent);

@@ -1,5 +1,5 @@
-//! The messages of viewers, each of which goes to all others of its stream: a stream, or a room, takes so many bytes a second of all
-//! its viewers on this worker together, whatever each of them may send.
+//! Messages of viewers, each of which goes to all others of its stream. The viewers of a stream or a room on one worker share a limit in
+//! bytes per second.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,27 +7,27 @@ use std::time::Instant;
 use crate::mail::{DataSender, Message, StreamData};
 use crate::types::StreamKey;
 
-/// Bytes a second of the viewers of a stream, and at once.
+/// Bytes per second that the viewers of a stream may send together; also the size of a burst.
 const RATE: u64 = 128 << 10;
 const BURST: u64 = 1 << 20;
-/// Bytes that each message counts for beyond its own.
+/// Bytes that each message counts beyond its payload.
 const MESSAGE_BYTES: u64 = 512;
 
-/// Bytes that viewers may send now, as of then.
+/// The bytes that viewers may send now, and the time of that figure.
 #[derive(Debug, Clone, Copy)]
 struct Allowance {
     left: u64,
     since: Instant,
 }
 
-/// See the module.
+/// The limits of all streams and rooms with messages of viewers.
 #[derive(Debug, Default)]
 pub(super) struct Chats {
     streams: BTreeMap<StreamKey, Allowance>,
 }
 
 impl Chats {
-    /// Whether a message may go to a stream. Those of publishers may always: they are limited by themselves.
+    /// Returns true if a message may be sent to a stream. Publishers and the API are not limited here; they have limits of their own.
     pub(super) fn takes(&mut self, now: Instant, stream: &StreamKey, message: &Message) -> bool {
         let Some(data) = message.content::<StreamData>() else { return true };
         match data.sender {
@@ -48,7 +48,7 @@ impl Chats {
         rest.is_some()
     }
 
-    /// Forgets a stream, or a room, that is no more.
+    /// Forgets a stream or a room that has ended.
     pub(super) fn forget(&mut self, stream: &StreamKey) {
         self.streams.remove(stream);
     }

@@ -1,4 +1,4 @@
-//! A session of a worker with what belongs to it: its network paths, its publications and subscriptions, its figures.
+//! A session of a worker with its network paths, publications, subscriptions and figures.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -13,18 +13,18 @@ use crate::stats::Traffic;
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId, StreamKey};
 use media::{Codec, TrackId};
 
-/// A connection whose socket takes nothing for this long, while something waits, is closed.
+/// Time after which a connection is closed if its socket accepts nothing while output waits.
 const WRITE_STALL: Duration = Duration::from_secs(30);
-/// A push is given up sooner: its supervisor opens a new one.
+/// Time after which a push is closed if its socket accepts nothing; shorter, because its supervisor opens a new one.
 const PUSH_STALL: Duration = Duration::from_secs(10);
-/// A closing message that is not written by then is dropped.
+/// Time after which a closing message that was not written is dropped.
 pub const CLOSE_STALL: Duration = Duration::from_secs(5);
-/// Publications and subscriptions that one session may have at a time.
+/// Maximum number of publications and subscriptions of one session.
 pub(super) const ROLES_MAX: usize = 64;
-/// Sessions that one session may have created: more than the streams of an HTTP/2 connection.
+/// Maximum number of sessions that one session may create; more than the streams of an HTTP/2 connection.
 pub(super) const CHILDREN_MAX: usize = 128;
 
-/// The purpose of a session, apart from what its peer asks.
+/// The reason for which a session exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Serves a peer.
@@ -39,12 +39,12 @@ pub(super) enum Purpose {
     Recording { recording: RecordingId, stream: StreamId },
     /// Makes a derived track of a stream.
     Producer { stream: StreamId, track: TrackId },
-    /// None any more: whoever ordered it wants no reports.
+    /// A former task: control no longer wants reports about it.
     Ended,
 }
 
 impl Purpose {
-    /// The stream that the server assigned to it.
+    /// Returns the stream that the server assigned to the session.
     pub(super) const fn stream(self) -> Option<StreamId> {
         match self {
             Self::Push { stream, .. }
@@ -56,15 +56,15 @@ impl Purpose {
     }
 }
 
-/// A stream that a session publishes, or asks to.
+/// A stream that a session publishes or asks to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Publication {
     pub(super) handle: Handle,
-    /// `None`: control was asked.
+    /// The stream, or `None` while control decides.
     pub(super) stream: Option<StreamId>,
 }
 
-/// A stream that a session plays, or asks to.
+/// A stream that a session plays or asks to play.
 #[derive(Debug)]
 pub(super) struct Subscription {
     pub(super) handle: Handle,
@@ -77,26 +77,26 @@ pub(super) struct Subscription {
     reason = "the large state is the one that lasts, and every write goes through it"
 )]
 pub(super) enum SubscriptionState {
-    /// Control was asked whether this may be played.
+    /// Control was asked whether the stream may be played.
     Asked(Box<PlayAsk>),
-    /// The stream is being started.
+    /// The stream is being started; the request waits until then.
     Held { ask: Box<PlayAsk>, until: Instant },
-    /// The subscription names the streams of a main track, which others play. `told`: control was notified of it.
+    /// The subscription lists the streams of a main track, which other subscriptions play. `told`: control was notified of it.
     Room { told: bool },
     /// The stream is being sent.
     Playing(Playing),
 }
 
-/// A subscription that is sent its stream.
+/// A subscription to which its stream is sent.
 #[derive(Debug)]
 pub(super) struct Playing {
     pub(super) subscriber: Subscriber,
     pub(super) format: Format,
-    /// Whether control was notified of it.
+    /// True if control was notified of the subscription.
     pub(super) told: bool,
     /// The tracks that the format of a push cannot carry, as last reported to control.
     pub(super) left_out: Vec<Codec>,
-    /// The viewers of a node's copy.
+    /// Viewers of the copy that a subscribed node makes of the stream.
     pub(super) audience: Option<Box<relay::Viewers>>,
 }
 
@@ -120,14 +120,14 @@ impl Subscription {
     }
 }
 
-/// Whether bytes can be sent.
+/// The state of a byte stream's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flow {
     /// The connection is not established yet.
     Connecting,
-    /// The socket takes bytes.
+    /// The socket accepts bytes.
     Open,
-    /// The socket took less than it was offered; it will tell when it takes more.
+    /// The socket accepted less than it was offered; it will report when it accepts more.
     Blocked,
 }
 
@@ -136,11 +136,11 @@ pub(super) enum Flow {
 pub(super) struct ByteLink {
     pub(super) queue: SendQueue,
     pub(super) flow: Flow,
-    /// The shell was asked not to read.
+    /// True if the shell was asked not to read.
     pub(super) reads_paused: bool,
     /// The time since which output has been waiting for the socket.
     pub(super) waits_since: Option<Instant>,
-    /// Bytes sent that were not yet reported to the session.
+    /// Bytes sent that were not reported to the session yet.
     pub(super) untold: usize,
 }
 
@@ -150,12 +150,12 @@ impl ByteLink {
     }
 }
 
-/// A way of a session's datagrams.
+/// A network path of a session's datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DatagramPath {
-    /// Through a port that many share.
+    /// Through a port shared by many peers.
     Port(&'static Port, Remote),
-    /// Over a socket of its own.
+    /// Over a socket of the session's own.
     Socket(PathId),
 }
 
@@ -168,24 +168,24 @@ impl DatagramPath {
     }
 }
 
-/// The datagrams of a session.
+/// The datagram side of a session.
 #[derive(Debug, Default)]
 pub(super) struct DatagramLink {
     pub(super) paths: SmallVec<[DatagramPath; 1]>,
-    /// The session may have some to send.
+    /// True if the session may have datagrams to send.
     pub(super) unsent: bool,
 }
 
-/// The membership of a session in the worker's lists.
+/// The membership of a session in the worker's work lists.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Schedule {
-    /// Listed to be drained.
+    /// True if the session is listed to be drained.
     pub(super) dirty: bool,
-    /// In the write queue.
+    /// True if the session is in the write queue.
     pub(super) writing: bool,
-    /// Whether its last write did not take all there was: it writes when those have that keep up.
+    /// True if the last write did not take all output; the session then writes after those that keep up.
     pub(super) catches_up: bool,
-    /// Its sink has taken every unit there was: it is not queued to be fed again until there are more.
+    /// True if the session's sink has taken every unit there was. It is queued again when there are more.
     pub(super) sated: bool,
     /// The earliest entry in the deadline table.
     pub(super) armed: Option<Instant>,
@@ -197,25 +197,25 @@ pub(super) struct Figures {
     pub(super) began: Instant,
     pub(super) bytes_in: u64,
     pub(super) bytes_out: u64,
-    /// The stream that it published or played last, for the log.
+    /// The stream that the session published or played last, for the log.
     pub(super) key: Option<StreamKey>,
-    /// The protocol that its bytes count for, as its session reported.
+    /// The protocol that the session's bytes are counted under, as the session reported.
     pub(super) protocol: &'static str,
     /// The server's reason for ending the session's stream or connection, which the session itself does not
     /// know.
     pub(super) cause: Option<Cow<'static, str>>,
-    /// Whether it carries media, as its session reported.
+    /// True if the session carries media, as it reported.
     pub(super) is_media: bool,
-    /// Bytes received and sent that have counted for something else before.
+    /// Bytes received and sent that were counted under another protocol before.
     pub(super) counted: (u64, u64),
-    /// Jumps of its subscriptions that are over.
+    /// Jumps of subscriptions that have ended.
     pub(super) jumps: u64,
-    /// Units that those were not sent.
+    /// Units skipped by subscriptions that have ended.
     pub(super) skipped: u64,
 }
 
 impl Figures {
-    /// Adds what counts for its protocol to the row of that.
+    /// Adds the bytes that count for the session's protocol to that protocol's row.
     pub(super) fn count_into(&self, row: &mut Traffic) {
         let (bytes_in, bytes_out) = self.counted;
         row.bytes_in = row.bytes_in.saturating_add(self.bytes_in.saturating_sub(bytes_in));
@@ -223,16 +223,16 @@ impl Figures {
     }
 }
 
-/// The parent and the children of a session.
+/// Parent and children of a session.
 #[derive(Debug, Default)]
 pub(super) struct Family {
     pub(super) parent: Option<ConnId>,
     pub(super) children: Vec<ConnId>,
-    /// Whether it has taken part in calls: control hears of its end then.
+    /// True if the session has taken part in calls; control is then notified of its end.
     pub(super) calls: bool,
 }
 
-/// A session and what belongs to it.
+/// A session and all that belongs to it.
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) peer: SocketAddr,
@@ -242,38 +242,38 @@ pub(super) struct Conn {
     pub(super) purpose: Purpose,
     pub(super) bytes: Option<ByteLink>,
     pub(super) datagrams: Option<DatagramLink>,
-    /// Whether the session takes whole units.
+    /// True if the session accepts whole units.
     pub(super) takes_units: bool,
     pub(super) publications: SmallVec<[Publication; 1]>,
     pub(super) subscriptions: SmallVec<[Subscription; 1]>,
     pub(super) schedule: Schedule,
-    /// The reason for closing, once everything is sent.
+    /// The reason for closing, which happens once everything is sent.
     pub(super) closing: Option<String>,
     pub(super) figures: Figures,
     pub(super) family: Option<Box<Family>>,
-    /// Whether it takes in a file of which control has not heard the outcome.
+    /// True if the session receives a file and control has not been sent the outcome yet.
     pub(super) uploads: bool,
-    /// Whether its session has panicked and is about to be removed.
+    /// True if the session has panicked and is about to be removed.
     pub(super) has_panicked: bool,
 }
 
 impl Conn {
-    /// A session on an established byte stream.
+    /// Makes a session on an established byte stream.
     pub(super) fn new(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
         Self { bytes: Some(ByteLink::new(Flow::Open)), ..Self::bare(peer, session, now) }
     }
 
-    /// A session on a byte stream that is being established.
+    /// Makes a session on a byte stream that is being established.
     pub(super) fn connecting(peer: SocketAddr, session: Box<dyn Session>, now: Instant) -> Self {
         Self { bytes: Some(ByteLink::new(Flow::Connecting)), ..Self::bare(peer, session, now) }
     }
 
-    /// Its byte stream begins anew, and is being established.
+    /// Replaces the byte stream by a new one, which is being established.
     pub(super) fn reconnect(&mut self) {
         self.bytes = Some(ByteLink::new(Flow::Connecting));
     }
 
-    /// A session over datagrams.
+    /// Makes a session over datagrams.
     pub(super) fn datagrams(
         peer: SocketAddr,
         session: Box<dyn Session>,
@@ -284,7 +284,7 @@ impl Conn {
         Self { datagrams: Some(link), ..Self::bare(peer, session, now) }
     }
 
-    /// A session without a network path.
+    /// Makes a session without a network path.
     pub(super) fn bare(peer: SocketAddr, mut session: Box<dyn Session>, now: Instant) -> Self {
         let about = session.about();
         let takes_units = session.unit_sink().is_some();
@@ -318,7 +318,7 @@ impl Conn {
         }
     }
 
-    /// The client that it serves: its peer, or the one behind that.
+    /// Returns the address of the client: the peer, or the client behind the peer if it is a proxy.
     pub(super) fn client(&self) -> SocketAddr {
         self.behind.map_or(self.peer, |client| SocketAddr::new(client, self.peer.port()))
     }
@@ -331,7 +331,7 @@ impl Conn {
         self.publications.iter().find(|publication| publication.handle == handle)
     }
 
-    /// The publication that feeds a stream.
+    /// Returns the publication that feeds a stream.
     pub(super) fn publication_of(&self, stream: StreamId) -> Option<Handle> {
         let feeds = |publication: &&Publication| publication.stream == Some(stream);
         self.publications.iter().find(feeds).map(|publication| publication.handle)
@@ -345,12 +345,12 @@ impl Conn {
         self.subscriptions.iter_mut().find(|subscription| subscription.handle == handle)
     }
 
-    /// The subscriptions that are sent their streams.
+    /// Returns the subscriptions to which streams are being sent.
     pub(super) fn playing(&self) -> impl Iterator<Item = &Playing> {
         self.subscriptions.iter().filter_map(Subscription::playing)
     }
 
-    /// Bytes of its own that wait: not those behind its cursors.
+    /// True if the session has output of its own to send, apart from the units behind its cursors.
     pub(super) fn has_own_bytes(&self) -> bool {
         self.datagrams.as_ref().is_some_and(|link| link.unsent)
             // Before there is a connection nothing can be sent.
@@ -358,14 +358,14 @@ impl Conn {
             || self.playing().any(|playing| playing.subscriber.cursor.has_rest())
     }
 
-    /// Whether an outgoing connection of it is not there yet.
+    /// True if an outgoing connection of the session is not established yet.
     pub(super) fn is_connecting(&self) -> bool {
         let no_path = |link: &DatagramLink| link.paths.is_empty();
         self.bytes.as_ref().is_some_and(|link| link.flow == Flow::Connecting)
             || (self.bytes.is_none() && self.datagrams.as_ref().is_some_and(no_path))
     }
 
-    /// The time at which the connection is given up because its socket has taken nothing for too long.
+    /// Returns the time at which the connection is given up because its socket accepts nothing.
     pub(super) fn stall_deadline(&self) -> Option<Instant> {
         let patience = match (&self.closing, self.purpose) {
             (Some(_), _) => CLOSE_STALL,
@@ -375,7 +375,7 @@ impl Conn {
         self.bytes.as_ref()?.waits_since.map(|since| since + patience)
     }
 
-    /// The next deadline of any kind, its session's too.
+    /// Returns the next deadline of the connection, its session and its subscriptions.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         let own = self.session.timers().and_then(|timers| timers.poll_timeout());
         let held = self.subscriptions.iter().filter_map(|subscription| match &subscription.state {

@@ -1,4 +1,4 @@
-//! The sessions of a worker, and calls to them.
+//! The sessions of a worker, and calls into them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,13 +12,13 @@ use crate::types::ConnId;
 #[derive(Debug, Default)]
 pub(super) struct Conns {
     slab: Slab<Conn>,
-    /// Sessions that panicked. Nobody finds them any more; [`super::Worker`] removes them as soon as it has all of its parts in hand, and
+    /// Sessions that panicked. They can no longer be found by id; [`super::Worker`] removes them as soon as it holds all of its parts, and
     /// before its next output at the latest.
     panicked: Vec<ConnId>,
 }
 
 impl Conns {
-    /// Adds a session. `None` after 2^32 of them.
+    /// Adds a session. Returns `None` after 2^32 sessions.
     pub(super) fn insert(&mut self, conn: Conn) -> Option<ConnId> {
         self.slab.insert(conn)
     }
@@ -28,17 +28,17 @@ impl Conns {
         self.slab.next_id()
     }
 
-    /// Takes a session out; its id is dead from now on.
+    /// Removes and returns a session; its id is dead from then on.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Conn> {
         self.slab.remove(id)
     }
 
-    /// A session that is there and has not panicked.
+    /// Returns a session that exists and has not panicked.
     pub(super) fn get(&self, id: ConnId) -> Option<&Conn> {
         self.slab.get(id).filter(|conn| !conn.has_panicked)
     }
 
-    /// As [`Self::get`], to be changed.
+    /// Like [`Self::get`], mutably.
     pub(super) fn get_mut(&mut self, id: ConnId) -> Option<&mut Conn> {
         self.slab.get_mut(id).filter(|conn| !conn.has_panicked)
     }
@@ -58,13 +58,12 @@ impl Conns {
         self.slab.len()
     }
 
-    /// Whether there is no session.
+    /// True if there is no session.
     pub(super) const fn is_empty(&self) -> bool {
         self.slab.is_empty()
     }
 
-    /// Calls a session. Whatever bug its peer has found ends that session and nobody else's: after a panic it is
-    /// to be removed, and the answer is `None`, as for an id that was gone before.
+    /// Calls a session. A panic ends this session only: it is then marked for removal, and the answer is `None`, as for an unknown id.
     pub(super) fn call<R>(
         &mut self,
         turn: &Turn,
@@ -74,7 +73,7 @@ impl Conns {
         self.guard(turn, id, |conn, ctx| verb(conn.session.as_mut(), ctx))
     }
 
-    /// As [`Self::call`], with all of the connection.
+    /// Like [`Self::call`], with the whole connection.
     pub(super) fn guard<R>(
         &mut self,
         turn: &Turn,
@@ -89,7 +88,7 @@ impl Conns {
         answer
     }
 
-    /// Has the session drained at the end of the turn.
+    /// Schedules the session to be drained at the end of the turn.
     pub(super) fn touch(&mut self, turn: &mut Turn, id: ConnId) {
         if let Some(conn) = self.get_mut(id)
             && !conn.schedule.dirty
@@ -99,12 +98,12 @@ impl Conns {
         }
     }
 
-    /// Tells a session something. What it makes of it is known when it is drained.
+    /// Delivers a reply to a session; its effects appear at the next drain.
     pub(super) fn reply(&mut self, turn: &Turn, id: ConnId, reply: Reply<'_>) {
         self.call(turn, id, |session, ctx| session.handle_reply(ctx, reply));
     }
 
-    /// Tells a session of an event on one of its network paths.
+    /// Delivers an event on one of its network paths to a session.
     pub(super) fn path_event(&mut self, turn: &Turn, id: ConnId, path: PathId, event: PathEvent<'_>) {
         self.call(turn, id, |session, ctx| {
             if let Some(paths) = session.paths() {
@@ -113,7 +112,7 @@ impl Conns {
         });
     }
 
-    /// Notes that a session has panicked, or that its unit or format has made something panic.
+    /// Marks a session as panicked, because it panicked itself or its unit or format caused a panic.
     pub(super) fn note_panic(&mut self, id: ConnId) {
         if let Some(conn) = self.get_mut(id) {
             conn.has_panicked = true;
@@ -121,7 +120,7 @@ impl Conns {
         }
     }
 
-    /// The next session that is to be removed since it has panicked.
+    /// Returns the next session to remove because it has panicked.
     pub(super) fn poll_panicked(&mut self) -> Option<ConnId> {
         while let Some(id) = self.panicked.pop() {
             if self.slab.get(id).is_some_and(|conn| conn.has_panicked) {
@@ -131,7 +130,7 @@ impl Conns {
         None
     }
 
-    /// A session is being removed: its roles are found again, so that they end. True when it had panicked.
+    /// Makes a panicked session reachable again so that its roles can be ended on removal. Returns true if it had panicked.
     pub(super) fn end_panic(&mut self, id: ConnId) -> bool {
         self.slab.get_mut(id).is_some_and(|conn| std::mem::take(&mut conn.has_panicked))
     }

@@ -1,8 +1,8 @@
-//! Datagram sessions: over a shared port, or sockets of their own.
+//! Datagram sessions, over a shared port or over sockets of their own.
 //!
-//! They differ from the others in the way out. What waits for a stream's socket is behind the viewer's cursor; a session
-//! of datagrams must remember what it has sent until it has arrived, so it takes units as long as it has room for them,
-//! and makes datagrams of them when its pace allows.
+//! Their output differs from that of byte streams. Units that wait for a stream's socket stay behind the viewer's cursor; a datagram
+//! session must keep what it has sent until it has arrived, so it takes units while it has room for them and turns them into datagrams when
+//! its pace allows.
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
@@ -22,14 +22,14 @@ use crate::protocol::{
 };
 use crate::types::{ConnId, Handle, Now, WorkerId};
 
-/// The result of a datagram on a shared port.
+/// The result of routing a datagram of a shared port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Routed {
-    /// Handled.
+    /// The datagram was handled.
     Done,
-    /// Its sender has proved its address and has no session: [`Worker::accept_peer`], or nothing.
+    /// The sender's address is verified, but it has no session: call [`Worker::accept_peer`], or drop it.
     New,
-    /// Answer with [`Worker::reply_datagram`].
+    /// The reply is to be sent: [`Worker::reply_datagram`].
     Reply,
 }
 
@@ -38,17 +38,17 @@ pub enum Routed {
 pub enum Destination {
     /// Through a shared port.
     Port(&'static Port, Remote),
-    /// Through a socket of the session's own; `None`: to the peer that the socket is connected to.
+    /// Through a socket of the session's own. `None` is the peer that the socket is connected to.
     Own(PathId, Option<SocketAddr>),
-    /// Already in another session's byte stream: nothing is left to be done.
+    /// The datagrams were written to another session's byte stream; nothing is left to do.
     Carried,
 }
 
-/// The ports that many peers share.
+/// The UDP ports shared by many peers.
 #[derive(Debug)]
 pub(super) struct Ports {
     pub(super) list: Vec<(&'static Port, Box<dyn Demux>)>,
-    /// The answer to a datagram without a session.
+    /// The reply to the last datagram that has no session.
     pub(super) reply: Vec<u8>,
 }
 
@@ -72,7 +72,7 @@ impl Ports {
 }
 
 impl Worker {
-    /// A datagram of a shared port.
+    /// Routes a datagram received on a shared port.
     pub fn handle_datagram(
         &mut self,
         now: Now,
@@ -94,19 +94,19 @@ impl Worker {
         }
     }
 
-    /// The reply to a datagram that was [`Routed::Reply`].
+    /// Returns the reply to a datagram for which the result was [`Routed::Reply`].
     #[must_use]
     pub fn reply_datagram(&self) -> &[u8] {
         &self.ports.reply
     }
 
-    /// Creates the session of a datagram that was [`Routed::New`] right before.
+    /// Creates the session for the preceding datagram, for which the result was [`Routed::New`].
     pub fn accept_peer(&mut self, now: Now, port: &'static Port, from: Remote) -> Option<ConnId> {
         self.turn.now = now;
         self.ports.begin_session(&mut self.turn, &mut self.conns, port, from)
     }
 
-    /// A datagram of a session's own socket.
+    /// Delivers a datagram received on a session's own socket.
     pub fn handle_own_datagram(
         &mut self,
         now: Now,
@@ -120,7 +120,8 @@ impl Worker {
         self.conns.take_datagram(&mut self.turn, id, path, from, datagram);
     }
 
-    /// Adds what a session has to send now, and says where to. Nothing was added: there is nothing more for now.
+    /// Adds the datagrams that a session has to send now and returns their destination. If none was added, there is nothing more to send
+    /// for now.
     pub fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination> {
         self.turn.now = now;
         let streams = &self.live.streams;
@@ -158,8 +159,8 @@ impl Worker {
         })
     }
 
-    /// The socket took so many bytes of what was gathered, `at` this time. What it did not take is lost: protocols
-    /// of datagrams repair that.
+    /// Notes that at time `at` the socket accepted `taken` bytes of the gathered datagrams. The rest is lost; datagram protocols repair
+    /// that.
     pub fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
         self.turn.meter.stats.bytes_out = self.turn.meter.stats.bytes_out.saturating_add(taken as u64);
         self.note_sent(at, id, taken, lost);
@@ -181,7 +182,7 @@ impl Worker {
         }
     }
 
-    /// The port is bound to this address. `hosts` are the addresses of the machine.
+    /// Notes the address that a shared port is bound to. `hosts` are the addresses of the machine.
     pub fn port_bound(&mut self, port: &'static Port, address: SocketAddr, hosts: &[IpAddr]) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) {
             demux.on_request().into_iter().for_each(|sessions| sessions.bound(address, hosts));
@@ -190,7 +191,7 @@ impl Worker {
 }
 
 impl Ports {
-    /// Creates the session of a datagram that the port's demultiplexer has routed to none.
+    /// Creates the session for a datagram that the port's demultiplexer could not route to one.
     pub(super) fn begin_session(
         &mut self,
         turn: &mut Turn,
@@ -239,7 +240,7 @@ impl Ports {
         route
     }
 
-    /// A session wants another one at a shared port.
+    /// Creates a session at a shared port on behalf of another one.
     pub(super) fn spawn_at(
         &mut self,
         turn: &mut Turn,
@@ -286,7 +287,7 @@ impl Ports {
         None
     }
 
-    /// A session says what is its own at its port.
+    /// Registers an identifier of a session with the demultiplexer of its port.
     pub(super) fn claim(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, claim: &Claim) {
         let Some(conn) = conns.get(id) else { return };
         for path in conn.datagrams.iter().flat_map(|link| &link.paths) {
@@ -302,7 +303,7 @@ impl Ports {
         }
     }
 
-    /// The answer to a message for a session that is over.
+    /// Returns the answer to a message for a session that has ended.
     pub(super) fn answer_for_past(&mut self, turn: &Turn, id: ConnId, message: &Message) -> Option<Message> {
         let now = turn.now;
         self.list.iter_mut().find_map(|(_, demux)| demux.on_request()?.answer_for_past(now, id, message))

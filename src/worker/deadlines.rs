@@ -1,7 +1,7 @@
-//! The deadline table: one heap for everything of a worker that waits.
+//! The deadline table: one heap of all deadlines of a worker.
 //!
-//! An owner whose deadline moves later does nothing: its entry fires early, it looks, and arms itself anew. So a
-//! viewer that makes progress with every frame costs the heap nothing.
+//! An owner whose deadline moves later does nothing: its entry fires early, the owner checks its deadline and arms a new entry. A viewer
+//! that makes progress with every frame thus costs the heap nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,13 +14,13 @@ use crate::types::{ConnId, StreamId};
 pub(super) enum Timer {
     /// A connection's session, or its stalled write.
     Conn(ConnId),
-    /// Units of a stream that were held back to ride together.
+    /// Units of a stream that wait to be sent together with later ones.
     Flush(StreamId),
     /// The report to control.
     Report,
-    /// Derived tracks of a stream that nobody is sent.
+    /// Derived tracks of a stream that no subscriber selects any more.
     Linger(StreamId),
-    /// Leases of viewers that are not connections, requests that wait, blobs of streams that are over.
+    /// Leases of viewers without a connection, waiting requests, and blobs of ended streams.
     Polled,
 }
 
@@ -31,12 +31,12 @@ pub(super) struct Deadlines {
 }
 
 impl Deadlines {
-    /// Fires `timer` at `at`, besides whatever else it has armed.
+    /// Arms `timer` at `at`, besides its entries at other times.
     pub(super) fn arm(&mut self, at: Instant, timer: Timer) {
         self.heap.push(Reverse((at, timer)));
     }
 
-    /// The next one that is due.
+    /// Removes and returns the next entry that is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
         self.heap
             .peek()
@@ -45,7 +45,7 @@ impl Deadlines {
             .map(|Reverse(due)| due)
     }
 
-    /// Entries.
+    /// Number of entries.
     #[must_use]
     pub(super) fn len(&self) -> usize {
         self.heap.len()

@@ -1,5 +1,5 @@
-//! Demand: which tracks somebody is sent, and which key frames are waited for, reported to where they come from: to the source
-//! worker of a stream, and there to the publisher and to the producers of derived tracks.
+//! Demand: the tracks that subscribers are sent and the key frames they wait for, reported to the source worker of a stream, and there to
+//! the publisher and to the producers of derived tracks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::mail::ToWorker;
 use crate::protocol::{PublicationNews, Reply, derived};
 use crate::types::{ConnId, StreamId};
 
-/// A derived track that nobody is sent any more is made for this long: viewers come back.
+/// Time for which a derived track is still made after its last subscriber has left, because viewers come back.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// A track that was left out because too many were transcoded is offered again after this long.
+/// Time after which a track that was left out, because too many were being transcoded, is offered again.
 const RETRY: Duration = Duration::from_secs(10);
 
 /// A derived track that is being made.
 #[derive(Debug)]
 pub(super) struct Producer {
-    /// The session that makes it.
+    /// The session that makes the track.
     pub(super) conn: ConnId,
-    /// The time at which the track is no longer made; `None` while somebody is sent it.
+    /// Time at which production ends; `None` while a subscriber is sent the track.
     pub(super) ends: Option<Instant>,
-    /// Its place among those that there may be at a time.
+    /// The producer's permit from the transcoder budget.
     pub(super) permit: Option<TranscoderPermit>,
 }
 
-/// The keys of the producers of a stream.
+/// Range of the keys of a stream's producers.
 fn of_stream(id: StreamId) -> Range<(StreamId, TrackId)> {
     (id, TrackId::VIDEO)..(StreamId(id.0.saturating_add(1)), TrackId::VIDEO)
 }
@@ -51,7 +51,7 @@ impl Live {
 }
 
 impl Worker {
-    /// Ends the producers of a stream whose linger is over.
+    /// Ends the producers of a stream whose linger time is over.
     pub(super) fn end_lingering(&mut self, id: StreamId) {
         let now = self.turn.now.mono;
         let is_over = |producer: &Producer| producer.ends.is_some_and(|at| at <= now);
@@ -67,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// The stream is gone, or its source is elsewhere now.
+    /// Ends the producers of a stream that has ended, or whose source has moved.
     pub(super) fn end_producers(&mut self, id: StreamId) {
         for conn in
             self.live.producers.range(of_stream(id)).map(|(_, producer)| producer.conn).collect::<Vec<_>>()
@@ -80,7 +80,7 @@ impl Worker {
 impl Live {
     // ---- tracks
 
-    /// Looks at which tracks of a stream somebody is sent, after a change of subscribers, selections or tracks.
+    /// Recomputes which tracks of a stream are wanted, after a change of subscribers, selections or tracks.
     pub(super) fn settle_demand(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let is_mirror = stream.source != turn.id;
@@ -99,7 +99,7 @@ impl Live {
         self.tell_wanted(turn, conns, id);
     }
 
-    /// Tells the publisher which of its tracks somebody is sent.
+    /// Reports to the publisher which of its tracks are wanted.
     pub(super) fn tell_wanted(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let (Some(publisher), Some(stream)) = (self.publisher(id), self.streams.get(&id)) else {
             return;
@@ -111,7 +111,7 @@ impl Live {
         conns.touch(turn, publisher.conn);
     }
 
-    /// Starts the producers of derived tracks that somebody is sent, and lets the others linger.
+    /// Starts producers for wanted derived tracks, and lets the others linger.
     fn settle_producers(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId, wanted: TrackSet) {
         let now = turn.now.mono;
         for track in wanted.iter().filter(|track| track.is_derived()) {
@@ -155,7 +155,7 @@ impl Live {
         }
     }
 
-    /// A unit of a derived track.
+    /// Appends a unit of a derived track.
     pub(super) fn ingest_derived(
         &mut self,
         turn: &mut Turn,
@@ -179,8 +179,7 @@ impl Live {
 
     // ---- key frames
 
-    /// Asks for a key frame of a video track, since somebody waits for one. Requests are merged, here and
-    /// again at the source.
+    /// Requests a key frame of a video track that a subscriber waits for. Requests are merged, here and again at the source.
     pub(super) fn need_key_frame(
         &mut self,
         turn: &mut Turn,

@@ -1,4 +1,4 @@
-//! Events of sessions: requests of peers, carried to the hub or to control.
+//! Events of sessions: requests of peers, passed on to the hub or to control.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::protocol::{Event, OpenPath, PathEvent, PathId, SocketEvent};
 use crate::stats::Traffic;
 use crate::types::ConnId;
 
-/// Grid of flush deadlines.
+/// Grid to which flush deadlines are aligned.
 pub(super) const FLUSH_GRID: Duration = Duration::from_millis(4);
-/// The kernel may hold at least so many unsent bytes of a viewer: a large key frame must not need two wake-ups.
+/// Minimum for the unsent bytes of a viewer that the kernel may hold, so that a large key frame does not need two wake-ups.
 pub(super) const UNSENT_BYTES_MIN: usize = 128 * 1024;
 
 impl Worker {
-    /// Ends a turn: drains every dirty session, and has the streams that grew sent.
+    /// Ends a turn: drains every dirty session, then sends the streams that grew.
     pub fn finish_turn(&mut self) {
         loop {
             while let Some(id) = self.turn.agenda.dirty.pop() {
@@ -38,7 +38,7 @@ impl Worker {
         self.finish_drain();
     }
 
-    /// Drains events until there are none, then bytes, then the deadline.
+    /// Drains a session: all events, then its bytes, then its deadline.
     pub(super) fn drain_session(&mut self, id: ConnId) {
         loop {
             match self.conns.call(&self.turn, id, |session, ctx| session.poll_event(ctx)) {
@@ -72,7 +72,7 @@ impl Worker {
         self.after_drain(id);
     }
 
-    /// Resumes reading, closes if the session asked for it, arms the deadline.
+    /// Resumes reading, closes if the session asked for it, and arms the deadline.
     pub(super) fn after_drain(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(id) else { return };
         if conn.closing.is_some() && !conn.has_own_bytes() {
@@ -129,7 +129,7 @@ impl Worker {
 
     // ---- paths
 
-    /// An outgoing connection is there, or a socket is open; or they cannot be.
+    /// Handles the outcome of opening an outgoing connection or a socket.
     pub fn handle_path(&mut self, now: crate::types::Now, id: ConnId, path: PathId, event: PathEvent<'_>) {
         self.turn.now = now;
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -174,7 +174,7 @@ impl Worker {
         }
     }
 
-    /// Forgets a session: its roles end, its sockets close, its end is one line of the log.
+    /// Removes a session: ends its roles, closes its sockets, and logs its end.
     pub(super) fn remove(&mut self, id: ConnId, reason: &str, abort: bool) {
         let has_panicked = self.conns.end_panic(id);
         self.turn.meter.stats.panics = self.turn.meter.stats.panics.saturating_add(u64::from(has_panicked));
@@ -247,7 +247,7 @@ impl Conns {
         turn.agenda.outputs.push_back(Output::CloseUdp { conn: id, path });
     }
 
-    /// The application that a session works for: that of its stream.
+    /// Returns the application of the stream that a session works for.
     fn app_of(&self, live: &Live, id: ConnId) -> Option<Arc<str>> {
         let conn = self.get(id)?;
         let ordered = || Some(&live.streams.get(&conn.purpose.stream()?)?.key);

@@ -1,4 +1,4 @@
-//! Refusals and ends of sessions, and their lines in the log: each names the stream, the protocol, the peer and the reason.
+//! Refusals and ends of sessions, and their log lines, each with stream, protocol, peer and reason.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -10,33 +10,32 @@ use crate::protocol::{RefusedRequest, Verb};
 use crate::types::{ConnId, StreamKey};
 
 impl Conns {
-    /// Notes why the server ends, or has ended, a session's stream: the session itself knows only that it was
-    /// ordered to end.
+    /// Notes the server's reason for ending a session's stream. The session itself knows only that it was ordered to end.
     pub(super) fn blame(&mut self, id: ConnId, cause: impl Into<Cow<'static, str>>) {
         if let Some(conn) = self.get_mut(id) {
             conn.figures.cause = Some(cause.into());
         }
     }
 
-    /// A session was granted something: what it was refused before is past.
+    /// Clears the noted reason of an earlier refusal, because the session was granted something.
     pub(super) fn forgive(&mut self, id: ConnId) {
         if let Some(conn) = self.get_mut(id) {
             conn.figures.cause = None;
         }
     }
 
-    /// A publisher is refused by control, or has no room here.
+    /// Logs that a publisher was refused, by control or for lack of room here.
     pub(super) fn publish_refused(&mut self, id: ConnId, refusal: &Refusal) {
         let key = self.get(id).and_then(|conn| conn.figures.key.as_ref()).map(ToString::to_string);
         self.refused(id, Verb::Publish, None, &key.unwrap_or_default(), refusal.reason().into());
     }
 
-    /// A viewer is refused by control, or here.
+    /// Logs that a viewer was refused, by control or here.
     pub(super) fn play_refused(&mut self, id: ConnId, key: &StreamKey, why: &NoSubscription) {
         self.refused(id, Verb::Play, None, &key.to_string(), why.reason().into());
     }
 
-    /// A viewer by separate requests is refused by control.
+    /// Logs that control refused a viewer that watches by separate requests.
     pub(super) fn pass_refused(
         &mut self,
         id: ConnId,
@@ -47,13 +46,13 @@ impl Conns {
         self.refused(id, Verb::Play, Some(protocol), &key.to_string(), why.reason().into());
     }
 
-    /// A session has refused a request by itself.
+    /// Logs that a session refused a request by itself.
     pub(super) fn request_refused(&mut self, id: ConnId, request: RefusedRequest) {
         let RefusedRequest { verb, key, reason } = request;
         self.refused(id, verb, None, &key, reason);
     }
 
-    /// `protocol` is what the peer has asked for, where the session speaks another one.
+    /// Logs a refusal. `protocol` is the one that the peer asked for, if it differs from the session's.
     fn refused(
         &mut self,
         id: ConnId,

@@ -1,4 +1,4 @@
-//! Sessions that create sessions and send each other messages.
+//! Sessions that create other sessions, and messages between sessions.
 
 use super::conn::{CHILDREN_MAX, Conn, Purpose};
 use super::conns::Conns;
@@ -11,8 +11,8 @@ use crate::protocol::{FamilyEvent, FamilyNews, Reply, Session};
 use crate::types::{ConnId, Handle, SessionRef, StreamKey};
 
 impl Conns {
-    /// The session that has the connection of a session: its parent where it has no network path of its own, as a stream of
-    /// a connection that has many.
+    /// Returns the session that owns the connection of a session: its parent if it has no network path of its own, like a stream of a
+    /// multiplexed connection.
     pub(super) fn transport_of(&self, id: ConnId) -> ConnId {
         let Some(conn) = self.get(id) else { return id };
         let parent = conn.family.as_ref().and_then(|family| family.parent);
@@ -21,7 +21,7 @@ impl Conns {
 }
 
 impl Worker {
-    /// A session creates another one, or sends it a message.
+    /// Handles a session's request to create another session or to send a message.
     pub(super) fn family_event(&mut self, id: ConnId, event: FamilyEvent) {
         match event {
             FamilyEvent::Spawn { child, session } => self.conns.spawn(&mut self.turn, id, child, session),
@@ -40,7 +40,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// A session wants one of its own beside it.
+    /// Creates a child session on behalf of another one.
     pub(super) fn spawn(
         &mut self,
         turn: &mut Turn,
@@ -53,7 +53,7 @@ impl Conns {
         self.adopt(turn, parent, child, inner, false);
     }
 
-    /// Takes a session in that `parent` wants, and answers. What does not outlive its parent ends with it.
+    /// Inserts a child session and replies to `parent`. Unless it `outlives` its parent, it ends with it.
     pub(super) fn adopt(
         &mut self,
         turn: &mut Turn,
@@ -85,7 +85,7 @@ impl Conns {
         }
     }
 
-    /// A session that was spoken to is not there.
+    /// Reports to a session that the session to which it sent a message does not exist.
     pub(super) fn tell_session_ended(&mut self, turn: &mut Turn, teller: SessionRef, gone: SessionRef) {
         if teller.worker != turn.id {
             let mail = ToWorker::SessionEnded { teller, gone };
@@ -96,7 +96,7 @@ impl Conns {
         self.touch(turn, teller.conn);
     }
 
-    /// A session has ended: its children end with it, its parent hears of it.
+    /// Ends the children of an ended session and notifies its parent.
     pub(super) fn end_family(&mut self, turn: &mut Turn, id: ConnId, conn: Conn) {
         let Some(family) = conn.family else { return };
         if family.calls {
@@ -124,7 +124,7 @@ impl Conns {
 }
 
 impl Ports {
-    /// Delivers a message of a session to another one, here or on another worker.
+    /// Delivers a message to another session, on this or another worker.
     pub(super) fn tell_session(
         &mut self,
         turn: &mut Turn,
@@ -149,7 +149,7 @@ impl Ports {
 }
 
 impl Live {
-    /// Delivers a message of a session to all sessions of a stream or of a room, here and on every other worker.
+    /// Delivers a message of a session to all sessions of a stream or a room, on this and every other worker.
     fn tell_stream(
         &mut self,
         turn: &mut Turn,
@@ -169,8 +169,8 @@ impl Live {
         turn.agenda.outputs.push_back(Output::Others(ToWorker::TellStream { from, stream, message }));
     }
 
-    /// Delivers a message to the sessions of a stream on this worker, and to those who watch its room, once to each and not to its sender.
-    /// Of a main track these are the publishers of all its streams, and who watches it.
+    /// Delivers a message to the sessions of a stream on this worker and to those that watch its room, once to each and not to its sender.
+    /// For a main track these are the publishers of all its streams and its watchers.
     pub(super) fn hear_in_stream(
         &self,
         turn: &mut Turn,

@@ -1,4 +1,4 @@
-//! A worker's figures: a report each second while anything is live, and everything on request.
+//! A worker's figures: a report each second while anything is live, and all counters on request.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,9 +19,9 @@ use crate::stats::{
 };
 use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
-/// The interval of reports to control while anything is live: counts are at most this old.
+/// Interval of reports to control while anything is live; counts are at most this old.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
-/// Connections that one answer lists.
+/// Maximum number of connections that one answer lists.
 const CONNECTIONS_MAX: usize = 1000;
 
 /// The counters of a worker.
@@ -38,12 +38,12 @@ pub(super) struct Meter {
     /// The totals of connections that have ended.
     pub(super) totals_ended: Vec<Totals>,
     pub(super) forwarding: ForwardingTable,
-    /// Units that a viewer has taken since the last send.
+    /// Units sent to viewers since the last send whose delay is to be recorded.
     pub(super) forwarded: Vec<(ForwardingIndex, Forwarded)>,
-    /// Mail that the shell knows of and has not handed over.
+    /// Number of mails that the shell has queued but not delivered.
     pub(super) mail_waiting: usize,
     report_armed: bool,
-    /// Streams that were reported to have viewers in a count of their own.
+    /// Streams reported with viewers of a format that is counted separately.
     counted_apart: BTreeSet<(StreamId, &'static str)>,
 }
 
@@ -66,7 +66,7 @@ impl Meter {
         }
     }
 
-    /// A session is gone: what it counted stays.
+    /// Adds the counters of an ended session to the totals.
     pub(super) fn count_ended(&mut self, conn: &Conn) {
         if let Some(figures) = conn.session.figures() {
             Totals::add(&mut self.totals_ended, &*figures);
@@ -170,7 +170,7 @@ impl Turn {
         })
     }
 
-    /// The viewers of a stream whose formats have this count.
+    /// Returns the number of viewers of a stream whose formats are counted under this name.
     fn viewers(&self, conns: &Conns, stream: &Stream, counted_as: Option<&'static str>) -> u32 {
         let is_viewer = |one: &&SubscriptionId| {
             let Some(conn) = conns.get(one.conn) else { return false };
@@ -182,7 +182,7 @@ impl Turn {
         u32::try_from(stream.subscribers.iter().filter(is_viewer).count()).unwrap_or(u32::MAX)
     }
 
-    /// The viewers of formats with counts of their own; a stream without any is reported once.
+    /// Returns the viewers of formats that are counted separately. A stream that no longer has any is reported once more.
     fn counted_apart(&mut self, conns: &Conns, live: &Live) -> Vec<(StreamId, &'static str, u32)> {
         let mut told = std::mem::take(&mut self.meter.counted_apart);
         let mut counts = Vec::new();
@@ -199,7 +199,7 @@ impl Turn {
         counts
     }
 
-    /// Collects all figures for a scrape.
+    /// Collects all figures for a metrics scrape.
     pub(super) fn measure(&mut self, conns: &Conns, live: &Live, per_stream: bool) {
         let mut traffic = self.meter.traffic.clone();
         for conn in conns.values() {
@@ -233,7 +233,7 @@ impl Turn {
         self.tell(ToControl::Measured(self.id, Box::new(figures)));
     }
 
-    /// The totals of connections, including those that have ended.
+    /// Returns the totals of connections, ended ones included.
     fn totals(&self, conns: &Conns) -> Vec<Totals> {
         let mut totals = self.meter.totals_ended.clone();
         let figures = conns.values().filter_map(|conn| conn.session.figures());
@@ -241,7 +241,7 @@ impl Turn {
         totals
     }
 
-    /// The connections of one stream, or of all, that have figures.
+    /// Returns the figures of the connections of one stream, or of all streams.
     fn connection_figures(
         &self,
         conns: &Conns,
@@ -271,14 +271,14 @@ impl Turn {
         conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
-    /// The connections of a stream that have figures, for the API.
+    /// Reports the connections of a stream that have figures, for the API.
     pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, stream: StreamId) {
         let connections = self.connection_figures(conns, live, Some(stream));
         let viewers = self.viewer_figures(conns, live, stream);
         self.tell(ToControl::Connections { worker: self.id, stream, connections, viewers });
     }
 
-    /// Viewers of a stream that have a connection of their own, pushes and sinks left out.
+    /// Returns the viewers of a stream that have a connection of their own, without pushes and sinks.
     fn viewer_figures(&self, conns: &Conns, live: &Live, stream: StreamId) -> Vec<ViewerFigures> {
         let subscribers = live.streams.get(&stream).map(|stream| &stream.subscribers);
         let of_stream = subscribers.into_iter().flatten().filter_map(|one| {
@@ -296,8 +296,8 @@ impl Turn {
 }
 
 impl Conns {
-    /// A connection may turn out to be something else, such as a viewer. What it carried before stays with what it
-    /// was: counters do not fall.
+    /// Counts a connection under another protocol from now on, e.g. because it has become a viewer. Earlier bytes remain with the former
+    /// protocol, because counters must not fall.
     pub(super) fn rename(&mut self, turn: &mut Turn, id: ConnId, protocol: &'static str) {
         let Some(conn) = self.get_mut(id) else { return };
         let figures = &mut conn.figures;

@@ -1,9 +1,9 @@
-//! The size of each table of a worker: without peers and streams each must be empty. For simulations.
+//! The size of each table of a worker, for simulations: without peers and streams all must be empty.
 
 use super::Worker;
 
 impl Worker {
-    /// The tables whose entries go with connections and streams, and how many each has.
+    /// Returns the tables whose entries belong to connections and streams, with their sizes.
     #[must_use]
     pub fn held(&self) -> Vec<(&'static str, usize)> {
         vec![

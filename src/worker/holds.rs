@@ -1,5 +1,5 @@
-//! Viewers who wait for a stream that they have started: it is fetched or begun because of them, and they are served when it
-//! is there, or refused when it does not come in time.
+//! Viewers that wait for a stream that they have started. The stream is fetched or begun because of them; they are served when it is live,
+//! or refused if it does not come in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::mail::{NoSubscription, ToControl};
 use crate::protocol::{PlayAsk, Reply, SubscriptionNews};
 use crate::types::{ConnId, Handle, StreamKey, SubscriptionId};
 
-/// The longest time that a viewer waits for a stream that it has started.
+/// Maximum time that a viewer waits for a stream that it has started.
 const HOLD_MAX: Duration = Duration::from_secs(10);
 
-/// The streams that viewers start, and the viewers who wait for one.
+/// The streams that viewers may start, and the waiting viewers.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     auto_start: BTreeSet<StreamKey>,
@@ -22,7 +22,7 @@ pub(super) struct Holds {
 }
 
 impl Holds {
-    /// Notes which streams viewers start, and which no longer.
+    /// Updates which streams viewers may start.
     pub(super) fn note_auto_start(&mut self, streams: Vec<(StreamKey, bool)>) {
         for (key, on) in streams {
             if on {
@@ -33,22 +33,22 @@ impl Holds {
         }
     }
 
-    /// Whether a stream that is not here may come when somebody wants it.
+    /// True if a stream that is not live may come when a viewer wants it.
     pub(super) fn may_be_started(&self, turn: &Turn, key: &StreamKey) -> bool {
         self.auto_start.contains(key) || (turn.server.fetches_any && turn.apps.contains_key(&key.app))
     }
 
-    /// Streams that are waited for.
+    /// Number of streams that viewers wait for.
     pub(super) fn streams(&self) -> usize {
         self.waiting.len()
     }
 
-    /// The viewers who wait for a stream.
+    /// Returns the viewers that wait for a stream.
     pub(super) fn waiting_for(&self, key: &StreamKey) -> Vec<SubscriptionId> {
         self.waiting.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Has a viewer wait when the stream is one that viewers start. Whether it waits.
+    /// Makes a viewer wait if viewers may start the stream. Returns true if it waits.
     pub(super) fn begin(
         &mut self,
         turn: &mut Turn,
@@ -70,7 +70,7 @@ impl Holds {
         true
     }
 
-    /// Takes a viewer out of the wait. Its request, if it waited.
+    /// Ends the wait of a viewer. Returns its request, if it waited.
     pub(super) fn end(&mut self, conns: &mut Conns, id: ConnId, handle: Handle) -> Option<Box<PlayAsk>> {
         let conn = conns.get_mut(id)?;
         let is_held =
@@ -86,7 +86,7 @@ impl Holds {
         Some(ask)
     }
 
-    /// Takes all viewers of a session out of the wait: it asked for something else, or leaves.
+    /// Ends the waits of all viewers of a session that asked for something else or left.
     pub(super) fn end_all_of(&mut self, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         for handle in conn.subscriptions.iter().map(|one| one.handle).collect::<Vec<_>>() {
@@ -94,7 +94,7 @@ impl Holds {
         }
     }
 
-    /// Refuses the viewers of a session whose streams did not start in time: those count as offline.
+    /// Refuses the viewers of a session whose streams did not start in time; these streams count as offline.
     pub(super) fn end_overdue(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get(id) else { return };
         let now = turn.now.mono;
@@ -109,7 +109,7 @@ impl Holds {
         }
     }
 
-    /// Refuses those who wait for a stream that does not come.
+    /// Refuses the viewers that wait for a stream that does not come.
     pub(super) fn refuse_all_of(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for viewer in self.waiting_for(key) {
             self.refuse(turn, conns, viewer);

@@ -16,7 +16,7 @@ const STREAM: StreamId = StreamId(7);
 const GET: u8 = 0x5;
 const OPEN: u8 = 0x4;
 
-/// A client, its worker, and what it was sent.
+/// A client, its worker, and the bytes received by the client.
 struct Client {
     worker: Worker,
     now: Now,

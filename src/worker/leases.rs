@@ -1,8 +1,8 @@
-//! Viewers without a connection. One that watches by separate requests (HLS) is a viewer while its lease
-//! lasts: each request renews it, and it ends by time. The ledger is bounded: when it is full, the oldest lease of the
-//! same address gives way, so that one client with a million session ids counts no more than it did.
+//! Viewers without a connection. A viewer that watches by separate requests (HLS) counts while its lease lasts: each request renews the
+//! lease, and it expires by time. The ledger is bounded: when it is full, the oldest lease of the same address is evicted, so that a client
+//! with a million session ids counts no more than before.
 //!
-//! Renewing, ending and expiring take the logarithm of the number of leases.
+//! Renewing, ending and expiring take logarithmic time in the number of leases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use crate::mail::LeaseNews;
 use crate::types::StreamId;
 
-/// Leases of one worker. With some 300 bytes each they take 30 MB.
+/// Maximum number of leases of one worker; with some 300 bytes each they take 30 MB.
 pub const LEASES_MAX: usize = 100_000;
-/// The default duration of a lease after a request.
+/// Default duration of a lease after a request.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// Bytes of a viewer's name that are kept; longer ones are cut.
+/// Maximum length of a viewer's name in bytes; longer names are cut.
 pub const VIEWER_BYTES_MAX: usize = 128;
-/// Leases that one call ends. More that are due leave the deadline in the past.
+/// Maximum number of leases that one call ends. If more are due, the deadline stays in the past.
 const EXPIRED_MAX: usize = 1000;
-/// The bits of an IPv6 address that are the network's.
+/// Mask of the network bits of an IPv6 address.
 const NETWORK: u128 = !0 << 64;
 
-/// The stream, the protocol and the viewer of a lease, in the order of the index: all leases of a stream stand together.
+/// Stream, protocol and viewer of a lease, in index order, so that all leases of a stream are adjacent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     stream: StreamId,
@@ -36,18 +36,18 @@ struct Lease {
     key: Key,
     address: IpAddr,
     until: Instant,
-    /// News for control at its end.
+    /// News to send to control when the lease ends.
     news: Option<Box<LeaseNews>>,
 }
 
-/// The result of a request.
+/// The result of renewing a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renewed {
-    /// A known viewer continues.
+    /// A known viewer goes on.
     Again,
     /// A new viewer.
     New,
-    /// The ledger is full, and nothing of this address could give way: it is served, and not counted.
+    /// The ledger is full, and no lease of this address could be evicted. The viewer is served but not counted.
     Full,
 }
 
@@ -55,16 +55,16 @@ pub enum Renewed {
 #[derive(Debug)]
 pub struct Ledger {
     max: usize,
-    /// Leases begun since the start; the number of the next one.
+    /// Leases begun so far; also the number of the next lease.
     begun: u64,
     leases: BTreeMap<u64, Lease>,
     index: BTreeMap<Key, u64>,
-    /// Leases by the time they end.
+    /// Leases by expiry time.
     ends: BTreeSet<(Instant, u64)>,
-    /// Leases by address, then by the time they end.
+    /// Leases by address, then by expiry time.
     addresses: BTreeMap<IpAddr, BTreeSet<(Instant, u64)>>,
     counts: BTreeMap<(StreamId, &'static str), u32>,
-    /// News for control of leases that are over.
+    /// News for control of leases that have ended.
     ended: Vec<LeaseNews>,
 }
 
@@ -90,8 +90,7 @@ impl Ledger {
         }
     }
 
-    /// A viewer has asked for something of a stream. `viewer` is what tells it from others: the token of its session, or
-    /// its address.
+    /// Renews or begins the lease of a viewer that made a request. `viewer` identifies it: its session token or its address.
     pub fn renew(
         &mut self,
         now: Instant,
@@ -122,7 +121,7 @@ impl Ledger {
         Renewed::New
     }
 
-    /// Keeps the news for control for the time when a viewer's lease is over.
+    /// Keeps news for control until the lease of a viewer ends.
     pub fn note(&mut self, viewer: (StreamId, &'static str, &str), news: Box<LeaseNews>) {
         let number = self.number_of(viewer);
         if let Some(lease) = number.and_then(|number| self.leases.get_mut(&number)) {
@@ -130,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// Ends a viewer that has another name now, under which its end will be reported. False: it was not here.
+    /// Ends the lease of a viewer that has a new name, under which its end will be reported. Returns false if there is no such lease.
     pub fn end_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> bool {
         let Some(number) = self.number_of(viewer) else { return false };
         if let Some(lease) = self.leases.get_mut(&number) {
@@ -140,7 +139,7 @@ impl Ledger {
         true
     }
 
-    /// Takes the news for control of leases that are over.
+    /// Takes the news for control of leases that have ended.
     pub fn take_ended(&mut self) -> Vec<LeaseNews> {
         std::mem::take(&mut self.ended)
     }
@@ -151,7 +150,7 @@ impl Ledger {
         self.index.get(&Key { stream, protocol, viewer }).copied()
     }
 
-    /// Ends what is due.
+    /// Ends the leases that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         for _ in 0..EXPIRED_MAX {
             match self.ends.first() {
@@ -161,7 +160,7 @@ impl Ledger {
         }
     }
 
-    /// A stream is over, and its leases with it.
+    /// Ends all leases of a stream that has ended.
     pub fn end_stream(&mut self, stream: StreamId) {
         let first = Key { stream, protocol: "", viewer: Arc::from("") };
         let of_stream = self.index.range(first..).take_while(|(key, _)| key.stream == stream);
@@ -169,30 +168,30 @@ impl Ledger {
         numbers.into_iter().for_each(|number| self.end(number));
     }
 
-    /// The viewers of each stream and protocol.
+    /// Returns the number of viewers by stream and protocol.
     pub fn counts(&self) -> impl Iterator<Item = (StreamId, &'static str, u32)> {
         self.counts.iter().map(|(&(stream, protocol), &count)| (stream, protocol, count))
     }
 
-    /// The time at which the next lease ends.
+    /// Returns the time at which the next lease expires.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.ends.first().map(|(until, _)| *until)
     }
 
-    /// Leases.
+    /// Number of leases.
     #[must_use]
     pub fn len(&self) -> usize {
         self.leases.len()
     }
 
-    /// Whether nobody has one.
+    /// True if there are no leases.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.leases.is_empty()
     }
 
-    /// Renews a lease, perhaps from another address.
+    /// Renews a lease, moving it to the address of the request.
     fn move_to(&mut self, number: u64, address: IpAddr, until: Instant) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
         let former = (lease.until, number);
@@ -204,7 +203,7 @@ impl Ledger {
         self.addresses.entry(address).or_default().insert((until, number));
     }
 
-    /// Ends the lease of an address that ends first anyway. `false` when it has none.
+    /// Ends the oldest lease of an address. Returns false if it has none.
     fn give_way(&mut self, address: IpAddr) -> bool {
         let oldest = self.addresses.get(&address).and_then(|leases| leases.first());
         let Some(&(_, number)) = oldest else { return false };
@@ -236,7 +235,7 @@ impl Ledger {
     }
 }
 
-/// An IPv6 host has a whole /64 to ask from.
+/// Returns the address to count by: for IPv6 the /64 network, because a host can use all of it.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.into(),

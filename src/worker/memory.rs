@@ -1,4 +1,4 @@
-//! The share of this worker in what all rings may retain, and what is made for one viewer each with them.
+//! The share of this worker in the memory budget of all rings, which also covers bytes made for single viewers.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::turn::Turn;
 use crate::hub::{RingMemory, Stream};
 use crate::types::StreamId;
 
-/// Rings that retain less are left alone.
+/// Rings that retain less than this are not shrunk.
 const RING_BYTES_MIN: usize = 64 * 1024;
-/// Each round halves the rings that are too much: 16 MiB to [`RING_BYTES_MIN`].
+/// Maximum number of rounds, each of which halves the largest rings: enough from 16 MiB to [`RING_BYTES_MIN`].
 const ROUNDS: u32 = 8;
 
-/// The budget, and what was appended since it was looked at.
+/// The budget, and the bytes appended since it was last checked.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     budget: Arc<RingMemory>,
@@ -22,7 +22,7 @@ pub(super) struct Memory {
 }
 
 impl Worker {
-    /// Has the rings of this worker count against a budget that it shares with others.
+    /// Makes the rings of this worker count against a budget shared with other workers.
     #[must_use]
     pub fn with_ring_memory(mut self, budget: Arc<RingMemory>) -> Self {
         self.memory.budget = budget;
@@ -31,7 +31,7 @@ impl Worker {
 }
 
 impl Memory {
-    /// Counts bytes that were appended to a ring.
+    /// Counts bytes appended to a ring.
     pub(super) fn note_appended(&mut self, turn: &Turn, live: &mut Live, bytes: usize) {
         self.unseen = self.unseen.saturating_add(bytes);
         if self.unseen >= self.budget.look_after() {
@@ -39,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// Gives up what is over the budget: the largest rings that nobody is sent first.
+    /// Frees what exceeds the budget, beginning with the largest rings without subscribers.
     pub(super) fn keep_ring_memory(&mut self, turn: &Turn, live: &mut Live) {
         self.unseen = 0;
         let held = live.retained_bytes().saturating_add(turn.blobs.own_text().bytes());
@@ -55,7 +55,7 @@ impl Memory {
     }
 }
 
-/// Halves the largest rings, watched ones or others, until `excess` bytes are free. What is left of it.
+/// Halves the largest rings, watched or unwatched ones, until `excess` bytes are free. Returns the excess that remains.
 fn shrink_rings(live: &mut Live, is_watched: bool, mut excess: usize) -> usize {
     let streams = live.streams.values();
     let large = streams

@@ -71,72 +71,72 @@ pub use transcoders::TranscoderBudget;
 use turn::Turn;
 pub use write::Way;
 
-/// An action for the shell.
+/// An action that the shell must take.
 #[derive(Debug)]
 pub enum Output {
-    /// Deliver to control.
+    /// Deliver a message to control.
     Control(ToControl),
-    /// Deliver to another worker.
+    /// Deliver a message to another worker.
     Worker(WorkerId, ToWorker),
-    /// Deliver to every other worker.
+    /// Deliver a message to every other worker.
     Others(ToWorker),
-    /// Deliver to another worker on the media lane.
+    /// Deliver a unit to another worker on the media lane.
     Mirrored(WorkerId, MirroredUnit),
     /// Open an outgoing connection; answer [`Worker::handle_path`].
     Connect {
-        /// The session that it is for.
+        /// The session that the connection is for.
         conn: ConnId,
         /// The address to connect to.
         address: SocketAddr,
-        /// Over TLS, to a server that proves to be this one.
+        /// The identity that the server must prove over TLS; `None` for plain TCP.
         tls: Option<Proof>,
     },
     /// Open a UDP socket for a session; answer [`Worker::handle_path`].
     OpenUdp {
-        /// The session that it is for.
+        /// The session that the socket is for.
         conn: ConnId,
-        /// The session's name for it.
+        /// The session's name for the socket.
         path: PathId,
-        /// The address that it receives at.
+        /// The local address to bind; `None` for any.
         bind: Option<SocketAddr>,
-        /// The peer that it is connected to.
+        /// The peer to connect the socket to; `None` for an unconnected socket.
         to: Option<SocketAddr>,
     },
     /// Close a UDP socket of a session.
     CloseUdp {
-        /// The session that it was for.
+        /// The session that the socket was for.
         conn: ConnId,
-        /// The session's name for it.
+        /// The session's name for the socket.
         path: PathId,
     },
     /// Submit a job; its answer is [`ToWorker::Job`].
     Job {
-        /// The session that waits for it.
+        /// The session that waits for the answer.
         conn: ConnId,
         /// The job.
         job: Job,
     },
-    /// Reading was paused because no bytes were wanted; now they are.
+    /// Resume reading a connection for which [`Worker::wants_bytes`] had returned false.
     Resume(ConnId),
-    /// Limits the unsent bytes that the kernel holds.
+    /// Limit the unsent bytes that the kernel holds for a connection.
     UnsentLimit {
         /// The connection.
         conn: ConnId,
-        /// Bytes.
+        /// The limit in bytes.
         bytes: usize,
     },
-    /// Unauthenticated peers are limited; this connection's is none any more.
+    /// The peer of a connection is authenticated: its place among the limited unauthenticated peers is free again.
     Authenticated {
         /// The connection.
         conn: ConnId,
-        /// Whether it publishes: a part of all connections is kept for those.
+        /// True if the peer publishes; a part of all connections is reserved for publishers.
         publishes: bool,
     },
-    /// Close the socket. All that was to be sent is sent, unless `abort`.
+    /// Close the socket, after sending what is queued unless `abort` is set.
     Close {
-        /// The connection; its id is dead.
+        /// The connection, whose id is no longer valid.
         conn: ConnId,
-        /// Do not wait for the peer to take what the kernel still holds.
+        /// True to discard what the kernel still holds.
         abort: bool,
     },
 }
@@ -154,8 +154,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Without connections; applications come by mail. `common` is the same for all workers of a server: a token that
-    /// one has given to a peer must mean something to the others.
+    /// Makes a worker without connections; applications come by mail. `common` is the same for all workers of a server, so that a token
+    /// issued by one is valid at the others.
     #[must_use]
     pub fn new(id: WorkerId, now: Now, seed: Seed, common: &Seed) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Worker {
 
     // ---- inputs: sockets
 
-    /// A connection was accepted. `None`: close it.
+    /// Accepts a connection. On `None` the shell must close it.
     pub fn accept(&mut self, now: Now, listener: &Listener, peer: SocketAddr) -> Option<ConnId> {
         self.turn.now = now;
         if self.turn.draining {
@@ -184,13 +184,13 @@ impl Worker {
         Some(id)
     }
 
-    /// The settings of the server that sessions use.
+    /// Returns the server settings that sessions use.
     #[must_use]
     pub fn server(&self) -> &SessionSettings {
         &self.turn.server
     }
 
-    /// Bytes of a peer. Ask [`Worker::wants_bytes`] before each.
+    /// Takes bytes of a peer. [`Worker::wants_bytes`] must be asked before each call.
     pub fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]) {
         self.turn.now = now;
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -205,7 +205,7 @@ impl Worker {
         self.drain_session(id);
     }
 
-    /// The socket takes bytes again.
+    /// Notes that the socket accepts bytes again.
     pub fn handle_writable(&mut self, now: Now, id: ConnId) {
         self.turn.now = now;
         if let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.bytes.as_mut())
@@ -216,7 +216,7 @@ impl Worker {
         }
     }
 
-    /// Whether the shell should read this connection. When not, [`Output::Resume`] will tell.
+    /// True if the shell should read this connection. After false, [`Output::Resume`] follows when it should read again.
     pub fn wants_bytes(&mut self, id: ConnId) -> bool {
         let wants = self.conns.guard(&self.turn, id, |conn, _| {
             let Some(link) = &mut conn.bytes else { return false };
@@ -230,7 +230,7 @@ impl Worker {
 
     // ---- inputs: time and load
 
-    /// Deadlines may have passed.
+    /// Handles deadlines that have passed.
     pub fn handle_timeout(&mut self, now: Now) {
         self.turn.now = now;
         while let Some((at, timer)) = self.turn.agenda.deadlines.pop_due(now.mono) {
@@ -244,7 +244,7 @@ impl Worker {
         }
     }
 
-    /// A connection was refused, or is about to be.
+    /// Counts a connection that was refused or is about to be.
     pub fn note_refused(&mut self, why: Refused) {
         self.turn.meter.stats.refused.count(why);
     }
@@ -259,26 +259,26 @@ impl Worker {
 
     // ---- polls
 
-    /// The next action for the shell.
+    /// Returns the next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
         // A format can panic at a write, which comes behind the end of the turn.
         self.end_panicked();
         self.turn.agenda.outputs.pop_front()
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.turn.agenda.deadlines.next()
     }
 
-    /// Whether any of these sessions may have something to send.
+    /// True if any of these sessions may have output to write.
     #[must_use]
     pub fn has_writes(&self, who: Writers) -> bool {
         self.turn.agenda.writes.has(who)
     }
 
-    /// A write was interrupted before it took anything.
+    /// Queues a session again whose write was interrupted before it took anything.
     pub fn retry_write(&mut self, id: ConnId) {
         self.conns.enqueue_write(&mut self.turn, id);
     }
@@ -289,7 +289,7 @@ impl Worker {
         &self.turn.meter.stats
     }
 
-    /// Connections that live here.
+    /// Number of connections of this worker.
     #[must_use]
     pub const fn connections(&self) -> usize {
         self.conns.len()
@@ -335,7 +335,7 @@ impl Worker {
 }
 
 impl Live {
-    /// Flushes what has waited long enough, up to a grid step early; else looks again later.
+    /// Flushes units that have waited long enough, up to one grid step early; otherwise arms a new deadline.
     fn flush_timeout(&mut self, turn: &mut Turn, id: StreamId, at: Instant) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush.disarm(at);

@@ -1,4 +1,4 @@
-//! Outgoing connections: attempts of pushes and pulls, and sinks that control orders.
+//! Tasks ordered by control: attempts of pushes and pulls, and sinks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use crate::protocol::sinks::{self, SinkKind, SinkOrder};
 use crate::protocol::{OrderEvent, PathEvent, PathId, Session, outbound};
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId};
 
-/// The connections that control has ordered.
+/// The sessions that control has ordered.
 #[derive(Debug, Default)]
 pub(super) struct Orders {
     pub(super) pushes: BTreeMap<PushId, ConnId>,
-    /// The same by stream.
+    /// The pushes by stream.
     pushes_of: BTreeSet<(StreamId, PushId)>,
     pub(super) pulls: BTreeMap<PullId, ConnId>,
     pub(super) recordings: BTreeMap<RecordingId, ConnId>,
@@ -34,7 +34,7 @@ impl Orders {
         self.pushes_of.insert((stream, push));
     }
 
-    /// The connection of a push is gone. A later one of the same push is not forgotten.
+    /// Forgets the connection of a push, unless the push has a newer one.
     pub(super) fn forget_push(&mut self, push: PushId, stream: StreamId, conn: ConnId) {
         if self.pushes.get(&push) == Some(&conn) {
             self.pushes.remove(&push);
@@ -44,7 +44,7 @@ impl Orders {
 }
 
 impl Worker {
-    /// A session tells of the task that it was ordered for.
+    /// Handles news of a session about its ordered task.
     pub(super) fn order_event(&mut self, id: ConnId, event: OrderEvent) {
         match event {
             OrderEvent::Push(state) => self.conns.push_news(&mut self.turn, id, state),
@@ -89,7 +89,7 @@ impl Worker {
         }
     }
 
-    /// Ends a pull. Control hears where its stream stands before anything that a later order brings.
+    /// Ends a pull. Control gets the stream's final position before anything that a later order causes.
     pub(super) fn stop_pull(&mut self, pull: PullId) {
         let Some(id) = self.orders.pulls.remove(&pull) else { return };
         let Some(conn) = self.conns.get_mut(id) else { return };
@@ -114,7 +114,7 @@ impl Conns {
         }
     }
 
-    /// A pull goes on at another server: what it was connected to is closed, and control says where that is.
+    /// Closes the connection of a pull that goes on at another server, and asks control for that server's address.
     pub(super) fn ask_next_server(&mut self, turn: &mut Turn, id: ConnId, server: NextServer) {
         let Some(conn) = self.get_mut(id) else { return };
         let Purpose::Pull { pull, attempt } = conn.purpose else { return };
@@ -122,7 +122,7 @@ impl Conns {
         turn.tell(ToControl::NextServer { pull, attempt, server });
     }
 
-    /// The byte stream of a pull is closed; the pull goes on.
+    /// Closes the byte stream of a pull, which goes on.
     pub(super) fn disconnect(&mut self, turn: &mut Turn, id: ConnId) {
         if let Some(conn) = self.get_mut(id).filter(|conn| matches!(conn.purpose, Purpose::Pull { .. })) {
             conn.reconnect();
@@ -159,7 +159,7 @@ impl Conns {
         }
     }
 
-    /// Puts a session without a network path into the worker.
+    /// Inserts a session without a network path.
     pub(super) fn insert_inner(
         &mut self,
         turn: &mut Turn,
@@ -191,8 +191,7 @@ impl Orders {
         conns.touch(turn, id);
     }
 
-    /// Tells control which tracks the targets of pushes cannot be sent, when that has changed: a stream may have more tracks
-    /// than it began with.
+    /// Reports to control which tracks the targets of pushes cannot be sent, if that has changed; a stream may gain tracks.
     pub(super) fn tell_left_out(&self, turn: &mut Turn, conns: &mut Conns, live: &Live) {
         let mut told = Vec::new();
         for id in self.pushes.values() {
@@ -230,7 +229,7 @@ impl Orders {
         conns.touch(turn, id);
     }
 
-    /// Control says where a pull goes on.
+    /// Connects a pull to the next server that control has resolved.
     pub(super) fn go_on(&self, turn: &mut Turn, conns: &mut Conns, next: NextAddress) {
         let Some(id) = self.pulls.get(&next.pull).copied() else { return };
         let Some(conn) = conns.get_mut(id) else { return };
@@ -252,7 +251,7 @@ impl Orders {
         }
     }
 
-    /// Removes the rest of a pull whose connection is gone.
+    /// Forgets a pull whose connection is gone, and reports it as failed.
     pub(super) fn forget_pull(
         &mut self,
         turn: &mut Turn,
@@ -308,7 +307,7 @@ impl Orders {
 }
 
 impl Turn {
-    /// Has the socket of an outgoing connection opened.
+    /// Requests the socket of an outgoing connection from the shell.
     fn connect(&mut self, conn: ConnId, address: SocketAddr, target: &Target) {
         let path = PathId::default();
         let output = match target.transport {
@@ -324,7 +323,7 @@ impl Turn {
 }
 
 impl Polled {
-    /// Creates a sink of a stream, once.
+    /// Creates a sink of a stream, unless it exists.
     pub(super) fn start_sink(
         &mut self,
         turn: &mut Turn,
@@ -343,7 +342,7 @@ impl Polled {
         }
     }
 
-    /// A sink is no more: the next request for what it made begins another one.
+    /// Forgets a sink that has ended; the next request for its output begins a new one.
     pub(super) fn sink_over(&mut self, turn: &mut Turn, stream: StreamId, kind: &'static str) {
         self.forget_sink(stream, kind);
         turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });

@@ -1,4 +1,4 @@
-//! Viewers that watch by separate requests, and are checked: control lets each in, and is asked again after [`KNOWN`].
+//! Viewers that watch by separate requests and are checked: control admits each, and is asked again after [`KNOWN`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,30 +14,30 @@ use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
 use crate::types::{ConnId, Handle, StreamKey};
 
-/// The time for which the answer about a viewer holds.
+/// Time for which control's answer about a viewer is reused.
 const KNOWN: Duration = Duration::from_secs(5);
-/// Answers that are kept.
+/// Maximum number of answers kept.
 const KNOWN_MAX: usize = 50_000;
 
-/// The stream, the protocol, the viewer and the address that an answer is about.
+/// Stream, protocol, viewer and address that an answer applies to.
 type Holder = (StreamKey, &'static str, String, IpAddr);
 
-/// An answer that still holds.
+/// An answer of control that is still valid.
 #[derive(Debug)]
 struct Known {
     until: Instant,
-    /// The `subscriberId` that was shown.
+    /// The `subscriberId` that the viewer presented.
     subscriber: Option<String>,
 }
 
-/// A question to control.
+/// A pending question to control.
 #[derive(Debug)]
 struct Asked {
     holder: Holder,
     subscriber: Option<String>,
 }
 
-/// See the module.
+/// Answers of control about viewers, and pending questions.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
     known: BTreeMap<Holder, Known>,
@@ -46,7 +46,7 @@ pub(super) struct Passes {
 }
 
 impl Passes {
-    /// Connections that wait for an answer.
+    /// Number of connections that wait for an answer.
     pub(super) fn waiting(&self) -> usize {
         self.asked.len()
     }
@@ -82,14 +82,14 @@ impl Passes {
         });
     }
 
-    /// A connection waits for no answer.
+    /// Forgets the pending question of a connection.
     pub(super) fn forget(&mut self, conn: ConnId) {
         self.asked.remove(&conn);
     }
 }
 
 impl Polled {
-    /// A request asks whether its viewer may have an answer.
+    /// Answers a request that asks whether its viewer may be served, from a kept answer or by asking control.
     pub(super) fn ask_pass(
         &mut self,
         turn: &mut Turn,
@@ -135,7 +135,7 @@ impl Polled {
         turn.tell(ToControl::Play(Box::new(request)));
     }
 
-    /// Control has answered.
+    /// Handles control's verdict on a viewer.
     pub(super) fn pass_verdict(
         &mut self,
         turn: &mut Turn,
@@ -164,7 +164,7 @@ impl Conns {
     }
 }
 
-/// The identity of a viewer: a hash of the credentials that it shows, which may be as long as a request, or its name.
+/// Returns the identity of a viewer: a hash of its credentials, which may be as long as a request, or else its name.
 fn identity(shown: &Credentials<'_>, viewer: &str) -> String {
     let all = [shown.token, shown.subscriber, shown.code];
     if all.iter().all(Option::is_none) {

@@ -1,5 +1,4 @@
-//! Streams that are fetched by separate requests instead of being sent: their blobs, the requests that wait for one, and
-//! the viewers that request them.
+//! Streams that are fetched by separate requests: their blobs, the requests that wait for one, and the viewers that make them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
@@ -20,40 +19,40 @@ use crate::mail::{
 use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
-/// The time for which the blobs of an ended stream stay: its viewers are that far behind.
+/// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
 
-/// The application and the name of a blob.
+/// Application and name of a blob.
 type BlobName = (Arc<str>, Arc<str>);
 
 /// Blobs and leases of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Polled {
-    /// The memory that large blobs are kept in; `None`: they stay where they were made.
+    /// Memory for large blobs; `None`: they stay where they were made.
     memory: Option<Box<dyn BlobMemory>>,
     in_transit: BlobsInTransit,
     pub(super) leases: Ledger,
-    /// The workers of the server, between which viewers are divided.
+    /// Number of workers among which viewers are divided.
     workers: Workers,
     pub(super) passes: Passes,
-    /// Streams that are over and have blobs, and when those go.
+    /// Ended streams that still have blobs, and the time to drop them.
     ended: VecDeque<(Instant, StreamId)>,
-    /// Their keys.
+    /// Keys of the ended streams.
     ended_keys: BTreeMap<StreamId, StreamKey>,
-    /// Sessions that wait for a blob, and how far it has to be.
+    /// Sessions by the blob that they wait for and the progress that it must reach.
     waiting: BTreeMap<BlobName, BTreeSet<(Progress, ConnId)>>,
-    /// The same by who waits, with when they are answered at the latest; and by that time.
+    /// Waiting sessions, each with its deadline, the blob and the progress.
     waits: BTreeMap<ConnId, (Instant, BlobName, Progress)>,
     due: BTreeSet<(Instant, ConnId)>,
-    /// Sinks that begin with their streams, which viewers start.
+    /// Sinks to begin with streams that viewers have started and that are not live yet.
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
-    /// Sinks that were begun here.
+    /// Sinks that run on this worker.
     making: BTreeSet<(StreamId, &'static str)>,
-    /// The deadline that is armed.
+    /// The armed deadline.
     armed: Option<Instant>,
 }
 
-/// The number of workers, of which there is one at least.
+/// Number of workers, at least one.
 #[derive(Debug, Clone, Copy)]
 struct Workers(NonZeroU16);
 
@@ -64,12 +63,12 @@ impl Default for Workers {
 }
 
 impl Polled {
-    /// Entries about requests that wait.
+    /// Number of table entries of waiting requests.
     pub(super) fn waiting_requests(&self) -> usize {
         self.waiting.len() + self.waits.len() + self.due.len()
     }
 
-    /// A connection waits no more. False when it did not.
+    /// Ends the wait of a connection. Returns false if it did not wait.
     pub(super) fn end_wait(&mut self, conn: ConnId) -> bool {
         let Some((until, name, progress)) = self.waits.remove(&conn) else { return false };
         self.due.remove(&(until, conn));
@@ -92,19 +91,19 @@ impl Polled {
         self.waits.insert(conn, (until, name, progress));
     }
 
-    /// Blobs that are waited for.
+    /// Number of blobs that requests wait for.
     #[cfg(test)]
     pub(super) fn awaited(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Sinks that were begun here.
+    /// Number of sinks that run on this worker.
     #[cfg(test)]
     pub(super) fn held_sinks(&self) -> usize {
         self.making.len()
     }
 
-    /// Whether a sink of a stream is begun for the first time here.
+    /// Notes a sink of a stream on this worker. Returns false if it exists.
     pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
         self.making.insert((stream, kind))
     }
@@ -115,21 +114,21 @@ impl Polled {
 }
 
 impl Worker {
-    /// Has large blobs kept in this memory.
+    /// Makes large blobs be kept in this memory.
     #[must_use]
     pub fn with_blob_memory(mut self, memory: Box<dyn BlobMemory>) -> Self {
         self.polled.memory = Some(memory);
         self
     }
 
-    /// Sets the number of workers that share the counting of viewers of separate requests.
+    /// Sets the number of workers that share the counting of viewers that watch by separate requests.
     #[must_use]
     pub fn of_workers(mut self, workers: u16) -> Self {
         self.polled.workers = NonZeroU16::new(workers).map_or_else(Workers::default, Workers);
         self
     }
 
-    /// Publishes a blob of a live stream on all workers. While too much is on its way to the others, it is here only.
+    /// Publishes a blob of a live stream on all workers. While too much is in flight to the others, it is published here only.
     pub fn publish_blob(&mut self, now: Now, mut blob: Blob) -> Published {
         self.turn.now = now;
         if let Some(kept) = self.polled.memory.as_ref().and_then(|memory| memory.keep(&blob.bytes)) {
@@ -146,13 +145,13 @@ impl Worker {
 }
 
 impl Polled {
-    /// A blob of another worker.
+    /// Stores a blob sent by another worker.
     pub(super) fn take_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, mail: &BlobMail) {
         self.keep_blob(turn, conns, live, &mail.blob);
     }
 
-    /// Stores a blob, and answers who waits for it. One that comes behind the end of its stream is nobody's, unless others of
-    /// the stream are still there.
+    /// Stores a blob and answers the requests that wait for it. A blob that comes after the end of its stream is refused, unless other
+    /// blobs of the stream remain.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
         if !live.streams.contains_key(&blob.stream) && !turn.blobs.has(blob.stream) {
             return Published::Refused;
@@ -180,7 +179,7 @@ impl Polled {
 
     // ---- requests that wait
 
-    /// A request waits for a blob, which a sink makes from now on. A stream that viewers start is started.
+    /// Makes a request wait for a blob, and starts the sink that makes it. If viewers may start the stream, it is started.
     pub(super) fn await_blob(
         &mut self,
         turn: &mut Turn,
@@ -218,8 +217,8 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// Begins the sinks that were asked for before their stream, which has begun now. Requests for blobs of such sinks no
-    /// longer get the answer that the last stream of the name is over.
+    /// Begins the sinks that were wanted before their stream, which has just begun. Requests for their blobs are no longer answered with
+    /// the end of the former stream of that name.
     pub(super) fn begin_awaited_sinks(
         &mut self,
         turn: &mut Turn,
@@ -238,7 +237,7 @@ impl Polled {
         }
     }
 
-    /// Sinks of a stream that is published here begin.
+    /// Begins sinks of a stream that is published here.
     pub(super) fn begin_sinks(
         &mut self,
         turn: &mut Turn,
@@ -253,7 +252,7 @@ impl Polled {
         }
     }
 
-    /// A stream does not come: who waits for its playlists is answered.
+    /// Answers the requests that wait for playlists of a stream that does not come.
     pub(super) fn end_blob_waits(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         let from = (Arc::clone(&key.app), Arc::clone(&key.id));
         let of_app = self
@@ -272,7 +271,7 @@ impl Polled {
         self.sinks_to_come.remove(key);
     }
 
-    /// The key of a stream that is live, or was and can still be fetched.
+    /// Returns the key of a stream that is live, or has ended and can still be fetched.
     pub(super) fn key_of_polled(&self, live: &Live, stream: StreamId) -> Option<StreamKey> {
         let live = live.streams.get(&stream).map(|live| &live.key);
         live.or_else(|| self.ended_keys.get(&stream)).cloned()
@@ -280,8 +279,8 @@ impl Polled {
 
     // ---- viewers
 
-    /// A request has shown that somebody watches. A viewer's requests may come to any worker, so that one of them counts it,
-    /// which follows from its name.
+    /// Renews the lease of a viewer after a request. A viewer's requests may reach any worker, so one worker, determined by the viewer's
+    /// name, does the counting.
     pub(super) fn renew_lease(
         &mut self,
         turn: &mut Turn,
@@ -301,7 +300,7 @@ impl Polled {
         }
     }
 
-    /// A viewer that is counted here has asked.
+    /// Counts a request of a viewer assigned to this worker.
     pub(super) fn take_watched(&mut self, turn: &mut Turn, live: &Live, mail: WatchedMail) {
         let WatchedMail { stream, protocol, viewer, former, peer, params } = mail;
         let Some(key) = live.streams.get(&stream).map(|stream| stream.key.clone()) else { return };
@@ -321,7 +320,7 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// A viewer has come, or one that has come before has another name now: then the worker that counted it knows.
+    /// Reports a viewer as new, or, if it had a former name, moves its count from there.
     fn viewer_came(
         &mut self,
         turn: &mut Turn,
@@ -339,7 +338,7 @@ impl Polled {
         }
     }
 
-    /// A viewer that is counted here has another name now; one that is not has just come.
+    /// Ends the lease of a viewer that has a new name. If no lease exists, the viewer is new and is reported.
     pub(super) fn watched_no_more(
         &mut self,
         turn: &mut Turn,
@@ -351,13 +350,13 @@ impl Polled {
         }
     }
 
-    /// Tells control of viewers that are gone.
+    /// Reports ended leases to control.
     fn tell_ended_leases(&mut self, turn: &mut Turn) {
         let ended = self.leases.take_ended();
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
-    /// The worker that counts a viewer.
+    /// Returns the worker that counts a viewer.
     fn owner_of(&self, turn: &Turn, stream: StreamId, protocol: &str, viewer: &str) -> WorkerId {
         let workers = u64::from(self.workers.0.get());
         if workers == 1 {
@@ -393,7 +392,7 @@ impl Polled {
         self.arm_polled(turn);
     }
 
-    /// A stream is over. Its viewers have not seen its end yet.
+    /// Ends the leases and sinks of an ended stream; its blobs remain for a while, because viewers lag behind.
     pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
         self.leases.end_stream(stream);
         self.tell_ended_leases(turn);
@@ -423,7 +422,7 @@ impl Polled {
 }
 
 impl Turn {
-    /// Has a sink begun where the publisher is, unless there is one: control knows.
+    /// Asks control to begin a sink at the publisher's worker, unless it exists.
     fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
         self.tell(ToControl::Sink { stream, kind, news: SinkNews::Wanted });
     }
@@ -440,7 +439,7 @@ impl Conns {
     }
 }
 
-/// The sinks of a stream that do not wait to be asked for, if it is published here.
+/// Returns the sinks that begin with a stream without being asked for, if it is published here.
 pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
     let source = live.streams.get(&stream).filter(|stream| stream.source == turn.id);
     let Some(source) = source else { return BTreeSet::new() };
@@ -458,7 +457,7 @@ fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
 }
 
-/// The blob that a request waits for: where there is no ladder of this name, that of a stream with the name.
+/// Returns the blob to wait for: if there is no ladder of this name, that of the stream with the name.
 fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
     if !wanted.sink.is_some_and(is_of_ladder) || live.is_ladder(&wanted.key) {
         return wanted.clone();
@@ -475,7 +474,7 @@ fn as_there_is(turn: &Turn, live: &Live, wanted: &WantedBlob) -> WantedBlob {
     )
 }
 
-/// The streams of a blob's ladder that are published here and have no sink for it yet, and its kind.
+/// Returns the streams of a blob's ladder that are published here and have no sink of its kind yet, with that kind.
 fn missing_rungs(turn: &Turn, live: &Live, polled: &Polled, blob: &Blob) -> Vec<(StreamId, &'static str)> {
     let Some(ladder) = &blob.ladder else { return Vec::new() };
     let Some(rung) = &ladder.rung else { return Vec::new() };

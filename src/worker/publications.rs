@@ -1,4 +1,4 @@
-//! Publications: from the request to the last unit.
+//! Publications, from the request to the last unit.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,18 +20,18 @@ use crate::mail::{Departure, Grant, PublishRequest, Refusal, ToControl};
 use crate::protocol::{PublicationEvent, PublicationNews, PublishAsk, Reply, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, SessionRef, StreamId};
 
-/// The time between two log lines about faults of one kind of a publisher's clocks.
+/// Minimum time between two log lines about the same kind of clock fault of a publisher.
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Live {
-    /// The session that feeds a stream from here.
+    /// Returns the session that feeds a stream on this worker.
     pub(super) fn publisher(&self, stream: StreamId) -> Option<SessionRef> {
         self.sources.get(&stream)?.publisher
     }
 }
 
 impl Worker {
-    /// A new publisher has taken over the stream.
+    /// Closes a publisher whose stream was taken over by a new one.
     pub(super) fn replaced(&mut self, id: ConnId, stream: StreamId) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(publication) = conn.publication_of(stream) else { return };
@@ -49,7 +49,7 @@ impl Worker {
 }
 
 impl Live {
-    /// A session says something of a stream that it publishes.
+    /// Handles an event of a session about a publication.
     pub(super) fn publication_event(
         &mut self,
         turn: &mut Turn,
@@ -72,7 +72,7 @@ impl Live {
         }
     }
 
-    /// Control has decided.
+    /// Handles control's verdict on a publisher.
     pub(super) fn publish_verdict(
         &mut self,
         turn: &mut Turn,
@@ -123,7 +123,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Reports to control that a publisher is gone, however it came in.
+    /// Ends a publication and reports it to control, whatever its protocol.
     pub(super) fn unpublish(
         &mut self,
         turn: &mut Turn,
@@ -151,7 +151,7 @@ impl Live {
         }
     }
 
-    /// The session is gone, and with it all that it published.
+    /// Ends all publications of a session that is gone.
     pub(super) fn unpublish_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         while let Some(publication) = conns.get(id).and_then(|conn| conn.publications.last().copied()) {
             self.unpublish(turn, conns, id, publication.handle, Departure::Lost);
@@ -192,7 +192,7 @@ impl Live {
         self.append_published(turn, conns, memory, id, stream, entry);
     }
 
-    /// Appends a unit whose publisher or producer is here.
+    /// Appends a unit of a publisher or a producer on this worker, and feeds the mirrors.
     pub(super) fn append_published(
         &mut self,
         turn: &mut Turn,
@@ -209,8 +209,7 @@ impl Live {
         }
     }
 
-    /// Puts a unit into the local ring, whether it was published or mirrored. A format that panicked at it: the unit is
-    /// left out.
+    /// Appends a published or mirrored unit to the local ring. If a format panics at the unit, the unit is left out.
     pub(super) fn append(
         &mut self,
         turn: &mut Turn,
@@ -247,7 +246,7 @@ impl Live {
         Ok(())
     }
 
-    /// Tells those who subscribed to a stream without tracks that it has some now.
+    /// Notifies subscribers of a stream without tracks that it has tracks now.
     fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
@@ -262,9 +261,9 @@ impl Live {
         }
     }
 
-    /// Has a stream looked at when its units have waited long enough. One entry of the table serves it: while video
-    /// flows the flush moves on with every video frame, and the entry finds nothing to do when it fires. Deadlines are
-    /// moved forward onto a grid, so that hundreds of streams share a wake-up.
+    /// Arms the deadline for units of a stream that wait to be sent. One table entry serves the stream: while video flows each frame
+    /// flushes, and the entry finds nothing to do when it fires. Deadlines are moved forward onto a grid, so that hundreds of streams share
+    /// a wake-up.
     pub(super) fn arm_flush(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let Some(at) = stream.flush.due() else { return };
@@ -292,7 +291,7 @@ impl Live {
         }
     }
 
-    /// Counts faults of a publisher's clock and keeps its pace.
+    /// Counts faults of a publisher's clock and notes the media time that the stream's clock added.
     pub(super) fn note_clock_news(
         &mut self,
         turn: &mut Turn,
@@ -308,7 +307,7 @@ impl Live {
         }
     }
 
-    /// Counts a fault, and logs one of each kind in [`CLOCK_LOG_INTERVAL`].
+    /// Counts a fault, and logs at most one of each kind per [`CLOCK_LOG_INTERVAL`].
     fn note_clock_fault(
         &mut self,
         turn: &mut Turn,
@@ -336,7 +335,7 @@ impl Live {
         tracing::warn!(%key, protocol, track, ?codec, fault, off_ms, total, remedy, "publisher's clock corrected");
     }
 
-    /// Logs what is wrong with a stream, by its name.
+    /// Logs a fault of a stream, by its name.
     pub(super) fn log_fault(&self, conns: &Conns, id: ConnId, publication: Handle, reason: &str) {
         let stream = conns.published(id, publication).and_then(|stream| self.streams.get(&stream));
         let (Some(conn), Some(stream)) = (conns.get(id), stream) else { return };
@@ -381,7 +380,7 @@ impl Conns {
         turn.tell(ToControl::Publish(request));
     }
 
-    /// The session feeds the stream no more, and control knows.
+    /// Removes a publication without reporting it, because control knows.
     pub(super) fn forget_publication(&mut self, id: ConnId, stream: StreamId) {
         if let Some(conn) = self.get_mut(id) {
             conn.publications.retain(|one| one.stream != Some(stream));
@@ -393,8 +392,7 @@ impl Conns {
     }
 }
 
-/// Replaces an address of this machine, which does not identify the requester, by one that only rules for
-/// everybody contain.
+/// Replaces a loopback address, which does not identify the requester, by the unspecified address, which only rules for everybody contain.
 fn nobodys(peer: SocketAddr) -> SocketAddr {
     if peer.ip().to_canonical().is_loopback() {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), peer.port())

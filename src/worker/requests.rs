@@ -1,4 +1,4 @@
-//! Requests of peers: those that control answers, and those for blobs.
+//! Requests of peers: those answered by control, and those for blobs.
 
 use super::Worker;
 use super::conns::Conns;
@@ -8,7 +8,7 @@ use crate::protocol::{Reply, RequestEvent, RequestNews};
 use crate::types::{ConnId, Handle};
 
 impl Worker {
-    /// A session says something of a request.
+    /// Handles an event of a session about a request.
     pub(super) fn request_event(&mut self, id: ConnId, event: RequestEvent) {
         match event {
             RequestEvent::Client(client) => {
@@ -74,7 +74,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Control lets a session take in the body of its request.
+    /// Starts the upload of a request's body that control has granted.
     pub(super) fn begin_upload(&mut self, turn: &mut Turn, id: ConnId, grant: UploadGrant) {
         match self.get_mut(id) {
             Some(conn) => conn.uploads = true,
@@ -85,7 +85,7 @@ impl Conns {
 }
 
 impl Turn {
-    /// Tells control what became of a file that a session took in.
+    /// Reports the outcome of an upload to control.
     pub(super) fn tell_upload(&mut self, id: ConnId, news: UploadNews) {
         let session = self.session_ref(id, Handle::ONLY);
         self.tell(ToControl::Upload { session, news });

@@ -1,8 +1,8 @@
-//! Main tracks: a stream of streams. A viewer may be told which streams a main track has, as they come and go, and plays each of them
-//! by a subscription of its own; any other viewer of a main track without media of its own is given the subtrack that began first.
+//! Main tracks, each a group of streams. A viewer may list a main track: it is notified of its streams as they come and go, and plays each
+//! by a subscription of its own. Any other viewer of a main track without media of its own gets the subtrack that began first.
 //!
-//! Workers know of a main track by the records of its live subtracks ([`crate::mail::StreamDetails`]). Leaving costs what was held: who
-//! watches one main track is in two entries.
+//! Workers know of a main track by the records of its live subtracks ([`crate::mail::StreamDetails`]). Removing a watcher costs as much as
+//! it held: a session that watches one main track has two entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use crate::mail::{StreamEnd, ToControl};
 use crate::protocol::{Reply, RequestNews, SubscriptionNews, SubtrackNews};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// See the module.
+/// Main tracks with their subtracks and watchers.
 #[derive(Debug, Default)]
 pub(super) struct Rooms {
-    /// Live subtracks, in the order in which they began.
+    /// Live subtracks by main track, oldest first.
     members: BTreeMap<StreamKey, BTreeSet<StreamId>>,
     main_of: BTreeMap<StreamId, StreamKey>,
     watchers: BTreeMap<StreamKey, BTreeSet<SubscriptionId>>,
     watched: BTreeMap<SubscriptionId, Watched>,
-    /// The roles of live streams that have one.
+    /// Roles of the live streams that have one.
     roles: BTreeMap<StreamId, Arc<str>>,
 }
 
-/// The main track that a viewer watches, and the role that it does so in.
+/// The main track that a viewer watches, and the viewer's role.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Watched {
     main: StreamKey,
     role: Arc<str>,
 }
 
-/// A change of the main track of a stream.
+/// A change of a stream's main track.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Move {
     from: Option<StreamKey>,
@@ -63,12 +63,12 @@ impl Rooms {
         Move { from, to: main }
     }
 
-    /// The live subtracks of a main track, in the order in which they began.
+    /// Returns the live subtracks of a main track, oldest first.
     pub(super) fn members(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> + '_ {
         self.members.get(main).into_iter().flatten().copied()
     }
 
-    /// Notes the role of a live stream; the one that it had.
+    /// Notes the role of a live stream. Returns its former role.
     fn set_role(&mut self, stream: StreamId, role: Arc<str>) -> Arc<str> {
         let former =
             if role.is_empty() { self.roles.remove(&stream) } else { self.roles.insert(stream, role) };
@@ -85,7 +85,7 @@ impl Rooms {
         self.watched.insert(watcher, Watched { main, role });
     }
 
-    /// A viewer watches its main track no more.
+    /// Removes a viewer from the main track that it watches.
     pub(super) fn unwatch(&mut self, watcher: SubscriptionId) {
         let Some(Watched { main, .. }) = self.watched.remove(&watcher) else { return };
         if let Some(watchers) = self.watchers.get_mut(&main) {
@@ -96,7 +96,7 @@ impl Rooms {
         }
     }
 
-    /// The viewers of a main track, with their roles.
+    /// Returns the viewers of a main track with their roles.
     fn watchers_in_roles(&self, main: &StreamKey) -> Vec<(SubscriptionId, Arc<str>)> {
         let watchers = self.watchers.get(main).into_iter().flatten();
         watchers
@@ -108,7 +108,7 @@ impl Rooms {
         self.watchers.get(main).into_iter().flatten().copied().collect()
     }
 
-    /// Whether a session watches a main track, which control has let it in to.
+    /// True if a session watches this main track, to which control has admitted it.
     fn is_watched_by(&self, conn: ConnId, main: &StreamKey) -> bool {
         let first = SubscriptionId { conn, handle: Handle(u16::MIN) };
         let last = SubscriptionId { conn, handle: Handle(u16::MAX) };
@@ -117,7 +117,7 @@ impl Rooms {
 }
 
 impl Live {
-    /// Streams of a main track: its own one, if it is live, and its subtracks.
+    /// Returns the streams of a main track: its own, if live, and its subtracks.
     fn streams_of_room(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
         let own = self.directory.get(main).copied();
         own.into_iter().chain(self.rooms.members(main))
@@ -127,29 +127,29 @@ impl Live {
         Some(self.streams.get(&stream)?.key.clone())
     }
 
-    /// The room that a stream is in: that of its main track, or its own.
+    /// Returns the room of a stream: its main track, or the stream itself if it has subtracks.
     pub(super) fn room_of(&self, stream: StreamId) -> Option<StreamKey> {
         let own = || self.streams.get(&stream).map(|stream| stream.key.clone());
         self.rooms.main_of.get(&stream).cloned().or_else(|| own().filter(|key| self.is_room(key)))
     }
 
-    /// The sessions that watch a main track.
+    /// Returns the sessions that watch a main track.
     pub(super) fn watchers_of(&self, main: &StreamKey) -> BTreeSet<ConnId> {
         self.rooms.watchers.get(main).into_iter().flatten().map(|watcher| watcher.conn).collect()
     }
 
-    /// Whether a main track has live subtracks.
+    /// True if a main track has live subtracks.
     pub(super) fn is_room(&self, main: &StreamKey) -> bool {
         self.rooms.members(main).next().is_some()
     }
 
-    /// Whether a session may play a stream without control being asked: it was let in to its main track.
+    /// True if a session may play a stream without asking control, because it was admitted to the stream's main track.
     pub(super) fn is_in_room_of(&self, id: ConnId, key: &StreamKey) -> bool {
         let main = self.directory.get(key).and_then(|stream| self.rooms.main_of.get(stream));
         self.rooms.is_watched_by(id, main.unwrap_or(key))
     }
 
-    /// Has a viewer watch a main track: it hears of its streams, and of each that comes or goes.
+    /// Makes a viewer watch a main track: it is notified of the current streams, and of each that comes or goes.
     pub(super) fn watch_room(
         &mut self,
         turn: &mut Turn,
@@ -172,7 +172,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// A stream is up, or its record has changed.
+    /// Places a stream in its room, after it came up or its record changed.
     pub(super) fn place_in_room(
         &mut self,
         turn: &mut Turn,
@@ -213,13 +213,13 @@ impl Live {
         }
     }
 
-    /// Whether a viewer of this role sees a stream of its room.
+    /// True if a viewer of this role may see a stream of its room.
     pub(super) fn sees(&self, turn: &Turn, app: &str, role: &str, stream: StreamId) -> bool {
         let visibility = turn.apps.get(app).map(|app| &app.security.visibility);
         visibility.is_none_or(|visibility| visibility.sees(role, self.rooms.role(stream)))
     }
 
-    /// A participant has another role: some viewers see it from now on, others no more.
+    /// Applies a participant's new role: some viewers begin to see its stream, others no longer do.
     fn change_role(
         &self,
         turn: &mut Turn,
@@ -243,7 +243,7 @@ impl Live {
         }
     }
 
-    /// The settings of an application have changed: viewers of its rooms may see others than `saw` says that they did.
+    /// Applies changed visibility settings of an application to the viewers of its rooms. `saw` is the former rule.
     pub(super) fn review_visibility(
         &self,
         turn: &mut Turn,
@@ -267,7 +267,7 @@ impl Live {
         }
     }
 
-    /// A stream is down, and is no more in `directory`.
+    /// Removes an ended stream, already out of `directory`, from its room.
     pub(super) fn remove_from_room(
         &mut self,
         turn: &mut Turn,
@@ -286,7 +286,7 @@ impl Live {
         self.leave_room(turn, conns, key, key, end);
     }
 
-    /// A stream leaves a main track, whose viewers go when nothing is left.
+    /// Removes a stream from a main track; the viewers are ended when no stream is left.
     fn leave_room(
         &mut self,
         turn: &mut Turn,
@@ -327,7 +327,7 @@ impl Live {
         }
     }
 
-    /// Tells those viewers of a room who see a stream of it.
+    /// Notifies the viewers of a room that may see this stream of it.
     fn tell_who_sees(
         &self,
         turn: &mut Turn,
@@ -351,7 +351,7 @@ impl Conns {
         self.touch(turn, watcher.conn);
     }
 
-    /// Control was asked about a viewer of a main track, and hears that it is there.
+    /// Notifies control that a viewer of a main track, about which it was asked, is there.
     pub(super) fn tell_room_viewer(&mut self, turn: &mut Turn, id: ConnId, handle: Handle) {
         let session = turn.session_ref(id, handle);
         let Some(conn) = self.get_mut(id) else { return };

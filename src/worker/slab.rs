@@ -1,8 +1,8 @@
-//! Connections by slot and generation: a late event for a slot's former owner finds nobody.
+//! Connections by slot and generation, so that a late event for a slot's former owner finds no connection.
 
 use crate::types::ConnId;
 
-/// Generations have 31 bits: slot and generation share a 64-bit token with room for tokens of other kinds.
+/// Mask of a generation's 31 bits. Slot and generation share a 64-bit token with room for tokens of other kinds.
 const GENERATION_MASK: u32 = 0x7fff_ffff;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts `value` into a free slot. `None` after 2^32 slots.
+    /// Puts `value` into a free slot. Returns `None` after 2^32 slots.
     pub(super) fn insert(&mut self, value: T) -> Option<ConnId> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         Some(ConnId { slot, generation })
     }
 
-    /// Takes the value out; its id is dead from now on.
+    /// Removes and returns the value; its id is dead from then on.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<T> {
         let slot = self.slot_mut(id)?;
         let value = slot.value.take()?;
@@ -58,19 +58,19 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// The value of a living id.
+    /// Returns the value of a live id.
     #[must_use]
     pub(super) fn get(&self, id: ConnId) -> Option<&T> {
         let slot = self.slots.get(usize::try_from(id.slot).ok()?)?;
         if slot.generation == id.generation { slot.value.as_ref() } else { None }
     }
 
-    /// The value of a living id.
+    /// Returns the value of a live id, mutably.
     pub(super) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
         self.slot_mut(id)?.value.as_mut()
     }
 
-    /// The living ids, by slot.
+    /// Returns the live ids, by slot.
     #[must_use]
     pub(super) fn ids(&self) -> Vec<ConnId> {
         let living = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
@@ -92,7 +92,7 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether it is empty.
+    /// True if there are no values.
     #[must_use]
     pub(super) const fn is_empty(&self) -> bool {
         self.len() == 0

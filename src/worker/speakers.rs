@@ -18,19 +18,19 @@ use crate::mail::ToWorker;
 use crate::protocol::SubtrackNews;
 use crate::types::{ConnId, Handle, StreamId, StreamKey};
 
-/// The quietest level that begins to speak, in -dBov: larger numbers are quieter.
+/// The quietest level at which a stream begins to speak, in -dBov; larger numbers are quieter.
 const SPEAKS: u8 = 50;
-/// The quietest level that goes on speaking.
+/// The quietest level at which a speaking stream goes on speaking, in -dBov.
 const RESTS: u8 = 60;
-/// Speakers of a room at a time.
+/// Maximum number of simultaneous speakers of a room.
 const SPEAKERS_MAX: usize = 6;
-/// A speaker takes the place of another one that is quieter by so many dB.
+/// Minimum difference in dB by which a new speaker must be louder than the one that it replaces.
 const LOUDER: u8 = 6;
-/// The time between two reports of a speaker who goes on.
+/// Interval of reports about a speaker that goes on.
 const REPEAT: Duration = Duration::from_millis(500);
-/// The shortest time between two that begin.
+/// Minimum time between two speakers that begin.
 const BEGINS: Duration = Duration::from_millis(100);
-/// The level of silence.
+/// The level of silence, in -dBov.
 const SILENCE: u8 = 127;
 
 /// A stream that speaks.
@@ -41,25 +41,25 @@ struct Speaker {
     told: Instant,
 }
 
-/// News for the viewers of a room: a stream, and how loud it is; [`SILENCE`] when it has ended.
+/// News for the viewers of a room: streams with their levels; [`SILENCE`] if a stream has stopped speaking.
 type News = SmallVec<[(StreamId, u8); 2]>;
 
 /// The speakers of a room.
 #[derive(Debug, Default)]
 struct Board {
     speakers: Vec<Speaker>,
-    /// The time at which the newest began.
+    /// Time at which the newest speaker began.
     began: Option<Instant>,
 }
 
-/// See the module.
+/// The speakers of all rooms.
 #[derive(Debug, Default)]
 pub(super) struct Speakers {
     rooms: BTreeMap<StreamKey, Board>,
 }
 
 impl Speakers {
-    /// Notes the loudness of a stream of a room.
+    /// Notes the loudness of a stream of a room. Returns the news for its viewers.
     fn note(&mut self, now: Instant, room: &StreamKey, stream: StreamId, level: u8) -> News {
         self.rooms.entry(room.clone()).or_default().note(now, stream, level)
     }
@@ -71,12 +71,12 @@ impl Speakers {
         }
     }
 
-    /// Forgets a room that has no streams any more.
+    /// Forgets a room that has no streams left.
     pub(super) fn close(&mut self, room: &StreamKey) {
         self.rooms.remove(room);
     }
 
-    /// The speakers of a room.
+    /// Returns the speakers of a room.
     fn of(&self, room: &StreamKey) -> News {
         let speakers = self.rooms.get(room).into_iter().flat_map(|board| &board.speakers);
         speakers.map(|speaker| (speaker.stream, speaker.level)).collect()
@@ -123,14 +123,14 @@ impl Board {
 }
 
 impl Live {
-    /// The speakers of a room, with their levels, for a viewer that is new there.
+    /// Returns the speakers of a room with their levels, for a new viewer.
     pub(super) fn speakers_of(&self, room: &StreamKey) -> Vec<(StreamKey, u8)> {
         let speakers = self.speakers.of(room).into_iter();
         let key = |(stream, level)| Some((self.streams.get(&stream)?.key.clone(), level));
         speakers.filter_map(key).collect()
     }
 
-    /// A publisher of this worker is so loud: every worker with viewers of its room is to know.
+    /// Notes the loudness reported by a publisher of this worker, and sends it to all other workers.
     pub(super) fn note_loudness(
         &mut self,
         turn: &mut Turn,
@@ -145,7 +145,7 @@ impl Live {
         turn.agenda.outputs.push_back(Output::Others(ToWorker::Loudness { stream, level }));
     }
 
-    /// A stream is so loud.
+    /// Notes the loudness of a stream, and notifies the viewers of its room.
     pub(super) fn hear_loudness(&mut self, turn: &mut Turn, conns: &mut Conns, stream: StreamId, level: u8) {
         let Some(room) = self.room_of(stream) else { return };
         let news = self.speakers.note(turn.now.mono, &room, stream, level);

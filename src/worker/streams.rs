@@ -1,4 +1,4 @@
-//! Mail: what control and the other workers say about streams, sessions and pushes.
+//! Mail of control and other workers about streams, sessions and pushes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,60 +23,60 @@ use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// A publisher's video has stopped when no picture has come for so long.
+/// Time without a picture after which a publisher's video counts as stopped.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
-/// A stream counts as young for so long: its publisher may still begin its video.
+/// Age up to which a stream counts as young: its publisher may still begin its video.
 const SEASONED_AFTER: Duration = Duration::from_secs(15);
-/// The time between two log lines about a video that stops.
+/// Minimum time between two log lines about stopped video.
 const VIDEO_TOLD_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The streams that this worker carries, and what it needs to know of each.
+/// The streams of this worker, and its state about each.
 #[derive(Debug, Default)]
 pub(super) struct Live {
     pub(super) streams: BTreeMap<StreamId, Stream>,
     pub(super) directory: BTreeMap<StreamKey, StreamId>,
-    /// Streams that are published here.
+    /// Streams published on this worker.
     pub(super) sources: BTreeMap<StreamId, SourceCount>,
     /// The time at which each stream came up.
     pub(super) up_since: BTreeMap<StreamId, Instant>,
     /// The members of each stream's record that workers use.
     pub(super) details: Details,
-    /// Viewers who wait for their stream to be there.
+    /// Viewers that wait for a stream that they have started.
     pub(super) holds: Holds,
-    /// Sessions that want to hear when a stream begins.
+    /// Sessions that want a notice when a stream begins.
     pub(super) awaited: Awaited,
-    /// Main tracks, and who watches them.
+    /// Main tracks and their watchers.
     pub(super) rooms: Rooms,
-    /// The speakers of each.
+    /// The speakers of main tracks.
     pub(super) speakers: Speakers,
-    /// Messages of viewers.
+    /// Limits on messages of viewers.
     pub(super) chats: Chats,
-    /// Derived tracks that are being made here.
+    /// Derived tracks being made on this worker.
     pub(super) producers: BTreeMap<(StreamId, TrackId), Producer>,
-    /// The budget of transcoded tracks among them.
+    /// The budget of transcoded tracks, shared by all workers.
     pub(super) transcoders: Arc<TranscoderBudget>,
 }
 
 impl Live {
-    /// Whether a stream has been live for so long that a publisher who has begun no video means to send none.
+    /// True if a stream is so old that a publisher that has not begun video is assumed to send none.
     pub(super) fn is_seasoned(&self, stream: StreamId, now: Instant) -> bool {
         let since = |at: &Instant| now.saturating_duration_since(*at);
         self.up_since.get(&stream).is_some_and(|at| since(at) >= SEASONED_AFTER)
     }
 
-    /// The key of the ladder that a stream is of: its main track's, or its own.
+    /// Returns the key of a stream's ladder: its main track's, or its own.
     pub(super) fn ladder_key(&self, stream: StreamId) -> Option<StreamKey> {
         let main = self.details.get(stream).and_then(|details| details.main.as_ref());
         main.map(|main| main.key.clone()).or_else(|| self.streams.get(&stream).map(|live| live.key.clone()))
     }
 
-    /// The streams of a ladder: the main track, if it is live, and its renditions.
+    /// Returns the streams of a ladder: the main track, if live, and its renditions.
     pub(super) fn ladder(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
         let own = self.directory.get(main).copied();
         own.into_iter().chain(self.details.renditions(main))
     }
 
-    /// Whether a ladder has more than one rendition.
+    /// True if a ladder has more than one rendition.
     pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
         let videos = |stream| self.details.get(stream).map_or(1, |details| details.videos.max(1));
         self.ladder(main).map(videos).sum::<usize>() > 1
@@ -92,12 +92,12 @@ impl Live {
 #[derive(Debug, Default)]
 pub(super) struct Details {
     of: BTreeMap<StreamId, StreamDetails>,
-    /// Streams that are renditions of a main track, by its key.
+    /// Streams by the main track that they are renditions of.
     ladders: BTreeMap<StreamKey, BTreeSet<StreamId>>,
 }
 
 impl Details {
-    /// Takes note of the record of a stream, in place of what was known.
+    /// Notes the record of a stream, replacing the former one.
     fn set(&mut self, stream: StreamId, details: StreamDetails) {
         self.remove(stream);
         if let Some(main) = &details.main {
@@ -131,23 +131,23 @@ impl Details {
         self.ladders.len()
     }
 
-    /// The live renditions of a main track.
+    /// Returns the live renditions of a main track.
     fn renditions(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
         self.ladders.get(main).into_iter().flatten().copied()
     }
 
-    /// Whether a main track has live renditions.
+    /// True if a main track has live renditions.
     pub(super) fn has_renditions(&self, main: &StreamKey) -> bool {
         self.ladders.contains_key(main)
     }
 
-    /// Whether control wants to know who plays a stream.
+    /// True if control wants to know who plays a stream.
     pub(super) fn tells_viewers(&self, stream: StreamId) -> bool {
         self.get(stream).is_some_and(|details| details.tell_viewers)
     }
 }
 
-/// Notes when a publisher's video stops while its sound goes on. The stream stays up for those who listen; the log tells its operator.
+/// Detects that a publisher's video stops while its audio goes on. The stream stays up for listeners; the log warns the operator.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct VideoWatch {
     last: Option<Instant>,
@@ -155,7 +155,7 @@ pub(super) struct VideoWatch {
 }
 
 impl VideoWatch {
-    /// Notes a unit. True: it is sound, and the operator is to hear that no picture has come for [`VIDEO_SILENCE`].
+    /// Notes a unit. Returns true if it is audio and the operator should be warned that no picture has come for [`VIDEO_SILENCE`].
     pub(super) fn note(&mut self, now: Instant, is_video: bool) -> bool {
         if is_video {
             self.last = Some(now);
@@ -176,7 +176,7 @@ impl VideoWatch {
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct SourceCount {
     pub(super) received_bytes: u64,
-    /// Units of video.
+    /// Units of video received.
     pub(super) pictures: u64,
     pub(super) dropped: u64,
     pub(super) clock_faults: media::FaultCounts,
@@ -190,14 +190,14 @@ pub(super) struct SourceCount {
     pub(super) publisher: Option<SessionRef>,
 }
 
-/// Asks the source of a stream for it.
+/// Makes the request for a stream to its source.
 pub(super) fn mirror_request(stream: &mut Stream, to: WorkerId) -> ToWorker {
     let ((request, after), wanted) = (stream.ask_source(), stream.wanted_of_source());
     ToWorker::Mirror { stream: stream.id, to, request, wanted, after }
 }
 
 impl Worker {
-    /// A message of the control lane.
+    /// Handles a message of the control lane.
     pub fn handle_mail(&mut self, now: Now, mail: ToWorker) {
         self.turn.now = now;
         match mail {
@@ -321,7 +321,7 @@ impl Worker {
         self.end_panicked();
     }
 
-    /// A unit of the media lane.
+    /// Handles a unit of the media lane.
     pub fn handle_mirrored(&mut self, now: Now, mirrored: MirroredUnit) {
         self.turn.now = now;
         let MirroredUnit { stream, request, entry, credit } = mirrored;
@@ -336,7 +336,7 @@ impl Worker {
         drop(credit);
     }
 
-    /// A stream that is new, or whose source has moved.
+    /// Handles a stream that has come up, or whose source has moved.
     fn stream_up(&mut self, new: Stream) {
         let (id, source, ingest) = (new.id, new.source, new.ingest);
         let key = new.key.clone();
@@ -377,7 +377,7 @@ impl Worker {
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_new);
     }
 
-    /// A stream that was wanted does not come.
+    /// Answers the requests and viewers that wait for a stream that does not come.
     fn not_coming(&mut self, key: &StreamKey) {
         self.live.holds.refuse_all_of(&mut self.turn, &mut self.conns, key);
         self.polled.end_blob_waits(&mut self.turn, &mut self.conns, key);
@@ -440,7 +440,7 @@ impl Worker {
         }
     }
 
-    /// Tells control when the last connection of a drain is gone.
+    /// Reports the end of a drain to control when the last connection is gone.
     pub(super) fn finish_drain(&mut self) {
         if self.turn.draining && !self.turn.drained && self.conns.is_empty() {
             self.turn.drained = true;
@@ -450,21 +450,21 @@ impl Worker {
 }
 
 impl Conns {
-    /// An answer to something that a session has asked for.
+    /// Delivers an answer to a session that asked for something.
     pub(super) fn answer_session(&mut self, turn: &mut Turn, id: ConnId, reply: Reply<'_>) {
         self.reply(turn, id, reply);
         self.note_authenticated(turn, id);
         self.touch(turn, id);
     }
 
-    /// A peer may have shown that it may be here: its permit among the unauthenticated peers is free.
+    /// Frees the peer's place among the unauthenticated peers, if its session says that it is authenticated.
     pub(super) fn note_authenticated(&mut self, turn: &mut Turn, id: ConnId) {
         if self.call(turn, id, |session, _| session.about().is_authenticated) == Some(true) {
             self.authenticated(turn, id);
         }
     }
 
-    /// A peer has shown that it may be here.
+    /// Notes that a peer is authenticated.
     fn authenticated(&self, turn: &mut Turn, id: ConnId) {
         let Some(conn) = self.get(id) else { return };
         let publishes = conn.publications.iter().any(|publication| publication.stream.is_some());
@@ -474,7 +474,7 @@ impl Conns {
 }
 
 impl Live {
-    /// Tells the sessions that wait for a stream that they can have it.
+    /// Notifies the sessions that await a stream that it has begun.
     fn tell_awaiting(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for conn in self.awaited.take(key) {
             conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(key)));
@@ -482,7 +482,7 @@ impl Live {
         }
     }
 
-    /// A session wants to hear of a stream.
+    /// Makes a session await a stream, unless it is live.
     pub(super) fn await_stream(&mut self, conns: &Conns, id: ConnId, key: StreamKey) {
         let is_there = self.directory.contains_key(&key) || self.is_room(&key);
         if conns.get(id).is_some() && !is_there {

@@ -1,5 +1,5 @@
-//! Subscriptions, in and out: admitted from the replica where nothing is checked, else by control. Control hears of viewers
-//! only where it checks them or a hook tells of them.
+//! Subscriptions, from the request to the end. They are admitted from the replica if nothing is checked, else by control. Control is
+//! notified of viewers only if it checks them or a hook reports them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
 
-/// A key frame of so long ago is old: a viewer that begins with it has much to catch up with.
+/// Age from which a key frame counts as old, because a viewer that begins at it has much to catch up with.
 const KEY_FRAME_OLD: Duration = Duration::from_secs(2);
 
 impl Worker {
-    /// A session says something of a stream that it plays.
+    /// Handles an event of a session about a subscription.
     pub(super) fn subscription_event(&mut self, id: ConnId, subscription: Handle, event: SubscriptionEvent) {
         match event {
             SubscriptionEvent::Subscribe(ask) => {
@@ -53,7 +53,7 @@ impl Worker {
         }
     }
 
-    /// A push or a sink is ready for the stream that it was ordered for.
+    /// Attaches a push or a sink to the stream that it was ordered for.
     pub(super) fn attach_ordered(&mut self, id: ConnId, subscription: Handle, format: Format) {
         let Some(stream) = self.conns.get(id).and_then(|conn| conn.purpose.stream()) else { return };
         if self.live.attach(&mut self.turn, &mut self.conns, id, subscription, stream, format).is_none() {
@@ -62,9 +62,8 @@ impl Worker {
         self.conns.answer(&mut self.turn, &self.live, id, subscription, Ok(stream));
     }
 
-    /// Whether a peer that closes its side now has no use for what it asked: RTMP has no half-closed connections, and
-    /// a sender of an HTTP request may close its side and read on. A server that we pull from has asked for nothing; a short
-    /// file is whole when it closes.
+    /// True if a peer that closes its side no longer wants its request: RTMP has no half-closed connections, but an HTTP client may close
+    /// its side and read on. A server that is pulled from has asked for nothing, and may close after a short file.
     pub fn waits_for_verdict(&self, id: ConnId) -> bool {
         self.conns.get(id).is_some_and(|conn| {
             let gives_up = |one: &Subscription| match &one.state {
@@ -83,7 +82,7 @@ impl Worker {
 impl Live {
     // ---- in
 
-    /// A session asks to play.
+    /// Handles a session's request to play.
     pub(super) fn subscribe(
         &mut self,
         turn: &mut Turn,
@@ -143,7 +142,8 @@ impl Live {
         Ok(stream)
     }
 
-    /// Has a viewer that takes subtracks watch a main track that has some. A session that watches it already plays its streams.
+    /// Makes a viewer that accepts subtracks watch a main track that has some, unless its session watches it already. Returns true if it
+    /// watches.
     fn enter_room(
         &mut self,
         turn: &mut Turn,
@@ -161,7 +161,7 @@ impl Live {
         enters
     }
 
-    /// Control has decided.
+    /// Handles control's verdict on a viewer.
     pub(super) fn play_verdict(
         &mut self,
         turn: &mut Turn,
@@ -198,7 +198,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Makes a session a subscriber, and this worker a mirror when it has to be one.
+    /// Makes a session a subscriber, and this worker a mirror if needed.
     pub(super) fn attach(
         &mut self,
         turn: &mut Turn,
@@ -249,7 +249,7 @@ impl Live {
         Some(())
     }
 
-    /// Asks the source for a stream that it has and somebody here wants.
+    /// Requests a stream from its source worker, unless it is published or mirrored here.
     fn mirror_here(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.source != turn.id && !stream.is_mirrored_here() {
@@ -288,7 +288,7 @@ impl Live {
         conns.enqueue_write(turn, id);
     }
 
-    /// A viewer's peer asks for a key frame.
+    /// Handles a viewer's request for a key frame.
     pub(super) fn key_frame_needed(
         &mut self,
         turn: &mut Turn,
@@ -302,7 +302,7 @@ impl Live {
         }
     }
 
-    /// The stream of a subscription, and this track or the one that it starts at.
+    /// Returns the stream of a subscription with `track`, or with the track that it starts at.
     fn video_of(
         &self,
         conns: &Conns,
@@ -316,8 +316,7 @@ impl Live {
         Some((stream_id, track.or_else(lead)?))
     }
 
-    /// A viewer is about to begin. What lies behind an old key frame is long: a publisher that can make one is asked for
-    /// another, which is there by the time that the viewer is.
+    /// Requests a key frame for a viewer that is about to begin, if the newest one is old, so that it need not catch up with a long GOP.
     pub(super) fn key_frame_soon(
         &mut self,
         turn: &mut Turn,
@@ -360,14 +359,14 @@ impl Live {
 
     // ---- out
 
-    /// A session plays no more, or gave up asking. The rest of a unit begun is sent.
+    /// Ends a subscription, or the request for one. The rest of a unit begun is still sent.
     pub(super) fn unsubscribe(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.holds.end(conns, id, handle);
         conns.keep_rest(id, handle);
         self.leave(turn, conns, id, handle);
     }
 
-    /// The server is shutting down: a unit that was begun is sent whole.
+    /// Ends a subscription because the server is shutting down; a unit begun is sent whole.
     pub(super) fn drain_subscription(
         &mut self,
         turn: &mut Turn,
@@ -379,7 +378,7 @@ impl Live {
         self.detach(turn, conns, id, handle);
     }
 
-    /// Ends a subscription in whatever state it is, and tells control if that knows of it.
+    /// Ends a subscription in any state, and notifies control if it knows of it.
     pub(super) fn leave(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.holds.end(conns, id, handle);
         let session = turn.session_ref(id, handle);
@@ -396,14 +395,14 @@ impl Live {
         }
     }
 
-    /// The session is gone, and with it all that it played.
+    /// Ends all subscriptions of a session that is gone.
     pub(super) fn leave_all(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         while let Some(handle) = conns.get(id).and_then(|conn| Some(conn.subscriptions.last()?.handle)) {
             self.leave(turn, conns, id, handle);
         }
     }
 
-    /// Takes a subscription off its stream; what it counted stays. The last one of a mirror ends the mirroring.
+    /// Detaches a subscription from its stream; its counters are kept. The last subscription of a mirror ends the mirroring.
     fn detach(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.rooms.unwatch(SubscriptionId { conn: id, handle });
         let Some(conn) = conns.get_mut(id) else { return };
@@ -426,7 +425,7 @@ impl Live {
         self.settle_demand(turn, conns, stream_id);
     }
 
-    /// Ends a viewer that may play no longer. The unit begun is finished, then the session says goodbye.
+    /// Ends a viewer that may no longer play. The unit begun is finished, then the session closes properly.
     pub(super) fn drop_viewer(
         &mut self,
         turn: &mut Turn,
@@ -456,7 +455,7 @@ impl Live {
         conns.touch(turn, id);
     }
 
-    /// Ends what a viewer is sent of this stream, whoever let it in.
+    /// Ends a viewer's subscription to this stream, whatever admitted it.
     pub(super) fn end_viewer(
         &mut self,
         turn: &mut Turn,
@@ -487,7 +486,7 @@ impl Live {
         self.leave(turn, conns, id, handle);
     }
 
-    /// The stream is there: those who wait for it are served.
+    /// Serves the viewers that wait for a stream that is now live.
     pub(super) fn serve_waiting(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
         for viewer in self.holds.waiting_for(key) {
             if let Some(ask) = self.holds.end(conns, viewer.conn, viewer.handle) {
@@ -499,7 +498,7 @@ impl Live {
 }
 
 impl Conns {
-    /// Answers a viewer, or holds it: one who may play a missing stream may have started it.
+    /// Answers a viewer, or makes it wait if it may start the missing stream.
     fn answer_or_hold(
         &mut self,
         turn: &mut Turn,
@@ -532,7 +531,7 @@ impl Conns {
         self.answer(turn, live, id, subscription, Err(why));
     }
 
-    /// Whether control has to be asked.
+    /// Returns whether control must be asked.
     fn must_ask(&self, turn: &Turn, live: &Live, id: ConnId, ask: &PlayAsk) -> Result<bool, NoSubscription> {
         if turn.draining || self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
             return Err(NoSubscription::Unavailable);
@@ -579,14 +578,14 @@ impl Conns {
         self.enqueue_write(turn, id);
     }
 
-    /// The time at which the clock of a stream was zero, if a node has subscribed to it.
+    /// Returns the wall clock at which a stream's clock was zero, if the subscriber is a node.
     fn zero_for_node(&self, live: &Live, id: ConnId, subscription: Handle, stream: StreamId) -> Option<i64> {
         let playing = self.get(id)?.subscription(subscription)?.playing()?;
         let details = live.details.get(stream).filter(|_| playing.format.kind().is_for_nodes)?;
         Some(details.zero_ms)
     }
 
-    /// Logs that a viewer or a push begins to be sent a stream.
+    /// Logs that a stream begins to be sent to a viewer or a push.
     fn note_playing(&mut self, live: &Live, id: ConnId, stream: StreamId) {
         let Some(conn) = self.get_mut(id) else { return };
         let Some(stream) = live.streams.get(&stream) else { return };
@@ -632,7 +631,7 @@ impl Conns {
     }
 }
 
-/// The role that a viewer of a room plays it in; empty: none.
+/// Returns the role in which a viewer plays a room; empty if none.
 fn role_of(ask: &PlayAsk) -> &str {
     ask.params.iter().find(|(name, _)| name == "role").map_or("", |(_, role)| role)
 }

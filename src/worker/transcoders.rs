@@ -1,4 +1,4 @@
-//! The limit on derived tracks that are transcoded at a time, by all workers together.
+//! The limit on derived tracks transcoded at the same time, by all workers together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Worker;
 use super::streams::Live;
 
-/// The places that there are; shared by all workers without a lock.
+/// The number of transcoders that may run, shared by all workers without a lock.
 #[derive(Debug)]
 pub struct TranscoderBudget {
     limit: usize,
@@ -14,25 +14,25 @@ pub struct TranscoderBudget {
 }
 
 impl Default for TranscoderBudget {
-    /// A budget without a limit: for tests and simulations.
+    /// Makes a budget without a limit, for tests and simulations.
     fn default() -> Self {
         Self::new(usize::MAX)
     }
 }
 
 impl TranscoderBudget {
-    /// Creates a budget of so many at a time.
+    /// Makes a budget for `limit` transcoders at a time.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self { limit, running: AtomicUsize::new(0) }
     }
 
-    /// Whether there is a place.
+    /// True if another transcoder may run.
     pub(super) fn has_room(&self) -> bool {
         self.running.load(Ordering::Relaxed) < self.limit
     }
 
-    /// A place; `None`: there is none.
+    /// Takes a permit, or returns `None` if the budget is used up.
     pub(super) fn take(self: &Arc<Self>) -> Option<TranscoderPermit> {
         if self.running.fetch_add(1, Ordering::Relaxed) >= self.limit {
             self.running.fetch_sub(1, Ordering::Relaxed);
@@ -42,7 +42,7 @@ impl TranscoderBudget {
     }
 }
 
-/// A place in a [`TranscoderBudget`], until it is dropped.
+/// A place in a [`TranscoderBudget`], freed when dropped.
 #[derive(Debug)]
 pub(super) struct TranscoderPermit(Arc<TranscoderBudget>);
 
@@ -53,14 +53,14 @@ impl Drop for TranscoderPermit {
 }
 
 impl Live {
-    /// Derived tracks that are transcoded here.
+    /// Number of derived tracks being transcoded here.
     pub(super) fn transcoders(&self) -> usize {
         self.producers.values().filter(|producer| producer.permit.is_some()).count()
     }
 }
 
 impl Worker {
-    /// Has the transcoders of this worker count against a budget that it shares with others.
+    /// Makes the transcoders of this worker count against a budget shared with other workers.
     #[must_use]
     pub fn with_transcoders(mut self, budget: Arc<TranscoderBudget>) -> Self {
         self.live.transcoders = budget;

@@ -1,4 +1,4 @@
-//! The state that every part of a worker works with: the clock, the settings, outputs and deadlines, counters.
+//! The state that every part of a worker uses: clock, settings, outputs, deadlines, counters.
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use crate::mail::{SessionSettings, ToControl};
 use crate::protocol::{Apps, Context};
 use crate::types::{ConnId, Handle, Now, SessionRef, WorkerId};
 
-/// A turn of a worker: the time at which it began, what it may read, and what it leaves for the shell.
+/// A turn of a worker: its time, the state it may read, and its outputs for the shell.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// The worker's own id.
+    /// Id of the worker.
     pub(super) id: WorkerId,
-    /// The time of the input that is being handled.
+    /// The time of the input being handled.
     pub(super) now: Now,
     pub(super) seed: Seed,
     pub(super) apps: Apps,
-    /// The settings of the server that sessions use.
+    /// The server settings that sessions use.
     pub(super) server: Arc<SessionSettings>,
     /// Files of live streams that are fetched by requests.
     pub(super) blobs: Blobs,
     pub(super) agenda: Agenda,
     pub(super) meter: Meter,
-    /// The server is shutting down.
+    /// True while the server is shutting down.
     pub(super) draining: bool,
-    /// Control has heard that the last connection is gone.
+    /// True if control was notified that the last connection is gone.
     pub(super) drained: bool,
 }
 
@@ -49,7 +49,7 @@ impl Turn {
         }
     }
 
-    /// The part of the state that a session may read while it is called.
+    /// Returns the state that a session may read while it is called.
     pub(super) fn context(&self) -> Context<'_> {
         Context {
             now: self.now,
@@ -60,7 +60,7 @@ impl Turn {
         }
     }
 
-    /// The seed of the next session.
+    /// Returns the seed of the next session.
     pub(super) fn session_seed(&mut self) -> Seed {
         self.meter.stats.sessions = self.meter.stats.sessions.saturating_add(1);
         self.seed.derive("session", self.meter.stats.sessions)
@@ -71,7 +71,7 @@ impl Turn {
         self.agenda.outputs.push_back(Output::Control(mail));
     }
 
-    /// A role of a session of this worker, as others name it.
+    /// Returns the address of a role of a session of this worker.
     pub(super) const fn session_ref(&self, conn: ConnId, handle: Handle) -> SessionRef {
         SessionRef { worker: self.id, conn, handle }
     }

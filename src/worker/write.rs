@@ -1,4 +1,4 @@
-//! Output: which session writes next, what it writes, and what follows from how much was taken.
+//! Output: the session that writes next, its slices, and the effects of what the socket accepted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub enum Way {
 }
 
 impl Worker {
-    /// The next of these sessions that has something to send and a socket that may take it.
+    /// Returns the next of these sessions that has output and a socket that may accept it.
     pub fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)> {
         while let Some(id) = self.turn.agenda.writes.pop(who) {
             let Some(conn) = self.conns.get_mut(id) else { continue };
@@ -65,7 +65,7 @@ impl Worker {
         None
     }
 
-    /// Names what a session sends over its byte stream: the rest of a unit begun, its own bytes, then units.
+    /// Gathers the slices that a session sends over its byte stream: the rest of a unit begun, its own bytes, then units.
     pub fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>) {
         let Some(conn) = self.conns.get(id) else { return };
         let Some(link) = &conn.bytes else { return };
@@ -84,7 +84,7 @@ impl Worker {
         }
     }
 
-    /// The socket took `taken` of the `offered` bytes named before, and had done so `at` this time.
+    /// Notes that the socket accepted `taken` of the `offered` bytes gathered before, at time `at`.
     pub fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize) {
         let now = self.turn.now;
         self.turn.meter.stats.bytes_out = self.turn.meter.stats.bytes_out.saturating_add(taken as u64);
@@ -145,7 +145,7 @@ impl Worker {
 }
 
 impl Conns {
-    /// Tells a session how much of its byte stream was taken.
+    /// Reports to a session how much of its byte stream was accepted.
     pub(super) fn tell_sent(&mut self, turn: &Turn, id: ConnId, bytes: usize) {
         self.call(turn, id, |session, ctx| {
             if let Some(stream) = session.byte_stream() {
@@ -154,7 +154,7 @@ impl Conns {
         });
     }
 
-    /// Has the session written in this turn.
+    /// Queues the session to write in this turn.
     pub(super) fn enqueue_write(&mut self, turn: &mut Turn, id: ConnId) {
         if let Some(conn) = self.get_mut(id)
             && may_write(conn)
@@ -166,7 +166,7 @@ impl Conns {
 }
 
 impl Live {
-    /// Sends everything that a stream has to every subscriber that can take it.
+    /// Sends all units of a stream to every subscriber that can accept them.
     pub(super) fn flush_stream(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         stream.flush();
@@ -180,7 +180,7 @@ impl Live {
         }
     }
 
-    /// Hands sessions that take units whole what a stream has, also if it was not due yet: nothing follows.
+    /// Hands the remaining units of a stream to sessions that take whole units, even if they are not due, because nothing follows.
     pub(super) fn feed_rest(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         // A format that panics here has no end.
@@ -198,8 +198,8 @@ impl Live {
         }
     }
 
-    /// Lets a ring forget what nobody needs. Stalled subscribers jump first: a viewer that takes nothing must not
-    /// hold more than its lag.
+    /// Lets a ring forget entries that no subscriber needs. Stalled subscribers jump first, so that a viewer that accepts nothing holds no
+    /// more than its lag.
     pub(super) fn trim(&mut self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let mut slowest = None;
@@ -217,7 +217,7 @@ impl Live {
         stream.trim(slowest);
     }
 
-    /// Hands what is new of a stream to the workers that mirror it.
+    /// Sends new units of a stream to the workers that mirror it.
     pub(super) fn feed_mirrors(&mut self, turn: &mut Turn, id: StreamId) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let outputs = &mut turn.agenda.outputs;
@@ -227,7 +227,7 @@ impl Live {
         turn.meter.stats.units_unmirrored = turn.meter.stats.units_unmirrored.saturating_add(missed);
     }
 
-    /// Hands a session that takes units whole those behind its cursors, as far as it has room.
+    /// Hands the units behind its cursors to a session that takes whole units, as far as it has room.
     pub(super) fn feed_sink(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId) {
         let Some(conn) = conns.get_mut(id) else { return };
         let (mut forwarded, mut skipped) = (std::mem::take(&mut turn.meter.forwarded), 0);
@@ -250,13 +250,13 @@ impl Live {
     }
 }
 
-/// Whether a session is to be put into the write queue.
+/// True if a session should be put into the write queue.
 fn may_write(conn: &Conn) -> bool {
     let is_open = conn.bytes.as_ref().is_none_or(|link| link.flow == Flow::Open);
     !conn.schedule.writing && (is_open || conn.datagrams.is_some())
 }
 
-/// True when the session was handed any units.
+/// Hands units to a session. Returns true if there were any.
 fn feed_units(
     conn: &mut Conn,
     streams: &mut std::collections::BTreeMap<StreamId, crate::hub::Stream>,

@@ -1,6 +1,6 @@
 //! Settings of an installation of the reference, taken over into a home (docs/import.md).
 //!
-//! Values are taken as they are, also those that keep an application from starting: leaving one out would open what it closed.
+//! Values are taken over unchanged, even those that keep an application from starting: without them, restrictions would be lifted.
 
 use std::path::Path;
 
@@ -8,35 +8,35 @@ use super::{Overlays, all_faults, app_file, make_dir, overlay, read_limited, ser
 use crate::config::properties::{self, Property, printable};
 use crate::config::{AppSettings, Effect, Error, Level, Options, Origin, ServerSettings, Values};
 
-/// Keys that name the database of the reference, and its servlet.
+/// Prefixes of keys about the reference's database and servlet.
 const PLUMBING: [&str; 2] = ["db.", "webapp."];
 
-/// The settings of a file of the reference, sorted.
+/// The sorted settings of a file of the reference.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adopted {
-    /// Settings that differ from the defaults here.
+    /// Settings that differ from this server's defaults.
     pub set: Vec<(String, String)>,
-    /// Keys of the reference that have no effect here and a value of their own, each with the reason.
+    /// Keys with a non-default value but no effect here, with the reason.
     pub without_effect: Vec<(String, &'static str)>,
-    /// Keys that are unknown here.
+    /// Keys that this server does not know.
     pub unknown: Vec<String>,
-    /// Reasons why the settings cannot be used as they are, a line each.
+    /// Reasons why the settings are unusable, one line each.
     pub faults: Vec<String>,
 }
 
-/// The fate of a settings file.
+/// The outcome for a settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adoption {
-    /// Written, or to be written if this were no dry run.
+    /// Written, or to be written in a run that is not a dry run.
     Written,
-    /// The home has one, which is left; these keys have other values in it.
+    /// Not written, because the home has a file; these keys differ in it.
     Left(Vec<String>),
 }
 
-/// Reads a settings file of the reference. `None`: it is not there.
+/// Reads a settings file of the reference. `None` if the file does not exist.
 ///
 /// # Errors
-/// The disk, or text that is not in the format.
+/// A disk error, or a syntax error.
 pub fn read_foreign(path: &Path) -> Result<Option<Vec<Property>>, Error> {
     let Some(bytes) = read_limited(path)? else { return Ok(None) };
     // Java writes such files in Latin-1, with escapes for what that lacks.
@@ -53,10 +53,10 @@ pub fn read_foreign(path: &Path) -> Result<Option<Vec<Property>>, Error> {
 }
 
 impl Adopted {
-    /// Sorts the settings of the server, or of an application.
+    /// Sorts the settings of the server or an application.
     ///
     /// # Errors
-    /// The fault of the command line or the environment.
+    /// A fault of the command line or the environment.
     pub fn new(options: &Options, app: Option<&str>, properties: &[Property]) -> Result<Self, Error> {
         let level = level_of(app);
         let mut adopted = Self::default();
@@ -98,10 +98,10 @@ impl Adopted {
         })
     }
 
-    /// Writes the settings file, whole and in one step, unless the home has one.
+    /// Writes the settings file in one step, unless the home has one.
     ///
     /// # Errors
-    /// The disk.
+    /// A disk error.
     pub fn write(&self, options: &Options, app: Option<&str>, dry_run: bool) -> Result<Adoption, Error> {
         let path = match app {
             Some(name) => app_file(&options.home, name),
@@ -127,7 +127,7 @@ impl Adopted {
         Ok(Adoption::Written)
     }
 
-    /// The keys whose values a file has otherwise.
+    /// Returns the keys whose values differ in an existing file.
     fn differing(&self, there: &[Property]) -> Vec<String> {
         let has = |key: &str, value: &str| there.iter().any(|found| found.key == key && found.value == value);
         self.set.iter().filter(|(key, value)| !has(key, value)).map(|(key, _)| key.clone()).collect()

@@ -1,9 +1,8 @@
-//! Failed time codes: six digits are soon guessed when attempts are unlimited.
+//! Failed time codes: six digits are quickly guessed if attempts are unlimited.
 //!
-//! Wrong codes are counted for a minute: of an address for one subscriber, so that nobody keeps somebody else out; of an
-//! address for all of them, since every id that is made up would bring new attempts; and of a stream. A code from a client
-//! that has reached a limit counts as wrong, whatever it is, and is not counted again. A stream that many addresses guess
-//! at still takes a code of those who have shown no wrong one.
+//! Wrong codes are counted for a minute: per address and subscriber, so that nobody can lock another out; per address, because every
+//! made-up id would bring new attempts; and per stream. A code from a client that has reached a limit is refused unchecked, and not counted
+//! again. A stream that many addresses are guessing at still accepts codes from addresses without a wrong one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,22 +12,22 @@ use crate::auth::access::{Credentials, Params};
 use crate::auth::network;
 use crate::types::{Now, StreamKey};
 
-/// Wrong codes of one address for one subscriber.
+/// Maximum wrong codes of one address for one subscriber.
 const OF_SUBSCRIBER_MAX: u32 = 10;
-/// Wrong codes of one address: many viewers may share one. At this rate one of a million codes takes days.
+/// Maximum wrong codes of one address, which many viewers may share. At this rate one of a million codes takes days.
 const OF_ADDRESS_MAX: u32 = 60;
-/// Wrong codes of an IPv6 site, which has 65 536 times the addresses of a host.
+/// Maximum wrong codes of an IPv6 site, which has 65 536 times the addresses of a host.
 const OF_SITE_MAX: u32 = 600;
-/// Wrong codes for one stream before an address with any is refused.
+/// Number of wrong codes for one stream from which addresses with any wrong code are refused.
 const OF_STREAM_MAX: u32 = 1000;
-/// The time over which wrong codes are added up, from the first.
+/// Time over which wrong codes are counted, from the first one.
 const WINDOW: Duration = Duration::from_secs(60);
-/// Entries that each table remembers; the oldest goes first.
+/// Maximum entries of each table; the oldest is evicted.
 const REMEMBERED_MAX: usize = 10_000;
-/// Bits of the prefix that an IPv6 site has (RFC 6177).
+/// Prefix length of an IPv6 site (RFC 6177).
 const SITE_BITS: u32 = 48;
 
-/// See the module.
+/// Counts of wrong codes.
 #[derive(Debug, Default)]
 pub(in crate::control) struct CodeAttempts {
     subscribers: Counts<(StreamKey, Box<str>, IpAddr)>,
@@ -38,7 +37,7 @@ pub(in crate::control) struct CodeAttempts {
 }
 
 impl CodeAttempts {
-    /// Whether enough was tried, by this address or on this stream.
+    /// True if the limit of this address, or of this stream, is reached.
     pub(super) fn is_over(&self, now: Now, key: &StreamKey, subscriber: Option<&str>, peer: IpAddr) -> bool {
         let now = now.mono;
         let host = network(peer);
@@ -51,7 +50,7 @@ impl CodeAttempts {
             })
     }
 
-    /// Counts a wrong code. One from a client that has reached a limit changes nothing.
+    /// Counts a wrong code, unless its client has reached a limit.
     pub(in crate::control) fn note(&mut self, now: Now, key: &StreamKey, params: &Params, peer: IpAddr) {
         let Some(subscriber) = Credentials::of(params).subscriber else { return };
         if self.is_over(now, key, Some(subscriber), peer) {
@@ -67,7 +66,7 @@ impl CodeAttempts {
     }
 }
 
-/// The site of an IPv6 address.
+/// Returns the site of an IPv6 address; `None` for IPv4.
 fn site(peer: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = peer.to_canonical() else { return None };
     let others = Ipv6Addr::BITS - SITE_BITS;
@@ -80,11 +79,11 @@ struct Wrong {
     count: u32,
 }
 
-/// Wrong codes by who they are of.
+/// Wrong codes by their origin.
 #[derive(Debug)]
 struct Counts<K> {
     wrong: BTreeMap<K, Wrong>,
-    /// In the order of their beginning; each entry once.
+    /// Keys in the order in which counting began, each once.
     order: VecDeque<K>,
 }
 
@@ -141,7 +140,7 @@ mod tests {
             self.attempts.is_over(self.now, &key, Some(subscriber), peer.parse().unwrap())
         }
 
-        /// The number of guesses that are looked at, of so many.
+        /// Makes guesses, and returns how many of them were checked.
         fn guess(&mut self, times: u32, who: impl Fn(u32) -> (String, String, String)) -> u32 {
             (0..times).fold(0, |looked_at, n| {
                 let (stream, subscriber, peer) = who(n);

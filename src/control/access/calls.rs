@@ -1,4 +1,4 @@
-//! Calls: two signalling sockets of an id, wherever they are. A socket that leaves, or is gone, costs what it held.
+//! Calls: the two signalling sockets of each call id, on whichever workers they are. Removing a socket costs as much as it held.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -7,24 +7,24 @@ use crate::control::Control;
 use crate::mail::{CallEvent, CallNews, PlayRequest, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
-/// Sockets that take part in a call.
+/// Maximum number of sockets in a call.
 const PEERS_MAX: usize = 2;
 
-/// See the module.
+/// The sockets of all calls.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Calls {
-    /// In the order in which they came.
+    /// Sockets by call, in the order in which they joined.
     peers: BTreeMap<StreamKey, Vec<SessionRef>>,
     joined: BTreeMap<SessionRef, BTreeSet<StreamKey>>,
 }
 
 impl Calls {
-    /// Sockets that take part in calls.
+    /// Number of table entries.
     pub(in crate::control) fn held(&self) -> usize {
         self.joined.len().saturating_add(self.peers.len())
     }
 
-    /// Has a socket take part: the news of it.
+    /// Adds a socket to a call. Returns the news for the sockets concerned.
     fn join(&mut self, key: &StreamKey, session: SessionRef) -> Vec<(SessionRef, CallNews)> {
         let peers = self.peers.entry(key.clone()).or_default();
         if !peers.contains(&session) {
@@ -44,7 +44,7 @@ impl Calls {
         news
     }
 
-    /// A socket takes part no more: the news of it.
+    /// Removes a socket from a call. Returns the news for the other socket, if there is one.
     fn leave(&mut self, key: &StreamKey, session: SessionRef) -> Option<(SessionRef, CallNews)> {
         let joined = self.joined.get_mut(&session)?;
         if !joined.remove(key) {
@@ -62,14 +62,14 @@ impl Calls {
         Some((other?, CallNews::Alone))
     }
 
-    /// The calls that a socket takes part in.
+    /// Returns the calls of a socket.
     fn of(&self, session: SessionRef) -> Vec<StreamKey> {
         self.joined.get(&session).into_iter().flatten().cloned().collect()
     }
 }
 
 impl Control {
-    /// A socket says something about calls.
+    /// Handles an event of a socket about calls.
     pub(in crate::control) fn call_event(
         &mut self,
         now: Now,

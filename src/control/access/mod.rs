@@ -1,4 +1,4 @@
-//! Credentials of publishers and viewers, and who is there.
+//! Credentials of publishers and viewers, and their presence.
 //!
 //! 1. A request comes with the parameters of its peer, and `admission` has them checked (`check_credentials`).
 //! 2. Who watches by separate requests has a pass for the next ones (`passes`).
@@ -46,14 +46,14 @@ pub(super) struct Access {
 }
 
 impl Records {
-    /// Whether it is the key of the broadcast. Without a record, or with one that has no key yet, none is.
+    /// True if `shown` is the publish key of the broadcast. False without a record, or if the record has no key yet.
     fn is_publish_key(&self, key: &StreamKey, shown: Option<&str>) -> bool {
         let known = self.pending(key).and_then(|record| record.publish_key.as_deref());
         known.is_some_and(|known| constant_time_eq(known.as_bytes(), shown.unwrap_or_default().as_bytes()))
     }
 }
 
-/// The request of a publisher or viewer whose credentials are checked.
+/// The request of a publisher or viewer whose credentials are to be checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) direction: Direction,
@@ -63,7 +63,7 @@ pub(super) struct Asked<'a> {
 }
 
 impl Access {
-    /// The checks of an application that memory can answer. Nothing is used up.
+    /// Runs the application's checks that need no outside answer. No token is used up.
     pub(super) fn check_credentials(
         &self,
         records: &Records,
@@ -114,7 +114,7 @@ impl Access {
         Ok(())
     }
 
-    /// Whether a token is signed for the stream, by the secret or with a key of the set.
+    /// True if the token is signed for this stream, by the application's secret or a key of its key set.
     fn is_stream_token(
         &self,
         now: Now,
@@ -133,7 +133,7 @@ impl Access {
 }
 
 impl Records {
-    /// Whether the subscriber shows its code of this moment.
+    /// True if the subscriber shows its current time code.
     fn is_time_code(
         &self,
         now: Now,
@@ -154,8 +154,8 @@ impl Records {
     }
 }
 
-/// The key behind the codes of a subscriber: by its own secret where it has one, else by the application's. `None` when the
-/// application has none either, or gives none to subscribers without a record.
+/// Returns the key of a subscriber's codes, from its own secret or else the application's. `None` if the application has none, or issues
+/// none to subscribers without a record.
 pub(super) fn code_key(
     app: &AppSettings,
     kind: &str,

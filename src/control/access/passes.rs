@@ -1,7 +1,7 @@
-//! Passes: viewers that watch by separate requests, and were let in. Each request renews its pass; without one it ends, and the
-//! viewer is checked anew. So a one-time token is used up once, and a time code has to be right once.
+//! Passes of admitted viewers that watch by separate requests. Each request renews the pass; without requests it expires, and the viewer is
+//! checked anew. A one-time token is thus used up once, and a time code needs to be valid once.
 //!
-//! The table is bounded, in all and for each address, so that one peer cannot keep others out.
+//! The table is bounded, in total and per address, so that one peer cannot keep others out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,29 +10,29 @@ use std::time::{Duration, Instant};
 use crate::auth::network;
 use crate::types::StreamKey;
 
-/// The time for which a pass lasts after a request. Workers ask again sooner.
+/// Time for which a pass lasts after a request. Workers ask again earlier.
 const LASTS: Duration = Duration::from_secs(30);
-/// Passes in all, and of one network.
+/// Maximum passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;
 const PASSES_OF_ADDRESS_MAX: usize = 10_000;
 
-/// The stream, the protocol and the viewer of a pass.
+/// Stream, protocol and viewer of a pass.
 type Holder = (StreamKey, &'static str, String);
 
 #[derive(Debug)]
 struct Pass {
     until: Instant,
     address: IpAddr,
-    /// The `subscriberId` that was shown.
+    /// The `subscriberId` that the viewer presented.
     subscriber: Option<String>,
 }
 
-/// The passes of a stream by a protocol, by the network that each was given to.
+/// The passes of a stream and a protocol, by the network to which each was given.
 #[derive(Debug, Default)]
 struct Viewers {
     count: u32,
     networks: BTreeMap<IpAddr, BTreeSet<(Instant, String)>>,
-    /// Networks by the number of their passes.
+    /// Networks by their number of passes.
     sizes: BTreeSet<(usize, IpAddr)>,
 }
 
@@ -59,7 +59,8 @@ impl Viewers {
         }
     }
 
-    /// Of the network with most passes, the one that ends first; when the newcomer's would have fewer with one more.
+    /// Returns the first pass to expire of the network with most passes, if that network would still have more than the newcomer's with one
+    /// more.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -68,7 +69,7 @@ impl Viewers {
     }
 }
 
-/// See the module.
+/// The passes of all viewers.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Passes {
     passes: BTreeMap<Holder, Pass>,
@@ -79,7 +80,7 @@ pub(in crate::control) struct Passes {
 }
 
 impl Passes {
-    /// Whether a viewer has a pass, which now lasts longer.
+    /// Renews a viewer's pass. Returns false if it has none.
     pub(super) fn renew(
         &mut self,
         now: Instant,
@@ -105,7 +106,7 @@ impl Passes {
         true
     }
 
-    /// A viewer that has shown a cookie keeps the pass that it was given before it had one, unless it has one by that name.
+    /// Moves the pass of a viewer to its new identity, given by a cookie, unless it has a pass under that one.
     pub(super) fn rename(
         &mut self,
         now: Instant,
@@ -127,7 +128,7 @@ impl Passes {
         }
     }
 
-    /// Gives a pass. False when there are too many.
+    /// Gives a pass. Returns false if there are too many.
     pub(super) fn give(
         &mut self,
         now: Instant,
@@ -155,12 +156,12 @@ impl Passes {
         true
     }
 
-    /// Viewers of a stream by a protocol that have a pass.
+    /// Number of viewers of a stream and a protocol with a pass.
     pub(super) fn count(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.viewers.get(&(key.clone(), egress)).map_or(0, |viewers| viewers.count)
     }
 
-    /// Whether a viewer of another network would give its place up to this newcomer: that network has more of them.
+    /// True if a viewer of another network would give way to this newcomer, because that network has more viewers.
     pub(in crate::control) fn gives_way(
         &self,
         key: &StreamKey,
@@ -171,7 +172,7 @@ impl Passes {
         viewers.is_some_and(|viewers| viewers.excess(network(newcomer)).is_some())
     }
 
-    /// Ends a pass of the network that has most of a stream, for a newcomer.
+    /// Ends a pass of the network with most passes of a stream, to make room for a newcomer.
     pub(super) fn make_room(&mut self, key: &StreamKey, egress: &'static str, newcomer: IpAddr) {
         let viewers = self.viewers.get(&(key.clone(), egress));
         let who = viewers.and_then(|viewers| viewers.excess(network(newcomer))).map(str::to_owned);
@@ -180,7 +181,7 @@ impl Passes {
         }
     }
 
-    /// Passes of a subscriber from other networks than this one: a player that begins anew has another name there.
+    /// Number of the subscriber's passes from networks other than this one; within a network a restarted player may have another name.
     pub(super) fn elsewhere(&self, key: &StreamKey, subscriber: &str, address: IpAddr) -> usize {
         let network = network(address);
         let is_elsewhere =
@@ -195,7 +196,7 @@ impl Passes {
         of.iter().for_each(|holder| self.end(holder));
     }
 
-    /// A subscriber plays from this network anew: of those it has there, no more than `most` stay, the newest.
+    /// Limits the passes that a subscriber has from this network to the newest `most`, because it plays from there anew.
     pub(super) fn limit_here(&mut self, key: &StreamKey, subscriber: &str, address: IpAddr, most: usize) {
         let network = network(address);
         let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
@@ -238,7 +239,7 @@ impl Passes {
     }
 }
 
-/// Takes one from a count, which goes when nothing is left.
+/// Decreases a count; removes it at zero.
 fn lower<K: Ord>(counts: &mut BTreeMap<K, usize>, key: K) {
     match counts.get_mut(&key) {
         Some(count) if *count > 1 => *count = count.saturating_sub(1),

@@ -1,4 +1,4 @@
-//! Presence: the viewers and publishers that a check or a hook needs to know of, and the subscribers among them.
+//! Presence: the viewers and publishers that a check or a hook needs to know of, and their subscribers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -18,10 +18,10 @@ use crate::control::wall;
 use crate::mail::{LeaseNews, PlayRequest, PublishRequest, StreamEnd, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
-/// Events that are remembered for an application.
+/// Maximum number of events kept of an application.
 const EVENTS_MAX: usize = 10_000;
 
-/// A subscriber of a stream, stored or not.
+/// A subscriber of a stream, whether or not it has a record.
 type Who = (StreamKey, String);
 
 /// A session of a subscriber.
@@ -32,13 +32,13 @@ struct Presence {
     protocol: &'static str,
     params: Params,
     subscriber: Option<String>,
-    /// Served; before, it is only admitted.
+    /// True if the session is being served, false if only admitted.
     started: bool,
-    /// The hook that its start was sent to; its end follows there.
+    /// The hook to which the start was reported, and to which the end will be.
     told: Option<HookUrl>,
 }
 
-/// The arrival or departure of a subscriber, as the API lists it.
+/// The arrival or departure of a subscriber, as listed by the API.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) struct ConnectionEvent {
@@ -53,41 +53,41 @@ pub(in crate::control) struct ConnectionEvent {
     pub(in crate::control) subscriber_id: String,
 }
 
-/// See the module.
+/// All sessions that control must know of.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Presences {
     sessions: BTreeMap<SessionRef, Presence>,
     subscribers: BTreeMap<Who, BTreeSet<SessionRef>>,
-    /// Viewers by protocol, of a stream and of an application.
+    /// Number of viewers by protocol and stream; then by protocol and application.
     viewers: BTreeMap<(&'static str, StreamKey), u32>,
     viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
 }
 
 impl Presences {
-    /// The number of viewers and publishers that are here.
+    /// Number of table entries.
     pub(in crate::control) fn held(&self) -> usize {
         self.sessions.len() + self.subscribers.len()
     }
 
-    /// Connections of a subscriber.
+    /// Number of connections of a subscriber.
     pub(super) fn count(&self, key: &StreamKey, id: &str) -> usize {
         self.subscribers.get(&(key.clone(), id.to_owned())).map_or(0, BTreeSet::len)
     }
 
-    /// Subscribers of a stream that are there.
+    /// Returns the subscribers of a stream that are connected.
     pub(in crate::control) fn subscribers_of(&self, key: &StreamKey) -> impl Iterator<Item = &str> {
         let first = (key.clone(), String::new());
         let all = self.subscribers.range(first..).take_while(move |((of, _), _)| of == key);
         all.map(|((_, id), _)| id.as_str())
     }
 
-    /// Viewers of a stream by a protocol.
+    /// Number of viewers of a stream by a protocol.
     pub(in crate::control) fn viewers_of(&self, protocol: &'static str, key: &StreamKey) -> u32 {
         self.viewers.get(&(protocol, key.clone())).copied().unwrap_or(0)
     }
 
-    /// Viewers of all streams of an application by a protocol.
+    /// Number of viewers of all streams of an application by a protocol.
     pub(in crate::control) fn viewers_of_app(&self, protocol: &'static str, app: &Arc<str>) -> u32 {
         self.viewers_of_apps.get(&(protocol, Arc::clone(app))).copied().unwrap_or(0)
     }
@@ -100,12 +100,12 @@ impl Presences {
         }
     }
 
-    /// The application is gone. Another one of its name has no events yet.
+    /// Forgets the events of a removed application.
     pub(in crate::control) fn forget_events(&mut self, app: &str) {
         self.events.remove(app);
     }
 
-    /// The newest events of an application last.
+    /// Returns the events of an application, oldest first.
     pub(in crate::control) fn events(&self, app: &str) -> impl Iterator<Item = &ConnectionEvent> {
         self.events.get(app).into_iter().flatten()
     }
@@ -135,7 +135,7 @@ impl Presences {
     }
 }
 
-/// Counts one more, or one less; nothing is kept of none.
+/// Increases or decreases a count; removes it at zero.
 fn step<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K, more: bool) {
     let count = counts.get(&key).copied().unwrap_or(0);
     match if more { count.saturating_add(1) } else { count.saturating_sub(1) } {
@@ -160,18 +160,18 @@ impl Presence {
 }
 
 impl Access {
-    /// Counted from its verdict on.
+    /// Counts a viewer from its verdict on.
     pub(in crate::control) fn viewer_admitted(&mut self, request: PlayRequest) {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Such viewers of a stream by a protocol.
+    /// Number of viewers of a stream and a protocol that watch by separate requests.
     pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.passes.count(key, egress)
     }
 
-    /// Connections of a subscriber that count against its limit. A publisher that is about to be replaced by the same
-    /// subscriber does not stand in its own way.
+    /// Number of connections of a subscriber that count against its limit. A publisher about to be replaced by the same subscriber does not
+    /// count.
     pub(super) fn connections_of(
         &self,
         registry: &Registry,
@@ -195,7 +195,7 @@ impl Access {
         all.saturating_sub(usize::from(counted))
     }
 
-    /// Whether a viewer that watches by separate requests was let in before, and may still.
+    /// True if a viewer that watches by separate requests was admitted before and still may watch.
     pub(in crate::control) fn has_pass(
         &mut self,
         records: &Records,
@@ -215,7 +215,7 @@ impl Access {
         passes.renew(now.mono, &request.key, request.egress, &polled.who, request.peer.ip())
     }
 
-    /// Such a viewer is let in. False when there is no room for it.
+    /// Admits a viewer that watches by separate requests. Returns false if there is no room.
     pub(in crate::control) fn give_pass(
         &mut self,
         records: &Records,
@@ -243,7 +243,7 @@ impl Access {
         self.passes.give(now.mono, (key, request.egress, who), peer, subscriber)
     }
 
-    /// A publisher was granted.
+    /// Notes that a publisher was granted.
     pub(in crate::control) fn publisher_came(&mut self, cx: &Context, now: Now, request: &PublishRequest) {
         let Some(id) = Credentials::of(&request.params).subscriber else { return };
         let presence = Presence {
@@ -259,7 +259,7 @@ impl Access {
         self.note_event(cx, now, request.session, "connected");
     }
 
-    /// Remembers that a subscriber came or went, where the application wants it.
+    /// Records that a subscriber came or went, if the application wants that.
     fn note_event(&mut self, cx: &Context, now: Now, session: SessionRef, event_type: &'static str) {
         let Some(presence) = self.presences.sessions.get(&session).filter(|p| p.started) else {
             return;
@@ -285,7 +285,7 @@ impl Access {
         }
     }
 
-    /// A viewer is served.
+    /// Notes that a viewer is being served.
     pub(in crate::control) fn play_started(
         &mut self,
         cx: &mut Context,
@@ -311,7 +311,7 @@ impl Access {
         }
     }
 
-    /// A viewer is gone, or has given up asking.
+    /// Notes that a viewer has left, or has withdrawn its request.
     pub(in crate::control) fn play_ended(
         &mut self,
         cx: &mut Context,
@@ -326,7 +326,7 @@ impl Access {
         }
     }
 
-    /// A session is gone; many are not known here.
+    /// Removes a session that has ended; most sessions are not known here.
     pub(in crate::control) fn leave(
         &mut self,
         cx: &mut Context,
@@ -349,7 +349,7 @@ impl Access {
         }
     }
 
-    /// Ends what a subscriber does that it may do no longer.
+    /// Ends the sessions of a subscriber that its record no longer allows.
     pub(in crate::control) fn drop_subscriber(
         &mut self,
         cx: &mut Context,
@@ -391,7 +391,7 @@ impl Access {
 }
 
 impl Hooks {
-    /// A viewer that watches by separate requests has come, or is gone.
+    /// Reports the arrival or departure of a viewer that watches by separate requests to the hook.
     pub(in crate::control) fn viewer_leased(
         &mut self,
         cx: &mut Context,

@@ -7,7 +7,7 @@ use super::Access;
 use crate::control::context::Context;
 use crate::types::StreamKey;
 
-/// A subscriber as the API shows it; members in the reference's order.
+/// A subscriber as shown by the API; members are in the reference's order.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) struct Shown<'a> {
@@ -28,7 +28,7 @@ pub(in crate::control) struct Shown<'a> {
 }
 
 impl Access {
-    /// The subscriber with what is known of its connections.
+    /// Returns the subscriber with the state of its connections.
     pub(in crate::control) fn shown_subscriber<'a>(
         &self,
         cx: &'a Context,
@@ -57,7 +57,7 @@ impl Access {
 }
 
 impl AuxiliaryRecords {
-    /// The subscriber of a stream, as it will be once everything pending is done.
+    /// Returns the subscriber of a stream, including pending changes.
     pub(in crate::control) fn subscriber(&self, key: &StreamKey, id: &str) -> Option<&Subscriber> {
         match self.pending(&Subscriber::key(&key.app, &key.id, id))? {
             Auxiliary::Subscriber(subscriber) => Some(subscriber),

@@ -11,15 +11,15 @@ use crate::mail::PublishRequest;
 use crate::store::Key;
 use crate::types::{Now, StreamKey};
 
-/// Tokens of one application that are kept.
+/// Maximum number of tokens of one application.
 pub(in crate::control) const TOKENS_MAX: usize = 100_000;
 /// The interval at which expired tokens are removed.
 const SWEEP_PERIOD: Duration = Duration::from_secs(60);
-/// Tokens looked at in one go, and the pause before the next one.
+/// Number of tokens checked in one slice; then the pause before the next one.
 const SWEEP_SLICE: usize = 256;
 const SWEEP_PAUSE: Duration = Duration::from_millis(2);
 
-/// The walk that takes away what is past its time.
+/// The background scan that removes expired tokens.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Sweep {
     due: Option<Instant>,
@@ -33,7 +33,7 @@ impl Sweep {
 }
 
 impl Walks {
-    /// Arms the search for expired tokens, since there are tokens.
+    /// Arms the scan for expired tokens.
     pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
         if self.sweep.due.is_none() {
             self.sweep.due = now.mono.checked_add(SWEEP_PERIOD);
@@ -59,7 +59,7 @@ impl Walks {
 }
 
 impl Records {
-    /// Whether the one-time token of a publisher, where those are checked, was made for this room.
+    /// True if the one-time token of a publisher was made for this room, in an application that checks tokens.
     pub(in crate::control) fn token_names_room(
         &self,
         cx: &Context,
@@ -76,7 +76,7 @@ impl Records {
 }
 
 impl AuxiliaryRecords {
-    /// The stored token that a peer may use, if what it shows is one.
+    /// Returns the key of the stored token that a peer shows, if it is valid for this use.
     pub(super) fn valid_token(
         &self,
         now: Now,
@@ -92,9 +92,8 @@ impl AuxiliaryRecords {
     }
 }
 
-/// Uses up the token that was checked. It is gone for everybody from here on, and on the disk with the next commit;
-/// while the disk fails nothing can be used up, and nobody gets in. `is_shared`: the directory of the cluster has used it
-/// up before, for this peer alone.
+/// Uses up a checked token. It is gone for everybody at once, and from disk with the next commit. While the disk fails no token can be used
+/// up, and the peer is refused. `is_shared`: the directory of the cluster has used it up before, for this peer only.
 pub(in crate::control) fn burn_token(
     records: &mut Records,
     is_shared: bool,

@@ -1,6 +1,6 @@
 //! The tickets by which admissions and sources claim ids.
 
-/// Tells admissions apart; also what a claim is made and given back by.
+/// Identifies an admission and the claim that it makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub(super) u64);
 
@@ -10,7 +10,7 @@ impl Ticket {
         self.0
     }
 
-    /// The ticket of an answer.
+    /// Returns the ticket of this number.
     pub(in crate::control) const fn of(number: u64) -> Self {
         Self(number)
     }

@@ -1,5 +1,5 @@
-//! Admission hooks: receivers that are asked whether somebody may publish or play (docs/hooks.md). A question is a job; an
-//! admission waits here until there is a thread for it.
+//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). A question is a job; an admission waits here
+//! until a thread is free for it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::jobs::{BodyType, Post, Receiver, Work};
 use crate::mail::{PlayRequest, PublishRequest};
 use crate::types::{Now, StreamKey};
 
-/// The timeout of a receiver.
+/// Timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(7);
 impl Access {
-    /// The next question whose receiver has a thread left.
+    /// Takes the next question for whose receiver a thread is free.
     fn next_question(&mut self) -> Option<(Ticket, HookUrl, Bytes)> {
         let admissions = &mut self.admissions;
         let waiting = &admissions.waiting;
@@ -44,7 +44,7 @@ impl Records {
         self.get(key)?.meta_data.as_deref().filter(|text| !text.trim().is_empty())
     }
 
-    /// The body for `webhookAuthenticateURL`.
+    /// Makes the body for `webhookAuthenticateURL`.
     fn publish_question(&self, key: &StreamKey, params: &Params) -> Bytes {
         let shown = Credentials::of(params);
         let mut question = Map::new();
@@ -68,7 +68,7 @@ impl Records {
         Value::Object(question).to_string().into()
     }
 
-    /// The body for `webhookPlayAuthUrl`.
+    /// Makes the body for `webhookPlayAuthUrl`.
     fn play_question(&self, request: &PlayRequest) -> Bytes {
         let shown = Credentials::of(&request.params);
         let address = request.peer.ip().to_canonical().to_string();
@@ -89,7 +89,7 @@ impl Records {
 }
 
 impl Access {
-    /// Asks a receiver about an admission.
+    /// Queues an admission whose receiver must be asked.
     pub(super) fn ask_receiver(
         &mut self,
         cx: &mut Context,
@@ -117,7 +117,7 @@ impl Access {
         }
     }
 
-    /// Gives questions to the threads that are free.
+    /// Submits questions while threads are free.
     pub(super) fn hand_over_questions(&mut self, cx: &mut Context, now: Now) {
         while let Some((ticket, url, body)) = self.next_question() {
             let Some(waiter) = self.admissions.waiting.get(&ticket) else { continue };
@@ -135,7 +135,7 @@ impl Access {
         }
     }
 
-    /// The secret that marks questions to an application's receiver as ours.
+    /// Returns the secret that signs questions to an application's receiver.
     fn hook_secret(&self, cx: &Context, ticket: Ticket) -> Secret {
         let waiter = self.admissions.waiting.get(&ticket);
         let app = waiter.and_then(|waiter| cx.apps.get(&waiter.admission.request.key().app));
@@ -144,7 +144,7 @@ impl Access {
 }
 
 impl Control {
-    /// A receiver has answered, or could not.
+    /// Handles the answer of a receiver, or its failure.
     fn receiver_answered(&mut self, now: Now, ticket: Ticket, result: &Result<u16, String>) {
         self.access.admissions.hooks.end(ticket);
         if let Some(mut admission) = self.access.admissions.take_asker(ticket) {
@@ -175,8 +175,7 @@ impl Control {
 }
 
 impl Context {
-    /// The request for the steps behind the check of the key, without the key: receivers of hooks must not
-    /// learn it.
+    /// Returns the request for the steps after the check of the publish key, without the key, which receivers of hooks must not learn.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
         if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {

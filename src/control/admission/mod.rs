@@ -1,5 +1,5 @@
-//! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits where somebody else has
-//! to be asked, and goes on when the answer comes.
+//! Admission: whether a peer may publish or play. An [`Admission`] is a value that passes steps, waits if an outside authority must be
+//! asked, and continues with the answer.
 //!
 //! 1. The steps, in order: the record and its restrictions, limits, the claim of the id, credentials ("token"), the
 //!    operator's hook, the reservation ([`Step`]). Each lets it go on, refuses, or has a question ([`Answer`]).
@@ -42,15 +42,15 @@ use crate::types::{Now, SessionRef, StreamKey};
 pub use claims::Ticket;
 use queue::HookQueue;
 
-/// Admissions that wait for an answer.
+/// Maximum number of admissions that wait for an answer.
 const WAITING_MAX: usize = 1000;
-/// The longest time a peer is kept waiting; RTMP encoders and browsers have more patience.
+/// Maximum time that a peer is kept waiting; RTMP encoders and browsers wait longer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// The reason a publisher is refused while the directory of the cluster is away.
+/// The reason for refusing a publisher while the directory of the cluster is unreachable.
 const NO_DIRECTORY: &str = "the directory is away, and cluster.without_directory is refuse";
 
-/// The request that is to be admitted.
+/// The request to be admitted.
 #[derive(Debug)]
 pub(super) enum Request {
     Publish(PublishRequest),
@@ -86,7 +86,7 @@ impl Request {
         }
     }
 
-    /// The request, for the checks of its credentials.
+    /// Returns the part of the request needed to check its credentials.
     const fn asked(&self) -> Asked<'_> {
         Asked { direction: self.direction(), key: self.key(), params: self.params(), peer: self.peer() }
     }
@@ -98,7 +98,7 @@ impl Request {
         }
     }
 
-    /// The refusal in the terms of the request's direction.
+    /// Converts a denial to the refusal for the request's direction.
     const fn denied(&self, denial: Denial) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Denied(denial)),
@@ -113,7 +113,7 @@ impl Request {
         }
     }
 
-    /// Too many requests wait, or no answer came in time.
+    /// Returns the refusal if too many requests wait, or no answer came in time.
     const fn unavailable(&self) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Resources),
@@ -132,19 +132,19 @@ enum Why {
 /// The steps, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The application, the id, addresses, the record with its schedule, the servers passed.
+    /// Checks the application, the id, addresses, the record with its schedule, and the servers passed.
     Record,
-    /// Streams, records, load.
+    /// Checks the limits of streams, records and load.
     Limits,
-    /// The id may be published by this server and no other.
+    /// Claims the id, so that no other server may publish it.
     Claim,
-    /// Subscribers, codes, tokens, signatures. Nothing is used up.
+    /// Checks subscribers, codes, tokens and signatures, without using up any.
     Token,
-    /// The operator's receiver says yes.
+    /// Asks the operator's receiver.
     Hook,
-    /// In a cluster, the directory uses up the one-time token.
+    /// In a cluster, lets the directory use up the one-time token.
     Burn,
-    /// Reserves the id unless somebody else has it.
+    /// Reserves the id, unless it is taken.
     Reserve,
 }
 
@@ -153,7 +153,7 @@ impl Step {
         [Self::Record, Self::Limits, Self::Claim, Self::Token, Self::Hook, Self::Burn, Self::Reserve];
 }
 
-/// A step's result.
+/// The result of a step.
 #[derive(Debug)]
 enum Answer {
     Continue,
@@ -173,11 +173,11 @@ impl Answer {
 /// A question to an outside authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Question {
-    /// Whether the id may be published here.
+    /// The claim of the id for this node.
     Claim,
-    /// Whether the receiver lets the peer in.
+    /// The question to the hook receiver.
     Hook(HookUrl),
-    /// Whether this request is the one that uses up the token.
+    /// The use of the one-time token, which only one request can succeed with.
     Burn(Key),
 }
 
@@ -186,15 +186,15 @@ enum Question {
 struct Admission {
     ticket: Ticket,
     request: Request,
-    /// The claim was granted.
+    /// True if the claim was granted.
     claimed: bool,
-    /// The hook receiver has allowed it.
+    /// True if the hook's receiver has allowed the request.
     approved: bool,
-    /// The directory has used up its token.
+    /// True if the directory has used up the token.
     burnt: bool,
-    /// No step before has refused it.
+    /// True if no step has refused it so far.
     passed: bool,
-    /// The time at which the peer has waited long enough; set when it begins to wait.
+    /// Time until which the peer waits; set when it begins to wait.
     until: Option<Instant>,
 }
 
@@ -204,26 +204,26 @@ impl Admission {
     }
 }
 
-/// The way an admission goes on.
+/// The next course of an admission.
 #[derive(Debug)]
 enum Course {
     /// All steps have passed.
     Complete,
     Refuse(Why),
-    /// The directory was asked.
+    /// Wait for an answer of the directory.
     Park(Pending),
-    /// The operator's receiver is asked.
+    /// Ask the operator's receiver.
     Ask(HookUrl),
 }
 
-/// The answer that an admission waits for.
+/// The answer for which an admission waits.
 #[derive(Debug)]
 enum Pending {
     Claim,
     Burn,
     Hook {
         url: HookUrl,
-        /// The body until it is handed to the job service.
+        /// The body, until it is submitted to the job service.
         body: Option<Bytes>,
     },
 }
@@ -235,7 +235,7 @@ struct Waiter {
     pending: Pending,
 }
 
-/// The admissions that wait.
+/// The waiting admissions.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
     waiting: BTreeMap<Ticket, Waiter>,
@@ -249,12 +249,12 @@ impl Admissions {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Admissions that wait for an answer.
+    /// Number of waiting admissions.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Entries of all tables.
+    /// Number of entries in all tables.
     pub(super) fn held(&self) -> usize {
         self.waiting.len() + self.by_session.len() + self.due.len()
     }
@@ -274,19 +274,19 @@ impl Admissions {
         Some(waiter)
     }
 
-    /// The admission that waits for its claim.
+    /// Takes the admission that waits for its claim.
     fn take_claimer(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Claim);
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
     }
 
-    /// The admission that waits for its token to be used up.
+    /// Takes the admission that waits for its token to be used up.
     fn take_burner(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Burn);
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
     }
 
-    /// The admission that waits for its receiver.
+    /// Takes the admission that waits for its receiver.
     fn take_asker(&mut self, ticket: Ticket) -> Option<Admission> {
         let waits = matches!(self.waiting.get(&ticket)?.pending, Pending::Hook { .. });
         waits.then(|| self.take(ticket)).flatten().map(|waiter| waiter.admission)
@@ -294,7 +294,7 @@ impl Admissions {
 }
 
 impl Control {
-    /// A viewer asks.
+    /// Begins the admission of a viewer.
     pub(super) fn admit_viewer(&mut self, now: Now, mut request: PlayRequest) {
         if request.polled.is_some() {
             self.files.name_stream(&self.records, &mut request);
@@ -310,7 +310,7 @@ impl Control {
         self.run_admission(now, Admission::new(ticket, request));
     }
 
-    /// Passes all steps, until somebody has to be asked or the verdict is there.
+    /// Passes the steps until a question must be asked or the verdict is known.
     fn run_admission(&mut self, now: Now, mut admission: Admission) {
         let course = self.access.course_of(
             &self.cx,
@@ -331,7 +331,7 @@ impl Control {
         }
     }
 
-    /// The directory has answered a claim. A late answer finds nothing: the claim was given back already.
+    /// Handles the directory's answer to a claim. A late answer is ignored, because the claim was given back.
     pub(super) fn handle_claim(&mut self, now: Now, ticket: Ticket, key: &StreamKey, answer: &ClaimAnswer) {
         let Some(result) = self.registry.cluster.answered(ticket, key, answer) else { return };
         if let Some(pull) = self.registry.cluster.source_of(ticket) {
@@ -375,7 +375,7 @@ impl Control {
         );
     }
 
-    /// The directory has used up a token, or somebody has been faster.
+    /// Handles the directory's answer about a token: used up for this admission, or already used.
     pub(super) fn handle_burnt(&mut self, now: Now, ticket: Ticket, is_burnt: bool) {
         let Some(mut admission) = self.access.admissions.take_burner(ticket) else { return };
         if is_burnt {
@@ -386,7 +386,7 @@ impl Control {
         self.access.refuse_admission(&mut self.cx, &mut self.registry.cluster, now, admission, why);
     }
 
-    /// All steps have passed, within this turn: uses up the token and reserves the id.
+    /// Completes an admission that has passed all steps in this turn: uses up the token and reserves the id.
     fn complete_admission(&mut self, now: Now, admission: Admission) {
         let Admission { ticket, request, claimed, .. } = admission;
         let session = request.session();
@@ -427,7 +427,7 @@ impl Control {
 }
 
 impl Access {
-    /// The first question that is open, when no step refuses.
+    /// Returns the first open question, unless a step refuses.
     fn pass_steps(
         &self,
         cx: &Context,
@@ -448,7 +448,7 @@ impl Access {
         Ok(open)
     }
 
-    /// Whether somebody may take part in a call: as a viewer of its id, but that no receiver is asked.
+    /// Checks whether a socket may join a call, like a viewer of its id except that no receiver is asked.
     pub(super) fn check_call(
         &self,
         cx: &Context,
@@ -475,7 +475,7 @@ impl Access {
         Ok(())
     }
 
-    /// The way an admission goes on behind the steps that it passes now.
+    /// Returns the course of an admission after the steps that it passes now.
     fn course_of(
         &self,
         cx: &Context,
@@ -511,7 +511,7 @@ impl Access {
         }
     }
 
-    /// Has an admission wait, when not too many do.
+    /// Makes an admission wait, unless too many do.
     fn park_admission(
         &mut self,
         cx: &mut Context,
@@ -562,7 +562,7 @@ impl Access {
         }
     }
 
-    /// The peer went while it waited. False when it did not wait.
+    /// Ends the admission of a peer that has left. Returns false if it did not wait.
     pub(super) fn abandon_admission(
         &mut self,
         cx: &mut Context,
@@ -577,7 +577,7 @@ impl Access {
         true
     }
 
-    /// Ends what has waited long enough.
+    /// Ends admissions that have waited too long.
     pub(super) fn fire_admissions(&mut self, cx: &mut Context, cluster: &mut Cluster, now: Now) {
         while let Some((at, ticket)) = self.admissions.due.first().copied() {
             if at > now.mono {
@@ -598,7 +598,7 @@ impl Access {
         }
     }
 
-    /// The server is shutting down: answers all that wait.
+    /// Refuses all waiting admissions, because the server is shutting down.
     pub(super) fn end_admissions(&mut self, cx: &mut Context, cluster: &mut Cluster, now: Now) {
         for ticket in self.admissions.waiting.keys().copied().collect::<Vec<_>>() {
             if let Some(Waiter { admission, .. }) = self.admissions.take(ticket) {

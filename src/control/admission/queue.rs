@@ -1,8 +1,8 @@
-//! Admissions whose receivers are asked, or will be when a thread is free.
+//! Admissions whose receivers are being asked, or will be when a thread is free.
 //!
-//! The next is of the address with fewest questions under way, publishers before viewers, the oldest first: one address that
-//! asks as often as it may, and a receiver that is slow, do not keep the others waiting. Applications have shares of the threads
-//! ([`crate::jobs::shares`]), and of the places of those that wait.
+//! The next question is that of the address with fewest questions in progress, publishers before viewers, oldest first, so that one address
+//! with many requests, or a slow receiver, does not delay the others. Applications share the threads ([`crate::jobs::shares`]) and the
+//! waiting places.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,20 +14,19 @@ use crate::auth::HookUrl;
 use crate::jobs::Class;
 use crate::jobs::shares::{Payer, Threads, Turn};
 
-/// Receivers that are asked at the same time.
+/// Number of receivers asked at the same time.
 const THREADS: usize = Class::Admission.limits().threads;
-/// Threads that one receiver may occupy: one that hangs does not keep the others from answering.
+/// Maximum threads for one receiver, so that one that hangs does not block the others.
 const PER_RECEIVER: usize = THREADS / 2;
-/// Threads that the questions of one address may occupy at one receiver. The rest is for the others, who would else wait for a
-/// receiver that takes its time with those.
+/// Maximum threads for the questions of one address at one receiver. The rest is reserved for other addresses.
 const PER_ADDRESS: usize = PER_RECEIVER - PER_RECEIVER / 4;
 
-/// A question that was not handed to a thread yet.
+/// A question that was not submitted to a thread yet.
 #[derive(Debug, Clone)]
 pub(super) struct Queued {
     pub(super) ticket: Ticket,
     pub(super) app: Arc<str>,
-    /// The address that it is about, as addresses are counted.
+    /// Network that the peer's address counts for.
     pub(super) network: IpAddr,
     pub(super) publishes: bool,
 }
@@ -45,9 +44,9 @@ struct Running {
 #[derive(Debug)]
 pub(super) struct HookQueue {
     threads: Threads,
-    /// Oldest first.
+    /// Waiting questions, oldest first.
     waiting: BTreeMap<Ticket, Queued>,
-    /// An entry stays until the thread is back, whether somebody waits or not.
+    /// Questions on threads. An entry stays until the thread is free, even if nobody waits for the answer.
     running: BTreeMap<Ticket, Running>,
 }
 
@@ -66,7 +65,7 @@ impl HookQueue {
         self.waiting.remove(&ticket);
     }
 
-    /// Takes out the next question whose receiver, which `url` knows, has a thread left.
+    /// Takes the next question for whose receiver, given by `url`, a thread is free.
     pub(super) fn next<'a>(&mut self, url: impl Fn(Ticket) -> Option<&'a HookUrl>) -> Option<Ticket> {
         if self.threads.is_full() {
             return None;
@@ -83,7 +82,7 @@ impl HookQueue {
         self.waiting.remove(&ticket).map(|question| question.ticket)
     }
 
-    /// The threads that an address has; `None`: neither it nor somebody else gets a further one for this receiver.
+    /// Returns the number of threads that an address uses, or `None` if it may not have another one at this receiver.
     fn threads_for(&self, url: &HookUrl, network: IpAddr) -> Option<usize> {
         let of_receiver = |one: &&Running| one.host == url.host && one.port == url.port;
         let of_both = |one: &&Running| of_receiver(one) && one.network == network;
@@ -98,16 +97,15 @@ impl HookQueue {
         self.running.insert(ticket, Running { host: url.host.clone(), port: url.port, network, turn });
     }
 
-    /// Its thread is back.
+    /// Notes that the thread of a question is free.
     pub(super) fn end(&mut self, ticket: Ticket) {
         if let Some(Running { turn, .. }) = self.running.remove(&ticket) {
             self.threads.end(turn, Duration::ZERO);
         }
     }
 
-    /// Of the questions that wait, the one that gives way to a newcomer: of the application that has most of them, when the
-    /// newcomer's has fewer, else of its own; there the newest of the address that has most, publishers last, when the newcomer's has
-    /// fewer.
+    /// Returns the waiting question that gives way to a newcomer: of the application with most questions, if the newcomer's has fewer, else
+    /// of the newcomer's own; within it the newest of the address with most, viewers first, if the newcomer's has fewer.
     pub(super) fn excess(&self, app: &Arc<str>, newcomer: IpAddr) -> Option<Ticket> {
         let of_app = |app: &Arc<str>| self.waiting.values().filter(|one| one.app == *app).count();
         let apps: BTreeSet<&Arc<str>> = self.waiting.values().map(|one| &one.app).collect();

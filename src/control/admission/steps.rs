@@ -1,4 +1,4 @@
-//! The steps of an admission: what each of them checks, from memory.
+//! The steps of an admission and their checks, from memory.
 
 use super::{Admission, Answer, Question, Request, Step, Why};
 use crate::auth::access::{Credentials, Denial};
@@ -16,11 +16,11 @@ use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker
 use crate::protocol::{Format, VOD};
 use crate::types::{Now, SessionRef, StreamKey};
 
-/// Servers that one stream may pass.
+/// Maximum number of servers that a stream may pass.
 const HOPS_MAX: usize = 8;
 
 impl Records {
-    /// The limit of the record, of viewers that watch by separate requests.
+    /// Returns the record's limit of viewers that watch by separate requests.
     pub(in crate::control) fn polled_limit(&self, request: &PlayRequest) -> Option<u32> {
         self.get(&request.key)?.viewer_limit(request.egress)
     }
@@ -72,7 +72,7 @@ impl Access {
 }
 
 impl Outbound {
-    /// A stream that is live was let in already.
+    /// Checks limits. A stream that is live already passes.
     fn check_limits(
         &self,
         cx: &Context,
@@ -180,8 +180,8 @@ impl Records {
 }
 
 impl Files {
-    /// The stream that a file is of: that of its record. Of a file without one the name tells: `{id}.mp4`, and the recordings
-    /// that followed, `{id}_1.mp4` and so on.
+    /// Sets the request's stream id to the stream of a file: that of its record, or else derived from its name, which is `{id}.mp4`, then
+    /// `{id}_1.mp4` and so on.
     pub(super) fn name_stream(&self, records: &Records, request: &mut PlayRequest) {
         let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
         if let Some(stream) = self.stream_of_file(records, &request.key.app, &polled.file) {
@@ -214,13 +214,13 @@ impl Registry {
         hook.map_or(Answer::Continue, |url| Answer::Wait(Question::Hook(url.clone())))
     }
 
-    /// Whether a receiver need be asked: about what is there, or would be started by its viewer.
+    /// True if a receiver should be asked, because the stream exists or would be started by this viewer.
     fn is_watchable(&self, records: &Records, request: &PlayRequest) -> bool {
         let starts = |key| records.get(key).is_some_and(|record| record.auto_start_stop_enabled);
         self.is_there(records, request) || (request.egress != VOD && starts(&request.key))
     }
 
-    /// Whether there is something to play: the live stream, a subtrack or, of a viewer by separate requests, what it has found.
+    /// True if there is something to play: the live stream, a subtrack, or the file that a viewer by separate requests has found.
     fn is_there(&self, records: &Records, request: &PlayRequest) -> bool {
         let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
         let is_live = || self.is_live(&request.key) || self.has_active_subtrack(records, &request.key);
@@ -229,7 +229,7 @@ impl Registry {
 }
 
 impl Access {
-    /// The limits of the record and of the application, of the formats that are counted apart.
+    /// Checks the limits of the record and of the application on formats that are counted separately.
     fn check_viewer_limits(
         &self,
         cx: &Context,
@@ -257,8 +257,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of viewers: at it, a network that has many gives one place up for a newcomer whose
-    /// network has fewer.
+    /// Checks the limit of viewers that watch by separate requests. At the limit, a network with many viewers gives up one place for a
+    /// newcomer whose network has fewer.
     fn check_polled_limit(
         &self,
         records: &Records,
@@ -276,7 +276,7 @@ impl Access {
         Ok(())
     }
 
-    /// A token that is for one use is used up by the directory, where there is one.
+    /// Asks the directory, if there is one, to use up a one-time token.
     fn burn_step(
         &self,
         cx: &Context,
@@ -301,7 +301,7 @@ impl Access {
         }
     }
 
-    /// The end of a viewer's admission. No token is used up for what is not there.
+    /// Completes the admission of a viewer. No token is used up if there is nothing to play.
     pub(super) fn let_in(
         &self,
         cx: &Context,
@@ -321,10 +321,10 @@ impl Access {
     }
 }
 
-/// The reason a publisher without the record that it needs is refused.
+/// The reason for refusing a publisher without the required record.
 const NO_RECORD: &str = "there is no broadcast of that id";
 
-/// Record, expiry and schedule.
+/// Checks record, expiry and schedule.
 fn check_record(now: Now, app: &AppSettings, record: Option<&Broadcast>) -> Result<(), Refusal> {
     let Some(record) = record else {
         if app.accept_only_streams_in_data_store {

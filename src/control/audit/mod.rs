@@ -1,6 +1,6 @@
-//! The audit log: one line for each thing that somebody did, with who it was, from where, and to what (docs/security.md). A
-//! request is noted when its handler is chosen and told with its answer: a line says what has happened, not what was asked
-//! for. Lines go to a file of their own, which `io::log` knows by their target.
+//! The audit log: one line per action with its author, address and object (docs/security.md). A request is noted when its handler is chosen
+//! and logged with its answer, so that a line tells what happened, not what was asked for. Lines go to a file of their own, which `io::log`
+//! recognises by their target.
 
 mod quota;
 
@@ -19,18 +19,18 @@ use crate::http::{Method, Request, Response};
 use crate::mail::PublishRequest;
 use crate::types::SessionRef;
 
-/// The target of the lines.
+/// The target of audit lines.
 pub const AUDIT: &str = "audit";
-/// The word for a client that only its address lets in.
+/// The author recorded for a client admitted by its address only.
 pub(super) const ADDRESS: &str = "address";
-/// Requests that are under way; of more only the answers are missing.
+/// Maximum number of requests in progress; beyond it no answers are logged.
 const OPEN_MAX: usize = 10_000;
-/// Parameters of a query that say what an operation is about. None of them lets anybody do anything.
+/// Query parameters that name the object of an operation. None of them is a credential.
 const NAMED: [&str; 3] = ["endpointServiceId", "ids", "type"];
-/// Members of an answer that say what was made, where that is no credential.
+/// Members of an answer that name what was created, if they are no credentials.
 const MADE: [&str; 2] = ["dataId", "streamId"];
 
-/// The author of a request: a user, or the rule that let the request in.
+/// The author of a request: a user, or the rule that admitted the request.
 #[derive(Debug, Clone)]
 pub(super) struct Actor {
     pub(super) who: String,
@@ -42,11 +42,11 @@ struct Entry {
     actor: Actor,
     what: &'static str,
     object: String,
-    /// Whether the answer has nothing secret.
+    /// True if the answer contains no secrets.
     is_plain: bool,
 }
 
-/// The requests that are under way and will be written down.
+/// The requests in progress that will be logged.
 #[derive(Debug, Default)]
 pub(super) struct Audit {
     actor: Option<Actor>,
@@ -55,17 +55,17 @@ pub(super) struct Audit {
 }
 
 impl Audit {
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     pub(super) fn open(&self) -> usize {
         self.open.len()
     }
 
-    /// The time at which what follows happens.
+    /// Sets the current time.
     pub(super) const fn note_time(&mut self, now: Instant) {
         self.strangers.note_time(now);
     }
 
-    /// Whether a line about a stranger is written.
+    /// True if a line about a stranger may be written.
     fn has_room(&mut self, from: Option<IpAddr>) -> bool {
         let (has_room, left_out) = self.strangers.take(from);
         if let Some(lines) = left_out {
@@ -74,32 +74,31 @@ impl Audit {
         has_room
     }
 
-    /// Notes the author of the request that is handled now.
+    /// Notes the author of the current request.
     pub(in crate::control) fn audit_actor(&mut self, who: &str, from: Option<IpAddr>) {
         self.actor = Some(Actor { who: who.to_owned(), from });
     }
 
-    /// The author of the request that is handled now.
+    /// Returns the author of the current request.
     pub(in crate::control) const fn actor(&self) -> Option<&Actor> {
         self.actor.as_ref()
     }
 
-    /// Names the user who has logged in. The name of a failed login is not recorded: it may be a password in
-    /// the wrong field.
+    /// Notes the user who has logged in. The name of a failed login is not recorded, because it may be a password in the wrong field.
     pub(in crate::control) fn audit_login(&mut self, session: SessionRef, email: &str) {
         if let Some(entry) = self.open.get_mut(&session) {
             email.clone_into(&mut entry.actor.who);
         }
     }
 
-    /// The user that a request is about, which stands in its body.
+    /// Notes the user that a request is about, taken from its body.
     pub(in crate::control) fn audit_user(&mut self, session: SessionRef, email: &str) {
         if let Some(entry) = self.open.get_mut(&session) {
             entry.object.push_str(&format!(" {email}"));
         }
     }
 
-    /// The answer to a request goes out. Failures are bounded by the log's limit of lines, what was done is not.
+    /// Logs the answer to a request. Lines about failures are limited; lines about successful actions are not.
     pub(in crate::control) fn audit_answer(&mut self, session: SessionRef, response: &Response) {
         let Some(Entry { actor, what, object, is_plain }) = self.open.remove(&session) else { return };
         let Actor { who, from } = actor;
@@ -120,7 +119,7 @@ impl Audit {
 }
 
 impl Context {
-    /// The request that is handled now goes to this route. What only reads is not told, unless it gives a credential.
+    /// Notes the route of the current request. Reads are not logged, unless they return a credential.
     pub(super) fn audit_route(&mut self, session: SessionRef, route: &Route, request: &Request) {
         let reads = matches!(route.method, Method::Get | Method::Head | Method::Options);
         let is_told = (!reads || route.gives_credential) && route.policy != Policy::Proxied;
@@ -144,7 +143,7 @@ impl Context {
         }
     }
 
-    /// The command line asks for something.
+    /// Notes an order of the command line.
     pub(super) fn audit_command(&mut self, session: SessionRef, what: &'static str, object: &str) {
         if self.config.server.log.audit {
             let actor = Actor { who: "command line".to_owned(), from: None };
@@ -153,7 +152,7 @@ impl Context {
         }
     }
 
-    /// A publisher was let in.
+    /// Logs that a publisher was admitted.
     pub(super) fn audit_publish(&mut self, request: &PublishRequest) {
         if !self.config.server.log.audit {
             return;
@@ -172,10 +171,10 @@ impl Context {
     }
 }
 
-/// The beginning of the answer to an operation that failed.
+/// The beginning of the answer to a failed operation.
 const FAILURE: &[u8] = br#"{"success":false"#;
 
-/// The id of what an answer says was made.
+/// Returns the id of the created object in an answer; empty if there is none.
 fn made_by(response: &Response) -> String {
     let Ok(Value::Object(answer)) = serde_json::from_slice::<Value>(&response.body) else {
         return String::new();
@@ -184,7 +183,7 @@ fn made_by(response: &Response) -> String {
     made.unwrap_or_default().to_owned()
 }
 
-/// The kinds of credentials that publishers of an application have shown.
+/// Lists the kinds of credentials that publishers of an application must have shown.
 fn credentials_of(checks: &Checks) -> String {
     let kinds = [
         (checks.publish_key, "publish key"),

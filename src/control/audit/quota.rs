@@ -1,4 +1,4 @@
-//! The share of the audit log that strangers have: who has shown nothing but an address could else wash out what others did.
+//! The share of the audit log for strangers: requesters known only by an address could otherwise flush the lines of others out of it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 
 use crate::auth::network;
 
-/// Lines of one address at once, and how long one of them counts.
+/// Maximum lines of one address at once, and the time for which a line counts.
 const OF_ADDRESS: Rate = Rate { burst: 100, interval: Duration::from_secs(10) };
-/// Lines of all strangers: at two a second 500 MiB last for ten days.
+/// Maximum lines of all strangers: at two per second 500 MiB last for ten days.
 const OF_ALL: Rate = Rate { burst: 2000, interval: Duration::from_millis(500) };
-/// Addresses that are remembered; of further ones only what all have counts.
+/// Maximum number of addresses counted; further ones count only towards the total.
 const ADDRESSES_MAX: usize = 10_000;
-/// The time between two lines about what was left out.
+/// Interval of lines about omitted lines.
 const TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// Lines at once, and one more after each interval.
+/// Number of lines at once, and the interval in which one more is allowed.
 #[derive(Debug, Clone, Copy)]
 struct Rate {
     burst: u32,
@@ -38,7 +38,7 @@ impl Used {
     }
 }
 
-/// See the module.
+/// The quota of strangers.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
     now: Option<Instant>,
@@ -53,7 +53,7 @@ impl Quota {
         self.now = Some(now);
     }
 
-    /// Whether a line about this address is written. A second number says how many were left out, once in a while.
+    /// Returns true if a line about this address may be written, and at intervals the number of omitted lines.
     pub(super) fn take(&mut self, from: Option<IpAddr>) -> (bool, Option<u64>) {
         let Some(now) = self.now else { return (true, None) };
         let all = self.all.unwrap_or(Used(now));

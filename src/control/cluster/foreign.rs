@@ -1,5 +1,4 @@
-//! Records that other nodes have changed: taken over at once, as if they had been committed here. The node that has
-//! made the change tells its hooks.
+//! Records changed by other nodes: applied at once, as if committed here. The node that made a change calls the hooks.
 
 use crate::control::Control;
 use crate::control::Outbound;
@@ -14,8 +13,8 @@ use crate::store::{Key, Kind, Op};
 use crate::types::{Now, StreamKey};
 
 impl Control {
-    /// Takes over changes of other nodes. A key with an own commit under way waits for that: it comes later in the directory's order
-    /// and wins.
+    /// Applies changes of other nodes. A key with a local commit in progress is skipped, because that commit comes later in the directory's
+    /// order and wins.
     pub(in crate::control) fn foreign(&mut self, now: Now, ops: Vec<Op>) {
         for op in self.records.writes.without_under_way(ops) {
             let (key, bytes) = match op {
@@ -158,7 +157,7 @@ impl Outbound {
 }
 
 impl Broadcast {
-    /// Keeps what a live stream of this node has made of its record.
+    /// Keeps the members that a live stream of this node has set in its record.
     fn keep_live(&mut self, live: &Self) {
         let other = std::mem::take(self);
         let mut endpoints = other.end_point_list.clone();

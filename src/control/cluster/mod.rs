@@ -1,8 +1,8 @@
-//! The cluster as this node knows it: the other nodes, and which node publishes which id (docs/cluster.md). A machine: news of the
-//! directory go in, requests to it come out. A server alone grants every claim itself.
+//! The cluster as this node knows it: the other nodes, and the node that publishes each id (docs/cluster.md). A machine: news of the
+//! directory go in, requests to it come out. A single server grants every claim itself.
 //!
-//! Claims of this node: `asked -> held -> released`, by the ticket of the admission or source that made them. One that was granted
-//! while the directory was away has no token yet (0) and gets one when it is back.
+//! Claims of this node go through `asked -> held -> released`, identified by the ticket of the admission or source that made them. A claim
+//! granted while the directory was unreachable has token 0 until the directory is back.
 
 mod foreign;
 mod news;
@@ -18,16 +18,16 @@ use crate::directory::{ClaimAnswer, Holder, Node, Request};
 use crate::store::Key;
 use crate::types::{NodeId, PullId, StreamId, StreamKey};
 
-/// The part of this node in a cluster, and the state of the cluster at the start.
+/// The membership of this node in a cluster, and the cluster's state at the start.
 #[derive(Debug, Clone)]
 pub struct Membership {
     /// The name of this node.
     pub node: NodeId,
-    /// The number of this process.
+    /// Number of this run of the node's process.
     pub incarnation: u64,
-    /// The time without a sign of life after which a node counts as gone.
+    /// Time without renewal after which a node counts as gone.
     pub lease: Duration,
-    /// The treatment of publishers while the directory is away.
+    /// Treatment of publishers while the directory is unreachable.
     pub without_directory: WithoutDirectory,
     /// The nodes at the start.
     pub nodes: Vec<Node>,
@@ -36,7 +36,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Whether a live other node has the id.
+    /// True if a live other node has the id.
     pub(in crate::control) fn has_elsewhere(&self, key: &StreamKey) -> bool {
         let Some(holder) = self.claims.get(key) else { return false };
         let is_it = |node: &Node| node.id == holder.node && node.incarnation == holder.incarnation;
@@ -49,13 +49,13 @@ impl Membership {
 pub(in crate::control) enum Claim {
     /// The id may be published here.
     Granted,
-    /// The directory was asked; the answer comes later.
+    /// The directory was asked; its answer follows.
     Asked,
-    /// The directory is away, and publishers are refused without it.
+    /// The directory is unreachable, and publishers are refused meanwhile.
     Refused,
 }
 
-/// The place at which another node has a stream.
+/// The node that has a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// The node.
@@ -66,11 +66,11 @@ pub struct Location {
     pub port: u16,
 }
 
-/// A claim of this node.
+/// A claim held by this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Held {
     key: StreamKey,
-    /// 0: the directory does not know of it yet.
+    /// Fencing token of the claim; 0 if the directory does not know of the claim yet.
     token: u64,
 }
 
@@ -82,7 +82,7 @@ struct Own {
     without_directory: WithoutDirectory,
 }
 
-/// See the module.
+/// The state of the cluster as known to this node.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Cluster {
     own: Option<Own>,
@@ -91,18 +91,18 @@ pub(in crate::control) struct Cluster {
     claims: BTreeMap<StreamKey, Holder>,
     asked: BTreeMap<Ticket, StreamKey>,
     held: BTreeMap<Ticket, Held>,
-    /// The tickets of live streams, by which their claims are released.
+    /// Tickets of live streams, by which their claims are released.
     of_streams: BTreeMap<StreamId, Ticket>,
-    /// The tickets of sources.
+    /// Tickets of sources.
     of_sources: BTreeMap<PullId, Ticket>,
-    /// Tickets that were given out.
+    /// Number of tickets issued.
     numbers: u64,
-    /// Tickets that have asked for an id, or hold it, by the id.
+    /// Tickets that have asked for an id or hold it, by id.
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
-    /// Ids of nodes that are gone, whose claims the directory was asked to end.
+    /// Ids of gone nodes whose claims the directory was asked to end.
     buried: BTreeSet<StreamKey>,
     is_away: bool,
-    /// Until then the leases of others that ran out while the directory was away may still be renewed.
+    /// Time until which leases of other nodes that expired while the directory was unreachable may still be renewed.
     settles_until: Option<Instant>,
     requests: VecDeque<Request>,
 }
@@ -112,14 +112,14 @@ pub(in crate::control) struct Cluster {
 pub(in crate::control) struct Changes {
     /// Ids whose location has changed.
     pub(in crate::control) moved: BTreeSet<StreamKey>,
-    /// Ids of this node that another node has by a larger token.
+    /// Ids of this node that another node holds by a larger token.
     pub(in crate::control) lost: Vec<StreamKey>,
-    /// Ids of nodes that are gone, whose claims have ended because this node asked for it.
+    /// Ids of gone nodes whose claims have ended at this node's request.
     pub(in crate::control) buried: Vec<StreamKey>,
 }
 
 impl Cluster {
-    /// The state at the start.
+    /// Makes the state at the start.
     pub(in crate::control) fn new(membership: Option<Membership>) -> Self {
         let Some(Membership { node, incarnation, lease, without_directory, nodes, claims }) = membership
         else {
@@ -133,12 +133,12 @@ impl Cluster {
         }
     }
 
-    /// Whether the records are shared with other nodes.
+    /// True if the records are shared with other nodes.
     pub(in crate::control) const fn is_shared(&self) -> bool {
         self.own.is_some()
     }
 
-    /// Whether a file is on this node. One whose node nobody has noted is on each that has its record.
+    /// True if a file is on this node. A file without a recorded node is assumed to be on every node.
     pub(in crate::control) fn has_file(&self, vod: &Vod) -> bool {
         match (&self.own, &vod.node) {
             (Some(own), Some(place)) => own.node.as_str() == place.0,
@@ -146,31 +146,31 @@ impl Cluster {
         }
     }
 
-    /// The nodes that the directory knows, this one included, by name.
+    /// Returns all nodes known to the directory, this one included, by name.
     pub(in crate::control) fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values()
     }
 
-    /// The live other node that has an id.
+    /// Returns the live other node that has an id.
     pub(in crate::control) fn elsewhere(&self, key: &StreamKey) -> Option<&Node> {
         self.node_of(self.claims.get(key)?)
     }
 
-    /// The ids of an application that live other nodes have.
+    /// Returns the ids of an application that live other nodes have.
     pub(in crate::control) fn live_elsewhere(&self, app: &Arc<str>) -> impl Iterator<Item = &StreamKey> {
         let first = StreamKey { app: Arc::clone(app), id: "".into() };
         let of_app = self.claims.range(first..).take_while(move |(key, _)| key.app == *app);
         of_app.filter(|(_, holder)| self.node_of(holder).is_some()).map(|(key, _)| key)
     }
 
-    /// The relay of the live other node that has an id. `None` as well for a node without a relay.
+    /// Returns the relay of the live other node that has an id; `None` also if that node has no relay.
     pub(in crate::control) fn location(&self, key: &StreamKey) -> Option<Location> {
         let node = self.elsewhere(key)?;
         let (host, port) = node.profile.relay.rsplit_once(':')?;
         Some(Location { node: node.id.clone(), host: host.to_owned(), port: port.parse().ok()? })
     }
 
-    /// The node of a claim, when it is alive and another than this.
+    /// Returns the node of a claim, if it is alive and not this one.
     fn node_of(&self, holder: &Holder) -> Option<&Node> {
         let is_own = |node: &&Node| self.own.as_ref().is_some_and(|own| own.node == node.id);
         let node = self.nodes.get(&holder.node).filter(|node| !is_own(node))?;
@@ -181,13 +181,13 @@ impl Cluster {
         self.own.as_ref().is_some_and(|own| own.node == holder.node && own.incarnation == holder.incarnation)
     }
 
-    /// A ticket that was not given out before.
+    /// Returns a new ticket.
     pub(in crate::control) fn new_ticket(&mut self) -> Ticket {
         self.numbers = self.numbers.saturating_add(1);
         Ticket::of(self.numbers)
     }
 
-    /// Claims the id of a source. True: it may begin at once; otherwise when the directory has answered.
+    /// Claims the id of a source. Returns true if the source may begin now; otherwise the directory's answer follows.
     pub(in crate::control) fn claim_source(&mut self, key: &StreamKey, pull: PullId) -> bool {
         if !self.is_shared() {
             return true;
@@ -197,38 +197,38 @@ impl Cluster {
         self.claim(ticket, key) == Claim::Granted
     }
 
-    /// The source that a claim was made for.
+    /// Returns the source for which a claim was made.
     pub(in crate::control) fn source_of(&self, ticket: Ticket) -> Option<PullId> {
         self.of_sources.iter().find(|(_, asked)| **asked == ticket).map(|(pull, _)| *pull)
     }
 
-    /// A source has ended: it may be run elsewhere.
+    /// Releases the claim of a source that has ended.
     pub(in crate::control) fn release_source(&mut self, pull: PullId) {
         if let Some(ticket) = self.of_sources.remove(&pull) {
             self.release(ticket);
         }
     }
 
-    /// A stream lives by a claim from now on.
+    /// Ties a claim to a live stream.
     pub(in crate::control) fn hold(&mut self, stream: StreamId, ticket: Ticket) {
         if let Some(before) = self.of_streams.insert(stream, ticket) {
             self.release(before);
         }
     }
 
-    /// A stream has ended: its id may be published elsewhere.
+    /// Releases the claim of a stream that has ended.
     pub(in crate::control) fn release_stream(&mut self, stream: StreamId) {
         if let Some(ticket) = self.of_streams.remove(&stream) {
             self.release(ticket);
         }
     }
 
-    /// Whether a live stream of this node has its id by the directory's word.
+    /// True if a live stream of this node has a claim.
     pub(in crate::control) fn has_claim(&self, stream: StreamId) -> bool {
         self.of_streams.contains_key(&stream)
     }
 
-    /// Claims an id. A claim is tentative while its admission goes on, and holds while its stream lives.
+    /// Claims an id. The claim is tentative during its admission, and held while its stream lives.
     pub(in crate::control) fn claim(&mut self, ticket: Ticket, key: &StreamKey) -> Claim {
         let Some(own) = &self.own else { return Claim::Granted };
         if !self.is_away {
@@ -247,13 +247,13 @@ impl Cluster {
         }
     }
 
-    /// Whether nobody new may publish: the directory is away.
+    /// True if no new publisher is admitted because the directory is unreachable.
     pub(in crate::control) fn refuses(&self) -> bool {
         let refuse = |own: &Own| own.without_directory == WithoutDirectory::Refuse;
         self.is_away && self.own.as_ref().is_some_and(refuse)
     }
 
-    /// Gives a claim back, or withdraws one that is not answered. Nothing happens when there was none.
+    /// Releases a claim, or withdraws a pending one. Does nothing if there is none.
     pub(in crate::control) fn release(&mut self, ticket: Ticket) {
         // The grant of one that is withdrawn is given back when it comes.
         if let Some(key) = self.asked.remove(&ticket) {
@@ -267,7 +267,7 @@ impl Cluster {
         }
     }
 
-    /// Whether somebody here has the id, or has asked for it.
+    /// True if a ticket of this node has the id, or has asked for it.
     fn is_claimed_here(&self, key: &StreamKey) -> bool {
         self.tickets.contains_key(key)
     }
@@ -281,7 +281,7 @@ impl Cluster {
         }
     }
 
-    /// The directory has answered. `None`: nobody waits for it any more; otherwise the immediate result of the claim.
+    /// Handles the directory's answer to a claim. Returns `None` if nobody waits for it any more, else the result.
     pub(in crate::control) fn answered(
         &mut self,
         ticket: Ticket,
@@ -316,7 +316,7 @@ impl Cluster {
         }
     }
 
-    /// The directory went away, or is back: then it hears of every claim.
+    /// Notes that the directory was lost or is back; when back, all held claims are reported to it.
     pub(in crate::control) fn contact(&mut self, now: Instant, is_there: bool) {
         if self.is_away && is_there {
             self.settles_until = self.own.as_ref().and_then(|own| now.checked_add(own.lease));
@@ -329,7 +329,7 @@ impl Cluster {
         self.is_away = !is_there;
     }
 
-    /// The claim that is in force for an id.
+    /// Sets the claim in force for an id.
     pub(in crate::control) fn claim_told(
         &mut self,
         key: StreamKey,
@@ -371,7 +371,7 @@ impl Cluster {
         }
     }
 
-    /// All claims: those that are not among them are over.
+    /// Sets all claims; ids without one are free.
     pub(in crate::control) fn claims_told(&mut self, all: Vec<(StreamKey, Holder)>, changes: &mut Changes) {
         let told: BTreeSet<StreamKey> = all.iter().map(|(key, _)| key.clone()).collect();
         let over = self.claims.keys().filter(|key| !told.contains(*key)).cloned();
@@ -383,7 +383,7 @@ impl Cluster {
         }
     }
 
-    /// All nodes that the directory knows.
+    /// Sets all nodes known to the directory.
     pub(in crate::control) fn nodes_told(&mut self, now: Instant, mut all: Vec<Node>, changes: &mut Changes) {
         self.settles_until.take_if(|until| *until <= now);
         if self.is_away || self.settles_until.is_some() {
@@ -411,8 +411,8 @@ impl Cluster {
         }
     }
 
-    /// Asks for the end of the claims of nodes that are gone, if it is this node that clears up behind them: of those alive the first
-    /// by name. A claim may be of a node that is newer than the list of nodes, so the directory has the last word.
+    /// Requests the end of the claims of gone nodes, if this node is the first by name of those alive. A claim may be of a node newer than
+    /// the list of nodes, so the directory decides.
     pub(in crate::control) fn bury(&mut self) {
         let gone = self.abandoned();
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
@@ -431,7 +431,8 @@ impl Cluster {
         gone.map(|(key, holder)| (key.clone(), holder.token)).collect()
     }
 
-    /// Has the directory use up a one-time token, for whichever node asks first. False: it is away, and nothing can be used up.
+    /// Asks the directory to use up a one-time token, for whichever node asks first. Returns false if the directory is unreachable, so that
+    /// no token can be used up.
     pub(in crate::control) fn burn(&mut self, ticket: Ticket, key: &Key) -> bool {
         if !self.is_away {
             self.requests.push_back(Request::Burn { ticket: ticket.number(), key: key.clone() });
@@ -439,36 +440,36 @@ impl Cluster {
         !self.is_away
     }
 
-    /// Asks something of the directory that is answered by news.
+    /// Sends a request to the directory that is answered by news.
     pub(in crate::control) fn ask(&mut self, request: Request) {
         if self.own.is_some() {
             self.requests.push_back(request);
         }
     }
 
-    /// The load of this node, in percent, for the list of nodes.
+    /// Reports this node's load in percent, for the list of nodes.
     pub(in crate::control) fn note_load(&mut self, cpu: u8, memory: u8) {
         self.ask(Request::Load { cpu, memory });
     }
 
-    /// The next request to the directory.
+    /// Returns the next request to the directory.
     pub(in crate::control) fn poll_request(&mut self) -> Option<Request> {
         self.requests.pop_front()
     }
 
-    /// Claims that are asked or held.
+    /// Number of claims asked for or held.
     #[cfg(test)]
     pub(in crate::control) fn open(&self) -> usize {
         self.asked.len() + self.held.len()
     }
 
-    /// Whether nothing is asked or held.
+    /// True if no claim is asked for or held.
     #[cfg(test)]
     pub(in crate::control) fn is_idle(&self) -> bool {
         self.open() == 0
     }
 
-    /// Entries of all tables that go with streams of this node.
+    /// Number of entries in all tables that belong to streams of this node.
     pub(in crate::control) fn held(&self) -> usize {
         let claims = self.tickets.len() + self.asked.len() + self.held.len();
         claims + self.of_streams.len() + self.of_sources.len() + self.requests.len()

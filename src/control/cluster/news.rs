@@ -14,7 +14,7 @@ use crate::mail::StreamEnd;
 use crate::types::{Now, StreamKey};
 
 impl Control {
-    /// News of the directory.
+    /// Handles news of the directory.
     pub fn handle_directory(&mut self, now: Now, news: News) {
         self.cx.audit.note_time(now.mono);
         let mut changes = Changes::default();
@@ -46,7 +46,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// The live other node that has an id is another than before, or there is none any more.
+    /// Handles a change of the live other node that has an id, including its end.
     pub(in crate::control) fn claim_changed(&mut self, now: Now, key: &StreamKey) {
         if let Some(Location { node, host, port }) = self.registry.cluster.location(key) {
             tracing::debug!(%key, %node, host, port, "stream is live at another node");
@@ -58,8 +58,7 @@ impl Control {
         self.follow_claim(now, key);
     }
 
-    /// Gives way to another node that has the id by a newer claim: the publisher here is closed, and the record is
-    /// the other node's.
+    /// Gives way to another node that has the id by a newer claim: the publisher here is closed, and the other node owns the record.
     fn supersede(&mut self, now: Now, key: &StreamKey) {
         let is_source = self.outbound.sources.is_running(key);
         if !is_source && self.become_copy(now, key) {
@@ -80,7 +79,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// Puts right what a node has left that is gone: its stream is over, and its source is started here.
+    /// Cleans up after a node that is gone: marks its stream as ended, and starts its source here.
     fn clear_up(
         &mut self,
         cx: &mut Context,
@@ -95,7 +94,7 @@ impl Outbound {
         }
     }
 
-    /// Starts a source that a node has run which is gone.
+    /// Starts a source of a node that is gone.
     fn resume_source(
         &mut self,
         cx: &mut Context,
@@ -114,7 +113,7 @@ impl Outbound {
 }
 
 impl Cluster {
-    /// Notes and logs whether the directory can be reached.
+    /// Notes and logs whether the directory is reachable.
     fn note_contact(&mut self, now: Instant, is_there: bool) {
         match (self.is_away, is_there) {
             (false, false) => {

@@ -1,4 +1,4 @@
-//! The events of hooks and their members (docs/hooks.md).
+//! The events reported by hooks, and their members (docs/hooks.md).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +23,12 @@ use crate::types::{Now, StreamId, StreamKey};
 /// Members that a peer's parameters may not replace.
 const OWN_MEMBERS: [&str; 4] = ["id", "action", "app", "timestamp"];
 
-/// Members of a hook on their way to text.
+/// The members of a hook being built.
 #[derive(Debug)]
 struct Members(Map<String, Value>);
 
 impl Members {
-    /// The members that every hook starts with.
+    /// Makes the members that every hook has.
     fn new(now: Now, key: &StreamKey, action: &str) -> Self {
         let mut members = Self(Map::new());
         members.put("id", Some(&key.id));
@@ -38,7 +38,7 @@ impl Members {
         members
     }
 
-    /// A text that is not blank.
+    /// Adds a text, unless it is blank.
     fn put(&mut self, name: &str, value: Option<&str>) {
         if let Some(value) = value.filter(|value| !value.trim().is_empty()) {
             self.0.insert(name.to_owned(), value.into());
@@ -52,7 +52,7 @@ impl Members {
         self.put("roomId", record.main_track_stream_id.as_deref());
     }
 
-    /// An object where the text is one, else the text.
+    /// Adds metadata: as an object if the text is one, else as text.
     fn metadata(&mut self, text: Option<&str>) {
         let Some(text) = text.filter(|text| !text.trim().is_empty()) else { return };
         let value = match serde_json::from_str(text) {
@@ -62,8 +62,7 @@ impl Members {
         self.0.insert("metadata".to_owned(), value);
     }
 
-    /// Appends the parameters that the peer gave. They replace no member that says which stream it is or what
-    /// has happened: those are not the peer's to say.
+    /// Adds the parameters given by the peer. They do not replace the members that identify the stream and the event.
     fn params(&mut self, params: &Params) {
         for (name, value) in params {
             if !OWN_MEMBERS.contains(&name.as_str()) {
@@ -87,13 +86,13 @@ impl Members {
     }
 }
 
-/// A notice about a stream: what has happened, and what the hook carries beside the members of its record.
+/// A notice about a stream: the event, and what the hook carries besides the members of the record.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,
-    /// In place of the record's.
+    /// Metadata in place of the record's.
     metadata: Option<&'a str>,
-    /// The parameters of the publisher or viewer.
+    /// Parameters of the publisher or viewer.
     params: Option<&'a Params>,
 }
 
@@ -112,12 +111,12 @@ impl<'a> Notice<'a> {
 }
 
 impl Hooks {
-    /// The stream is back, or nobody waits for it.
+    /// Forgets that a stream was expected back.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
         self.idles.forget(key);
     }
 
-    /// Tells a receiver of something.
+    /// Queues a hook for a receiver.
     fn post_hook(
         &mut self,
         cx: &mut Context,
@@ -132,7 +131,7 @@ impl Hooks {
         self.send_hooks(cx, now);
     }
 
-    /// Hands out what there are threads for.
+    /// Submits waiting hooks while threads are free.
     fn send_hooks(&mut self, cx: &mut Context, now: Now) {
         while let Some((number, app, post)) = self.poll_post(now) {
             // There is room: no more are under way than there are threads.
@@ -148,14 +147,14 @@ impl Hooks {
         }
     }
 
-    /// Fires what time brings.
+    /// Handles deadlines of hooks.
     pub(in crate::control) fn fire_hooks(&mut self, cx: &mut Context, outbound: &mut Outbound, now: Now) {
         self.handle_timeout(now);
         outbound.tell_lost_hooks(self, now);
         self.send_hooks(cx, now);
     }
 
-    /// A message of a data channel goes to the application's receiver.
+    /// Sends a message of a data channel to the application's receiver.
     pub(in crate::control) fn hook_data(
         &mut self,
         cx: &mut Context,
@@ -178,7 +177,7 @@ impl Hooks {
         }
     }
 
-    /// The figures of a stream. Not while its publisher is waited for, and not while older hooks of it wait.
+    /// Sends the figures of a stream, unless its publisher is absent or older hooks of the stream wait.
     fn hook_status(
         &mut self,
         cx: &mut Context,
@@ -212,7 +211,7 @@ impl Hooks {
         self.post_hook(cx, now, &key, &url, "liveStreamStatus", body);
     }
 
-    /// Watches whether new publishers are refused, and calls `server.statusWebHookURL` when that begins.
+    /// Detects when new publishers begin to be refused for load, and calls `server.statusWebHookURL`.
     pub(in crate::control) fn watch_load(
         &mut self,
         cx: &mut Context,
@@ -234,7 +233,7 @@ impl Hooks {
         self.post_hook(cx, now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
     }
 
-    /// A recording can be played.
+    /// Reports that a recording can be played.
     pub(in crate::control) fn hook_vod_ready(
         &mut self,
         cx: &mut Context,
@@ -267,15 +266,15 @@ impl Records {
 }
 
 impl Registry {
-    /// The number of subtracks of a main track that hooks have announced as live.
+    /// Number of live subtracks of a main track that hooks have announced.
     fn announced_subtracks(&self, records: &Records, main: &StreamKey) -> usize {
         let stream = |id: &Arc<str>| self.find(&StreamKey { app: main.app.clone(), id: id.clone() });
         let live = records.subtracks(main).filter_map(stream);
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
-    /// Whether the last subtrack of a main track that was announced has ended: none is live, and none of those that ended in the same
-    /// turn is still to be told of.
+    /// True if the last announced subtrack of a main track has ended: none is live, and none of those that ended in this turn is still to
+    /// be reported.
     fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         let is_of_it = |ended: &Ended| {
             ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)
@@ -291,14 +290,14 @@ impl Context {
 }
 
 impl Hooks {
-    /// A hook about a stream, if it has a receiver.
+    /// Sends a hook about a stream, if it has a receiver.
     fn hook(&mut self, cx: &mut Context, records: &Records, now: Now, key: &StreamKey, notice: Notice<'_>) {
         if let Some(url) = records.hook_url(cx, key) {
             self.hook_to(cx, records, now, key, &url, notice);
         }
     }
 
-    /// A hook about a stream, with the members of its record.
+    /// Sends a hook about a stream, with the members of its record.
     pub(in crate::control) fn hook_to(
         &mut self,
         cx: &mut Context,
@@ -322,8 +321,7 @@ impl Hooks {
         self.post_hook(cx, now, key, url, action, body);
     }
 
-    /// The first unit of a publisher: the stream is there for everybody. Told once in a stream's life, whoever else
-    /// publishes it after an outage.
+    /// Reports a stream as live with the first unit of a publisher; once in a stream's life, even if it is published again after an outage.
     pub(in crate::control) fn source_started(
         &mut self,
         cx: &mut Context,
@@ -346,7 +344,7 @@ impl Hooks {
         self.arm_status(cx, registry, now, stream);
     }
 
-    /// A stream is over, and its record still there.
+    /// Reports that a stream has ended, while its record still exists.
     pub(in crate::control) fn stream_ended(
         &mut self,
         cx: &mut Context,
@@ -401,7 +399,7 @@ impl Hooks {
         }
     }
 
-    /// A recording has failed while its stream is live.
+    /// Reports that a recording of a live stream has failed.
     pub(in crate::control) fn hook_recording_failed(
         &mut self,
         cx: &mut Context,
@@ -414,7 +412,7 @@ impl Hooks {
         self.hook(cx, records, now, key, Notice::of("recordingFailed").metadata(&metadata));
     }
 
-    /// An endpoint could not be reached so often that somebody should know.
+    /// Reports an endpoint that could not be reached for a number of times.
     pub(in crate::control) fn hook_endpoint_failed(
         &mut self,
         cx: &mut Context,

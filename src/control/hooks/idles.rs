@@ -1,11 +1,11 @@
-//! Timed hooks: streams that do not come back, and the status of those that are live.
+//! Timed hooks: streams that do not come back, and the periodic status of live streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use crate::types::{StreamId, StreamKey};
 
-/// Streams that are over and expected back, and the status of those that are live.
+/// Ended streams that are expected back, and live streams with a status to report.
 #[derive(Debug, Default)]
 pub(super) struct Idles {
     pub(super) of: BTreeMap<StreamKey, Instant>,
@@ -21,7 +21,7 @@ impl Idles {
         [idle, status].into_iter().flatten().min()
     }
 
-    /// Has the status of a stream reported at this time.
+    /// Schedules the next status report of a stream.
     pub(super) fn arm_status(&mut self, at: Instant, stream: StreamId) {
         self.forget_status(stream);
         self.statuses.insert((at, stream));
@@ -34,7 +34,7 @@ impl Idles {
         }
     }
 
-    /// Takes out the next stream whose status is due.
+    /// Takes the next stream whose status is due.
     pub(super) fn next_status(&mut self, now: Instant) -> Option<StreamId> {
         let stream = self.statuses.first().filter(|(at, _)| *at <= now)?.1;
         self.forget_status(stream);

@@ -27,23 +27,23 @@ use crate::jobs::{BodyType, Class, Post, Receiver};
 use crate::stats::HookCounts;
 use crate::types::{Now, StreamKey};
 
-/// Hooks that are sent at the same time.
+/// Number of hooks sent at the same time.
 const SENDERS: usize = Class::Hook.limits().threads;
-/// Hooks that wait (docs/robustness.md).
+/// Maximum number of waiting hooks (docs/robustness.md).
 const WAITING_MAX: usize = 1000;
-/// Messages of a stream's data channels that wait.
+/// Maximum number of waiting messages of a stream's data channels.
 const DATA_MAX: usize = 64;
-/// Bytes of such messages of all streams, with those that are being sent.
+/// Maximum bytes of messages of all data channels, including those being sent.
 const DATA_BYTES_MAX: usize = 8 << 20;
-/// The timeout of a receiver.
+/// Timeout of a receiver.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest time that the drain waits for hooks.
+/// Maximum time that the drain waits for hooks.
 const DRAIN_MAX: Duration = Duration::from_secs(3);
 
-/// Something to tell.
+/// A hook to be sent.
 #[derive(Debug)]
 struct Hook {
-    /// Grows with every hook: the lowest is the oldest.
+    /// Consecutive number of the hook; the lowest is the oldest.
     age: u64,
     action: &'static str,
     payer: Payer,
@@ -55,14 +55,14 @@ struct Hook {
     retry_delay: Duration,
 }
 
-/// The state of a stream's queue.
+/// The state of a stream's queue of hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Its first hook can be sent.
+    /// The first hook of the line can be sent.
     Ready,
-    /// The one before its first is being sent.
+    /// A hook of the line is being sent.
     Sending,
-    /// Its first hook has failed and is retried then.
+    /// The first hook has failed and is retried at this time.
     Pausing(Instant),
 }
 
@@ -81,16 +81,16 @@ struct Sending {
     since: Instant,
 }
 
-/// See the module.
+/// All hooks.
 #[derive(Debug)]
 pub(super) struct Hooks {
     threads: Threads,
     lines: BTreeMap<StreamKey, Line>,
     /// Waiting hooks of each application, by age.
     ages: BTreeMap<Arc<str>, BTreeMap<u64, StreamKey>>,
-    /// The number of those.
+    /// Total number of waiting hooks.
     waiting: usize,
-    /// Lines whose first can be sent, by its age.
+    /// Lines whose first hook can be sent, by its age.
     ready: BTreeMap<u64, StreamKey>,
     pauses: BTreeSet<(Instant, StreamKey)>,
     sending: BTreeMap<u64, Sending>,
@@ -98,22 +98,22 @@ pub(super) struct Hooks {
     counts: HookCounts,
     idles: Idles,
     drain_until: Option<Instant>,
-    /// The drain has waited long enough.
+    /// True if the drain has waited long enough.
     overdue: bool,
-    /// A hook has reported that the server is short of resources.
+    /// True if a hook has reported that the server is short of resources.
     load_high: bool,
-    /// Bytes of data channels' messages that wait or are being sent.
+    /// Bytes of data channel messages that wait or are being sent.
     data_bytes: usize,
-    /// Hooks that were given up, for the log.
+    /// Hooks that were given up, to be logged.
     lost: VecDeque<LostHook>,
 }
 
-/// A hook that no receiver has taken.
+/// A hook that was given up.
 #[derive(Debug)]
 pub(super) struct LostHook {
     pub(super) key: StreamKey,
     pub(super) action: &'static str,
-    /// The receiver, redacted.
+    /// The receiver's URL, with credentials masked.
     pub(super) url: String,
     pub(super) reason: String,
 }
@@ -146,7 +146,7 @@ impl Hooks {
         [pause, self.drain_until, self.idles.deadline()].into_iter().flatten().min()
     }
 
-    /// Hooks that wait or are being sent.
+    /// Number of hooks that wait or are being sent.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.saturating_add(self.sending.len())
     }
@@ -155,7 +155,7 @@ impl Hooks {
         self.counts
     }
 
-    /// Whether a drain need not wait for them (any longer).
+    /// True if a drain need not wait for hooks any longer.
     pub(super) fn is_drained(&self) -> bool {
         self.overdue || self.waiting() == 0
     }
@@ -194,7 +194,7 @@ impl Hooks {
         }
     }
 
-    /// Drops the oldest hook of the application that has most of them waiting.
+    /// Drops the oldest hook of the application with most waiting hooks.
     fn drop_oldest(&mut self) {
         let most = self.ages.values().max_by_key(|of_app| of_app.len());
         let Some((age, key)) = most.and_then(|of_app| of_app.first_key_value()) else { return };
@@ -223,12 +223,12 @@ impl Hooks {
         }
     }
 
-    /// The next hook that was given up.
+    /// Returns the next hook that was given up.
     pub(super) fn poll_lost(&mut self) -> Option<LostHook> {
         self.lost.pop_front()
     }
 
-    /// A line without anything is gone; one that is ready is found by the age of its first.
+    /// Removes an empty line, and indexes a ready one by the age of its first hook.
     fn settle(&mut self, key: &StreamKey) {
         let Some(line) = self.lines.get(key) else { return };
         match (line.state, line.queue.front()) {
@@ -238,7 +238,7 @@ impl Hooks {
         }
     }
 
-    /// The next that may have a thread: the oldest, of the application with the fewest threads.
+    /// Takes the next hook for which a thread is free: the oldest of the application with the fewest threads.
     fn next(&mut self) -> Option<(StreamKey, Hook)> {
         if self.threads.is_full() {
             return None;
@@ -256,7 +256,7 @@ impl Hooks {
         Some((key, line.queue.pop_front()?))
     }
 
-    /// Puts a hook that failed back before the others of its stream.
+    /// Puts a failed hook back to the front of its line.
     fn pause(&mut self, now: Now, key: StreamKey, hook: Hook) {
         let until = now.mono.checked_add(hook.retry_delay).unwrap_or(now.mono);
         self.note_waiting(hook.age, &key);
@@ -267,7 +267,7 @@ impl Hooks {
         self.pauses.insert((until, key));
     }
 
-    /// Puts a hook into its stream's line.
+    /// Queues a hook in its stream's line.
     pub(super) fn tell(
         &mut self,
         key: &StreamKey,
@@ -293,8 +293,8 @@ impl Hooks {
         self.push(key.clone(), hook);
     }
 
-    /// Sends a message of a data channel to its receiver, in a line beside that of its stream's events. While [`DATA_MAX`] of a stream wait,
-    /// or [`DATA_BYTES_MAX`] of all, further ones are dropped, and counted. None is retried.
+    /// Queues a message of a data channel, in a line beside that of the stream's events. While [`DATA_MAX`] of a stream wait, or
+    /// [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
         // No stream has such an id.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));
@@ -320,14 +320,14 @@ impl Hooks {
         self.push(line, hook);
     }
 
-    /// A hook is gone, sent or not.
+    /// Releases the accounting of a hook that was sent or dropped.
     fn forget(&mut self, hook: &Hook) {
         if hook.body_type == BodyType::Data {
             self.data_bytes = self.data_bytes.saturating_sub(hook.body.len());
         }
     }
 
-    /// The next hook to send, by its number and its application, while there are threads for it.
+    /// Returns the next hook to send, with its number and application, if a thread is free.
     pub(super) fn poll_post(&mut self, now: Now) -> Option<(u64, Option<Arc<str>>, Post)> {
         let (key, hook) = self.next()?;
         let post = Post {
@@ -344,7 +344,7 @@ impl Hooks {
         Some((age, app, post))
     }
 
-    /// A receiver has taken a hook, or has not.
+    /// Handles the result of sending a hook.
     pub(super) fn handle_answer(&mut self, now: Now, number: u64, result: &Result<u16, String>) {
         let Some(Sending { key, mut hook, turn, since }) = self.sending.remove(&number) else { return };
         self.threads.end(turn, now.mono.saturating_duration_since(since));
@@ -373,7 +373,7 @@ impl Hooks {
         self.settle(&key);
     }
 
-    /// Lines whose pause is over are ready again, and a drain ends that has waited long enough.
+    /// Makes lines ready whose pause is over, and ends a drain that has waited long enough.
     pub(super) fn handle_timeout(&mut self, now: Now) {
         while let Some((at, key)) = self.pauses.first().cloned() {
             if at > now.mono {
@@ -391,7 +391,7 @@ impl Hooks {
         }
     }
 
-    /// The server is shutting down: waiting hooks get a little time.
+    /// Begins a drain, in which waiting hooks get a little more time.
     pub(super) fn drain(&mut self, now: Now) {
         self.drain_until = now.mono.checked_add(DRAIN_MAX);
     }

@@ -1,14 +1,14 @@
-//! The code without which the first user is not made, when `server.first_user_code` asks for one. Whoever reads the log of
-//! this start has it; the address alone, which every process and page on this machine has, is then not enough.
+//! The code required to create the first user, if `server.first_user_code` is set. It is shown in the log of the start; the local address
+//! alone, which every process and page on this machine has, is then not sufficient.
 
 use std::fmt;
 
 use crypto::constant_time_eq;
 
-/// Letters and digits of a code.
+/// Number of characters of a code.
 pub(in crate::control) const CODE_CHARACTERS: usize = 16;
 
-/// A code of this start; never printed by accident.
+/// A code for this start; its `Debug` form is masked.
 #[derive(Clone, PartialEq, Eq)]
 pub(in crate::control) struct FirstCode(String);
 
@@ -17,12 +17,12 @@ impl FirstCode {
         Self(random)
     }
 
-    /// The code in words, for the log of the start.
+    /// Returns the code as text, for the log.
     pub(in crate::control) fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether somebody has given it.
+    /// True if `given` is the code.
     pub(in crate::control) fn fits(&self, given: &str) -> bool {
         constant_time_eq(self.0.as_bytes(), given.trim().as_bytes())
     }

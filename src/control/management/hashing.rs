@@ -1,4 +1,4 @@
-//! Passwords on their way through the hash, which takes tenths of a second and is a job.
+//! Password hashing, which takes tenths of a second and is done by jobs.
 
 use std::net::IpAddr;
 
@@ -11,20 +11,20 @@ use crate::jobs::{PasswordDigest, PasswordWork, Work};
 /// The purpose of hashing a password.
 #[derive(Debug)]
 pub(in crate::control) enum Purpose {
-    /// A login.
+    /// A login attempt.
     Login { origin: Origin, client: IpAddr, email: String },
-    /// The first user, or a new one.
+    /// Creation of the first or another user.
     Create { origin: Origin, user: Box<User>, initial: bool },
-    /// A changed user gets a new password, too.
+    /// An update of a user with a new password.
     Replace { origin: Origin, user: Box<User> },
-    /// The old password of a user who wants a new one.
+    /// Verification of the old password of a user who wants a new one.
     CheckOld { origin: Origin, client: IpAddr, email: String, new: PasswordDigest },
-    /// The new one.
+    /// Storing the new password of that user.
     SetNew { origin: Origin, email: String },
 }
 
 impl Purpose {
-    /// The origin that waits for the result.
+    /// Returns the origin that waits for the result.
     pub(in crate::control) const fn origin(&self) -> Origin {
         match self {
             Self::Login { origin, .. }
@@ -37,7 +37,7 @@ impl Purpose {
 }
 
 impl Context {
-    /// Has a password hashed for storing; false when too many wait.
+    /// Hashes a password for storing; returns false if too many jobs wait.
     pub(in crate::control) fn make_hash(&mut self, digest: PasswordDigest, purpose: Purpose) -> bool {
         let mut salt = [0; 16];
         self.random.fill(&mut salt);
@@ -52,8 +52,8 @@ impl Context {
 }
 
 impl Records {
-    /// Has a password compared with a stored one, or with none when the user is unknown, so that it takes as long; false when
-    /// too many wait.
+    /// Verifies a password against the stored hash, or against an empty one if the user is unknown, so that both take equally long. Returns
+    /// false if too many jobs wait.
     pub(in crate::control) fn verify_hash(
         &self,
         cx: &mut Context,

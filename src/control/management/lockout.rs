@@ -1,6 +1,6 @@
-//! Failed logins: per address and e-mail, so that nobody can lock somebody else out, and ten tries a second for
-//! everybody together (docs/robustness.md R-36). Of these each address has a share, and some are kept for addresses that
-//! somebody has logged in from before.
+//! Limits on logins: failures per address and e-mail, so that nobody can lock another out, and ten attempts per second for everybody
+//! together (docs/robustness.md R-36). Each address has a share of these, and some are reserved for addresses from which a login has
+//! succeeded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -8,32 +8,31 @@ use std::time::{Duration, Instant};
 
 use crate::auth::network;
 
-/// Failures that lock.
+/// Number of failures that lock a pair.
 const FAILURES: u32 = 3;
-/// The duration of a lock.
+/// Duration of a lock.
 const LOCKED: Duration = Duration::from_secs(300);
-/// Tries per second, and how many may come at once.
+/// Maximum attempts per second, and the size of a burst.
 const TRIES_PER_SECOND: u32 = 10;
-/// The share of one address in the tries of a second. Requests from this machine itself have no such limit: a
-/// local user need not guess.
+/// Maximum attempts per second from one address. Requests from this machine are exempt, because a local user has easier ways.
 const TRIES_OF_ADDRESS: u32 = 3;
-/// The tries of a second that are kept for addresses from which somebody has logged in.
+/// Attempts per second reserved for addresses from which a login has succeeded.
 const TRIES_KEPT: u32 = 4;
-/// Addresses that are remembered for that: the last ones.
+/// Maximum number of such addresses; the oldest is evicted.
 const KNOWN_MAX: usize = 1000;
-/// Pairs that are remembered.
+/// Maximum number of pairs of address and e-mail.
 const PAIRS_MAX: usize = 10_000;
-/// Bytes of an e-mail that is worth remembering.
+/// Maximum length of an e-mail for which failures are counted.
 const EMAIL_BYTES_MAX: usize = 254;
 
-/// The verdict on an attempt.
+/// The verdict on a login attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::control) enum Try {
-    /// Check the password.
+    /// The password may be checked.
     Go,
-    /// Locked.
+    /// The pair is locked.
     Locked,
-    /// Too many of everybody's.
+    /// The limit of attempts per second is reached.
     TooMany,
 }
 
@@ -44,19 +43,19 @@ struct Failures {
     locked: Option<Instant>,
 }
 
-/// See the module.
+/// The failures and attempts so far.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Lockout {
     pairs: BTreeMap<(IpAddr, Box<str>), Failures>,
-    /// Addresses that somebody has logged in from, the last one at the end.
+    /// Addresses from which a login has succeeded, newest last.
     known: VecDeque<IpAddr>,
-    /// The tries of this second: of each address, and when the second began.
+    /// Attempts of each address in the current second; then the second's beginning.
     tries: BTreeMap<IpAddr, u32>,
     since: Option<Instant>,
 }
 
 impl Lockout {
-    /// Asks before a password is checked.
+    /// Returns whether a password may be checked.
     pub(in crate::control) fn begin(&mut self, now: Instant, client: IpAddr, email: &str) -> Try {
         let key = key(client, email);
         if let Some(failures) = self.pairs.get(&key)
@@ -84,12 +83,12 @@ impl Lockout {
         Try::Go
     }
 
-    /// Whether the pair was locked meanwhile: tries that run at the same time do not get more than their number.
+    /// True if the pair was locked meanwhile, so that concurrent attempts do not exceed the limit.
     pub(in crate::control) fn is_locked(&self, client: IpAddr, email: &str) -> bool {
         self.pairs.get(&key(client, email)).is_some_and(|failures| failures.locked.is_some())
     }
 
-    /// The password was wrong.
+    /// Notes a wrong password.
     pub(in crate::control) fn failed(&mut self, now: Instant, client: IpAddr, email: &str) {
         if email.len() > EMAIL_BYTES_MAX {
             return;
@@ -107,7 +106,7 @@ impl Lockout {
         }
     }
 
-    /// The password was right.
+    /// Notes a correct password.
     pub(in crate::control) fn succeeded(&mut self, client: IpAddr, email: &str) {
         self.pairs.remove(&key(client, email));
         let client = network(client);
@@ -118,7 +117,7 @@ impl Lockout {
         self.known.push_back(client);
     }
 
-    /// Makes room in a full table; at ten attempts a second it is older than any lock in it.
+    /// Makes room in a full table; at ten attempts per second its entries are older than any lock.
     fn make_room(&mut self, now: Instant) {
         if self.pairs.len() < PAIRS_MAX {
             return;

@@ -21,15 +21,15 @@ pub(super) use sessions::{SESSION_COOKIE, SessionId, Sessions};
 pub use users::is_email;
 pub(super) use users::{PasswordHash, Role, SYSTEM, User};
 
-/// Answers that are held back at a time; more go out at once.
+/// Maximum number of delayed answers; further ones are sent at once.
 const HELD_MAX: usize = 1000;
 
-/// See the module.
+/// State of the management API.
 #[derive(Debug, Default)]
 pub(super) struct Management {
     pub(super) sessions: Sessions,
     pub(super) lockout: Lockout,
-    /// Asked of whoever makes the first user; `None`: there is a user, or it is not asked for.
+    /// Code required to create the first user; `None` if there is a user, or none is required.
     pub(super) first_code: Option<FirstCode>,
     held: BTreeMap<(Instant, u64), (Requester, Response)>,
     held_count: u64,
@@ -40,7 +40,7 @@ impl Management {
         self.held.first_key_value().map(|((due, _), _)| *due)
     }
 
-    /// Holds an answer back for so long; gives it back when too many are held.
+    /// Delays an answer; returns it if too many are delayed.
     fn hold(
         &mut self,
         now: Now,
@@ -58,14 +58,13 @@ impl Management {
         }
     }
 
-    /// An answer that was held back long enough.
+    /// Returns an answer whose delay is over.
     fn poll_due(&mut self, now: Now) -> Option<(Requester, Response)> {
         let due = self.held.first_entry().filter(|entry| entry.key().0 <= now.mono);
         due.map(|entry| entry.remove())
     }
 
-    /// Answers later, at a time that nobody can foretell, up to four seconds: who tries passwords cannot tell a slow
-    /// check from a quick one.
+    /// Answers after a random delay of up to four seconds, so that slow and quick password checks cannot be told apart.
     pub(super) fn answer_late(
         &mut self,
         cx: &mut Context,
@@ -80,7 +79,7 @@ impl Management {
         }
     }
 
-    /// Sends what was held back long enough.
+    /// Sends the answers whose delay is over.
     pub(super) fn fire_held(&mut self, cx: &mut Context, now: Now) {
         while let Some((requester, response)) = self.poll_due(now) {
             cx.answer(requester, response);

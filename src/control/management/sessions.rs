@@ -1,4 +1,4 @@
-//! Logins. A session is a random number that only its browser knows; it lives in memory alone.
+//! Login sessions. A session id is a random number known only to its browser; sessions are kept in memory only.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use crypto::Random;
 
-/// The cookie.
+/// Name of the session cookie.
 pub(in crate::control) const SESSION_COOKIE: &str = "JSESSIONID";
-/// The longest time without a request.
+/// Maximum time without a request.
 const IDLE: Duration = Duration::from_secs(30 * 60);
-/// The longest life, used or not.
+/// Maximum life of a session.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
-/// The most sessions of one user; beyond, the oldest is removed.
+/// Maximum sessions of one user; the oldest is ended for a new one.
 const PER_USER: usize = 50;
-/// The most sessions in all; beyond, the one idle for longest is removed.
+/// Maximum sessions in total; the one idle for longest is ended for a new one.
 const TOTAL: usize = 10_000;
 
 /// The value of the cookie: 128 random bits.
@@ -23,7 +23,7 @@ const TOTAL: usize = 10_000;
 pub(in crate::control) struct SessionId(u128);
 
 impl SessionId {
-    /// Reads what [`fmt::Display`] wrote, and nothing else.
+    /// Parses the output of [`fmt::Display`], and nothing else.
     pub(in crate::control) fn parse(text: &str) -> Option<Self> {
         let fits = text.len() == 32 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if fits { u128::from_str_radix(text, 16).ok().map(Self) } else { None }
@@ -36,7 +36,7 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Not printed: it is as good as a password.
+/// Prints nothing of the id, which is as good as a password.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionId(..)")
@@ -63,7 +63,7 @@ pub(in crate::control) struct Sessions {
 }
 
 impl Sessions {
-    /// Begins one; its id is always new, whatever the client sent (docs/robustness.md R-30).
+    /// Begins a session. Its id is always new, whatever the client sent (docs/robustness.md R-30).
     pub(in crate::control) fn begin(&mut self, now: Instant, random: &mut Random, email: &str) -> SessionId {
         self.by_id.retain(|_, session| !session.is_over(now));
         let of_user = self.by_id.iter().filter(|(_, session)| &*session.email == email);
@@ -80,7 +80,7 @@ impl Sessions {
         id
     }
 
-    /// The session's user; finding it keeps it alive.
+    /// Returns the user of a session, and extends the session.
     pub(in crate::control) fn find(&mut self, now: Instant, id: SessionId) -> Option<Arc<str>> {
         let session = self.by_id.get_mut(&id)?;
         if session.is_over(now) {
@@ -91,12 +91,12 @@ impl Sessions {
         Some(session.email.clone())
     }
 
-    /// Logs out.
+    /// Ends a session.
     pub(in crate::control) fn end(&mut self, id: SessionId) {
         self.by_id.remove(&id);
     }
 
-    /// Logs a user out everywhere.
+    /// Ends all sessions of a user.
     pub(in crate::control) fn end_all(&mut self, email: &str) {
         self.by_id.retain(|_, session| &*session.email != email);
     }

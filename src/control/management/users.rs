@@ -5,12 +5,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The scope of everything.
+/// The scope that includes everything.
 pub(in crate::control) const SYSTEM: &str = "system";
-/// Bytes of an e-mail.
+/// Maximum length of an e-mail.
 const EMAIL_BYTES_MAX: usize = 254;
 
-/// Whether a user may be called so: one word that a path can carry. What mail servers think of it is not asked.
+/// True if a text may be a user's e-mail: a single word that can be part of a path. Its validity as a mail address is not checked.
 #[must_use]
 pub fn is_email(text: &str) -> bool {
     (1..=EMAIL_BYTES_MAX).contains(&text.len())
@@ -24,7 +24,7 @@ pub fn is_email(text: &str) -> bool {
 pub(in crate::control) enum Role {
     /// Full access.
     Admin,
-    /// Streams and recordings.
+    /// Access to streams and recordings.
     User,
     /// Read access only.
     ReadOnly,
@@ -41,7 +41,7 @@ impl Role {
     }
 }
 
-/// The hash of a password; never printed.
+/// The hash of a password; not printed.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(in crate::control) struct PasswordHash(pub(in crate::control) String);
@@ -52,7 +52,7 @@ impl fmt::Debug for PasswordHash {
     }
 }
 
-/// A user as the store keeps it, and but for the hash as the API shows it: members in the reference's order.
+/// A user as stored, and without the hash as shown by the API; members are in the reference's order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct User {
@@ -68,13 +68,13 @@ pub(in crate::control) struct User {
     pub(in crate::control) password_hash: PasswordHash,
 }
 
-/// The API's copy has no hash.
+/// True if there is no hash to serialize, as in the API's copy.
 fn is_hidden(hash: &PasswordHash) -> bool {
     hash.0.is_empty()
 }
 
 impl User {
-    /// An administrator of everything.
+    /// Makes an administrator with the scope of everything.
     pub(in crate::control) fn administrator(email: &str) -> Self {
         Self {
             email: email.to_owned(),
@@ -85,18 +85,18 @@ impl User {
         }
     }
 
-    /// The user as the API shows it.
+    /// Returns the user as shown by the API.
     pub(in crate::control) fn shown(&self) -> Self {
         Self { password_hash: PasswordHash::default(), ..self.clone() }
     }
 
-    /// The role within a scope; the scope of everything is not considered.
+    /// Returns the role for this scope; the scope of everything is not considered.
     pub(in crate::control) fn role_in(&self, scope: &str) -> Option<Role> {
         let mapped = self.app_name_user_type.as_ref().and_then(|roles| roles.get(scope)).copied();
         mapped.or_else(|| if self.scope.as_deref() == Some(scope) { self.user_type } else { None })
     }
 
-    /// The text of a successful login.
+    /// Returns the message of a successful login.
     pub(in crate::control) fn login_message(&self) -> String {
         match (&self.scope, self.user_type, &self.app_name_user_type) {
             (Some(scope), Some(role), _) => format!("{scope}/{}", role.name()),

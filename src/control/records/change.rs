@@ -1,4 +1,4 @@
-//! A change of a record, what it does, and what is answered when it is there.
+//! Changes of a record, their effects, and the answers to them.
 
 use crate::control::broadcast::{Body, Broadcast, EndpointRecord, status};
 use crate::control::mask::Requester;
@@ -14,13 +14,13 @@ pub(in crate::control) enum Change {
         body: Box<Body>,
         endpoints: Option<Vec<EndpointRecord>>,
     },
-    /// Another publish key.
+    /// Sets a new publish key.
     PublishKey(String),
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
-    /// Whether its source is to run.
+    /// Sets whether the source is to run.
     Source(bool),
-    /// A recording switch.
+    /// Sets a recording switch.
     Record {
         container: Container,
         on: bool,
@@ -29,7 +29,7 @@ pub(in crate::control) enum Change {
 }
 
 impl Change {
-    /// The record after the change. Applied twice: for the overlay, and after the commit to what memory is then.
+    /// Returns the record with this change applied. Runs twice: for the overlay, and after the commit on the record in memory.
     pub(in crate::control) fn apply(&self, before: Option<Broadcast>) -> Option<Broadcast> {
         let mut record = match (self, before) {
             (Self::Insert(record), _) => return Some((**record).clone()),
@@ -70,14 +70,14 @@ impl Change {
 }
 
 impl Change {
-    /// Whether a source that runs begins anew: an update has changed where it is fetched from, or how.
+    /// True if a running source has to restart, because the update changed where or how its media are fetched.
     pub(in crate::control) fn restarts_source(&self, before: &Broadcast, after: &Broadcast) -> bool {
         matches!(self, Self::Update { .. }) && after.is_fetched_otherwise(before)
     }
 }
 
 impl Broadcast {
-    /// Whether its source is another than before, or fetched in another way.
+    /// True if the source, or the way of fetching it, differs from before.
     pub(in crate::control) fn is_fetched_otherwise(&self, before: &Self) -> bool {
         let of = |record: &Self| {
             let Self {
@@ -89,7 +89,7 @@ impl Broadcast {
     }
 }
 
-/// The status is a client's to set only while nothing is live, and only of a live stream's record.
+/// Applies a status from a client, which counts only for the record of a live stream, while nothing is live.
 fn update_status(record: &mut Broadcast, body: &Body) {
     if let Some(Some(wanted)) = &body.status
         && record.kind == "liveStream"
@@ -102,7 +102,7 @@ fn update_status(record: &mut Broadcast, body: &Body) {
     }
 }
 
-/// A replaced list keeps the status of what stays.
+/// Keeps the status of the endpoints that stay when the list is replaced.
 fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<EndpointRecord> {
     let old = record.end_point_list.as_deref().unwrap_or_default();
     let same = |w: &EndpointRecord| {
@@ -114,7 +114,7 @@ fn merge_endpoints(record: &Broadcast, wanted: &[EndpointRecord]) -> Vec<Endpoin
     wanted.iter().map(same).collect()
 }
 
-/// The answer once the change is stored.
+/// The kind of answer, given once the change is stored.
 #[derive(Debug, Clone)]
 pub(in crate::control) enum Answer {
     /// The record.
@@ -125,22 +125,21 @@ pub(in crate::control) enum Answer {
     Success,
     /// A success whose message and id are null.
     SuccessOfNulls,
-    /// A plain failure: an earlier part of a bulk request worked, a later one could not.
+    /// A plain failure: a later part of a bulk request did not work.
     Failure,
-    /// The answer to a delete; its text depends on whether something was live.
+    /// The answer to a delete; its text depends on whether a stream was live.
     Deleted,
-    /// The made thing: the id of an endpoint, or a publish key.
+    /// The created object: the id of an endpoint, or a publish key.
     Made(String),
-    /// The record of a source that runs by then, and the result of the reference behind it.
+    /// The record, with its source running by then, and after it the reference's result.
     Started,
-    /// A source that could not be started; its record is gone again.
+    /// Failure to start a source; its record has been removed again.
     NotStarted(String),
-    /// A response made in advance: with the last change of an import the outcome of each item, with a
-    /// recording its id.
+    /// A response made in advance: for the last change of an import with the result of each item, for a recording with its id.
     Prepared(Box<Response>),
 }
 
-/// A change and who waits for it.
+/// A change, with the request that waits for it.
 #[derive(Debug)]
 pub(in crate::control) struct Write {
     pub(in crate::control) key: StreamKey,

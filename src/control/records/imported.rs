@@ -1,7 +1,7 @@
 //! Records of the reference as records of ours (docs/import.md).
 //!
-//! Members have the reference's names on both sides, so a record is read as the store would read it; here is what is left out, what
-//! is set back because it was true of the old server alone, and what is said of the rest.
+//! Members have the same names on both sides, so a record is read as the store would read it. This module decides which members are left
+//! out, which are reset because they held for the old server only, and what is reported about the rest.
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +19,11 @@ use crate::protocol::outbound;
 use crate::store::{Key, Kind};
 use crate::types::StreamKey;
 
-/// Bytes of an id of a token or a file.
+/// Longest id of a token or a file, in bytes.
 const ID_BYTES_MAX: usize = 256;
-/// Members by which MongoDB and its mapper find their way.
+/// Members that MongoDB and its mapper add for themselves.
 const PLUMBING: [&str; 4] = ["_id", "dbId", "_t", "className"];
-/// Types of broadcasts that fetch something.
+/// Types of broadcasts that fetch their media.
 const FETCHED: [&str; 2] = ["streamSource", "ipCamera"];
 
 /// A record to be stored.
@@ -33,22 +33,22 @@ pub struct ImportedRecord {
     pub key: Key,
     /// Its stored form.
     pub bytes: Bytes,
-    /// Parts of it that will not work, a line each.
+    /// Descriptions of what will not work, one line each.
     pub remarks: Vec<String>,
 }
 
 /// The reason for which a record is not taken over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotImported {
-    /// A token whose time is over.
+    /// An expired token.
     Expired,
-    /// A broadcast that was there only while its publisher was.
+    /// A broadcast that existed only while it was published.
     Passing,
-    /// A record that cannot be one here; the reason.
+    /// A record that is not valid here, with the reason.
     Unusable(String),
 }
 
-/// The key that a record of the reference would have; `None`: it has no id that is one here.
+/// Returns the key of a reference record; `None` if its id is missing or not valid here.
 #[must_use]
 pub fn imported_key(kind: Kind, app: &str, record: &Map<String, Value>) -> Option<Key> {
     let text = |name: &str| record.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -77,10 +77,10 @@ fn is_short(id: &str) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len()) && !id.contains('/') && !id.chars().any(char::is_control)
 }
 
-/// Makes a record of ours of one of the reference. `hash` makes the text to store of a password as the reference has it.
+/// Converts a record of the reference. `hash` converts a stored password of the reference to the text to store here.
 ///
 /// # Errors
-/// The reason for which there is none.
+/// The reason for which the record is not taken over.
 pub fn imported_record(
     kind: Kind,
     app: &str,
@@ -143,7 +143,7 @@ fn broadcast(mut record: Map<String, Value>, remarks: &mut Vec<String>) -> Resul
     Ok(record)
 }
 
-/// An element of a list: without what MongoDB keeps beside it, and with the names that older servers had.
+/// Cleans an element of a list: drops MongoDB's members and renames members that older servers named differently.
 fn tidy(item: &mut Value) {
     let Value::Object(item) = item else { return };
     item.retain(|_, value| !value.is_null());
@@ -156,7 +156,7 @@ fn tidy(item: &mut Value) {
     item.retain(|name, _| !PLUMBING.contains(&name.as_str()));
 }
 
-/// Sets back what was true of the old server alone.
+/// Resets the members that held for the old server only.
 fn forget_the_old_server(record: &mut Broadcast) {
     record.origin_adress = String::new();
     record.rtmp_url = String::new();
@@ -167,7 +167,7 @@ fn forget_the_old_server(record: &mut Broadcast) {
     record.encoder_queue_size = 0;
 }
 
-/// The endpoints that can be pushed to.
+/// Keeps the endpoints that can be pushed to.
 fn endpoints(list: Vec<EndpointRecord>, remarks: &mut Vec<String>) -> Vec<EndpointRecord> {
     let mut kept: Vec<EndpointRecord> = Vec::new();
     for (number, mut endpoint) in list.into_iter().enumerate() {
@@ -236,7 +236,7 @@ fn user(
     Ok(User { password_hash: PasswordHash(hash(&digest)), ..user })
 }
 
-/// The password of a user as the reference stores it: the MD5 of what clients send.
+/// Converts a user's password as the reference stores it: the MD5 of the text that clients send.
 fn imported_password(record: &Map<String, Value>) -> Option<PasswordDigest> {
     record.get("password").and_then(Value::as_str).and_then(PasswordDigest::parse)
 }

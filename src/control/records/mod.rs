@@ -1,5 +1,5 @@
-//! All records: broadcasts by application and id, and the auxiliary ones. A machine: changes go in, requests to the store and
-//! what has happened come out (`writes`).
+//! All records: broadcasts by application and id, and the auxiliary ones. A machine: takes changes, returns requests to the store and
+//! events (`writes`).
 
 pub(super) mod auxiliary;
 mod change;
@@ -24,33 +24,33 @@ pub(super) use writes::Event;
 /// Records of one application.
 #[derive(Debug, Default)]
 struct App {
-    /// Boxed, so that looking for one touches little memory.
+    /// The records by id, boxed so that a search touches little memory.
     records: BTreeMap<Arc<str>, Box<Broadcast>>,
-    /// Their ids in order, indexed by position: any page of a list is found at once.
+    /// Ids in order, indexed by position, so that any page of a list is found at once.
     places: indexset::BTreeSet<Arc<str>>,
 }
 
-/// Longer than any server runs.
+/// Duration longer than any server runs.
 const HORIZON: Duration = Duration::from_secs(100 * 365 * 86_400);
-/// Subtracks that a main track's record names; lists of subtracks have them all.
+/// Maximum number of subtracks that the record of a main track lists; the lists of subtracks are complete.
 const SUBTRACKS_SHOWN_MAX: usize = 500;
 
-/// The records that everybody sees.
+/// The visible records.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     apps: BTreeMap<Arc<str>, App>,
     total: usize,
     pub(super) auxiliary: AuxiliaryRecords,
     pub(super) writes: Writes,
-    /// Makes generated ids unique within one millisecond.
+    /// Counter that makes ids generated in the same millisecond unique.
     pub(super) generated: u64,
-    /// Subtracks by their main track, whether or not there is a record of it.
+    /// Subtracks by main track, including main tracks without a record.
     subtracks: BTreeMap<StreamKey, BTreeSet<Arc<str>>>,
-    /// Records that are virtual only while publishers that have joined them are live.
+    /// Main tracks that are virtual only while publishers that joined them are live.
     pub(super) joined: BTreeSet<StreamKey>,
 }
 
-/// The main track that a record names.
+/// Returns the main track that a record names.
 fn main_track(key: &StreamKey, record: &Broadcast) -> Option<StreamKey> {
     let main = record.main_track_stream_id.as_deref().filter(|main| !main.is_empty())?;
     Some(StreamKey { app: key.app.clone(), id: main.into() })
@@ -61,7 +61,7 @@ impl Records {
         self.find(&key.app, &key.id)
     }
 
-    /// Finds a record without building a key.
+    /// Returns a record without building a key.
     pub(super) fn find(&self, app: &str, id: &str) -> Option<&Broadcast> {
         self.apps.get(app)?.records.get(id).map(AsRef::as_ref)
     }
@@ -92,8 +92,7 @@ impl Records {
         Some(*record)
     }
 
-    /// Notes whether another node has the stream of a record, or none has it any more: only in the second
-    /// case it gets old.
+    /// Notes whether another node has the stream of a record. A record ages only while no node has it.
     pub(super) fn note_elsewhere(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
         if let Some(record) = self.get_mut(key) {
             let horizon = now.mono.checked_add(HORIZON).filter(|_| is_elsewhere);
@@ -101,7 +100,7 @@ impl Records {
         }
     }
 
-    /// The node of a live stream is gone, and with it the stream: one that has no record of its own is forgotten.
+    /// Handles the loss of the node of a live stream: the stream is over, and a record that publishing made is removed.
     pub(super) fn terminated(&mut self, now: Now, key: StreamKey) {
         let Some(record) = self.get_mut(&key) else { return };
         if record.zombi {
@@ -149,27 +148,27 @@ impl Records {
         self.subtracks(main).take(SUBTRACKS_SHOWN_MAX).map(|id| id.to_string()).collect()
     }
 
-    /// Ids of a main track's subtracks, in order.
+    /// Returns the ids of a main track's subtracks, in order.
     pub(super) fn subtracks(&self, main: &StreamKey) -> impl Iterator<Item = &Arc<str>> {
         self.subtracks.get(main).into_iter().flatten()
     }
 
-    /// Records of all applications.
+    /// Counts the records of all applications.
     pub(super) const fn total(&self) -> usize {
         self.total
     }
 
-    /// Records of one application.
+    /// Counts the records of an application.
     pub(super) fn count(&self, app: &str) -> usize {
         self.apps.get(app).map_or(0, |app| app.records.len())
     }
 
-    /// The records of an application, by id.
+    /// Returns the records of an application, by id.
     pub(super) fn of(&self, app: &str) -> impl Iterator<Item = &Broadcast> {
         self.apps.get(app).into_iter().flat_map(|app| app.records.values().map(AsRef::as_ref))
     }
 
-    /// The records of an application, by id, starting at a position in the list.
+    /// Returns the records of an application, by id, from a position in the list.
     pub(super) fn at_place(&self, app: &str, place: usize) -> impl Iterator<Item = &Broadcast> {
         let app = self.apps.get(app).filter(|app| place < app.places.len());
         let first = app.and_then(|app| Some((app, app.places.get_index(place)?)));
@@ -179,7 +178,7 @@ impl Records {
         })
     }
 
-    /// The records of an application behind an id (from the first when there is none), by id.
+    /// Returns the records of an application after an id, or all if there is none, by id.
     pub(super) fn behind<'a>(
         &'a self,
         app: &str,
@@ -192,7 +191,7 @@ impl Records {
         })
     }
 
-    /// All records, by key.
+    /// Returns all records, by key.
     pub(super) fn all(&self) -> impl Iterator<Item = (StreamKey, &Broadcast)> {
         self.apps.iter().flat_map(|(name, app)| {
             let key = |id: &Arc<str>| StreamKey { app: name.clone(), id: id.clone() };

@@ -6,40 +6,40 @@ use super::auxiliary::Auxiliary;
 use crate::control::Broadcast;
 use crate::store::{self, Key};
 
-/// Some of the records of the store.
+/// A part of the store's records.
 #[derive(Debug)]
 pub struct Restored(pub(in crate::control) Vec<(Key, StoredRecord)>);
 
-/// A restored record.
+/// A decoded record.
 #[derive(Debug)]
 pub(in crate::control) enum StoredRecord {
     Broadcast(Box<Broadcast>),
     Auxiliary(Box<Auxiliary>),
 }
 
-/// A stored record that cannot be read; the start is refused.
+/// A stored record that cannot be read; the server refuses to start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the stored {:?} {key}: {reason}", key.kind)]
 pub struct BadRecord {
-    /// The record's key.
+    /// Key of the record.
     pub key: Key,
-    /// The reason it cannot be read.
+    /// Reason for the failure.
     pub reason: String,
 }
 
-/// The reason the contents of the store cannot be taken over.
+/// The reason for which the contents of the store cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// A record that cannot be read.
+    /// An unreadable record.
     #[error(transparent)]
     Record(#[from] BadRecord),
-    /// Not everything was read.
+    /// The end of the store was not reached.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
 impl Restored {
-    /// Decodes records as the store gives them.
+    /// Decodes records as read from the store.
     ///
     /// # Errors
     /// A record that cannot be read.

@@ -1,10 +1,9 @@
 //! Changes on their way to the disk.
 //!
-//! A change is gathered (at most 5 ms, or while a commit is under way), committed as part of one batch, and only
-//! then applied to memory and answered. Requests that come in between are checked against an overlay of what is
-//! pending. What publishing changes is visible at once and rides along later (`dirty`). When a commit fails, all
-//! that is pending fails with it, memory stays, and a fresh file is written from memory; until that has worked,
-//! every write fails (docs/robustness.md B-04).
+//! A change is gathered (for at most 5 ms, or while a commit is under way), committed with others in one batch, and only then applied to
+//! memory and answered. Requests in between are checked against an overlay of the pending changes. Changes caused by publishing are visible
+//! at once and are written with a later batch (`dirty`). If a commit fails, all pending changes fail with it, memory stays as it is, and a
+//! new file is written from memory; until that succeeds, every write fails (docs/robustness.md B-04).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -19,31 +18,31 @@ use crate::control::mask::Requester;
 use crate::store::{self, Op};
 use crate::types::{NodeId, Now, StreamKey};
 
-/// The time for which changes are gathered when no commit is under way.
+/// Time for which changes are gathered while no commit is under way.
 const GATHER: Duration = Duration::from_millis(2);
-/// The longest time that a change caused by publishing may wait for others.
+/// Longest delay before a change caused by publishing is written.
 const LAZY: Duration = Duration::from_millis(1000);
-/// Pause between attempts to write a fresh file.
+/// Pause between attempts to write a new file.
 const REBUILD_PAUSE: Duration = Duration::from_secs(1);
-/// Lazy changes taken into one batch.
+/// Maximum number of changes caused by publishing in one batch.
 const DIRTY_PER_BATCH: usize = 512;
 
-/// An event that follows from the store's answers.
+/// An event that follows from an answer of the store.
 #[derive(Debug)]
 pub(in crate::control) enum Event {
-    /// A change is on the disk: now it happens.
+    /// A committed change of a record, to be applied now.
     Record(Write),
-    /// A write of auxiliary records.
+    /// A committed write of auxiliary records.
     Auxiliary(AuxiliaryWrite),
-    /// A change of a record was not made.
+    /// A failed change of a record.
     Undone(StreamKey),
-    /// A change was not made, and somebody waits for it.
+    /// A failed change, with the request that waits for it.
     Failed(Requester),
-    /// Changes of other nodes that waited for a commit which has failed.
+    /// Changes of other nodes that waited for a commit that has failed.
     Foreign(Vec<Op>),
 }
 
-/// A change that waits for the disk.
+/// A change that is not committed yet.
 #[derive(Debug)]
 enum Pending {
     Record(Write),
@@ -59,18 +58,18 @@ impl Pending {
     }
 }
 
-/// The state after a failed commit.
+/// State after a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
-    /// The home was removed under the server: nothing will be written until it is back.
+    /// True if the home was removed while the server ran. Nothing is written until the home is back.
     gone: bool,
-    /// The rebuild under way.
+    /// The batch that rebuilds the file, if under way.
     batch: Option<u64>,
-    /// The time of the next attempt to rebuild.
+    /// Time of the next attempt to rebuild.
     due: Option<Instant>,
 }
 
-/// See the module.
+/// Changes of records on their way to the disk; see the module.
 #[derive(Debug, Default)]
 pub(in crate::control) struct Writes {
     gathered: Vec<Pending>,
@@ -88,19 +87,19 @@ pub(in crate::control) struct Writes {
     shared: Shared,
 }
 
-/// The state of records that other nodes write, too.
+/// State of records that other nodes write, too.
 #[derive(Debug, Default)]
 struct Shared {
-    /// The name of this node, if other nodes write, too.
+    /// Id of this node, if other nodes write, too.
     node: Option<NodeId>,
-    /// The keys of the commit under way.
+    /// Keys of the commit under way.
     under_way: BTreeSet<store::Key>,
-    /// Changes of other nodes of those keys: they are earlier in the directory's order.
+    /// Changes that other nodes made to these keys, which precede ours in the directory's order.
     deferred: Vec<Op>,
 }
 
 impl Records {
-    /// The records have changed under what is pending: it is made of the present ones.
+    /// Rebuilds the overlay of pending changes after the records below it have changed.
     pub(in crate::control) fn stage_again(&mut self) {
         self.unstage();
         let committing = self.writes.committing.take();
@@ -112,7 +111,7 @@ impl Records {
         self.writes.gathered = gathered;
     }
 
-    /// All records as the store keeps them.
+    /// Returns all records in their stored form.
     pub(in crate::control) fn encoded(&self) -> Vec<(store::Key, Bytes)> {
         let broadcasts = self.all().filter(|(_, record)| self.writes.keeps(record));
         let broadcasts = broadcasts.map(|(key, record)| (key.into(), record.encode()));
@@ -120,7 +119,7 @@ impl Records {
         broadcasts.chain(auxiliary).collect()
     }
 
-    /// The record as it will be once everything pending is done.
+    /// Returns the record as of all pending changes.
     pub(in crate::control) fn pending(&self, key: &StreamKey) -> Option<&Broadcast> {
         match self.writes.overlay.get(key) {
             Some(record) => record.as_ref(),
@@ -128,7 +127,7 @@ impl Records {
         }
     }
 
-    /// Whether a change of the record is on its way to the disk.
+    /// True if a change of the record is not committed yet.
     pub(in crate::control) fn is_pending(&self, key: &StreamKey) -> bool {
         self.writes.overlay.contains_key(key)
     }
@@ -141,8 +140,8 @@ impl Records {
         self.gather(now, Pending::Record(write));
     }
 
-    /// Gathers changes of auxiliary records, checked against [`super::auxiliary::AuxiliaryRecords::pending`].
-    /// New records of files say which node has the file.
+    /// Gathers changes of auxiliary records that were checked against [`super::auxiliary::AuxiliaryRecords::pending`]. Adds the node to new
+    /// records of files.
     pub(in crate::control) fn write_auxiliary(&mut self, now: Now, mut write: AuxiliaryWrite) {
         for (_, record) in &mut write.changes {
             if let (Some(Auxiliary::Vod(vod)), Some(node)) = (record, &self.writes.shared.node) {
@@ -163,7 +162,7 @@ impl Records {
         }
     }
 
-    /// The store's answer. True when a commit is done: the events that follow are applied, then [`Records::settle`] is called.
+    /// Handles an answer of the store. Returns true after a commit: the caller applies the events, then calls [`Records::settle`].
     pub(in crate::control) fn handle_store(&mut self, now: Now, reply: store::Reply) -> bool {
         if self.writes.broken.as_ref().is_some_and(|broken| broken.batch == Some(reply.batch)) {
             self.rebuilt(now, reply);
@@ -183,7 +182,7 @@ impl Records {
         true
     }
 
-    /// Changes gathered meanwhile are applied to the new memory, and written next.
+    /// Applies the changes gathered during a commit to the new memory, and submits them next.
     pub(in crate::control) fn settle(&mut self, now: Now, draining: bool) {
         let gathered = std::mem::take(&mut self.writes.gathered);
         for pending in &gathered {
@@ -195,7 +194,7 @@ impl Records {
         }
     }
 
-    /// Sends what is gathered, unless a commit is under way.
+    /// Submits the gathered changes, unless a commit is under way.
     pub(in crate::control) fn flush(&mut self, now: Now) {
         if self.writes.committing.is_some() || self.writes.broken.is_some() {
             return;
@@ -254,7 +253,7 @@ impl Records {
         self.writes.gathered.push(pending);
     }
 
-    /// Makes a change part of what is pending.
+    /// Adds a change to the overlay.
     fn stage(&mut self, pending: &Pending) {
         match pending {
             Pending::Record(write) => {
@@ -294,7 +293,7 @@ impl Records {
         self.rebuild();
     }
 
-    /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
+    /// Writes everything in memory to a new file. The only long turn of control; happens after a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
         let gone = self.writes.is_gone();
@@ -328,23 +327,23 @@ impl Records {
 }
 
 impl Writes {
-    /// Other nodes write these records, too: streams without a record of their own are stored for them, and nothing is written afresh
-    /// from memory.
+    /// Sets that other nodes write these records, too: the streams without a record of their own are then stored for them, and no new file
+    /// is written from memory.
     pub(in crate::control) fn share(&mut self, node: NodeId) {
         self.shared.node = Some(node);
     }
 
-    /// Whether a record is stored.
+    /// True if a record is stored.
     pub(in crate::control) const fn keeps(&self, record: &Broadcast) -> bool {
         !record.zombi || self.keeps_all()
     }
 
-    /// Whether records that publishing has made are stored, too.
+    /// True if records made by publishing are stored, too.
     pub(in crate::control) const fn keeps_all(&self) -> bool {
         self.shared.node.is_some()
     }
 
-    /// Changes of other nodes, without those of keys with an own commit under way.
+    /// Returns the changes of other nodes, and defers those of keys with an own commit under way.
     pub(in crate::control) fn without_under_way(&mut self, ops: Vec<Op>) -> Vec<Op> {
         let shared = &mut self.shared;
         let (deferred, now) = ops.into_iter().partition(|op| shared.under_way.contains(op.key()));
@@ -363,46 +362,46 @@ impl Writes {
         [self.gather_until, self.dirty_until].into_iter().flatten().min()
     }
 
-    /// Whether nothing waits for the disk; a broken store is not waited for.
+    /// True if no change waits for the disk; true for a broken store.
     pub(in crate::control) fn is_flushed(&self) -> bool {
         self.broken.is_some()
             || (self.gathered.is_empty() && self.committing.is_none() && self.dirty.is_empty())
     }
 
-    /// Whether the disk has failed and no change is taken.
+    /// True if the disk has failed, and changes are refused.
     pub(in crate::control) const fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
 
-    /// Whether the home was removed under the server.
+    /// True if the home was removed while the server ran.
     pub(in crate::control) fn is_gone(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.gone)
     }
 
-    /// The number of a request to the store that is none of changes; its reply has it.
+    /// Submits a backup to the store. Returns the number of the request, which its reply repeats.
     pub(in crate::control) fn back_up(&mut self, backup: store::backup::Backup) -> u64 {
         let batch = self.next_batch();
         self.requests.push_back(store::Request::Backup { batch, backup });
         batch
     }
 
-    /// Records that are queued for writing and not stored yet.
+    /// Returns the number of new records that are not stored yet.
     pub(in crate::control) const fn inserts(&self) -> usize {
         self.inserts
     }
 
-    /// Commits that failed since the start.
+    /// Returns the number of failed commits since the start.
     pub(in crate::control) const fn store_failures(&self) -> u64 {
         self.failures
     }
 
-    /// Changes that wait for the disk.
+    /// Returns the number of changes that wait for the disk.
     pub(in crate::control) fn waiting_writes(&self) -> usize {
         let committing = self.committing.as_ref().map_or(0, |(_, writes)| writes.len());
         self.gathered.len().saturating_add(committing)
     }
 
-    /// Remembers that a record changed in memory and shall reach the disk some time.
+    /// Notes a record that changed in memory and is to be written later.
     pub(in crate::control) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
         if self.dirty.is_empty() {
             self.dirty_until = now.mono.checked_add(LAZY);
@@ -410,17 +409,17 @@ impl Writes {
         self.dirty.insert(key);
     }
 
-    /// An insertion has happened, and is none to come any more.
+    /// Notes that a new record is stored, and no longer counts as queued.
     pub(in crate::control) fn inserted(&mut self) {
         self.inserts = self.inserts.saturating_sub(1);
     }
 
-    /// The next request to the store.
+    /// Returns the next request to the store.
     pub(in crate::control) fn poll_request(&mut self) -> Option<store::Request> {
         self.requests.pop_front()
     }
 
-    /// The next thing that follows from the store's answers.
+    /// Returns the next event.
     pub(in crate::control) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

@@ -1,13 +1,12 @@
 //! Access to the operations of the server (docs/rest.md), checked in this order:
 //!
-//! 1. the dashboard's address filter, for every path: 403 `Not allowed IP`; `/metrics` and `/openapi.json` have a list of
-//!    their own, and let in besides who is logged in;
-//! 2. a `ProxyAuthorization` token, when that way is switched on: it decides, whatever cookie comes with it;
-//! 3. the session that the cookie names; writes that come by cookie must come from our own pages
-//!    (docs/robustness.md R-34);
-//! 4. open operations need neither;
-//! 5. everything else, what does not exist included, needs a login: 403 `Not authenticated user`, never 401;
-//! 6. and the right to it: 403 `Not allowed to access this resource. Contact system admin`.
+//! 1. The dashboard's address filter, for every path: 403 `Not allowed IP`. `/metrics` and `/openapi.json` have a separate address list,
+//!    and also accept a login.
+//! 2. A `ProxyAuthorization` token, if that method is on. The token decides, regardless of cookies.
+//! 3. The session that the cookie names. Writes with a cookie must come from our own pages (docs/robustness.md R-34).
+//! 4. Open operations need neither.
+//! 5. All other paths, including unknown ones, need a login: 403 `Not authenticated user`, never 401.
+//! 6. The right to the operation: 403 `Not allowed to access this resource. Contact system admin`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -28,7 +27,7 @@ use crate::http::{Method, Request, Response};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// Cookies of our name that are looked at.
+/// Maximum number of cookies of our name that are examined.
 const COOKIES_MAX: usize = 4;
 
 fn refused(message: &str) -> Reply {
@@ -40,7 +39,7 @@ const fn reads(method: Method) -> bool {
 }
 
 impl Control {
-    /// A request to the server itself; `path` is what follows `/rest/v2` or, outside of the API, all of it.
+    /// Handles a request to the server itself. `path` follows `/rest/v2`, or is the whole path outside of the API.
     pub(super) fn dispatch_root(
         &mut self,
         now: Now,
@@ -97,8 +96,7 @@ impl Control {
         }
     }
 
-    /// The operations outside of the API, for clients that their address list or a login lets in. The answers hold
-    /// no credentials.
+    /// Handles the operations outside of the API, for clients on the address list or with a login. The answers hold no credentials.
     fn answer_server(
         &mut self,
         now: Now,
@@ -138,7 +136,7 @@ impl Control {
 }
 
 impl Records {
-    /// Whether the answer may have credentials: not for users who may only read what it is about, and not for nobody.
+    /// True if the answer may contain credentials: not for users with read access only, nor without a login.
     fn sees_credentials(
         &self,
         caller: &Caller,
@@ -161,7 +159,7 @@ impl Records {
         }
     }
 
-    /// Whether a caller may use what it asks for; the error is the text of the refusal.
+    /// Checks that the caller has the right to the operation; the error is the text of the refusal.
     fn check_caller(
         &self,
         cx: &Context,
@@ -192,8 +190,8 @@ impl Records {
         if allowed { Ok(()) } else { Err("Not allowed to access this resource. Contact system admin") }
     }
 
-    /// The addresses that the operator names. Without a word of theirs: this machine alone until a user exists, then
-    /// the default of the setting.
+    /// True if an address passes the dashboard's filter: the operator's list; without one, only this machine until a user exists, then the
+    /// default of the setting.
     fn may_see_dashboard(&self, cx: &Context, client: IpAddr) -> bool {
         let server = &cx.config.server;
         if server.doors.dashboard_explicit || self.auxiliary.has_users() {
@@ -214,7 +212,7 @@ impl AuxiliaryRecords {
 }
 
 impl Access {
-    /// The asker of a feed; `None`: the request has no login.
+    /// Returns the asker of a feed; `None` if the request has no login.
     pub(in crate::control) fn feed_asker(
         &self,
         cx: &Context,
@@ -230,7 +228,7 @@ impl Access {
         }
     }
 
-    /// Identifies the caller. The error is an answer.
+    /// Identifies the caller; the error is the answer.
     fn caller(
         &self,
         cx: &Context,
@@ -282,8 +280,8 @@ impl Context {
     }
 }
 
-/// A write that comes by cookie and has a body says that it is JSON, which no form of another site can say; files of a
-/// form pass where they belong, on the word of [`crate::control::ControlConfig::is_own_page`].
+/// True if a write with a cookie and a body is declared as JSON, which a form on another site cannot do. Multipart forms pass where an
+/// operation takes them, since [`crate::control::ControlConfig::is_own_page`] covers those.
 fn is_typed(route: &Route, request: &Request) -> bool {
     let is_form = has_type(request, "multipart/form-data");
     reads(request.method)
@@ -292,7 +290,7 @@ fn is_typed(route: &Route, request: &Request) -> bool {
         || (is_form && (route.body == BodyKind::Multipart || route.policy == Policy::Proxied))
 }
 
-/// The values of our cookies.
+/// Returns the values of our cookies.
 fn session_ids(request: &Request) -> impl Iterator<Item = SessionId> {
     let pairs = request.headers.all("cookie").flat_map(|value| value.split(';'));
     let ours =

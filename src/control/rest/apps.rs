@@ -30,7 +30,7 @@ fn failure(text: &str) -> Response {
     Outcome::failure(text).response(200)
 }
 
-/// The answer to a failure of the disk: the reason is the operator's to know, and goes to the log.
+/// Makes the answer to a disk failure. The reason is logged, because only the operator may know it.
 fn failed(error: &str) -> Response {
     tracing::warn!(error, "a change of the settings failed");
     failure("The change could not be saved")
@@ -40,7 +40,7 @@ fn busy() -> Response {
     Response::error(503, "Too many requests wait").header("Retry-After", "1")
 }
 
-/// The letters that the reference takes.
+/// True if a name has only letters that the reference accepts.
 fn is_plain(name: &str) -> bool {
     name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
@@ -125,14 +125,14 @@ pub(super) fn create(cx: &mut Context, walks: &mut Walks, call: &RootCall<'_>) -
     Reply::Later
 }
 
-/// `PUT /applications/{app}`: nothing runs in this server that came over the network.
+/// `PUT /applications/{app}`, refused: the server runs no code received over the network.
 pub(super) fn upload() -> Reply {
     Reply::Now(
         Response::error(405, "WAR files cannot be deployed").header("Allow", "GET, HEAD, POST, DELETE"),
     )
 }
 
-/// `DELETE /applications/{app}?deleteDB=`: streams end, the application is gone everywhere, then its folder is removed.
+/// `DELETE /applications/{app}?deleteDB=`: ends the streams, removes the application, then deletes its folder.
 pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     if !is_plain(name) {
@@ -177,7 +177,8 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /applications/{app}/reset`: what is not live is finished, and nobody watches it. The number is that of all records.
+/// `POST /applications/{app}/reset`: marks streams that are not live as finished and sets their viewers to zero. Returns the number of all
+/// records.
 pub(super) fn reset(
     cx: &Context,
     records: &mut Records,
@@ -209,7 +210,7 @@ pub(super) fn reset(
     done(Outcome::success().message(Some(&text)))
 }
 
-/// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are for administrators: others cannot write
+/// `GET /applications/settings/{app}`. Secrets, and parts of URLs that may be secret, are for administrators only: others could not write
 /// them back.
 pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
@@ -238,7 +239,7 @@ pub(super) fn settings(cx: &Context, records: &Records, call: &RootCall<'_>) -> 
     Reply::Now(object(200, &shown))
 }
 
-/// The reason a settings object is refused.
+/// The reason for which a settings object is refused.
 enum Unfit {
     /// Not a settings object: 400.
     Malformed(String),
@@ -246,7 +247,7 @@ enum Unfit {
     Refused(String),
 }
 
-/// `POST /applications/settings/{app}`: the whole object; members left out return to their defaults.
+/// `POST /applications/settings/{app}`: the whole object; absent members return to their defaults.
 pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &RootCall<'_>) -> Reply {
     let [name, ..] = call.params;
     let Some(app) = cx.apps.get(name).filter(|_| !walks.app_changes.changing.contains(name)).cloned() else {
@@ -275,11 +276,11 @@ pub(super) fn change_settings(cx: &mut Context, walks: &Walks, now: Now, call: &
     Reply::Later
 }
 
-/// Names of foreign members in an answer, and characters of each.
+/// Maximum number of foreign members named in an answer.
 const FOREIGN_MAX: usize = 20;
 const FOREIGN_CHARS_MAX: usize = 64;
 
-/// The words on members of a body that are no settings; nothing when there are none.
+/// Describes members of a body that are not settings; empty if there are none.
 pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str) -> bool) -> String {
     let foreign = body.keys().filter(|name| !is_known(name));
     let names: Vec<String> = foreign.map(|name| name.chars().take(FOREIGN_CHARS_MAX).collect()).collect();
@@ -294,11 +295,11 @@ pub(super) fn foreign_members(body: &Map<String, Value>, is_known: impl Fn(&str)
     }
 }
 
-/// Members that the server writes itself, and those that are never lost by leaving them out.
+/// Members that the server writes itself, or keeps when they are absent.
 const OWN: [&str; 3] = ["appName", "updateTime", "appStatus"];
 const KEPT: [&str; 2] = ["clusterCommunicationKey", "subscriberAuthenticationKey"];
 
-/// Renditions with all their members, as a list and as its text: older clients read the text.
+/// Completes all members of renditions, as a list and as text, because older clients read the text.
 fn complete_renditions(body: &mut Map<String, Value>) -> Result<(), Unfit> {
     let Some(list @ Value::Array(_)) = body.get("encoderSettings") else { return Ok(()) };
     let list = Vec::<EncoderSettings>::from_json(list.clone());
@@ -352,7 +353,7 @@ fn wrong_type(member: &Member) -> Unfit {
     Unfit::Malformed(format!("{} has the wrong type", member.name))
 }
 
-/// The smallest values that the reference lets pass.
+/// Raises a value to the least one that the reference accepts.
 fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     let at_least = |least: i64| match text.parse::<i64>() {
         Ok(value) if value < least => Ok(least.to_string()),
@@ -367,7 +368,7 @@ fn clamped(member: &Member, text: String) -> Result<String, Unfit> {
     }
 }
 
-/// Refuses settings that the reference refuses without a reason, and those that we could not run with.
+/// Refuses settings that the reference refuses without a reason, and settings that cannot work here.
 fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result<(), Unfit> {
     let heights = body.get("encoderSettings").and_then(Value::as_array);
     let is_flat = |step: &Value| step.get("height").and_then(Value::as_i64).is_some_and(|height| height <= 0);
@@ -386,7 +387,7 @@ fn check(app: &AppSettings, after: &Values, body: &Map<String, Value>) -> Result
 }
 
 impl Records {
-    /// Whether a caller is an administrator of an application or, for [`SYSTEM`], of the server.
+    /// True if the caller is an administrator of an application or, for [`SYSTEM`], of the server.
     pub(super) fn administers(&self, caller: &Caller, scope: &str) -> bool {
         match caller {
             Caller::Token => true,
@@ -399,7 +400,7 @@ impl Records {
 }
 
 impl Control {
-    /// Settings of an application, new or changed: every worker hears of them.
+    /// Installs new or changed settings of an application, on every worker.
     pub(in crate::control) fn install_app(&mut self, now: Now, settings: AppSettings) {
         let name = settings.name.clone();
         let epoch = self.cx.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
@@ -421,7 +422,7 @@ impl Control {
         self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
     }
 
-    /// The application is gone; so are its streams.
+    /// Removes an application and ends its streams.
     pub(in crate::control) fn remove_app(&mut self, now: Now, name: &Arc<str>) {
         let streams: Vec<_> = self.registry.of_app(name).map(|(stream, _)| stream).collect();
         let streams_ended = streams.len();

@@ -20,17 +20,17 @@ use crate::mail::StreamEnd;
 use crate::protocol::outbound;
 use crate::types::StreamKey;
 
-/// The answer to a `listenerHookURL` that cannot be used.
+/// Answer to an unusable `listenerHookURL`.
 const BAD_HOOK: &str = "Hook url is not valid.";
-/// Letters and digits of a publish key, of almost six bits each.
+/// Characters of a publish key, with almost six bits each.
 const PUBLISH_KEY_CHARACTERS: usize = 24;
-/// Letters and digits of generated ids.
+/// Characters of generated ids.
 const ALPHANUMERICS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/// The answer about cameras: discovering their address needs ONVIF.
+/// Answer about cameras, whose discovery needs ONVIF.
 const NO_CAMERAS: &str = "IP cameras are not available";
-/// Streams of one bulk delete.
+/// Maximum number of streams of one bulk delete.
 pub(super) const BULK_MAX: usize = 10_000;
-/// The other schemes of a stream source: stored, and refused when they are to be started.
+/// Other schemes of a stream source, which are stored but refused at the start.
 const STORED_SCHEMES: [&str; 3] = ["rtsps://", "rtsp://", "udp://"];
 
 fn now(outcome: Outcome<'_>) -> Reply {
@@ -99,8 +99,7 @@ pub(super) fn create(control: &mut Control, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// `POST /broadcasts/{id}/publish-key`: a new key in place of the old one, and the first one of an older record. Who is
-/// live stays so.
+/// `POST /broadcasts/{id}/publish-key`: makes a new key, replacing any old one. A live publisher stays.
 pub(super) fn new_publish_key(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if !call.app.security.publish.publish_key {
@@ -115,7 +114,7 @@ pub(super) fn new_publish_key(cx: &mut Context, records: &mut Records, at: Now, 
     Reply::Later
 }
 
-/// The refusal of a create with `autoStart`, decided before the record exists.
+/// Returns the refusal of a create with `autoStart`, decided before the record is made.
 fn auto_start_refusal(
     cx: &Context,
     registry: &Registry,
@@ -140,13 +139,13 @@ fn auto_start_refusal(
     }
 }
 
-/// Whether the reference takes what is there for a file: a source that is made and started with it is a `VoD`.
+/// True if the reference treats a URL as a file: such a source becomes a `VoD` when created with `autoStart`.
 fn is_file(url: &str) -> bool {
     (url.starts_with("http") || outbound::is_own_path(url))
         && ["mp4", "webm", "flv"].iter().any(|ending| url.ends_with(ending))
 }
 
-/// Whether a source may be stored with this URL. Where it leads is checked when it is started.
+/// True if a source may be stored with this URL. The address is checked at the start of the source.
 fn is_source_url(app: &str, url: &str) -> bool {
     if outbound::is_own_path(url) {
         return matches!(outbound::read_own_path(url, app), Ok(_) | Err(UrlError::Unsupported(_)));
@@ -162,7 +161,7 @@ fn is_source_url(app: &str, url: &str) -> bool {
         })
 }
 
-/// Whether it is the address of a camera: a URL of a known scheme, or IPv4, perhaps with a user, a port, a path and a query.
+/// True if the text is the address of a camera: a URL of a known scheme, or IPv4, optionally with a user, a port, a path and a query.
 fn is_camera_address(address: &str) -> bool {
     if address.len() > URL_BYTES_MAX || !address.bytes().all(|b| b.is_ascii_graphic()) {
         return false;
@@ -225,7 +224,7 @@ pub(super) fn update(
     Reply::Later
 }
 
-/// `DELETE /broadcasts/{id}`: with its subtracks unless `deleteSubtracks=false`.
+/// `DELETE /broadcasts/{id}`, including subtracks unless `deleteSubtracks=false`.
 pub(super) fn delete(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if records.pending(&key).is_none() {
@@ -240,7 +239,7 @@ pub(super) fn delete(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// `DELETE /broadcasts?ids=a,b`: stops at the first id that is not there.
+/// `DELETE /broadcasts?ids=a,b`, up to the first unknown id.
 pub(super) fn delete_many(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let ids = call.query("ids");
     if ids.trim().is_empty() {
@@ -249,7 +248,7 @@ pub(super) fn delete_many(records: &mut Records, at: Now, call: &Call<'_>) -> Re
     delete_all(records, at, call, ids.split(','))
 }
 
-/// `DELETE /broadcasts/bulk` of the servers before 3.0: the same with an array of ids as its body.
+/// `DELETE /broadcasts/bulk` of the servers before 3.0: like the above, with an array of ids as its body.
 pub(super) fn delete_bulk(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     match serde_json::from_slice::<Vec<String>>(&readable(&call.request.body)) {
         Ok(ids) if ids.is_empty() => now(Outcome::failure("")),
@@ -313,7 +312,7 @@ pub(super) fn start(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// The reference's texts; that no item can be pulled at all has none.
+/// Starts a playlist, with the answers of the reference, which has none for a playlist whose items cannot be pulled.
 fn start_playlist(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
     let Playback { cx, records, registry, outbound } = playback;
     if outbound.sources.is_running(key) {
@@ -345,8 +344,8 @@ fn start_source(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKe
     }
 }
 
-/// Answers when it is on the disk that the source runs, or not: so it is after a crash, too. A disk that takes nothing is not waited
-/// for, since what was asked for has happened.
+/// Answers once the disk has stored whether the source runs, so that the state holds after a crash. Does not wait for a broken disk, since
+/// the request has taken effect.
 fn source_kept(
     records: &mut Records,
     at: Now,
@@ -398,7 +397,7 @@ pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// A switch that is on when absent; any value but `true` is off.
+/// Returns a switch that is on by default; any value but `true` is off.
 fn unless_false(call: &Call<'_>, name: &str) -> bool {
     call.request.query_value(name).is_none_or(|value| value.eq_ignore_ascii_case("true"))
 }
@@ -408,7 +407,7 @@ fn has_dots(folder: Option<&str>) -> bool {
 }
 
 impl ControlConfig {
-    /// Whether hooks may be sent there. A name's address is checked each time; what the text shows is refused here.
+    /// True if hooks may be sent to a URL. A host name is resolved and checked at each request; a literal address is checked here.
     fn may_hook(&self, url: Option<&str>) -> bool {
         let Some(url) = url.filter(|url| !url.trim().is_empty()) else { return true };
         let Ok(url) = HookUrl::parse(url) else { return false };
@@ -418,7 +417,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Subtracks of a main track that have records; itself is not one.
+    /// Returns the subtracks of a main track that have records, without the main track.
     fn subtrack_keys(&self, main: &StreamKey) -> Vec<StreamKey> {
         let key = |id: &std::sync::Arc<str>| StreamKey { app: main.app.clone(), id: id.clone() };
         self.subtracks(main).take(BULK_MAX).map(key).filter(|key| key != main).collect()
@@ -426,7 +425,7 @@ impl Records {
 }
 
 impl Outbound {
-    /// Ends what is live under this id, pulled or published. Says whether there was something.
+    /// Ends a live stream of this id, pulled or published. Returns whether there was one.
     fn stop_live(
         &mut self,
         cx: &mut Context,
@@ -447,7 +446,7 @@ impl Outbound {
 }
 
 impl Records {
-    /// The record of a create.
+    /// Makes the record of a create.
     pub(super) fn new_record(
         &self,
         cx: &mut Context,
@@ -490,7 +489,7 @@ impl Records {
         Ok(record)
     }
 
-    /// Sixteen random letters and digits, then a number that grows.
+    /// Generates an id: sixteen random letters and digits, then a number that increases.
     pub(super) fn generated_id(&mut self, cx: &mut Context, at: Now) -> String {
         self.generated = self.generated.wrapping_add(1);
         let nanos = u128::from(at.wall_ms) * 1_000_000 + u128::from(self.generated % 1_000_000);
@@ -499,7 +498,7 @@ impl Records {
 }
 
 impl Context {
-    /// Random letters and digits, of almost six bits each.
+    /// Returns random letters and digits, with almost six bits each.
     pub(in crate::control) fn alphanumerics(&mut self, count: usize) -> String {
         let pick = |random: &mut crypto::Random| {
             let at = usize::try_from(random.below(ALPHANUMERICS.len() as u64)).unwrap_or(0);

@@ -11,7 +11,7 @@ use crate::control::mask::Requester;
 use crate::http::{Request, Response};
 use crate::types::{Now, StreamKey};
 
-/// Parameters of a path.
+/// Maximum number of parameters of a path.
 pub(super) const PARAMS_MAX: usize = 4;
 
 /// A handler of an application's operation.
@@ -22,14 +22,14 @@ pub(super) type RootHandler = fn(&mut Control, Now, &RootCall<'_>) -> Reply;
 /// The sender of a request to an application.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Sender {
-    /// A peer, that the application's filters judge.
+    /// A peer, subject to the application's filters.
     Peer(SocketAddr),
-    /// A user of the panel, that a login has let in. An administrator is one of the whole server.
+    /// A user of the panel, who has logged in. The flag means administrator of the whole server.
     Panel { is_administrator: bool },
 }
 
 impl Sender {
-    /// The address of a peer.
+    /// Returns the address of a peer.
     pub(super) const fn peer(self) -> Option<SocketAddr> {
         match self {
             Self::Peer(peer) => Some(peer),
@@ -37,38 +37,38 @@ impl Sender {
         }
     }
 
-    /// Whether an administrator of the whole server asks.
+    /// True if the sender is an administrator of the whole server.
     pub(super) const fn is_administrator(self) -> bool {
         matches!(self, Self::Panel { is_administrator: true })
     }
 }
 
-/// A request on its way to the handler of an application's operation.
+/// A request to an operation of an application.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) requester: Requester,
     pub(super) app: &'a Arc<AppSettings>,
     pub(super) request: &'a Request,
     pub(super) params: [&'a str; PARAMS_MAX],
-    /// The address of the client, behind trusted proxies, where nothing else tells who asks.
+    /// Address of the client, behind trusted proxies; `None` if a login or token identifies the sender.
     pub(super) client: Option<IpAddr>,
-    /// Whether an administrator of the whole server asks.
+    /// True if the sender is an administrator of the whole server.
     pub(super) is_administrator: bool,
 }
 
 impl Call<'_> {
-    /// The stream that the first parameter names.
+    /// Returns the stream that the first parameter names.
     pub(super) fn key(&self) -> StreamKey {
         let [id, ..] = self.params;
         StreamKey { app: self.app.name.clone(), id: id.into() }
     }
 
-    /// A query parameter; empty when absent.
+    /// Returns a query parameter; empty if absent.
     pub(super) fn query(&self, name: &str) -> &str {
         self.request.query_value(name).unwrap_or("")
     }
 
-    /// A query parameter that is a number; the error is the answer to one that is none.
+    /// Returns a numeric query parameter; the error is the answer to other text.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Reply> {
         match self.request.query_value(name) {
             None | Some("") => Ok(None),
@@ -77,11 +77,11 @@ impl Call<'_> {
     }
 }
 
-/// A request on its way to the handler of an operation of the server. It may be there.
+/// A request to an operation of the server, after the access checks.
 #[derive(Debug)]
 pub(super) struct RootCall<'a> {
     pub(super) origin: Origin,
-    /// The address of the client, behind trusted proxies.
+    /// Address of the client, behind trusted proxies.
     pub(super) client: IpAddr,
     pub(super) caller: Caller,
     pub(super) request: &'a Request,
@@ -89,30 +89,30 @@ pub(super) struct RootCall<'a> {
 }
 
 impl RootCall<'_> {
-    /// A query parameter; empty when absent.
+    /// Returns a query parameter; empty if absent.
     pub(super) fn query(&self, name: &str) -> &str {
         self.request.query_value(name).unwrap_or("")
     }
 }
 
-/// The authenticated caller of an operation of the server.
+/// The caller of an operation of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// An unknown caller.
+    /// A caller without login or token.
     Nobody,
-    /// The holder of the server's secret: unrestricted, and not a user.
+    /// The holder of the server's secret, with all rights, who is not a user.
     Token,
-    /// A user that is logged in.
+    /// A logged-in user.
     User {
-        /// The user's e-mail.
+        /// E-mail of the user.
         email: Arc<str>,
-        /// The session that the cookie names.
+        /// Session that the cookie names.
         id: SessionId,
     },
 }
 
 impl Caller {
-    /// The e-mail of a user; `None` for every other caller.
+    /// Returns the e-mail of a user; `None` for other callers.
     pub(super) fn email(&self) -> Option<&str> {
         match self {
             Self::User { email, .. } => Some(email),
@@ -121,7 +121,7 @@ impl Caller {
     }
 }
 
-/// Text of a body that cannot be read.
+/// Makes the answer to an unreadable body.
 pub(super) fn bad_request(text: &str) -> Reply {
     Reply::Now(Response::text(400, text.to_owned()))
 }

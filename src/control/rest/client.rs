@@ -1,8 +1,8 @@
-//! The origin of a request: the client's address behind proxies, and the page that a browser asks for.
+//! The origin of a request: the client's address behind proxies, and the page that a browser asks from.
 //!
-//! "From this machine" is the only credential of the first administrator, and of an application's API by default. A proxy on
-//! this machine that nobody has named lends its address to everybody, and a page whose name resolves to 127.0.0.1 (DNS
-//! rebinding) has the browser of this machine ask. What comes so is of nobody's address.
+//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A local proxy that is not
+//! configured would give its own address to everybody, and a page whose name resolves to 127.0.0.1 (DNS rebinding) makes a local browser
+//! send requests. Such requests count as from no address.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -13,11 +13,11 @@ use crate::control::records::Records;
 use crate::control::{ControlConfig, Outbound};
 use crate::http::{Request, cors};
 
-/// An address that only rules for everybody contain.
+/// Address for requests of doubtful origin: only rules for all addresses contain it.
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl ControlConfig {
-    /// The address behind trusted proxies; `None` when they say what cannot be read.
+    /// Returns the address behind trusted proxies; `None` if their fields are unreadable.
     pub(in crate::control) fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
         let server = &self.server;
         let values = |name: &'static str| request.headers.all(name).collect();
@@ -31,15 +31,14 @@ impl ControlConfig {
         Some(if passed_on || foreign { NOBODYS } else { client })
     }
 
-    /// Whether no page of another asks.
+    /// True if the request is not from a foreign page.
     pub(in crate::control) fn is_own_page(&self, request: &Request) -> bool {
         cors::is_own_page(request, &self.server.names, &self.server.cors_origins)
     }
 }
 
 impl Context {
-    /// Whether a credential may be handed out: not to a foreign page, which has nothing but the address of its
-    /// reader.
+    /// True if a credential may be given out. A foreign page is refused, since it uses only the address of its reader.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,
@@ -51,8 +50,7 @@ impl Context {
 }
 
 impl Outbound {
-    /// Logs what an operator can do about a request that was refused for its address, once for each address: of an application,
-    /// or of the server.
+    /// Logs how an operator can allow a request that was refused for its address; once per address, for an application or the server.
     pub(super) fn note_refused(
         &mut self,
         cx: &Context,

@@ -19,20 +19,20 @@ use crate::control::records::{Answer, Change, Records, Write};
 use crate::http::Response;
 use crate::types::StreamKey;
 
-/// The mode of a room that is made without one.
+/// Default mode of a room.
 const MODE: &str = "legacy";
-/// Bytes of a mode.
+/// Longest mode, in bytes.
 const MODE_BYTES_MAX: usize = 64;
-/// The planned duration of a room, in seconds, when the request does not say when it ends.
+/// Default planned duration of a room, in seconds.
 const LASTS_S: i64 = 3600;
-/// Streams that a body may name.
+/// Maximum number of streams in a body.
 const STREAMS_MAX: usize = 500;
-/// Streams of one answer.
+/// Maximum number of streams in an answer.
 const SHOWN_MAX: usize = 500;
 
 const NOT_COMPLETED: &str = "Operation not completed";
 
-/// The body of a create or a change.
+/// The body of a create or an update.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct RoomBody {
@@ -44,7 +44,7 @@ struct RoomBody {
     room_stream_list: Option<Vec<String>>,
 }
 
-/// A room; members in the order of those servers.
+/// A room as servers before 3.0 show it, with their order of members.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Room<'a> {
@@ -85,7 +85,7 @@ fn not_completed() -> Reply {
     Reply::Now(Outcome::failure(NOT_COMPLETED).response(400))
 }
 
-/// The room as an answer.
+/// Makes the answer that shows the room.
 pub(in crate::control) fn shown(record: &Broadcast) -> Response {
     json(200, &Room::of(record))
 }
@@ -97,7 +97,7 @@ pub(super) fn write(record: &Broadcast, out: &mut Vec<u8>) {
     debug_assert!(done.is_ok());
 }
 
-/// The body, when it can be used.
+/// Reads and checks the body; the error is the answer.
 fn read(call: &Call<'_>) -> Result<RoomBody, Reply> {
     let body: Result<Option<Option<RoomBody>>, BodyError> = parse_json(&call.request.body);
     let body = body.map_err(|error| bad_request(&error.to_string()))?.flatten().ok_or_else(not_completed)?;
@@ -107,7 +107,7 @@ fn read(call: &Call<'_>) -> Result<RoomBody, Reply> {
 }
 
 impl RoomBody {
-    /// The members that the record has.
+    /// Returns the members that belong to the record.
     fn members(&self) -> Body {
         Body {
             planned_start_date: self.start_date.map(Some),
@@ -143,7 +143,7 @@ pub(super) fn create(cx: &mut Context, records: &mut Records, at: Now, call: &Ca
     Reply::Later
 }
 
-/// `PUT /broadcasts/conference-rooms/{id}`. A list of streams takes the place of the one before.
+/// `PUT /broadcasts/conference-rooms/{id}`. A given list of streams replaces the previous one.
 pub(super) fn update(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let room = match read(call) {
         Ok(room) => room,
@@ -160,7 +160,7 @@ pub(super) fn update(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     Reply::Later
 }
 
-/// `DELETE /broadcasts/conference-rooms/{id}`: its streams stay.
+/// `DELETE /broadcasts/conference-rooms/{id}`, without deleting its streams.
 pub(super) fn delete(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let key = call.key();
     if records.pending(&key).is_none() {
@@ -189,7 +189,7 @@ pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     lists.scan(now, Scan::new(call, search, String::new(), wanted).of_rooms())
 }
 
-/// `GET /broadcasts/conference-rooms/{id}/room-info?streamId=`: the live streams but the one that asks.
+/// `GET /broadcasts/conference-rooms/{id}/room-info?streamId=`: the live streams except the given one.
 pub(super) fn info(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let [room_id, ..] = call.params;
     let (key, asks) = (call.key(), call.query("streamId"));
@@ -230,8 +230,7 @@ pub(super) fn remove_named(records: &mut Records, at: Now, call: &Call<'_>) -> R
 }
 
 impl Records {
-    /// The streams of the list that there are join the room, and those that are not in it leave; without a list
-    /// everybody stays.
+    /// Moves existing streams of the list to the room, and removes the streams not listed; without a list, none move.
     fn move_streams(&mut self, at: Now, room: &StreamKey, wanted: Option<Vec<String>>) {
         let Some(wanted) = wanted else { return };
         let left: Vec<_> = self.subtracks(room).filter(|id| !wanted.iter().any(|w| **w == ***id)).collect();

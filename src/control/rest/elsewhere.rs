@@ -1,10 +1,10 @@
 //! Calls about a stream that is live at another node (docs/cluster.md): that node answers them.
 //!
-//! 1. A row of the table says that its calls belong where the stream is live ([`Route::at_origin`]).
-//! 2. This node checks who asks, then sends the call to the origin's relay, by a job, with the user and what he may see.
-//! 3. The origin takes the caller's word for that, since both are of one cluster, answers from its own state, and sends no call on: so no
-//!    call goes in circles.
-//! 4. An origin that was not reached has done nothing. When its claim is over by then, the call is answered here; else with 503.
+//! 1. A row of the route table says that its calls belong where the stream is live ([`Route::at_origin`]).
+//! 2. This node checks the caller, then a job sends the call to the origin's relay, with the user and the user's view.
+//! 3. The origin trusts these, since both nodes are in one cluster, answers from its own state, and forwards no call, so that no call goes
+//!    in circles.
+//! 4. An origin that was not reached has done nothing. If its claim is over by then, the call is answered here, else with 503.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::jobs::{NodeOutcome, NodeWork, Work};
 use crate::protocol;
 use crate::types::{Now, SessionRef};
 
-/// Fields of an answer that come through.
+/// Header fields of an answer that are passed on.
 const FIELDS: [&str; 3] = ["content-type", "retry-after", "cache-control"];
 
-/// An operation of an application that a request asks for.
+/// An operation of an application, as requested.
 struct Row<'a> {
     app: Arc<AppSettings>,
     route: &'static Route,
@@ -52,7 +52,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Has a call answered by the node that has its stream. `None`: that is this node, or none.
+/// Forwards a call to the node that has its stream; `None` if this node or no node has it.
 pub(super) fn ask_origin(control: &mut Control, now: Now, route: &Route, call: &Call<'_>) -> Option<Reply> {
     if !route.at_origin {
         return None;
@@ -111,7 +111,7 @@ fn origin_answered(
     control.cx.answer(requester, response);
 }
 
-/// The row of a request and what it needs to be handled.
+/// Returns the row of a request, with its parts.
 fn row_of<'a>(control: &Control, request: &'a Request) -> Option<Row<'a>> {
     let (app, rest) = split_path(&request.path)?;
     let app = control.cx.apps.get(app).cloned()?;
@@ -122,7 +122,7 @@ fn row_of<'a>(control: &Control, request: &'a Request) -> Option<Row<'a>> {
     Some(Row { app, route, handler, params })
 }
 
-/// A call that another node has checked.
+/// Handles a call that another node has checked.
 pub(in crate::control) fn node_call(control: &mut Control, now: Now, session: SessionRef, asked: NodeCall) {
     let requester = Requester::unknown(session).seeing(asked.sees_credentials);
     let (user, from) = (asked.user.clone(), asked.address.parse::<IpAddr>().ok());
@@ -157,7 +157,7 @@ pub(super) fn handle_app(
     }
 }
 
-/// The request of a call; `None`: it has no method.
+/// Builds the request of a call; `None` if the method is unknown.
 fn request_of(asked: NodeCall) -> Option<Request> {
     let mut headers = Headers::new();
     if !asked.content_type.is_empty() {

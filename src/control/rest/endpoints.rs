@@ -1,4 +1,4 @@
-//! Adding and removing restreaming endpoints (docs/rest.md). Both paths take the same.
+//! Adding and removing restreaming endpoints (docs/rest.md). Both paths are handled alike.
 
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ use crate::control::records::{Answer, Change, Records, Write};
 use crate::protocol::outbound;
 use crate::types::StreamKey;
 
-/// Bytes of an id that a client chooses.
+/// Longest id that a client may choose, in bytes.
 const SERVICE_ID_BYTES_MAX: usize = 128;
 
 /// The body of an add.
@@ -113,8 +113,7 @@ pub(super) fn remove(records: &mut Records, now: Now, call: &Call<'_>) -> Reply 
 }
 
 impl Context {
-    /// Whether an endpoint may have this URL. Addresses are checked when they are connected to; what can be seen
-    /// in the text already is refused here.
+    /// Checks the URL of an endpoint. Names are checked at each connection; literal addresses are checked here.
     fn check_url(&self, key: &StreamKey, url: &str) -> Result<(), String> {
         let target = outbound::read_endpoint(url).map_err(|e| e.to_string())?;
         if self.config.is_loop(key, &target) {
@@ -130,12 +129,12 @@ impl Context {
         }
     }
 
-    /// `custom` and six random letters or digits.
+    /// Makes an id: `custom` and six random letters or digits.
     pub(super) fn service_id(&mut self) -> String {
         format!("custom{}", self.alphanumerics(6))
     }
 
-    /// The endpoints that a create or update body lists; `None` when one cannot be.
+    /// Returns the endpoints that a create or update body lists; `None` if any is invalid.
     pub(super) fn endpoints_of_body(
         &mut self,
         key: &StreamKey,

@@ -21,7 +21,7 @@ use crate::http::Response;
 use crate::mail::{DataSender, Message, StreamData, ToWorker};
 use crate::types::{ConnId, SessionRef, WorkerId};
 
-/// Bytes of a message for data channels: what every player takes (RFC 8841 §6.1).
+/// Longest message for data channels, in bytes: the size that every player accepts (RFC 8841 §6.1).
 const DATA_BYTES_MAX: usize = 65_536;
 
 fn refused(message: &str) -> Reply {
@@ -61,8 +61,7 @@ const fn codec_name(codec: Codec) -> Option<&'static str> {
     }
 }
 
-/// `GET /broadcasts/{id}/stream-info`: what the publisher sends is the only rendition. Its bit rate is that of video
-/// and audio together.
+/// `GET /broadcasts/{id}/stream-info`: the published stream is the only rendition. The bit rate is that of video and audio together.
 pub(super) fn stream_info(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
     let live = registry.find(&key).and_then(|stream| registry.get(&stream));
@@ -93,12 +92,12 @@ pub(super) fn no_webrtc_viewers(call: &Call<'_>) -> Reply {
     empty_page(offset, size)
 }
 
-/// `POST /broadcasts/webrtc-viewers/{viewer}/stop` of the servers before 3.0: there is none of that id.
+/// `POST /broadcasts/webrtc-viewers/{viewer}/stop` of the servers before 3.0: refused, as for an unknown id.
 pub(super) fn stop_webrtc_viewer() -> Reply {
     refused("")
 }
 
-/// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: nothing looks at pictures.
+/// `GET /broadcasts/{id}/detections/{offset}/{size}` of the servers before 3.0: always empty, since pictures are not analysed.
 pub(super) fn no_detections(call: &Call<'_>) -> Reply {
     let [_, offset, size, _] = call.params;
     empty_page(offset, size)
@@ -118,7 +117,7 @@ fn empty_page(offset: &str, size: &str) -> Reply {
     }
 }
 
-/// `POST /broadcasts/{id}/data`: the body goes to the data channels of the stream's publisher and viewers, as text.
+/// `POST /broadcasts/{id}/data`: sends the body as text to the data channels of the stream's publisher and viewers.
 pub(super) fn data(cx: &mut Context, records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     if !call.app.values.boolean("dataChannelEnabled").unwrap_or(false) {
         return refused("Data channels are not enabled");
@@ -199,8 +198,8 @@ pub(super) fn webrtc_receive_stats() -> Reply {
     Reply::Now(object(200, &json!({ "audioReceiveStats": audio, "videoReceiveStats": video })))
 }
 
-/// `GET /broadcasts/duration?url=`: the length of media at a URL. Nothing here reads files of others; -2 is the
-/// reference's number for a URL that cannot be opened.
+/// `GET /broadcasts/duration?url=`: the length of media at a URL, refused because this server reads no foreign files. The error -2 is the
+/// reference's for a URL that cannot be opened.
 pub(super) fn duration(call: &Call<'_>) -> Reply {
     if call.query("url").trim().is_empty() {
         return refused("");
@@ -259,7 +258,7 @@ pub(super) fn sei(registry: &Registry, call: &Call<'_>) -> Reply {
     in_band(registry, call)
 }
 
-/// In-band messages are not supported in this version.
+/// Refuses in-band messages, which this version does not support.
 fn in_band(registry: &Registry, call: &Call<'_>) -> Reply {
     if registry.is_live(&call.key()) {
         refused("")
@@ -273,19 +272,19 @@ pub(super) fn hls_to_mp4() -> Reply {
     refused("HLS to MP4 conversion has failed")
 }
 
-/// The answer to notifications: nothing here sends them.
+/// Answer to push notifications, which this server does not send.
 const NO_PUSH: &str =
     "Push Notification Service is not available community edition. Please use enterprise edition";
 
-/// A JSON object as text, which notifications carry.
+/// True if the text is a JSON object, as notifications carry it.
 fn is_object(text: &[u8]) -> bool {
     serde_json::from_slice::<Value>(text).is_ok_and(|value| value.is_object())
 }
 
-/// The validity of a subscriber's token, in seconds, when the request does not say.
+/// Default validity of a subscriber's token, in seconds.
 const TOKEN_HOLDS_S: i64 = 3600;
 
-/// `GET /push-notification/subscriber-auth-token`: signed with `subscriberAuthenticationKey`; nothing is stored.
+/// `GET /push-notification/subscriber-auth-token`: a token signed with `subscriberAuthenticationKey`, not stored.
 pub(super) fn push_token(now: Now, call: &Call<'_>) -> Reply {
     let subscriber = call.query("subscriberId");
     let holds_s = match call.number::<i32>("timeoutSeconds") {

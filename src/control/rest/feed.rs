@@ -1,6 +1,6 @@
-//! Answers that are asked for again and again: the server, the broadcasts of a page, one broadcast. Each has a JSON object a line, the
-//! same things in the same lines each time, so that a client can tell which of them changed; asked for as server-sent
-//! events, the changed lines are sent by the connection (docs/rest.md).
+//! Answers for polling: the server, the broadcasts of a page, one broadcast. Each has one JSON object per line, with the same subject in
+//! the same line each time, so that a client can tell which have changed. If requested as server-sent events, the connection sends the
+//! changed lines (docs/rest.md).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::mail::SourceFigures;
 use crate::protocol::Container;
 use crate::types::{StreamKey, WorkerId, build};
 
-/// Broadcasts of one answer: those of the longest list.
+/// Maximum number of broadcasts in one answer, as in the longest list.
 const BROADCASTS_MAX: usize = 250;
-/// Recordings of one answer.
+/// Maximum number of recordings in one answer.
 const RECORDINGS_MAX: usize = 250;
-/// The media type.
+/// Media type of the answers.
 pub(in crate::control) const LINES: &str = "application/x-ndjson";
 
-/// An answer of these lines.
+/// Makes an answer of these lines.
 fn lines(lines: impl IntoIterator<Item = Vec<u8>>) -> Reply {
     let mut body = Vec::new();
     for line in lines {
@@ -75,7 +75,7 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
     lines([line(&server), line(&json!({ "applications": apps }))])
 }
 
-/// A broadcast of a list.
+/// A line about a broadcast.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Row<'a> {
@@ -83,7 +83,7 @@ struct Row<'a> {
     name: Option<&'a str>,
     #[serde(rename = "type")]
     kind: Option<&'a str>,
-    /// `None`: there is no such broadcast.
+    /// `None` if there is no such broadcast.
     status: Option<&'a str>,
     bitrate: i64,
     speed: f64,
@@ -92,11 +92,11 @@ struct Row<'a> {
     webrtc_viewer_count: i32,
     hls_viewer_count: i32,
     dash_viewer_count: i32,
-    /// `None` while it is not live.
+    /// `None` unless the broadcast is live.
     live: Option<LiveRow<'a>>,
 }
 
-/// The publisher's part of a row.
+/// Figures of the publisher.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct LiveRow<'a> {
@@ -160,7 +160,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Recordings under way, as JSON.
+/// Lists recordings under way, as JSON.
 fn recordings<'a>(list: impl Iterator<Item = (&'a StreamKey, Container, i64)>) -> Vec<Value> {
     list.map(|(key, container, began)| {
         json!({ "streamId": &*key.id, "container": container.name(), "startTime": began })
@@ -168,7 +168,7 @@ fn recordings<'a>(list: impl Iterator<Item = (&'a StreamKey, Container, i64)>) -
     .collect()
 }
 
-/// `GET /live/{app}?ids=`: an application, and those of its broadcasts that are named.
+/// `GET /live/{app}?ids=`: the application, and its broadcasts with these ids.
 pub(super) fn application(
     cx: &Context,
     records: &Records,
@@ -201,8 +201,8 @@ pub(super) fn application(
     lines(std::iter::once(line(&head)).chain(ids.map(row)))
 }
 
-/// `GET /live/{app}/{id}`: a broadcast as its own operation shows it, what its publisher sends at this moment, and what became of the
-/// attempts to reach its endpoints, and its recordings under way.
+/// `GET /live/{app}/{id}`: the broadcast as its own operation shows it, the figures of its publisher, the connection attempts of its
+/// endpoints, and its recordings under way.
 pub(super) fn broadcast(
     records: &Records,
     registry: &Registry,
@@ -222,7 +222,7 @@ pub(super) fn broadcast(
     lines([shown, line(&json!({ "source": source(registry, app, id) })), endpoints, recordings])
 }
 
-/// Faults of the publisher's clocks by kind; only those that there were.
+/// Returns the counts of the publisher's clock faults by kind, without zeros.
 fn clock_faults(figures: &SourceFigures) -> Value {
     let seen = figures.clock.faults.iter().filter(|(_, count)| *count > 0);
     Value::Object(seen.map(|(fault, count)| (fault.name().to_owned(), Value::from(count))).collect())
@@ -232,13 +232,13 @@ fn live<'a>(registry: &'a Registry, app: &str, id: &str) -> Option<&'a Live> {
     registry.get(&registry.find(&StreamKey::new(app, id))?)
 }
 
-/// The histories of a live stream's endpoints, the newest last.
+/// Returns the histories of a live stream's endpoints, oldest entry first.
 fn endpoints(registry: &Registry, outbound: &Outbound, app: &str, id: &str) -> Vec<Value> {
     let histories = live(registry, app, id).into_iter().flat_map(|live| outbound.pushes.histories(live));
     histories.map(|(url, history)| json!({ "endpointUrl": url, "history": history })).collect()
 }
 
-/// The publisher's figures; null of a stream that is not live.
+/// Returns the publisher's figures; null if the stream is not live.
 fn source(registry: &Registry, app: &str, id: &str) -> Value {
     let figures = live(registry, app, id).and_then(|live| Some((live, live.received.figures.as_ref()?)));
     figures.map_or(Value::Null, |(live, figures)| {

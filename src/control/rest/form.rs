@@ -1,17 +1,17 @@
-//! The files of a form whose body is whole and bounded ([`Multipart`]).
+//! Forms whose body is complete and of limited size ([`Multipart`]).
 
 use bytes::{Bytes, BytesMut};
 
 use crate::http::{FormEvent, Multipart, Request};
 
-/// A form.
+/// A parsed form.
 #[derive(Debug)]
 pub(super) struct Form {
     parts: Vec<(String, Bytes)>,
 }
 
 impl Form {
-    /// `None` when it is not one, in every letter.
+    /// Parses a form strictly; `None` if malformed.
     pub(super) fn parse(request: &Request) -> Option<Self> {
         let mut form = Multipart::of(request.header("content-type")?)?;
         form.feed(&request.body);
@@ -26,7 +26,7 @@ impl Form {
         form.is_complete().then(|| Self { parts: parts.collect() })
     }
 
-    /// The first part of that name.
+    /// Returns the first part with this name.
     pub(super) fn part(&self, name: &str) -> Option<Bytes> {
         self.parts.iter().find(|(known, _)| known == name).map(|(_, part)| part.clone())
     }

@@ -1,5 +1,5 @@
-//! The machine and the process (docs/rest.md). Members in the reference's order; those of a JVM are filled with
-//! the figures of this process, because panels read them.
+//! Figures of the machine and the process (docs/rest.md). Members are in the reference's order; those of a JVM have the figures of this
+//! process, because panels read them.
 
 use serde_json::{Value, json};
 
@@ -39,7 +39,7 @@ fn native_memory(figures: &Figures) -> Value {
     json!({ "inUseMemory": figures.host.process_memory, "maxMemory": figures.host.memory_total })
 }
 
-/// The architecture under the name that a Java virtual machine has for it.
+/// Returns the architecture by its Java name.
 const fn arch() -> &'static str {
     if cfg!(target_arch = "x86_64") { "amd64" } else { std::env::consts::ARCH }
 }
@@ -77,7 +77,7 @@ fn file_system(figures: &Figures) -> Value {
     })
 }
 
-/// No GPU is used.
+/// Returns the GPU list, which is empty.
 fn gpu() -> Value {
     json!([])
 }
@@ -88,7 +88,7 @@ fn timing(figures: &Figures, now: Now) -> Value {
 }
 
 impl Registry {
-    /// All figures for `GET /system-resources`.
+    /// Returns all figures of `GET /system-resources`.
     pub(in crate::control) fn resource_report(&self, cx: &Context, figures: &Figures, now: Now) -> Value {
         everything(cx, self, figures, now)
     }
@@ -179,7 +179,7 @@ pub(super) fn clients(control: &mut Control, _: Now, _: &RootCall<'_>) -> Reply 
     Reply::Now(object(200, &answer))
 }
 
-/// A rate in Mb/s, to three decimals.
+/// Converts a rate to Mb/s, with three decimals.
 fn mbps(bps: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "thousandths of a megabit are far below 2^53")]
     let thousandths = (bps / 1000) as f64;
@@ -225,8 +225,7 @@ pub(super) fn app_history(figures: &Figures, call: &RootCall<'_>) -> Reply {
     Reply::Now(object(200, &answer))
 }
 
-/// `GET /liveness`.
-/// Whoever probes may know that the server lives; the name of the host is for those who may see its figures.
+/// `GET /liveness`. Any client may probe; the host name is shown only to those who may see its figures.
 pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call: &RootCall<'_>) -> Reply {
     let name = figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);

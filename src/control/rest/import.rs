@@ -1,4 +1,4 @@
-//! Many broadcasts at once, as panels import them.
+//! Creation of many broadcasts at once, for imports by panels.
 
 use std::collections::BTreeSet;
 
@@ -14,18 +14,18 @@ use crate::control::json_text::readable;
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::types::StreamKey;
 
-/// The treatment of a broadcast whose id is there already.
+/// Handling of a broadcast whose id exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OnDuplicate {
-    /// Nothing is imported.
+    /// Imports nothing.
     Refuse,
-    /// The one that is there stays.
+    /// Keeps the existing one.
     Skip,
-    /// Deletes it, which ends its stream, and makes it anew.
+    /// Deletes the existing one, which ends its stream, and creates the new one.
     Overwrite,
 }
 
-/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: answers with a result for each, in order.
+/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: answers with one result each, in order.
 pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let on_duplicate = match call.query("onDuplicate") {
         "" => OnDuplicate::Refuse,
@@ -54,7 +54,7 @@ pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call
     import.finish(records, at, call)
 }
 
-/// The broadcasts of a body. An element that is no object is refused with the whole: it would be read as members in
+/// Parses the broadcasts of a body. An element that is not an object refuses the whole body, because an array would be read as members in
 /// order.
 fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
     let values: Vec<Value> =
@@ -68,12 +68,12 @@ fn bodies(bytes: &[u8]) -> Result<Vec<Body>, BodyError> {
     values.into_iter().map(body).collect()
 }
 
-/// The id that a body asks for.
+/// Returns the id that a body requests.
 fn id_of(body: &Body) -> &str {
     body.stream_id.as_ref().and_then(|id| id.as_deref()).unwrap_or("").trim()
 }
 
-/// The number of ids that exist already, or occur twice in the list.
+/// Counts ids that exist, or occur twice in the list.
 fn duplicates(records: &Records, call: &Call<'_>, bodies: &[Body]) -> usize {
     let mut seen = BTreeSet::new();
     let is_there = |id: &&str| {
@@ -86,11 +86,11 @@ fn duplicates(records: &Records, call: &Call<'_>, bodies: &[Body]) -> usize {
 /// An import under way.
 struct Import {
     on_duplicate: OnDuplicate,
-    /// Ids of the list; the first of each counts.
+    /// Ids seen in the list so far; only the first of equal ones counts.
     seen: BTreeSet<String>,
-    /// The id of each broadcast, and the word for what became of it.
+    /// Id and result of each broadcast.
     results: Vec<(String, &'static str)>,
-    /// The newest change, not written yet: the last of all carries the answer.
+    /// Newest change, held back because the last one carries the answer.
     last: Option<Write>,
 }
 

@@ -1,4 +1,4 @@
-//! The meaning of settings: each key with its description, its default and where its value comes from (docs/rest.md).
+//! Descriptions of settings: for each key its meaning, its default, and the origin of its value (docs/rest.md).
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::control::records::Records;
 use crate::http::Response;
 use crate::protocol;
 
-/// The origin of a value, in words for people.
+/// Returns the name of a value's origin.
 const fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Default => "default",
@@ -22,7 +22,7 @@ const fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// The effect of a key: `works`, `foreign` (none), or `protection` (missing here, refused).
+/// Returns the effect of a key: `works`, `foreign` (none), or `protection` (missing here, refused).
 const fn effect(effect: Effect) -> &'static str {
     match effect {
         Effect::Works => "works",
@@ -31,7 +31,7 @@ const fn effect(effect: Effect) -> &'static str {
     }
 }
 
-/// `name`: the member of the settings object that the key is.
+/// Describes a key; `name` is its member in the settings object.
 fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requester) -> Value {
     let value = (!key.secret).then(|| requester.member(key.name, values.text(key.name)));
     json!({
@@ -46,7 +46,7 @@ fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requeste
     })
 }
 
-/// `GET /applications/settings/{app}/keys`: the members of the application's settings, in their order.
+/// `GET /applications/settings/{app}/keys`: the members of the application's settings, in order.
 pub(super) fn of_app(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let [app, ..] = call.params;
     let Some(app) = cx.apps.get(app) else { return Reply::Now(Response::error(404, "Not Found")) };
@@ -56,7 +56,7 @@ pub(super) fn of_app(cx: &Context, records: &Records, call: &RootCall<'_>) -> Re
     Reply::Now(object(200, &keys.collect::<Vec<_>>()))
 }
 
-/// `GET /server-settings/keys`: every key of the server's file, in its order.
+/// `GET /server-settings/keys`: all keys of the server's file, in order.
 pub(super) fn of_server(cx: &Context, records: &Records, call: &RootCall<'_>) -> Reply {
     let values = &cx.config.server.values;
     let name = |key: &Key| {

@@ -16,18 +16,18 @@ use crate::control::{Control, Now, Walks};
 use crate::http::Response;
 use crate::protocol;
 
-/// Items of one list.
+/// Maximum number of items of one list.
 const ITEMS_MAX: usize = 250;
-/// Entries of one list of clients.
+/// Maximum number of entries of one list of clients.
 const CLIENTS_MAX: usize = 50;
 
-/// The requested page of a list; `None` when the parameters are not numbers.
+/// Parses the requested page of a list; `None` if a parameter is not a number.
 pub(super) fn page_of(offset: &str, size: &str) -> Option<(usize, usize)> {
     let (offset, size) = (offset.parse::<i32>().ok()?, size.parse::<i32>().ok()?);
     Some((usize::try_from(offset).unwrap_or(0), usize::try_from(size).unwrap_or(0).min(ITEMS_MAX)))
 }
 
-/// The place where a list begins, as a parameter of the query; `None` when it is no number.
+/// Parses the offset of a list from the query; `None` if not a number.
 pub(super) fn offset_of(text: &str) -> Option<usize> {
     if text.is_empty() { Some(0) } else { text.parse().ok() }
 }
@@ -74,7 +74,7 @@ pub(super) fn active(lists: &Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     Reply::Now(json(200, &SimpleStat { number: live_count(lists, now, call) }))
 }
 
-/// The parts of control that lists are made from: what is live at this node and at others, and the walks over many records.
+/// The parts of control that lists are made from: live streams here and at other nodes, and walks over many records.
 pub(super) struct Lists<'a> {
     cx: &'a mut Context,
     walks: &'a mut Walks,
@@ -84,14 +84,14 @@ pub(super) struct Lists<'a> {
 }
 
 impl Lists<'_> {
-    /// Begins a walk, which answers the call.
+    /// Begins a walk, which answers the call when done.
     pub(super) fn scan(self, now: Now, scan: Scan) -> Reply {
         self.walks.scan(self.cx, self.records, now, scan)
     }
 }
 
 impl Control {
-    /// The parts that lists are made from.
+    /// Borrows the parts that lists are made from.
     pub(super) const fn lists(&mut self) -> Lists<'_> {
         Lists {
             cx: &mut self.cx,
@@ -103,7 +103,7 @@ impl Control {
     }
 }
 
-/// Live streams of all nodes whose record says so at this moment.
+/// Counts the live streams of all nodes whose record has that status now.
 fn live_count(Lists { records, registry, cluster, .. }: &Lists<'_>, now: Now, call: &Call<'_>) -> usize {
     let of_app = registry.of_app(&call.app.name);
     // A copy is counted with its origin.
@@ -120,8 +120,8 @@ pub(super) fn statistics(Lists { records, registry, cluster, .. }: &Lists<'_>, c
     Reply::Now(json(200, &viewers))
 }
 
-/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream by the minute. Nothing is encoded here, so that no frame waits
-/// for an encoder or is dropped by one.
+/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream, by minute. The figures of encoders are zero, since none run
+/// here.
 pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
     if records.get(&key).is_none() {
@@ -142,7 +142,8 @@ pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Cal
     Reply::Now(json(200, &answer))
 }
 
-/// `GET /broadcasts/{id}/srt-stats` (ours), and the like of other protocols: a list, empty while the stream is not live.
+/// `GET /broadcasts/{id}/srt-stats` (not in the reference), and its equivalents for other protocols: a list, empty unless the stream is
+/// live.
 pub(super) fn connection_statistics(
     cx: &mut Context,
     records: &Records,
@@ -166,7 +167,7 @@ pub(super) fn connection_statistics(
     }
 }
 
-/// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`: a list, empty for an unknown stream and for one that is not live.
+/// `GET /broadcasts/{id}/webrtc-client-stats/{offset}/{size}`: a list, empty unless the stream exists and is live.
 pub(super) fn clients(
     cx: &mut Context,
     registry: &Registry,
@@ -184,8 +185,8 @@ pub(super) fn clients(
     }
 }
 
-/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (ours): viewers of every protocol with a connection of their own; those of HLS and
-/// DASH have none.
+/// `GET /broadcasts/{id}/viewers/list/{offset}/{size}` (not in the reference): viewers with a connection of their own, of every protocol;
+/// HLS and DASH viewers have none.
 pub(super) fn viewers(
     cx: &mut Context,
     registry: &Registry,
@@ -202,7 +203,7 @@ pub(super) fn viewers(
     }
 }
 
-/// `POST /broadcasts/{id}/viewers/{viewer}/stop` (ours): ends what a viewer of the stream is sent.
+/// `POST /broadcasts/{id}/viewers/{viewer}/stop` (not in the reference): ends playback for a viewer of the stream.
 pub(super) fn stop_viewer(
     cx: &mut Context,
     registry: &Registry,

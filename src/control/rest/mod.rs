@@ -1,4 +1,4 @@
-//! The REST API: one table of routes (`routes`), and what every request passes before its handler.
+//! The REST API: one table of routes (`routes`), and the checks that run before every handler.
 //!
 //! Paths of applications (docs/rest.md): application, token filter, IP filter, route, content type. Paths of the
 //! server (docs/rest.md): the dashboard's address filter, then who calls and whether that may (`access`), then the
@@ -76,7 +76,7 @@ impl Control {
         }
     }
 
-    /// Finds out who asks, which is noted in `origin`, and has the request handled.
+    /// Identifies the sender, notes it in `origin`, and handles the request.
     fn dispatch(&mut self, now: Now, origin: &mut Origin, request: &Request) -> Reply {
         let path = request.path.as_str();
         if let Some(rest) = path.strip_prefix('/').and_then(rest_of) {
@@ -94,7 +94,7 @@ impl Control {
         self.dispatch_app(now, &mut origin.requester, Sender::Peer(origin.peer), request)
     }
 
-    /// A request of a player, which may come from anywhere: the address filter and the tokens of the API are for operators.
+    /// Handles a request from a player, which may come from any address: the address filter and the tokens of the API are for operators.
     fn dispatch_players(
         &mut self,
         now: Now,
@@ -118,7 +118,7 @@ impl Control {
         }
     }
 
-    /// A request to an application. The view of a user of the panel is known already.
+    /// Handles a request to an application. For a user of the panel, the view is already set.
     fn dispatch_app(
         &mut self,
         now: Now,
@@ -172,7 +172,7 @@ impl Control {
         }
     }
 
-    /// The filters before every operation, whatever its path or method.
+    /// Applies the filters before every operation, regardless of path and method.
     fn refuse(
         &mut self,
         now: Now,
@@ -201,20 +201,20 @@ impl Control {
 }
 
 impl Context {
-    /// The head of a request has passed all checks: its body is read, and the request comes again.
+    /// Lets the body of a request come, after all checks of its head. The complete request is handled then.
     fn let_body_come(&mut self, session: SessionRef) -> Reply {
         self.post(session.worker, ToWorker::TakeBody(session.conn));
         Reply::Later
     }
 
-    /// A request came with a login or a valid token: its connection is no longer one of anybody's.
+    /// Marks the connection as authenticated, after a request with a login or a valid token.
     fn note_authenticated(&mut self, session: SessionRef) {
         self.post(session.worker, ToWorker::Authenticated(session.conn));
     }
 }
 
 impl Records {
-    /// A refusal that may follow from what is only pending waits for it: once it is heard, reads show why.
+    /// Delays a refusal that may depend on a pending change, until that is committed and visible.
     fn settled(&mut self, now: Now, requester: Requester, key: &StreamKey, response: Response) -> Reply {
         if !self.is_pending(key) {
             return Reply::Now(response);
@@ -227,7 +227,7 @@ impl Records {
     }
 }
 
-/// The token of a request, bare or as a bearer's. Two headers are none: proxies disagree on which of them counts.
+/// Returns the token of a request, bare or with `Bearer`. Rejects two header fields, since proxies disagree on which counts.
 fn token_of(request: &Request) -> Option<&str> {
     let mut given = request.headers.all("authorization");
     let (Some(value), None) = (given.next(), given.next()) else { return None };

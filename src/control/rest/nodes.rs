@@ -18,7 +18,7 @@ pub(super) fn status(cluster: &Cluster) -> Reply {
     Reply::Now(outcome.response(200))
 }
 
-/// The reference's answer without a cluster.
+/// Makes the reference's answer without a cluster.
 fn no_cluster() -> Reply {
     Reply::Now(Response::error(500, "Not in cluster mode"))
 }
@@ -44,7 +44,7 @@ pub(super) fn list(cluster: &Cluster, now: Now, call: &RootCall<'_>) -> Reply {
     Reply::Now(object(200, &json!(nodes)))
 }
 
-/// A node as the reference shows it, and some members of ours.
+/// Shows a node as the reference does, with some members of our own.
 fn shown(now: Now, node: &Node) -> serde_json::Value {
     json!({
         "id": node.id.as_str(),
@@ -60,7 +60,7 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
     })
 }
 
-/// `DELETE /cluster/node/{id}`: forgets a node that is gone.
+/// `DELETE /cluster/node/{id}`: forgets a node that has left.
 pub(super) fn delete(cluster: &mut Cluster, call: &RootCall<'_>) -> Reply {
     if !cluster.is_shared() {
         return no_cluster();

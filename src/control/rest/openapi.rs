@@ -10,7 +10,7 @@ use super::routes::routes;
 use super::schemas;
 use crate::control::Control;
 
-/// The document; it is the same as long as the program runs.
+/// OpenAPI document of all routes, built once.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     let whole = document(|_| true, |route| format!("{}{}", route.base.prefix(), route.path));
     serde_json::to_vec(&whole).unwrap_or_default().into()
@@ -22,17 +22,17 @@ static APP_DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| {
     serde_json::to_vec(&of_app).unwrap_or_default().into()
 });
 
-/// Parameters of paths that are numbers.
+/// Path parameters that are numbers.
 const NUMBERS: [&str; 4] = ["offset", "size", "charSize", "ms"];
 
 impl Control {
-    /// The document.
+    /// Returns the document of all routes.
     #[allow(clippy::unused_self, reason = "handlers stand below the table that the document is made from")]
     pub(super) fn openapi(&self) -> Bytes {
         DOCUMENT.clone()
     }
 
-    /// The document of one application, whose name is that of the server in it.
+    /// Returns the document of one application, with its path as the server.
     #[allow(clippy::unused_self, reason = "handlers stand below the table that the document is made from")]
     pub(super) fn app_openapi(&self, app: &str) -> Bytes {
         let server = json!([{ "url": format!("/{app}/rest/v2") }]);
@@ -44,7 +44,7 @@ impl Control {
     }
 }
 
-/// The document of some routes, each under a path.
+/// Builds the document of the selected routes, each with its path.
 fn document(is_in: impl Fn(&Route) -> bool, path_of: impl Fn(&Route) -> String) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for route in routes().filter(|route| is_in(route)) {
@@ -98,7 +98,7 @@ const fn needs_login(policy: Policy) -> bool {
     }
 }
 
-/// Words of the path, the method first; unique because the paths are.
+/// Makes an id of the method and the words of the path; unique as the paths are.
 fn operation_id(route: &Route) -> String {
     let base = match route.base {
         Base::App => "app",

@@ -2,26 +2,26 @@
 
 use super::call::PARAMS_MAX;
 
-/// The application and the rest of an API path: `/{app}/rest/v2{rest}`.
+/// Splits an API path into application and rest: `/{app}/rest/v2{rest}`.
 pub(super) fn split_path(path: &str) -> Option<(&str, &str)> {
     let (app, rest) = path.strip_prefix('/')?.split_once('/')?;
     Some((app, rest_of(rest)?))
 }
 
-/// The application and the rest of a path of players: `/{app}/analytic{rest}`.
+/// Splits a path of players into application and rest: `/{app}/analytic{rest}`.
 pub(super) fn players_of(path: &str) -> Option<(&str, &str)> {
     let (app, rest) = path.strip_prefix('/')?.split_once('/')?;
     let rest = rest.strip_prefix("analytic")?;
     (rest.is_empty() || rest.starts_with('/')).then_some((app, rest))
 }
 
-/// The path behind `rest`, with its slash.
+/// Returns the path after `rest`, with its slash.
 pub(super) fn rest_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("rest")?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-/// The parameters, when the pattern matches.
+/// Returns the parameters, if the path matches the pattern.
 pub(super) fn match_path<'a>(pattern: &str, path: &'a str) -> Option<[&'a str; PARAMS_MAX]> {
     let mut params = [""; PARAMS_MAX];
     let mut free = params.iter_mut();

@@ -1,4 +1,4 @@
-//! Operations on what a source plays: the place in a file, and in a list of them (docs/rest.md).
+//! Operations on a running source: the position in a file, and the item of a playlist (docs/rest.md).
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::control::records::Records;
 use crate::control::{Control, Now};
 use crate::http::Response;
 
-/// The parts that handlers of running sources take.
+/// The parts of control that these handlers use.
 pub(super) struct Playback<'a> {
     pub(super) cx: &'a mut Context,
     pub(super) records: &'a mut Records,
@@ -21,7 +21,7 @@ pub(super) struct Playback<'a> {
 }
 
 impl Control {
-    /// The parts that handlers of running sources take.
+    /// Borrows the parts that these handlers use.
     pub(super) const fn playback(&mut self) -> Playback<'_> {
         Playback {
             cx: &mut self.cx,
@@ -36,7 +36,7 @@ fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
 }
 
-/// `PUT /broadcasts/{id}/seek-time/{ms}`: a file that plays goes on at that time.
+/// `PUT /broadcasts/{id}/seek-time/{ms}`: continues a playing file at that time.
 pub(super) fn seek(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
     let Playback { cx, records, registry, outbound } = playback;
     let [id, ms, ..] = call.params;
@@ -50,7 +50,7 @@ pub(super) fn seek(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
     ))
 }
 
-/// `POST /playlists/{id}/next`: an item begins in the middle of another.
+/// `POST /playlists/{id}/next`: switches to another item before the current one ends.
 pub(super) fn next_item(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
     let Playback { cx, records, registry, outbound } = playback;
     let [id, ..] = call.params;

@@ -1,4 +1,4 @@
-//! Events of players (`POST /{app}/analytic/events/...`, docs/rest.md): counted by event and technology. Nothing of a viewer is kept.
+//! Events from players (`POST /{app}/analytic/events/...`, docs/rest.md), counted by event and technology. No data of a viewer is kept.
 
 use serde::Deserialize;
 
@@ -26,7 +26,7 @@ struct Event {
 }
 
 impl Event {
-    /// Reads the body of a request; the error is the answer to one that is refused.
+    /// Parses the body of a request; the error is the answer.
     fn of(now: Now, call: &Call<'_>) -> Result<Self, Reply> {
         let event: Self = match parse_json(&call.request.body) {
             Ok(event) => event.unwrap_or_default(),

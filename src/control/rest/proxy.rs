@@ -1,5 +1,5 @@
-//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to an application (docs/rest.md). The call is done here,
-//! by the same handlers; the application's filter sees 127.0.0.1, as in the reference.
+//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to call an application (docs/rest.md). The same handlers run; the
+//! application's filter sees 127.0.0.1, as in the reference.
 
 use super::call::{Caller, Reply, RootCall, Sender};
 use super::paths::split_path;
@@ -10,10 +10,10 @@ use crate::control::records::Records;
 use crate::control::{Control, Now};
 use crate::http::{Method, Request, Response};
 
-/// Bytes of a path.
+/// Longest path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Handles any method of `/request`.
+/// Handles `/request` with any method.
 pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Reply {
     let user = call.caller.email().and_then(|email| control.records.auxiliary.user(email));
     let is_administrator =
@@ -25,8 +25,8 @@ pub(super) fn pass(control: &mut Control, now: Now, call: &RootCall<'_>) -> Repl
     }
 }
 
-/// Whether a user may: everything within a scope of an administrator, reading within any; streams and
-/// recordings for a plain user.
+/// True if a user may make the call: administrators of the scope may do anything, other roles may read, and plain users may change streams
+/// and recordings.
 pub(super) fn may_pass(user: &User, request: &Request) -> bool {
     let Some(inner) = inner(request) else { return user.role_in(SYSTEM).is_some() };
     let Some((app, rest)) = split_path(&inner.path) else { return user.role_in(SYSTEM).is_some() };
@@ -50,20 +50,20 @@ fn gives_credential(request: &Request, rest: &str) -> bool {
     matches!(find(Base::App, request.method, rest), Found::Route(route, _) if route.gives_credential)
 }
 
-/// Whether nothing but reading is allowed to a user in an application.
+/// True if a user may only read in an application.
 pub(super) fn only_reads(records: &Records, caller: &Caller, app: &str) -> bool {
     let user = caller.email().and_then(|email| records.auxiliary.user(email));
     user.is_none_or(|user| roles(user, app).all(|role| role == Role::ReadOnly))
 }
 
-/// The application that `_path` names.
+/// Returns the application that `_path` names.
 pub(super) fn app_of(request: &Request) -> String {
     let inner = inner(request);
     let app = inner.as_ref().and_then(|inner| split_path(&inner.path)).map(|(app, _)| app);
     app.unwrap_or_default().to_owned()
 }
 
-/// The request that `_path` means; `None` when it is no path of one reading.
+/// Returns the request that `_path` describes; `None` if the path is ambiguous.
 fn inner(request: &Request) -> Option<Request> {
     let given = request.query_value("_path")?;
     let (path, more) = given.split_once('?').unwrap_or((given, ""));
@@ -83,8 +83,8 @@ fn inner(request: &Request) -> Option<Request> {
     })
 }
 
-/// As the HTTP machine leaves a path: it begins with a slash, has no empty and no dot segments, and nothing that another
-/// reader would decode once more.
+/// Normalises a path as the HTTP machine does: it begins with a slash, and has no empty segments, no dot segments, and nothing that another
+/// reader would decode again.
 fn normalised(path: &str) -> Option<String> {
     let odd = |c: char| c.is_control() || c == '\\' || c == '%' || c == ';' || c == '#';
     if path.len() > PATH_BYTES_MAX || path.contains(odd) {

@@ -1,5 +1,5 @@
-//! The answers to questions of signalling sockets ([`Question`]). Where viewers are checked, a socket that was let in neither to the
-//! stream nor to its main track sees little more of it than that it is there.
+//! Answers to questions from signalling sockets ([`Question`]). Where viewers are checked, a socket without access to the stream or its
+//! main track learns little more than that it exists.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ use crate::http::Response;
 use crate::mail::Question;
 use crate::types::{Now, StreamKey};
 
-/// Members of a record that everybody may see: of a stream whose viewers are checked, those who were not let in see no others.
+/// Members of a record that are shown without access to a stream whose viewers are checked.
 const PUBLIC: [&str; 19] = [
     "streamId",
     "status",
@@ -32,12 +32,12 @@ const PUBLIC: [&str; 19] = [
     "webRTCViewerLimit",
     "subtracksLimit",
 ];
-/// Records of one answer, so that a turn stays short.
+/// Maximum number of records in one answer, so that a turn stays short.
 const RECORDS_MAX: usize = 50;
-/// Streams of a room that are named in one answer.
+/// Maximum number of streams of a room in one answer.
 const STREAMS_MAX: usize = 500;
 
-/// Answers a question of a session that was let in to these streams of the application.
+/// Answers a question from a session with access to these streams of the application.
 pub(in crate::control) fn answer(
     control: &Control,
     at: Now,
@@ -79,7 +79,7 @@ fn count(count: usize) -> Response {
     Response::json(200, json!({"count": count}).to_string())
 }
 
-/// The one who asks, and the subject.
+/// The session that asks, and the stream.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     control: &'a Control,
@@ -89,13 +89,13 @@ struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Whether nobody is checked, or this one was let in to the stream.
+    /// True if viewers are not checked, or the session has access to the stream.
     fn sees(&self, key: &StreamKey) -> bool {
         let is_checked = self.control.cx.apps.get(&key.app).is_none_or(|app| app.security.play.any());
         !is_checked || self.let_in.iter().any(|id| **id == *key.id)
     }
 
-    /// A record as far as it may be seen.
+    /// Returns the members of a record that the session may see.
     fn shown(&self, record: &Broadcast) -> Value {
         let main = record.main_track_stream_id.as_deref();
         let is_let_in = self.let_in.iter().any(|id| *id == record.stream_id || Some(id.as_str()) == main);

@@ -17,7 +17,7 @@ pub enum Base {
 }
 
 impl Base {
-    /// The prefix in the OpenAPI document.
+    /// Returns the prefix in the OpenAPI document.
     #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
@@ -29,23 +29,23 @@ impl Base {
     }
 }
 
-/// The rule by which a route may be used. Those of [`Base::Root`] and [`Base::Server`] pass the dashboard's address filter first,
-/// whatever their policy.
+/// The rule for access to a route. Routes of [`Base::Root`] and [`Base::Server`] first pass the dashboard's address filter, whatever their
+/// policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// Any client that passes the application's IP filter and token filter.
     AppFilter,
-    /// The address list of the figures, or a login: `/metrics`, `/openapi.json`.
+    /// The address list of metrics, or a login: `/metrics`, `/openapi.json`.
     Dashboard,
-    /// No login.
+    /// Access without a login.
     Open,
-    /// Any user who is logged in, of whatever role.
+    /// Any logged-in user, of any role.
     Login,
     /// Scope `system`: any role reads, administrators write.
     System,
     /// Scope `system`, or the application that the first parameter names: any role reads, administrators write.
     Scoped,
-    /// The policy of its `_path`: see the proxy.
+    /// The policy of the request in `_path`, which `proxy` checks.
     Proxied,
 }
 
@@ -54,7 +54,7 @@ pub enum Policy {
 pub enum BodyKind {
     /// No body is read.
     None,
-    /// JSON, or nothing.
+    /// JSON, or no body.
     Json,
     /// Files of a form.
     Multipart,
@@ -72,61 +72,61 @@ pub(super) enum Handler {
 /// A REST operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
-    /// The request's method.
+    /// Method of the request.
     pub method: Method,
     /// The base of the path.
     pub base: Base,
     /// The path behind the base.
     pub path: &'static str,
-    /// The access policy.
+    /// Access policy.
     pub policy: Policy,
-    /// The kind of body.
+    /// Kind of body.
     pub body: BodyKind,
-    /// The schema of the body; empty when it has none.
+    /// Schema of the body; empty if there is none.
     pub takes: &'static str,
-    /// The schema of a good answer, or a media type; empty when there is no body. `[X]` is an array.
+    /// Schema of a successful answer, or a media type; empty if there is no body. `[X]` is an array.
     pub gives: &'static str,
-    /// Parameters of the query.
+    /// Names of the query parameters.
     pub query: &'static [&'static str],
-    /// Whether the answer lets whoever has it do something.
+    /// True if the answer is a credential.
     pub gives_credential: bool,
-    /// Whether its calls belong to the node at which the stream is live that the first parameter names.
+    /// True if calls belong at the node where the stream of the first parameter is live.
     pub at_origin: bool,
-    /// The operation's group in the document.
+    /// Group of the operation in the document.
     pub tag: &'static str,
-    /// A one-line description for people.
+    /// Description in one line.
     pub summary: &'static str,
     pub(super) handler: Handler,
 }
 
 impl Route {
-    /// Takes a JSON body of this schema.
+    /// Sets the schema of a JSON body.
     pub(super) const fn takes(self, schema: &'static str) -> Self {
         Self { body: BodyKind::Json, takes: schema, ..self }
     }
 
-    /// Takes the files of a form.
+    /// Accepts the files of a form.
     pub(super) const fn multipart(self) -> Self {
         Self { body: BodyKind::Multipart, ..self }
     }
 
-    /// Gives a credential: not to pages of others, and not to those who may only read.
+    /// Marks the answer as a credential: withheld from foreign pages and from read-only users.
     pub(super) const fn credential(self) -> Self {
         Self { gives_credential: true, ..self }
     }
 
-    /// Belongs to the node at which the stream is live that the first parameter names.
+    /// Sends calls to the node where the stream of the first parameter is live.
     pub(super) const fn at_origin(self) -> Self {
         Self { at_origin: true, ..self }
     }
 
-    /// Takes these query parameters.
+    /// Sets the query parameters.
     pub(super) const fn query(self, names: &'static [&'static str]) -> Self {
         Self { query: names, ..self }
     }
 }
 
-/// Refuses a body of the wrong type, and a client that takes no JSON where there is nothing else.
+/// Refuses a body of the wrong type, and a client that does not accept JSON when that is the only answer.
 pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response> {
     let is_json = || has_type(request, "application/json");
     let fits = match (route.base, route.body) {
@@ -149,7 +149,7 @@ pub(super) fn refuse_media(route: &Route, request: &Request) -> Option<Response>
     (!is_taken).then(|| Response::error(406, "Not Acceptable"))
 }
 
-/// Whether one of the `Accept` ranges of a request is JSON's (RFC 9110 §12.5.1). Without a range everything is taken.
+/// True if the `Accept` field of a request covers JSON (RFC 9110 §12.5.1); true without the field.
 fn takes_json(request: &Request) -> bool {
     let mut ranges = request.headers.all("accept").flat_map(|value| value.split(','));
     let mut any = false;
@@ -168,7 +168,7 @@ fn takes_json(request: &Request) -> bool {
     found || !any
 }
 
-/// Whether the media type is the wanted one; without a body there need not be one.
+/// True if the media type is the wanted one, or there is no body and no type.
 pub(super) fn has_type(request: &Request, wanted: &str) -> bool {
     let Some(value) = request.header("content-type") else {
         return request.body.is_empty() && !request.body_waits;

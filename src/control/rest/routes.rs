@@ -1,9 +1,8 @@
-//! The route table: every operation there is, with who may use it. What is not here does not exist; what is here
-//! has a policy, because a [`Route`] cannot be made without one. The OpenAPI document is made from it
-//! ([`super::openapi`]).
+//! The route table: all operations, with their access rules. A path that is not listed does not exist, and a [`Route`] cannot be made
+//! without a policy. The OpenAPI document is made from the table ([`super::openapi`]).
 //!
-//! A row: method, path, handler, tag, summary; then what it takes and gives. `{name}` in a path is a parameter, literal
-//! paths stand before those with parameters.
+//! Each row has method, path, handler, tag and summary, then the body's and the answer's schema. `{name}` in a path is a parameter; literal
+//! paths precede those with parameters.
 
 mod apps;
 mod broadcasts;
@@ -15,10 +14,10 @@ use super::paths::match_path;
 use super::route::{Base, Route};
 use crate::http::{Method, Response};
 
-/// Parts of a path after `rest/v2`.
+/// Maximum number of segments of a path after `rest/v2`.
 const SEGMENTS_MAX: usize = 8;
 
-/// Every operation there is.
+/// Returns all operations.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
     server::ROUTES.iter().chain(broadcasts::ROUTES).chain(apps::ROUTES).chain(players::ROUTES)
 }
@@ -26,14 +25,13 @@ pub fn routes() -> impl Iterator<Item = &'static Route> {
 /// The result of looking up a request.
 pub(super) enum Found<'a> {
     Route(&'static Route, [&'a str; PARAMS_MAX]),
-    /// The path is there, for these methods.
+    /// The path exists, for these methods.
     Methods(Vec<Method>),
     Nothing,
 }
 
 impl Found<'_> {
-    /// The answer to `method`, when there is no route: for OPTIONS it lists the methods that there are (RFC
-    /// 9110 §9.3.7).
+    /// Returns the answer if there is no route for `method`; for OPTIONS it lists the allowed methods (RFC 9110 §9.3.7).
     pub(super) fn refusal(self, method: Method) -> Response {
         match self {
             Self::Methods(allowed) if method == Method::Options => {
@@ -47,7 +45,7 @@ impl Found<'_> {
     }
 }
 
-/// The methods as the reference lists them: in its order, HEAD only for OPTIONS.
+/// Lists the methods as the reference does: in its order, HEAD only for OPTIONS.
 fn allow(methods: &[Method], with_head: bool) -> String {
     const ORDER: [Method; 6] =
         [Method::Head, Method::Delete, Method::Get, Method::Post, Method::Options, Method::Put];
@@ -59,8 +57,7 @@ fn allow(methods: &[Method], with_head: bool) -> String {
     ORDER.iter().filter(is_there).map(|method| method.as_str()).collect::<Vec<_>>().join(",")
 }
 
-/// Looks a path up; HEAD is GET without the body, which the connection leaves out. The methods are those of the first
-/// pattern that the path fits.
+/// Looks up a path. HEAD counts as GET; the connection omits the body. The methods come from the first pattern that matches.
 pub(super) fn find(base: Base, method: Method, path: &str) -> Found<'_> {
     let path = path.strip_suffix('/').unwrap_or(path);
     if path.split('/').count() > SEGMENTS_MAX {
@@ -85,7 +82,7 @@ mod tests {
     use super::*;
     use crate::control::rest::route::{Handler, Policy};
 
-    /// A path that the pattern matches.
+    /// Makes a path that the pattern matches.
     fn example(route: &Route) -> String {
         let part = |part: &str| if part.starts_with('{') { "7".to_owned() } else { part.to_owned() };
         route.path.split('/').map(part).collect::<Vec<_>>().join("/")

@@ -1,12 +1,11 @@
-//! Lists and counts, done in slices so that publishers are never kept waiting, whatever is looked for and however large the
-//! records are.
+//! Lists and counts, made in slices so that publishers never wait, regardless of the search and the number of records.
 //!
-//! 1. Records are looked at, so many in a slice. Of an ordered list the best places are kept, [`RANKS_MAX`] at a time: what is
-//!    further behind takes further rounds, and no more memory.
+//! 1. A slice examines a limited number of records. For an ordered list, the best places are kept, [`RANKS_MAX`] at a time: later pages
+//!    take more rounds, not more memory.
 //! 2. The records of the page are written, so many bytes in a slice, each as its requester may see it.
 //!
-//! [`ACTIVE_MAX`] requests advance in turn, and others wait with nothing but their parameters. A change between two slices may or
-//! may not be seen, as with any list that is read page by page.
+//! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
+//! with any list that is read page by page.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -28,22 +27,22 @@ use crate::http::Response;
 use crate::store::{self, Kind};
 use crate::types::{Now, StreamKey};
 
-/// Records looked at in one slice: some hundred microseconds.
+/// Maximum number of records examined in one slice, which takes some hundred microseconds.
 const SLICE: usize = 2048;
-/// Bytes of records that are written in one slice, and of those that are masked.
+/// Maximum bytes of records written in one slice.
 const SHOWN_BYTES: usize = 256 * 1024;
 const MASKED_BYTES: usize = 32 * 1024;
-/// Bytes of a list. What is more is left out, and the answer says where it goes on.
+/// Longest list, in bytes. The rest is omitted, and the answer has the offset to continue at.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// The field that says so: the offset of the next page.
+/// Header field with the offset of the next page.
 const NEXT_OFFSET: &str = "Next-Offset";
-/// The most scans that wait; further requests are asked to retry.
+/// Maximum number of waiting scans; further requests are asked to retry.
 const SCANS_MAX: usize = 256;
-/// Scans that advance.
+/// Maximum number of scans that advance at a time.
 const ACTIVE_MAX: usize = 4;
-/// Places of an ordered list that are kept.
+/// Maximum number of places of an ordered list that are kept.
 const RANKS_MAX: usize = 4096;
-/// The pause between two slices, in which other inputs have their turn.
+/// Pause between two slices, for other inputs.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// The sort key of a list.
@@ -61,7 +60,7 @@ pub(super) struct Order {
     descending: bool,
 }
 
-/// A record's place in the order; the id decides among equals.
+/// A record's place in the order; equal keys are ordered by id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     date: i64,
@@ -70,7 +69,8 @@ struct Rank {
 }
 
 impl Order {
-    /// The sort order: names without case, and whatever is not `desc` ascending. Without both parameters it is the store's.
+    /// Returns the sort order: names ignore case, and any direction but `desc` is ascending. `None`, the store's order, if neither
+    /// parameter is given.
     pub(super) fn from_call(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -82,7 +82,7 @@ impl Order {
         (!order.is_empty()).then(|| Self { key, descending: order == "desc" })
     }
 
-    /// The sort order of files, which need no `order_by`.
+    /// Returns the sort order of files, which do not require `order_by`.
     pub(super) fn of_files(call: &Call<'_>) -> Option<Self> {
         let key = match call.query("sort_by") {
             "name" => Key::Name,
@@ -105,7 +105,7 @@ impl Order {
     }
 }
 
-/// The result that is wanted.
+/// The kind of result of a scan.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wanted {
     /// The number of matches.
@@ -114,15 +114,15 @@ pub(super) enum Wanted {
     Page { order: Option<Order>, offset: usize, size: usize },
 }
 
-/// The records that a list is of, and their form.
+/// The records to list, and their form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Collection {
     Broadcasts,
-    /// The broadcasts that are rooms, shown as such.
+    /// Broadcasts that are rooms, shown as rooms.
     Rooms,
-    /// Files that can be played.
+    /// Playable files.
     Files,
-    /// Users of the server, without what they log in with.
+    /// Users of the server, without passwords.
     Users,
 }
 
@@ -134,17 +134,17 @@ enum Row<'a> {
     User(&'a User),
 }
 
-/// The places of an ordered list that are kept, and what was passed over in earlier rounds.
+/// The places of an ordered list that are kept, and those skipped in earlier rounds.
 #[derive(Debug, Default)]
 struct Ranks {
     best: BTreeSet<Rank>,
-    /// The last place that was passed over, and the number of those.
+    /// Last skipped place, and the number of skipped places.
     floor: Option<Rank>,
     passed: usize,
 }
 
 impl Ranks {
-    /// Keeps a place if it is one of the best `count` behind those that were passed over.
+    /// Keeps a place if it is among the best `count` after the skipped ones.
     fn take(&mut self, rank: Rank, descending: bool, count: usize) {
         let is_behind =
             self.floor.as_ref().is_none_or(|floor| (rank > *floor) != descending && rank != *floor);
@@ -156,7 +156,7 @@ impl Ranks {
         }
     }
 
-    /// A round is over: the page, or nothing when another round is needed.
+    /// Ends a round: returns the page, or `None` if another round is needed.
     fn page(&mut self, descending: bool, offset: usize, size: usize) -> Option<VecDeque<Arc<str>>> {
         let skip = offset.saturating_sub(self.passed);
         let is_whole = skip.saturating_add(size) <= self.best.len() || self.best.len() < RANKS_MAX;
@@ -173,32 +173,32 @@ impl Ranks {
     }
 }
 
-/// Progress of a request.
+/// Progress of a scan.
 #[derive(Debug)]
 enum Stage {
-    /// Records are looked at.
+    /// Examining records.
     Looking {
-        /// The last one.
+        /// Last record examined.
         after: Option<Arc<str>>,
-        /// The number of matches so far.
+        /// Number of matches so far.
         matched: usize,
-        /// Without an order: the page so far.
+        /// Page so far, without an order.
         page: VecDeque<Arc<str>>,
-        /// With an order.
+        /// Best places so far, with an order.
         ranks: Ranks,
     },
-    /// The records of the page are written.
+    /// Writing the records of the page.
     Showing { ids: VecDeque<Arc<str>>, list: ShownList },
 }
 
-/// A request under way.
+/// A request for a list or a count.
 #[derive(Debug)]
 pub(in crate::control) struct Scan {
     requester: Requester,
     app: Arc<str>,
     collection: Collection,
     search: String,
-    /// The type of a broadcast, or the stream of a file.
+    /// Type of the broadcasts, or stream of the files.
     kind: String,
     wanted: Wanted,
     stage: Stage,
@@ -208,7 +208,7 @@ pub(in crate::control) struct Scan {
 #[derive(Debug, Default)]
 pub(in crate::control) struct Scans {
     waiting: VecDeque<Scan>,
-    /// The one whose turn it is, among those that advance.
+    /// Index of the next scan to advance.
     turn: usize,
     due: Option<Instant>,
 }
@@ -218,7 +218,7 @@ impl Scans {
         self.due
     }
 
-    /// Places of ordered lists that are kept.
+    /// Counts the kept places of all scans.
     #[cfg(test)]
     pub(in crate::control) fn ranks(&self) -> usize {
         let kept = |scan: &Scan| match &scan.stage {
@@ -243,24 +243,24 @@ impl Scan {
         }
     }
 
-    /// A page of broadcasts that are known already.
+    /// Makes a page of known broadcasts.
     pub(super) fn of_ids(call: &Call<'_>, offset: usize, ids: VecDeque<Arc<str>>) -> Self {
         let wanted = Wanted::Page { order: None, offset, size: ids.len() };
         let list = ShownList::of(call.requester);
         Self { stage: Stage::Showing { ids, list }, ..Self::new(call, String::new(), String::new(), wanted) }
     }
 
-    /// Conference rooms are looked for, and shown.
+    /// Restricts the scan to rooms, shown as rooms.
     pub(super) fn of_rooms(self) -> Self {
         Self { collection: Collection::Rooms, ..self }
     }
 
-    /// Files are looked for.
+    /// Lists files instead.
     pub(super) fn of_files(self) -> Self {
         Self { collection: Collection::Files, ..self }
     }
 
-    /// Users are shown, by their e-mail.
+    /// Lists users, by e-mail.
     pub(super) fn of_users(requester: Requester, offset: usize, size: usize) -> Self {
         let (page, ranks) = (VecDeque::new(), Ranks::default());
         Self {
@@ -292,7 +292,7 @@ impl Scan {
         }
     }
 
-    /// Takes a record that matches; true when no further one can matter.
+    /// Takes a matching record; returns true if further records cannot matter.
     fn take(&mut self, id: &Arc<str>, row: Row<'_>, now: Now) -> bool {
         let Stage::Looking { matched, page, ranks, .. } = &mut self.stage else { return true };
         *matched = matched.saturating_add(1);
@@ -312,7 +312,7 @@ impl Scan {
         }
     }
 
-    /// Everything was looked at, or enough: the ids of the page. `None`: another round is needed.
+    /// Ends the examination: returns the ids of the page, or `None` if another round is needed.
     fn looked(&mut self) -> Option<VecDeque<Arc<str>>> {
         let Stage::Looking { after, page, ranks, .. } = &mut self.stage else { return None };
         *after = None;
@@ -322,13 +322,13 @@ impl Scan {
         }
     }
 
-    /// Whether all of it is done in a slice, or holds next to nothing when it waits.
+    /// True if a scan may start: one slice completes it, or it holds little memory while waiting.
     const fn may_begin(&self, records: usize) -> bool {
         let is_ordered = matches!(self.wanted, Wanted::Page { order: Some(_), .. });
         records <= SLICE || !is_ordered || matches!(self.stage, Stage::Showing { .. })
     }
 
-    /// Advances a scan; true when it is over.
+    /// Advances a scan; returns true when complete.
     fn slice(&mut self, now: Now, records: &Records) -> bool {
         match &mut self.stage {
             Stage::Looking { .. } => self.look(now, records),
@@ -336,7 +336,7 @@ impl Scan {
         }
     }
 
-    /// Looks at some more records; true when that was all there is to do.
+    /// Examines more records; returns true when the scan is complete.
     fn look(&mut self, now: Now, records: &Records) -> bool {
         let Stage::Looking { after, .. } = &mut self.stage else { return true };
         let (app, from) = (self.app.clone(), after.take());
@@ -366,7 +366,7 @@ impl Scan {
         false
     }
 
-    /// Writes some more records of the page; true when that was all.
+    /// Writes more records of the page; returns true when complete.
     fn show(&mut self, now: Now, records: &Records) -> bool {
         let Stage::Showing { ids, list } = &mut self.stage else { return true };
         let (mut ids, mut list) =
@@ -397,7 +397,7 @@ impl Scan {
     }
 }
 
-/// Case-insensitive substring; `search` is in lower case.
+/// True if `text` contains `search`, ignoring case; `search` is in lower case.
 fn contains(text: &str, search: &str) -> bool {
     if !text.is_ascii() {
         return text.to_lowercase().contains(search);
@@ -407,7 +407,7 @@ fn contains(text: &str, search: &str) -> bool {
 }
 
 impl Records {
-    /// The records of a collection behind an id, by id.
+    /// Returns the records of a collection after an id, by id.
     fn rows<'a>(
         &'a self,
         collection: Collection,
@@ -441,7 +441,7 @@ impl Records {
 }
 
 impl Walks {
-    /// Does the first slice at once; most scans are done with it.
+    /// Runs the first slice at once, which completes most scans.
     pub(super) fn scan(&mut self, cx: &mut Context, records: &Records, now: Now, mut scan: Scan) -> Reply {
         if self.scans.waiting.len() >= SCANS_MAX {
             return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
@@ -472,7 +472,7 @@ impl Walks {
         Reply::Later
     }
 
-    /// Runs one slice of the scan whose turn it is.
+    /// Runs one slice of the next scan.
     pub(in crate::control) fn fire_scans(&mut self, cx: &mut Context, records: &Records, now: Now) {
         if self.scans.due.is_none_or(|due| due > now.mono) {
             return;
@@ -492,7 +492,7 @@ impl Walks {
 }
 
 impl Context {
-    /// Answers a scan that is over.
+    /// Answers a completed scan.
     fn scanned(&mut self, scan: Scan) {
         let session = scan.requester.session();
         let shown = match scan.stage {
@@ -510,7 +510,7 @@ impl Context {
     }
 }
 
-/// The auxiliary records of a kind behind an id, by id.
+/// Returns the auxiliary records of a kind after an id, by id.
 fn side_rows<'a>(
     records: &'a AuxiliaryRecords,
     kind: Kind,
@@ -523,7 +523,7 @@ fn side_rows<'a>(
     behind.map(|(key, record)| (&key.id, record))
 }
 
-/// The file that a record is of, when it can be played.
+/// Returns the row of a file's record, if the file is playable.
 fn file_of(record: &Auxiliary) -> Option<Row<'_>> {
     match record {
         Auxiliary::Vod(vod) if !vod.unfinished => Some(Row::File(vod)),
@@ -538,7 +538,7 @@ fn user_of(record: &Auxiliary) -> Option<Row<'_>> {
     }
 }
 
-/// A list that is made in one turn, of the items from `offset` on: it ends where any list does, and says where it goes on.
+/// Makes a list in one turn, of the items from `offset` on: cut off like any list, with the offset to continue at.
 pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item = T>) -> Response {
     let (mut json, mut next) = (vec![b'['], offset);
     for item in items {
@@ -561,7 +561,7 @@ pub(super) fn list_from<T: Serialize>(offset: usize, items: impl Iterator<Item =
 mod tests {
     use super::*;
 
-    /// The page of so many ranks, taken in rounds as a scan does, and the most that were kept.
+    /// Pages through this many ranks in rounds, as a scan does; returns the page and the most places kept.
     fn page(count: usize, descending: bool, offset: usize, size: usize) -> (Vec<usize>, usize) {
         let (mut ranks, mut most) = (Ranks::default(), 0);
         for _ in 0..100 {

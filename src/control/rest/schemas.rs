@@ -1,5 +1,5 @@
-//! The JSON schemas of the OpenAPI document (JSON Schema 2020-12, as OpenAPI 3.1 has it). The broadcast's is made from
-//! the record itself, so that it cannot fall behind.
+//! JSON schemas of the OpenAPI document (JSON Schema 2020-12, as in OpenAPI 3.1). The broadcast's is derived from the record, so that both
+//! always agree.
 
 use serde_json::{Map, Value, json};
 
@@ -7,7 +7,7 @@ use crate::config::Shape;
 use crate::control::broadcast::Broadcast;
 use crate::protocol;
 
-/// Schemas by name.
+/// Returns the schemas by name.
 pub(super) fn all() -> Map<String, Value> {
     let mut schemas = Map::new();
     schemas.insert("Broadcast".to_owned(), broadcast());
@@ -19,8 +19,8 @@ pub(super) fn all() -> Map<String, Value> {
     schemas
 }
 
-/// Objects by their members: name and type. `?` behind a type: null, too. `[X]` is an array, a capital begins the name
-/// of another schema, `any` is anything.
+/// Members of objects: name and type. A `?` after a type allows null, `[X]` is an array, a capitalised type is the name of another schema,
+/// and `any` is any value.
 const OBJECTS: &[(&str, &[(&str, &str)])] = &[
     (
         "Result",
@@ -469,7 +469,7 @@ fn object(members: &[(&str, &str)]) -> Value {
     json!({ "type": "object", "properties": properties })
 }
 
-/// The schema of a type as the tables write it.
+/// Returns the schema of a type as written in these tables.
 pub(super) fn reference(kind: &str) -> Value {
     if let Some(kind) = kind.strip_suffix('?') {
         return match kind.starts_with(char::is_lowercase) {
@@ -489,7 +489,7 @@ pub(super) fn reference(kind: &str) -> Value {
     }
 }
 
-/// Members that are null in a fresh record and not text otherwise.
+/// Types of members that are null in a new record, and not text.
 const BROADCAST_TYPES: &[(&str, &str)] = &[
     ("endPointList", "[Endpoint]"),
     ("playListItemList", "[any]"),

@@ -153,7 +153,7 @@ pub(super) fn log_file(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     Reply::Later
 }
 
-/// `POST /ssl-settings?domain=&type=`: files of a certificate; the watch takes them into use.
+/// `POST /ssl-settings?domain=&type=`: writes the files of a certificate, which are then loaded by the watch on them.
 pub(super) fn ssl_settings(cx: &mut Context, call: &RootCall<'_>) -> Reply {
     let domain = call.query("domain");
     match call.query("type") {

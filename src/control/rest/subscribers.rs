@@ -21,15 +21,15 @@ use crate::control::{Now, wall};
 use crate::http::Response;
 use crate::store::Kind;
 
-/// Subscribers of one application.
+/// Maximum number of subscribers of one application.
 const SUBSCRIBERS_MAX: usize = 100_000;
-/// Subscribers of one bulk delete.
+/// Maximum number of subscribers of one bulk delete.
 const BULK_MAX: usize = 10_000;
-/// Bytes of a name.
+/// Longest name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
-/// Events of one subscriber in a list of many, the newest; all of them are in the list of events.
+/// Maximum number of events of one subscriber in a list of several, newest kept; the list of events has all.
 const STATS_EVENTS_MAX: usize = 1000;
-/// The shortest period of codes, in seconds.
+/// Shortest period of codes, in seconds.
 const PERIOD_MIN: i64 = 10;
 
 const MISSING: &str = "Missing parameter: Make sure you set subscriber object correctly and make subscriberId's length at \
@@ -41,7 +41,7 @@ const BLANK: &str = "streamId or subscriberId is blank";
 const NO_SECRET: &str = "Secret is not set in AppSettings. Please set timetokensecret publish or play in Application \
                          settings";
 
-/// The body of an add. What the server knows better is ignored.
+/// The body of an add. Members that the server sets itself are ignored.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SubscriberBody {
@@ -62,7 +62,7 @@ fn failure(message: &str) -> Reply {
 }
 
 impl Records {
-    /// Stores one, and answers when it is there.
+    /// Stores a subscriber, and answers after the commit.
     fn put_subscriber(&mut self, now: Now, call: &Call<'_>, subscriber: Subscriber) -> Reply {
         let key = Subscriber::key(&call.app.name, &subscriber.stream_id, &subscriber.subscriber_id);
         let changes = vec![(key, Some(Auxiliary::Subscriber(subscriber)))];
@@ -75,7 +75,7 @@ impl Records {
     }
 }
 
-/// `POST /broadcasts/{id}/subscribers`. Who is there already is replaced.
+/// `POST /broadcasts/{id}/subscribers`. Replaces an existing subscriber.
 pub(super) fn add(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let body: Result<Option<Option<SubscriberBody>>, BodyError> = parse_json(&call.request.body);
     let given = match body {
@@ -202,7 +202,7 @@ pub(super) fn delete_all(records: &mut Records, now: Now, call: &Call<'_>) -> Re
     Reply::Later
 }
 
-/// `GET /broadcasts/{id}/subscribers/{sid}/totp`: the code of this moment.
+/// `GET /broadcasts/{id}/subscribers/{sid}/totp`: the current code.
 pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
     let [stream, id, ..] = call.params;
     if stream.trim().is_empty() || id.trim().is_empty() {
@@ -221,7 +221,7 @@ pub(super) fn totp(records: &Records, now: Now, call: &Call<'_>) -> Reply {
     }
 }
 
-/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: who is there goes at once.
+/// `PUT /broadcasts/{id}/subscribers/{sid}/block/{seconds}/{type}`: disconnects the subscriber at once.
 pub(super) fn block(
     cx: &mut Context,
     records: &mut Records,

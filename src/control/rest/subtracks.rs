@@ -16,7 +16,7 @@ fn refused(message: &str) -> Reply {
     Reply::Now(Outcome::failure(message).response(200))
 }
 
-/// The subtrack of that id, and its record.
+/// Finds the subtrack with that id, and its record.
 fn subtrack<'a>(records: &'a Records, call: &Call<'_>, id: &str) -> Option<(StreamKey, &'a Broadcast)> {
     let key = StreamKey { app: call.app.name.clone(), id: id.into() };
     let record = records.pending(&key)?;
@@ -28,7 +28,7 @@ pub(super) fn add(records: &mut Records, registry: &Registry, at: Now, call: &Ca
     join(records, registry, at, call, call.query("id"))
 }
 
-/// A stream becomes a subtrack of the main track that the path names.
+/// Makes a stream a subtrack of the main track in the path.
 pub(super) fn join(records: &mut Records, registry: &Registry, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
     let main_key = call.key();
@@ -57,7 +57,7 @@ pub(super) fn remove(records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     leave(records, at, call, call.query("id"))
 }
 
-/// A stream is no subtrack of the main track that the path names any more.
+/// Removes a stream from the main track in the path.
 pub(super) fn leave(records: &mut Records, at: Now, call: &Call<'_>, sub: &str) -> Reply {
     let [main, ..] = call.params;
     if sub.trim().is_empty() {
@@ -112,7 +112,7 @@ fn page(lists: Lists<'_>, at: Now, call: &Call<'_>, active: bool) -> Reply {
     }
 }
 
-/// The main track, or the answer that there is none.
+/// Returns the main track; the error is the answer that there is none.
 fn found(records: &Records, call: &Call<'_>) -> Result<StreamKey, Reply> {
     let key = call.key();
     if records.get(&key).is_some() {
@@ -122,7 +122,7 @@ fn found(records: &Records, call: &Call<'_>) -> Result<StreamKey, Reply> {
     Err(Reply::Now(Outcome::failure(&text).response(404)))
 }
 
-/// The subtracks with that role, or all when it is empty.
+/// Returns the subtracks with that role, or all for an empty role.
 pub(super) fn of_role<'a>(
     (records, registry): (&'a Records, &'a Registry),
     main: &'a StreamKey,
@@ -135,7 +135,7 @@ pub(super) fn of_role<'a>(
 }
 
 impl Records {
-    /// An empty `main` clears it.
+    /// Sets or, for an empty `main`, clears the main track of a stream.
     fn set_main_track(&mut self, at: Now, requester: Requester, key: StreamKey, main: &str) {
         let body = Body { main_track_stream_id: Some(Some(main.to_owned())), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };

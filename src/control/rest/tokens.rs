@@ -14,11 +14,11 @@ use crate::control::records::auxiliary::{Auxiliary, AuxiliaryWrite, Token};
 use crate::control::{Now, Walks};
 use crate::store::Kind;
 
-/// Characters of a one-time token: 143 bits.
+/// Characters of a one-time token, which has 143 bits.
 const TOKEN_CHARS: usize = 24;
-/// Bytes of a room's id.
+/// Longest id of a room, in bytes.
 const ROOM_BYTES_MAX: usize = 256;
-/// Tokens of one bulk delete.
+/// Maximum number of tokens of one bulk delete.
 const BULK_MAX: usize = 10_000;
 
 const INCOMPLETE: &str = "Define Stream ID, Token Type and Expire Date (unix time)";
@@ -51,7 +51,7 @@ fn is_direction(kind: &str) -> bool {
     kind == Direction::Play.word() || kind == Direction::Publish.word()
 }
 
-/// The requested token, without its value.
+/// Returns the token to make, without its value.
 fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
     let [id, ..] = call.params;
     let expires = call.query("expireDate");
@@ -72,7 +72,7 @@ fn wanted(call: &Call<'_>) -> Result<Token, Reply> {
     })
 }
 
-/// `GET /broadcasts/{id}/token`: makes one.
+/// `GET /broadcasts/{id}/token`: makes a one-time token.
 pub(super) fn create(
     cx: &mut Context,
     records: &mut Records,
@@ -100,7 +100,7 @@ pub(super) fn create(
     Reply::Later
 }
 
-/// `GET /broadcasts/{id}/jwt-token`: signs one; nothing is stored.
+/// `GET /broadcasts/{id}/jwt-token`: signs a token, which is not stored.
 pub(super) fn create_jwt(call: &Call<'_>) -> Reply {
     let token = match wanted(call) {
         Ok(token) => token,
@@ -115,7 +115,7 @@ pub(super) fn create_jwt(call: &Call<'_>) -> Reply {
     }
 }
 
-/// `POST /broadcasts/validate-token`: a valid token is used up, unless it is asked for a room.
+/// `POST /broadcasts/validate-token`: uses up a valid token, except one for a room.
 pub(super) fn validate(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
     let body: Result<Option<Option<Asked>>, BodyError> = parse_json(&call.request.body);
     let asked = match body {

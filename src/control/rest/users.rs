@@ -23,19 +23,19 @@ use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
 
-/// The text of the reference server.
+/// Text of the reference for a blocked login.
 const BLOCKED: &str = "Too many login attempts. User is blocked for 300 secs";
 const CODE_WANTED: &str = "The first user is made with the code in the log of the server's start";
 const WRONG_CODE: &str = "The code is missing or wrong. It is in the log of the server's start";
-/// The name under which attempts at the code of the first user are counted; no e-mail is that.
+/// Name for counting attempts at the code of the first user; not a valid e-mail.
 const CODE_ATTEMPTS: &str = "first user";
 const TAKEN: &str = "User with the same e-mail already exists";
-/// Users of one server.
+/// Maximum number of users of one server.
 const USERS_MAX: usize = 10_000;
-/// Bytes of one user's record.
+/// Largest record of a user, in bytes.
 const USER_BYTES_MAX: usize = 32 << 10;
 
-/// The body of a login, of a user, and of a changed password.
+/// The body of a login, a user, or a password change.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct UserBody {
@@ -53,7 +53,7 @@ struct UserBody {
 }
 
 impl UserBody {
-    /// `None`: there is no body.
+    /// Parses the body; `None` if there is none.
     fn read(call: &RootCall<'_>) -> Result<Option<Self>, BodyError> {
         let body: Option<Option<Self>> = parse_json(&call.request.body)?;
         Ok(body.flatten())
@@ -128,8 +128,8 @@ pub(super) fn authenticate(
     if records.verify_hash(cx, digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
-/// `POST /users/initial`: only while there is no user, only from this machine, and with `server.first_user_code` only with
-/// the code of this start.
+/// `POST /users/initial`: allowed only without existing users, only from this machine, and with `server.first_user_code` only with the code
+/// of this start.
 pub(super) fn initial(
     cx: &mut Context,
     records: &Records,
@@ -167,8 +167,8 @@ pub(super) fn initial(
     if cx.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
-/// Refuses a first user without the code. Wrong codes count as failed logins of their address do. When all users were
-/// deleted there is no code until the next start.
+/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were deleted, there is no
+/// code until the next start.
 fn check_code(
     cx: &mut Context,
     management: &mut Management,
@@ -210,7 +210,7 @@ pub(super) fn authentication(call: &RootCall<'_>) -> Reply {
     done(if call.caller == Caller::Nobody { Outcome::failure("") } else { Outcome::success() })
 }
 
-/// `GET /users/{email}/blocked`: for the address that asks.
+/// `GET /users/{email}/blocked`, for the client's address.
 pub(super) fn blocked(management: &Management, call: &RootCall<'_>) -> Reply {
     let [email, ..] = call.params;
     let blocked = management.lockout.is_locked(call.client, email);
@@ -271,7 +271,7 @@ pub(super) fn create(cx: &mut Context, records: &Records, call: &RootCall<'_>) -
     if cx.make_hash(digest, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
-/// `PUT /users`: the record is replaced by the body, but for the password when there is no new one.
+/// `PUT /users`: replaces the record with the body; the password stays if none is given.
 pub(super) fn update(cx: &mut Context, records: &mut Records, now: Now, call: &RootCall<'_>) -> Reply {
     let body = body_of!(call).unwrap_or_default();
     if call.caller.email() == Some(body.email()) {
@@ -323,7 +323,7 @@ pub(super) fn delete(records: &mut Records, now: Now, call: &RootCall<'_>) -> Re
     Reply::Later
 }
 
-/// `POST /users/password`: of the user of the session. A wrong old one counts as a failed login.
+/// `POST /users/password`, for the logged-in user. A wrong old password counts as a failed login.
 pub(super) fn change_password(
     cx: &mut Context,
     records: &Records,
@@ -376,7 +376,7 @@ impl Records {
         self.write_auxiliary(now, AuxiliaryWrite { changes, files: Vec::new(), waiter });
     }
 
-    /// A user that the command line adds, its password hashed there.
+    /// Adds a user from the command line, with a password that is already hashed.
     pub(in crate::control) fn add_administrator(
         &mut self,
         cx: &mut Context,
@@ -404,7 +404,7 @@ impl Records {
 }
 
 impl AuxiliaryRecords {
-    /// The user as it will be once everything pending is done.
+    /// Returns the user as of all pending changes.
     pub(in crate::control) fn user(&self, email: &str) -> Option<&User> {
         match self.pending(&user_key(email)) {
             Some(Auxiliary::User(user)) => Some(user),
@@ -412,7 +412,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// The visible users.
+    /// Returns the visible users.
     fn users(&self) -> impl Iterator<Item = &User> {
         self.of(Kind::User, &Arc::from(""), "").filter_map(|(_, record)| match record {
             Auxiliary::User(user) => Some(user),
@@ -426,7 +426,7 @@ impl AuxiliaryRecords {
 }
 
 impl Management {
-    /// A user's record was replaced or removed: who is logged in with an old password is no more.
+    /// Ends the sessions of a user whose password changed or who was removed.
     pub(in crate::control) fn end_sessions_of(
         &mut self,
         before: Option<&Auxiliary>,
@@ -443,7 +443,7 @@ impl Management {
         }
     }
 
-    /// A hash is there.
+    /// Continues a request whose password hash is done.
     pub(in crate::control) fn hashed(
         &mut self,
         cx: &mut Context,

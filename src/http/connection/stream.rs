@@ -12,7 +12,7 @@ use crate::http::request::Version;
 use crate::http::response::{Answers, StreamHead};
 use crate::http::{BodyLimits, Limits};
 
-/// A request as the frames of a stream have it; checked by the rules of RFC 9113 §8.2 and §8.3.
+/// A request as received on an HTTP/2 stream, checked by the rules of RFC 9113 §8.2 and §8.3.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamRequest {
     /// `:method`.
@@ -23,36 +23,36 @@ pub struct StreamRequest {
     pub target: Bytes,
     /// `:protocol` (RFC 8441 §4).
     pub protocol: Option<Bytes>,
-    /// Name and value of the other fields.
+    /// Name and value of the other header fields.
     pub fields: Vec<(Bytes, Bytes)>,
-    /// Whether a body follows.
+    /// True if a body follows.
     pub has_body: bool,
     /// The length of the body, where it is announced.
     pub length: Option<u64>,
 }
 
-/// A part of an answer, to be framed.
+/// A part of a response, to be put into frames.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct StreamAnswer {
-    /// Informational heads and the final one.
+    /// Informational heads and the final head.
     pub heads: Vec<StreamHead>,
     /// Bytes of the body.
     pub parts: Vec<Bytes>,
-    /// The end of the answer.
+    /// Set once when the response has ended.
     pub end: Option<End>,
 }
 
-/// The end of an answer.
+/// The way in which a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// All of it was given.
+    /// The response is complete.
     Whole,
-    /// The rest will not come.
+    /// The response was cut short.
     Cut,
 }
 
 impl StreamAnswer {
-    /// Whether there is nothing to do.
+    /// True if there is nothing to send.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.heads.is_empty() && self.parts.is_empty() && self.end.is_none()
@@ -60,7 +60,7 @@ impl StreamAnswer {
 }
 
 impl Connection {
-    /// A stream of HTTP/2 was opened by a request.
+    /// Makes the connection of an HTTP/2 stream that `request` opened.
     #[must_use]
     pub fn of_stream(
         now: Instant,
@@ -78,7 +78,7 @@ impl Connection {
         connection
     }
 
-    /// The body of the request is complete.
+    /// Notes that the body of the request is complete.
     pub fn handle_end(&mut self, now: Instant) {
         match &mut self.stage {
             Stage::Body(pending) => pending.decoder.end(),
@@ -95,7 +95,7 @@ impl Connection {
         self.drive(now);
     }
 
-    /// The part of the answer that there is since the last call. Its end is given once.
+    /// Returns the part of the response made since the last call. Its end is returned once.
     pub fn poll_answer(&mut self) -> StreamAnswer {
         match &mut self.out {
             Answers::Text(_) => StreamAnswer::default(),

@@ -1,4 +1,4 @@
-//! Frame heads (RFC 6455 §5.2): read with every rule that needs no payload, and written.
+//! Frame heads (RFC 6455 §5.2): read with all checks that need no payload, and written.
 //!
 //! ```text
 //!  0               1               2 ...
@@ -9,9 +9,9 @@
 
 use super::Error;
 
-/// Longest payload of a control frame (§5.5).
+/// Maximum payload of a control frame (§5.5).
 const CONTROL_BYTES_MAX: u64 = 125;
-/// Longest head: two bytes, 64 bits of length, a mask.
+/// Maximum length of a head: two bytes, 64 bits of length, a mask.
 const HEAD_BYTES_MAX: usize = 14;
 /// Bytes of a mask.
 const MASK_BYTES: usize = 4;
@@ -19,17 +19,17 @@ const MASK_BYTES: usize = 4;
 /// The opcode of a frame (§11.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opcode {
-    /// 0: continues a message.
+    /// 0: continuation of a message.
     Continuation,
-    /// 1: text.
+    /// 1: text message.
     Text,
-    /// 2: bytes.
+    /// 2: binary message.
     Binary,
-    /// 8: the end.
+    /// 8: close.
     Close,
-    /// 9: asks for a pong.
+    /// 9: ping.
     Ping,
-    /// 10: answers a ping.
+    /// 10: pong.
     Pong,
 }
 
@@ -57,7 +57,7 @@ impl Opcode {
         }
     }
 
-    /// Close, ping, pong (§5.5).
+    /// True for close, ping and pong (§5.5).
     #[must_use]
     pub const fn is_control(self) -> bool {
         matches!(self, Self::Close | Self::Ping | Self::Pong)
@@ -67,19 +67,19 @@ impl Opcode {
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FrameHead {
-    /// The last frame of its message.
+    /// True in the last frame of a message.
     pub is_final: bool,
     /// The opcode.
     pub opcode: Opcode,
     /// Bytes of payload that follow.
     pub length: u64,
-    /// The mask of the payload.
+    /// The masking key of the payload.
     pub mask: Option<[u8; MASK_BYTES]>,
 }
 
 impl FrameHead {
-    /// Reads the head at the front of `bytes`, with its own length; nothing while it is not complete. What is wrong is
-    /// reported with the first byte that shows it.
+    /// Parses the head at the front of `bytes` and returns it with its length, or `None` if it is incomplete. A fault is reported at the
+    /// first byte that shows it.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Error> {
         let Some(first) = bytes.first() else { return Ok(None) };
         if first & 0x70 != 0 {
@@ -126,7 +126,7 @@ impl FrameHead {
         Ok(Some((Self { is_final, opcode, length, mask }, head_bytes)))
     }
 
-    /// The head as bytes, with its length in the shortest form.
+    /// Serializes the head, with the payload length in its shortest form.
     #[must_use]
     pub fn write(self) -> FrameHeadBytes {
         let mut out = FrameHeadBytes::default();
@@ -150,7 +150,7 @@ impl FrameHead {
     }
 }
 
-/// A head on the wire.
+/// A serialized head.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FrameHeadBytes {
     bytes: [u8; HEAD_BYTES_MAX],
@@ -175,14 +175,14 @@ impl std::ops::Deref for FrameHeadBytes {
     }
 }
 
-/// The head of one binary message from a server, whole in one frame: at most 10 bytes, the same for every viewer.
+/// Returns the head of an unfragmented binary message from a server: at most 10 bytes, the same for every viewer.
 #[must_use]
 pub fn media_frame_head(length: usize) -> FrameHeadBytes {
     let length = u64::try_from(length).unwrap_or(u64::MAX);
     FrameHead { is_final: true, opcode: Opcode::Binary, length, mask: None }.write()
 }
 
-/// Puts a mask on, or takes it off (§5.3).
+/// Masks or unmasks a payload (§5.3).
 pub(super) fn apply_mask(payload: &mut [u8], mask: [u8; MASK_BYTES]) {
     for (byte, mask) in payload.iter_mut().zip(mask.iter().cycle()) {
         *byte ^= mask;

@@ -6,25 +6,25 @@ use tungstenite::handshake::derive_accept_key;
 
 use crate::http::{Method, Request, Response, Version};
 
-/// The only version there is (§4.4).
+/// The only WebSocket version (§4.4).
 const VERSION: &str = "13";
-/// Characters of a key: 16 bytes in base64.
+/// Number of characters of a key: 16 bytes in base64.
 const KEY_CHARS: usize = 24;
-/// The longest answer of a server that is accepted.
+/// Maximum length of a server's response.
 const ANSWER_BYTES_MAX: usize = 16 * 1024;
-/// Header lines of a server's answer.
+/// Maximum number of header lines of a server's response.
 const ANSWER_HEADERS_MAX: usize = 100;
 
-/// Whether a request wants a WebSocket, well-formed or not.
+/// True if the request asks for a WebSocket, well-formed or not.
 #[must_use]
 pub fn is_upgrade(request: &Request) -> bool {
     request.headers.has_token("upgrade", "websocket")
 }
 
-/// Judges a request (§4.2.1). `origin_allowed` is asked when a browser says where its page is from.
+/// Judges a request (§4.2.1). `origin_allowed` is called with the origin of a browser's page.
 ///
 /// # Errors
-/// The answer to send instead of the upgrade: 400, 403 or 426 (which names the version that is spoken, §4.4).
+/// The response to send instead of the upgrade: 400, 403 or 426 (which names the supported version, §4.4).
 pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
     let bad = |text: &str| Err(Response::error(400, text));
     if request.version == Version::Http2 {
@@ -56,7 +56,7 @@ pub fn accept(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> R
         .header("Sec-WebSocket-Accept", derive_accept_key(key.as_bytes())))
 }
 
-/// Judges the extended CONNECT of a stream (RFC 8441 §5), which has no key.
+/// Judges the extended CONNECT of an HTTP/2 stream (RFC 8441 §5), which has no key.
 fn accept_stream(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -> Result<Response, Response> {
     if request.header("sec-websocket-version") != Some(VERSION) {
         let answer = Response::error(400, "WebSocket version 13 is spoken here");
@@ -68,8 +68,8 @@ fn accept_stream(request: &Request, origin_allowed: impl FnOnce(&str) -> bool) -
     Ok(Response::empty(200))
 }
 
-/// 22 characters of base64 and two of padding. The last character's spare bits are not looked at: clients exist
-/// that draw all 22 at random.
+/// True for 22 characters of base64 and two of padding. The spare bits of the last character are not checked, because some clients draw all
+/// 22 characters at random.
 fn is_key(key: &str) -> bool {
     let is_base64 = |b: u8| b.is_ascii_alphanumeric() || b == b'+' || b == b'/';
     key.len() == KEY_CHARS && key.strip_suffix("==").is_some_and(|digits| digits.bytes().all(is_base64))
@@ -79,18 +79,18 @@ fn is_key(key: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// Not an HTTP/1.1 response.
+    /// The response is not HTTP/1.1.
     #[error("malformed answer")]
     Malformed,
-    /// A status other than 101.
+    /// The status is not 101.
     #[error("status {0}")]
     Refused(u16),
-    /// 101, but not to what was asked (§4.1).
+    /// The status is 101, but the response does not fit the request (§4.1).
     #[error("the server answered a different handshake")]
     NotAccepted,
 }
 
-/// The client's side: what it sends, and the wait for the answer.
+/// The client's side of the handshake: its request, and the wait for the response.
 #[derive(Debug)]
 pub struct ClientHandshake {
     accept: String,
@@ -98,7 +98,7 @@ pub struct ClientHandshake {
 }
 
 impl ClientHandshake {
-    /// The request to send for `target` (a path with its query) on `host`, and what waits for the answer.
+    /// Returns the request to send for `target` (a path with its query) on `host`, and the handshake that waits for the response.
     #[must_use]
     pub fn begin(host: &str, target: &str, origin: Option<&str>, random: &mut Random) -> (Bytes, Self) {
         let mut nonce = [0; 16];
@@ -113,10 +113,10 @@ impl ClientHandshake {
         (Bytes::from(request), Self { accept, held: BytesMut::new() })
     }
 
-    /// Takes bytes of the answer. When it is complete: what follows it, which belongs to the WebSocket.
+    /// Takes bytes of the response. When it is complete, returns the bytes after it, which belong to the WebSocket.
     ///
     /// # Errors
-    /// The server does not open one.
+    /// The server does not open a WebSocket.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> Result<Option<Bytes>, HandshakeError> {
         self.held.extend_from_slice(bytes);
         let mut slots = [httparse::EMPTY_HEADER; ANSWER_HEADERS_MAX];
@@ -147,7 +147,7 @@ impl ClientHandshake {
     }
 }
 
-/// RFC 4648 §4.
+/// Encodes base64 (RFC 4648 §4).
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();

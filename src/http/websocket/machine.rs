@@ -14,34 +14,34 @@ use wire::SendQueue;
 use super::frame::{FrameHead, Opcode, apply_mask};
 use super::{Error, Limits};
 
-/// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
+/// Size of the pieces in which input is taken, so that one call's bytes are parsed before more are held.
 const PIECE_BYTES: usize = 16 * 1024;
-/// The most a shell may have read before it saw that no bytes are wanted.
+/// Maximum number of bytes that a shell may have read before it saw that no bytes are wanted.
 const OVERRUN_BYTES: usize = 1024 * 1024;
-/// The size of tungstenite's reads from memory; it keeps a buffer of this size.
+/// Size of tungstenite's reads from memory, for which it keeps a buffer.
 const LIBRARY_BUFFER_BYTES: usize = 1024;
-/// Pings that are answered at once; of more the oldest are not.
+/// Maximum number of pings waiting for a pong; if there are more, the oldest are not answered.
 const PONGS_MAX: usize = 16;
-/// With this many unread bytes queued, no pong is added.
+/// No pong is queued while this many unread bytes are.
 const PONG_QUEUE_BYTES: usize = 4096;
-/// Longest reason of a close frame: 125 bytes, two of them for the code.
+/// Maximum length of a close reason: 125 bytes, minus two for the code.
 const REASON_BYTES_MAX: usize = 123;
 
 /// Events for the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A text message, whole.
+    /// A complete text message.
     Text(String),
-    /// A binary message, whole.
+    /// A complete binary message.
     Binary(Bytes),
-    /// The last event.
+    /// The WebSocket has ended; the last event.
     Closed(CloseReason),
 }
 
 /// The reason the WebSocket ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// The peer closed it, with this code (1005: without one).
+    /// The peer closed with this code; 1005 if it gave none.
     #[error("the peer closed it with code {0}")]
     Peer(u16),
     /// The transport ended without a close frame.
@@ -64,34 +64,34 @@ pub struct Stats {
     pub frames_out: u64,
     /// Pongs queued for the peer.
     pub pongs_out: u64,
-    /// Bytes held: of a frame that is not complete, and of a message that is not.
+    /// Bytes held of an incomplete frame and of an incomplete message.
     pub held_bytes: usize,
     /// Bytes that the peer has not taken yet.
     pub unsent_bytes: usize,
 }
 
-/// A WebSocket, opened already.
+/// An open WebSocket.
 ///
-/// `Err` from an input means that the transport is to be dropped without flushing. An error that the peer hears
-/// about is no `Err`: the close frame is queued and [`WebSocket::is_closing`] turns true.
+/// `Err` from an input means that the transport must be dropped without flushing. An error that is reported to the peer is not an `Err`:
+/// the close frame is queued and [`WebSocket::is_closing`] turns true.
 #[derive(Debug)]
 pub struct WebSocket {
     role: Role,
     limits: Arc<Limits>,
-    /// The source of a client's masks.
+    /// The source of a client's masking keys; `None` for a server.
     masks: Option<Random>,
-    /// Made with the first message: many peers never send one.
+    /// State of tungstenite, made with the first message because many peers never send one.
     library: Option<Box<WebSocketContext>>,
     held: BytesMut,
-    /// Bytes of the message in fragments that the library holds.
+    /// Bytes of the fragmented message that tungstenite holds.
     message_bytes: usize,
     events: VecDeque<Event>,
     out: SendQueue,
-    /// Payloads of the newest pings that were not answered.
+    /// Payloads of the newest unanswered pings.
     pongs: VecDeque<Bytes>,
     ping_at: Instant,
     pings: u64,
-    /// A sign of life is due by then.
+    /// Deadline for a sign of life after a ping.
     pong_by: Option<Instant>,
     unsent: usize,
     progress_at: Instant,
@@ -101,13 +101,13 @@ pub struct WebSocket {
 }
 
 impl WebSocket {
-    /// The server's side, once the 101 is queued. `held` is what the HTTP connection had read beyond the request.
+    /// Makes the server's side, once the 101 is queued. `held` is the input that the HTTP connection had read beyond the request.
     #[must_use]
     pub fn server(now: Instant, limits: Arc<Limits>, held: &[u8]) -> Self {
         Self::new(now, limits, Role::Server, None, held)
     }
 
-    /// The client's side, once [`super::ClientHandshake`] is done and gave `held`.
+    /// Makes the client's side, once [`super::ClientHandshake`] is done and has returned `held`.
     #[must_use]
     pub fn client(now: Instant, limits: Arc<Limits>, seed: &Seed, held: &[u8]) -> Self {
         Self::new(now, limits, Role::Client, Some(seed.random()), held)
@@ -138,22 +138,22 @@ impl WebSocket {
         machine
     }
 
-    /// Takes bytes of the stream, any split of it. They are ignored once the machine is closing.
+    /// Takes bytes of the stream, split anywhere. They are ignored once the machine is closing.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
         self.now = now;
         self.take(bytes);
     }
 
-    /// The peer ended its side of the transport.
+    /// Notes that the peer ended its side of the transport.
     pub fn handle_eof(&mut self, now: Instant) {
         self.now = now;
         self.finish(CloseReason::Lost);
     }
 
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     ///
     /// # Errors
-    /// The peer takes nothing, or gives no sign of life: drop the transport.
+    /// The peer reads nothing, or gives no sign of life: the transport must be dropped.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         self.now = now;
         if self.closed {
@@ -174,7 +174,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// The transport took `bytes` of what [`WebSocket::poll_transmit`] gave.
+    /// Notes that the transport took `bytes` of the output of [`WebSocket::poll_transmit`].
     pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
         self.now = now;
         if bytes > 0 {
@@ -183,7 +183,7 @@ impl WebSocket {
         }
     }
 
-    /// Whether the shell should read. False while a message waits to be polled, and at the end.
+    /// True if the shell should read. False while a message waits to be polled, and at the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         !self.closed && self.events.is_empty()
@@ -192,7 +192,7 @@ impl WebSocket {
     /// Queues a text message.
     ///
     /// # Errors
-    /// The peer takes nothing, and too much waits for it: drop the transport.
+    /// The peer reads nothing, and too much output waits: the transport must be dropped.
     pub fn send_text(&mut self, now: Instant, text: &str) -> Result<(), Error> {
         self.send(now, Opcode::Text, Bytes::copy_from_slice(text.as_bytes()))
     }
@@ -205,7 +205,7 @@ impl WebSocket {
         self.send(now, Opcode::Binary, bytes)
     }
 
-    /// Says goodbye with a code of [`super::code`] and a reason of at most 123 bytes, and closes.
+    /// Sends a close frame with a code of [`super::code`] and a reason of at most 123 bytes, and closes.
     pub fn close(&mut self, now: Instant, code: u16, reason: &str) {
         self.now = now;
         if !self.closed {
@@ -214,7 +214,7 @@ impl WebSocket {
         }
     }
 
-    /// The next thing the application must know.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             self.drive();
@@ -222,7 +222,7 @@ impl WebSocket {
         self.events.pop_front()
     }
 
-    /// Moves what waits to the shell's queue. True when there was something.
+    /// Moves queued output to the shell's queue. Returns true if there was any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         self.answer_pings();
         let any = !self.out.is_empty();
@@ -233,7 +233,7 @@ impl WebSocket {
         any
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.closed {
@@ -243,13 +243,13 @@ impl WebSocket {
         Some(self.stall_deadline().map_or(life, |stall| stall.min(life)))
     }
 
-    /// Whether to flush what [`WebSocket::poll_transmit`] gives and then close the transport.
+    /// True if the output of [`WebSocket::poll_transmit`] should be flushed and the transport then closed.
     #[must_use]
     pub const fn is_closing(&self) -> bool {
         self.closed
     }
 
-    /// Counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -278,8 +278,7 @@ impl WebSocket {
         }
     }
 
-    /// Reads frames up to the next message: what the application answers to one goes out before the goodbye that may
-    /// stand behind it.
+    /// Reads frames up to the next message, so that the application's answer goes out before the answer to a close frame that may follow.
     fn drive(&mut self) {
         while !self.closed && self.events.is_empty() {
             match self.next_frame() {
@@ -294,7 +293,7 @@ impl WebSocket {
         }
     }
 
-    /// False while the frame at the front is not complete.
+    /// Reads the frame at the front; false if it is incomplete.
     fn next_frame(&mut self) -> Result<bool, Error> {
         // In this order, so that the verdict does not depend on how the stream was cut.
         FrameHead::read(self.held.get(..1).unwrap_or_default())?;
@@ -338,7 +337,7 @@ impl WebSocket {
         Ok(true)
     }
 
-    /// §5.1: a client masks, a server does not.
+    /// Checks that a client's frame is masked and a server's is not (§5.1).
     fn check_mask(&self, masked: bool) -> Result<(), Error> {
         match (self.role, masked) {
             (Role::Server, true) | (Role::Client, false) => Ok(()),
@@ -359,7 +358,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Answers with the peer's code, or with 1002 when that is none that may be sent (§7.4).
+    /// Answers a close frame with the peer's code, or with 1002 if the peer may not send that code (§7.4).
     fn judge_close(&mut self, frame: &[u8]) -> Result<(), Error> {
         let told = match self.judge(frame) {
             Ok(Message::Close(told)) => told.map(|told| u16::from(told.code)),
@@ -381,7 +380,7 @@ impl WebSocket {
         Ok(())
     }
 
-    /// Has tungstenite read one whole frame.
+    /// Lets tungstenite read one whole frame.
     fn judge(&mut self, frame: &[u8]) -> Result<Message, Judgement> {
         let limit = Some(self.limits.message_bytes);
         let config = || {
@@ -403,7 +402,7 @@ impl WebSocket {
         if self.unsent > self.limits.queued_bytes { self.abort(Error::WriteStalled) } else { Ok(()) }
     }
 
-    /// §5.5.3: all of them, or of a flood the newest.
+    /// Answers waiting pings (§5.5.3): all of them, or the newest ones of a flood.
     fn answer_pings(&mut self) {
         while self.unsent <= PONG_QUEUE_BYTES
             && let Some(payload) = self.pongs.pop_front()
@@ -446,7 +445,7 @@ impl WebSocket {
         self.stats.frames_out = self.stats.frames_out.saturating_add(1);
     }
 
-    /// Tells the peer what it did, and closes.
+    /// Sends the peer the close code of its fault, and closes.
     fn fail(&mut self, error: Error) {
         if let Some(code) = error.code() {
             self.queue_close(code, &error.to_string());
@@ -477,7 +476,7 @@ impl WebSocket {
     }
 }
 
-/// Maps an error of tungstenite to ours.
+/// Maps an error of tungstenite to an [`Error`].
 fn blame(error: &Judgement) -> Error {
     match error {
         Judgement::Utf8(_) => Error::NotUtf8,
@@ -495,7 +494,7 @@ fn blame(error: &Judgement) -> Error {
     }
 }
 
-/// A frame in memory to read; writes are discarded: its answers are not wanted.
+/// A frame in memory to read. Writes are discarded, because tungstenite's answers are not wanted.
 struct Memory<'a>(&'a [u8]);
 
 impl Read for Memory<'_> {

@@ -36,15 +36,15 @@ pub use machine::{CloseReason, Event, Stats, WebSocket};
 
 /// The status codes of §7.4.1 that this machine sends.
 pub mod code {
-    /// Done.
+    /// Normal closure.
     pub const NORMAL: u16 = 1000;
     /// The endpoint is going away.
     pub const AWAY: u16 = 1001;
     /// The peer broke the protocol.
     pub const PROTOCOL: u16 = 1002;
-    /// A text that is no UTF-8.
+    /// Text is not UTF-8.
     pub const INVALID: u16 = 1007;
-    /// The peer broke a rule that is not the protocol's.
+    /// The peer broke a rule of the application.
     pub const POLICY: u16 = 1008;
     /// A message is too large.
     pub const TOO_LARGE: u16 = 1009;
@@ -55,15 +55,15 @@ pub mod code {
 /// The limits of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Payload of a message, all its fragments together.
+    /// Maximum payload of a message, all fragments together.
     pub message_bytes: usize,
-    /// Bytes that wait for the peer, before the connection is given up.
+    /// Maximum number of bytes that wait for the peer; beyond it the connection is given up.
     pub queued_bytes: usize,
-    /// The longest time that the peer may read nothing of what waits for it.
+    /// Maximum time without write progress while output waits for the peer.
     pub write_stall: Duration,
-    /// The interval of pings.
+    /// Idle time after which a ping is sent.
     pub ping: Duration,
-    /// The longest time that a pong may take.
+    /// Maximum time to wait for a sign of life after a ping.
     pub pong: Duration,
 }
 
@@ -83,29 +83,29 @@ impl Default for Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// §5.2: a reserved bit or opcode, a mask that is missing or must not be there, a length that is not minimal, a
-    /// control frame that is long or in fragments, a fragment out of order, a close frame that is none.
+    /// A breach of the frame format (§5.2): a reserved bit or opcode, a missing or forbidden mask, a length that is not minimal, a long or
+    /// fragmented control frame, a fragment out of order, a malformed close frame.
     #[error("protocol error: {0}")]
     Protocol(&'static str),
-    /// A text, or the reason of a close frame, is no UTF-8 (§8.1).
+    /// A text message or the reason of a close frame is not UTF-8 (§8.1).
     #[error("text is not UTF-8")]
     NotUtf8,
-    /// A message over [`Limits::message_bytes`].
+    /// A message exceeds [`Limits::message_bytes`].
     #[error("message too large")]
     TooLarge,
-    /// The peer takes nothing: [`Limits::queued_bytes`] or [`Limits::write_stall`]. Drop the transport.
+    /// The peer reads nothing ([`Limits::queued_bytes`] or [`Limits::write_stall`]). The transport must be dropped.
     #[error("no write progress")]
     WriteStalled,
-    /// No sign of life within [`Limits::pong`].
+    /// The peer gave no sign of life within [`Limits::pong`].
     #[error("no pong")]
     NoPong,
-    /// Bytes were handed over although [`WebSocket::wants_bytes`] said no.
+    /// Bytes were handed over although [`WebSocket::wants_bytes`] was false.
     #[error("more bytes than wanted")]
     Overrun,
 }
 
 impl Error {
-    /// The close code that the peer is sent; `None` when it would not be read.
+    /// Returns the close code to send to the peer, or `None` if the peer would not read it.
     #[must_use]
     pub const fn code(self) -> Option<u16> {
         match self {

@@ -1,4 +1,4 @@
-//! The driver's half for datagrams: sessions that share a port, and those with sockets of their own.
+//! The driver's part for datagrams: sessions on shared ports, and sessions with sockets of their own.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,25 +15,25 @@ use crate::protocol::{PathId, Port, Remote};
 use crate::types::{ConnId, Now};
 use crate::worker::Destination;
 
-/// The sockets of a connection of datagrams.
+/// The sockets of a datagram connection.
 #[derive(Debug)]
 pub(super) struct UdpPeer {
     pub(super) generation: u32,
     pub(super) permit: Option<Permit>,
-    /// Its own sockets; none: it shares a port.
+    /// The connection's own sockets; empty if it uses a shared port.
     pub(super) own: Vec<(PathId, UdpSocket)>,
 }
 
 impl Driver {
     // ---- shared ports
 
-    /// Takes over a port that many peers share.
+    /// Takes over a port shared by many peers.
     pub(in crate::io) fn share(&mut self, port: &'static Port, socket: UdpSocket) -> io::Result<()> {
         self.ports.push((port, socket));
         self.watch_port(self.ports.len().saturating_sub(1))
     }
 
-    /// Has a port wake the loop.
+    /// Registers a port for events.
     pub(in crate::io) fn watch_port(&mut self, index: usize) -> io::Result<()> {
         let Some((_, port)) = self.ports.get_mut(index) else { return Ok(()) };
         self.poller.poll.registry().register(
@@ -43,7 +43,7 @@ impl Driver {
         )
     }
 
-    /// Has a port no longer wake it.
+    /// Deregisters a port from events.
     pub(in crate::io) fn unwatch_port(&mut self, index: usize) -> io::Result<()> {
         let Some((_, port)) = self.ports.get_mut(index) else { return Ok(()) };
         self.poller.poll.registry().deregister(&mut port.socket)
@@ -51,14 +51,14 @@ impl Driver {
 
     // ---- connections
 
-    /// Takes over a session whose datagrams go through a shared port (`permit`: its permit), or through sockets to come.
+    /// Takes over a session whose datagrams go through a shared port (`permit` is then its permit), or through sockets opened later.
     pub(in crate::io) fn install_peer(&mut self, id: ConnId, permit: Option<Permit>) {
         if put(&mut self.peers, id, UdpPeer { generation: id.generation, permit, own: Vec::new() }) {
             self.connections.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Opens a socket that a session wants for itself; the address that it received.
+    /// Opens a socket for a session. Returns the address that it is bound to.
     pub(in crate::io) fn open_udp(
         &mut self,
         id: ConnId,
@@ -88,7 +88,7 @@ impl Driver {
         let _ = self.poller.poll.registry().deregister(&mut own.socket);
     }
 
-    /// Closes the datagrams of a connection, if it has any.
+    /// Closes the sockets of a datagram connection, if there is one.
     pub(super) fn close_peer(&mut self, id: ConnId) {
         let Some(entry) = self.peers.get_mut(slot_of(id)) else { return };
         let Some(mut peer) = entry.take_if(|peer| peer.generation == id.generation) else { return };
@@ -109,7 +109,7 @@ impl Driver {
 
     // ---- reading and writing
 
-    /// Sockets of its own may have datagrams. False: it has none.
+    /// Marks the session's own sockets as readable. Returns false if it has none.
     pub(super) fn own_event(&mut self, id: ConnId) -> bool {
         let Some(peer) = self.peer(id).filter(|peer| !peer.own.is_empty()) else { return false };
         peer.own.iter_mut().for_each(|(_, own)| own.readable = true);
@@ -129,7 +129,7 @@ impl Driver {
         }
     }
 
-    /// Reads one of them with a bound. True when nothing is left in it.
+    /// Reads one of a session's own sockets, with a bound. Returns true when nothing is left in it.
     fn read_path<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, index: usize) -> bool {
         for _ in 0..self.bounds.receives_turn {
             let peer = self.peers.get_mut(slot_of(id)).and_then(Option::as_mut);
@@ -177,7 +177,7 @@ impl Driver {
     }
 }
 
-/// Logs an error other than that nothing has come.
+/// Logs a receive error, unless it says only that there is nothing to read.
 pub(in crate::io) fn note_receive_error(error: &io::Error) {
     if error.kind() != io::ErrorKind::WouldBlock {
         tracing::debug!(%error, "UDP receive");

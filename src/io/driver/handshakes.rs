@@ -1,4 +1,4 @@
-//! The limit of TLS handshakes under way: those that wait for their peer are bounded, for each listener, and the oldest give way.
+//! The limit of TLS handshakes in progress: those that wait for their peer are bounded per listener, and the oldest give way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,13 +8,13 @@ use crate::io::budget::Busy;
 use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 
-/// Connections of one listener, on one worker, whose ClientHello is begun and not whole. They have cost nothing but memory, up to
-/// 64 KiB each, and count as no handshake.
+/// Maximum connections of one listener and worker with an incomplete ClientHello. They cost only memory, up to 64 KiB each, and do not
+/// count as handshakes.
 const HELLOS_MAX: usize = 256;
-/// Entries of handshakes that run, before those that are over are forgotten.
+/// Number of listed handshakes from which finished ones are removed.
 const RUNNING_KEPT: usize = 512;
 
-/// The connections of one listener that are in their handshake, oldest first. Some may be further by now.
+/// The connections of one listener that are in a handshake, oldest first. Some may have finished.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes {
     hellos: VecDeque<ConnId>,
@@ -22,7 +22,7 @@ pub(super) struct Handshakes {
 }
 
 impl Driver {
-    /// Takes what has come of a ClientHello. True: it is whole, or there is none to wait for.
+    /// Reads a ClientHello as far as it has come. Returns true if it is complete, or there is none to wait for.
     pub(super) fn take_hello<M: Machine>(
         &mut self,
         now: Now,
@@ -51,7 +51,7 @@ impl Driver {
         }
     }
 
-    /// A ClientHello has begun: of too many, the oldest is not waited for.
+    /// Lists a connection whose ClientHello has begun; if there are too many, the oldest is closed.
     fn list_hello<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, listener: &'static str) {
         let mut hellos = std::mem::take(&mut self.handshakes_of(listener).hellos);
         hellos.push_back(id);
@@ -65,7 +65,7 @@ impl Driver {
         }
     }
 
-    /// Has the handshake of a whole ClientHello begin. False: it may not, and the connection is closed.
+    /// Begins the handshake after a complete ClientHello. Returns false if the limit forbids it and the connection was closed.
     pub(super) fn begin_handshake<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
         let Some(socket) = self.socket(id) else { return false };
         let listener = socket.listener;
@@ -90,7 +90,7 @@ impl Driver {
         true
     }
 
-    /// Ends the oldest handshake of a listener on this worker. False: there is none.
+    /// Ends the oldest handshake of a listener on this worker. Returns false if there is none.
     fn end_oldest<M: Machine>(&mut self, now: Now, machine: &mut M, listener: &'static str) -> bool {
         while let Some(oldest) = self.handshakes_of(listener).running.pop_front() {
             if self.is_shaking(oldest) {

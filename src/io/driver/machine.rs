@@ -1,4 +1,4 @@
-//! The machine whose sessions the driver drives, as the driver uses it.
+//! The interface of a machine whose sessions the driver drives.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,93 +13,93 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination, Way, Writers};
 
-/// Many sessions, each behind a [`ConnId`]: a worker's, or those of the load generator. The driver tells it what happens to
-/// their connections and does what it asks. The driver's code is generic over it, so that a worker's calls stay direct.
+/// A machine with many sessions, each behind a [`ConnId`]: a worker, or the load generator. The driver reports the events of their
+/// connections to it and carries out its actions. The driver is generic over it, so that a worker's calls stay static.
 pub(in crate::io) trait Machine {
-    /// An outgoing connection or a socket is open, broke, or was closed by the peer.
+    /// Handles the opening, failure or closing of an outgoing connection or a socket.
     fn handle_path(&mut self, now: Now, id: ConnId, path: PathId, event: PathEvent<'_>);
-    /// A read brought these bytes right now; `now` is the time of the turn.
+    /// Takes bytes that were just read; `now` is the time of the turn.
     fn handle_bytes(&mut self, now: Now, id: ConnId, bytes: &[u8]);
-    /// A datagram of a session's own socket.
+    /// Takes a datagram of a session's own socket.
     fn handle_datagram(&mut self, now: Now, id: ConnId, path: PathId, from: Remote, datagram: &mut [u8]);
-    /// The socket takes bytes again.
+    /// Notes that the socket accepts bytes again.
     fn handle_writable(&mut self, now: Now, id: ConnId);
-    /// A write failed: the connection is broken, though there may be unread bytes of the peer.
+    /// Handles a failed write: the connection is broken, but unread bytes of the peer may remain.
     fn handle_write_error(&mut self, now: Now, id: ConnId, error: &io::Error);
-    /// Does what is due. True: something still is, but what followed from the first is to be written before.
+    /// Handles deadlines. Returns true if more are due, but the output so far should be written first.
     fn handle_timeout(&mut self, now: Now) -> bool;
     /// A peer was refused after it had been admitted.
     fn note_refused(&mut self, why: Refused);
 
-    /// Whether bytes of the connection are wanted now. When not, [`Output::Resume`] says when they are.
+    /// True if bytes of the connection are wanted now. After false, [`Output::Resume`] follows when they are.
     fn wants_bytes(&mut self, id: ConnId) -> bool;
-    /// Whether no bytes are wanted because somebody decides about the peer, who should still be there then.
+    /// True if no bytes are wanted because a decision about the peer is pending, which is void if the peer leaves.
     fn waits_for_verdict(&self, id: ConnId) -> bool;
-    /// Has its sessions say what they have to, before writes and outputs are asked for.
+    /// Drains the sessions, before writes and outputs are polled.
     fn finish_turn(&mut self);
-    /// The next of these sessions that has something to send over a connection that may take it.
+    /// Returns the next of these sessions that has output and a connection that may accept it.
     fn next_write(&mut self, who: Writers) -> Option<(ConnId, Way)>;
-    /// Whether there may be one.
+    /// True if any of these sessions may have output.
     fn has_writes(&self, who: Writers) -> bool;
-    /// A write was interrupted before it took anything.
+    /// Queues a session again whose write was interrupted before it took anything.
     fn retry_write(&mut self, id: ConnId);
-    /// Names the bytes that go out next.
+    /// Gathers the bytes to send next.
     fn gather<'a>(&'a self, id: ConnId, gather: &mut Gather<'a>);
-    /// `taken` of the `offered` bytes were taken, at this time. Fewer: the connection is full until it is writable.
+    /// Notes that `taken` of the `offered` bytes were accepted at time `at`. If fewer, the connection is full until it is writable.
     fn sent(&mut self, at: Instant, id: ConnId, taken: usize, offered: usize);
-    /// Adds the datagrams that go out next, and says where to.
+    /// Adds the datagrams to send next, and returns their destination.
     fn gather_datagrams(&mut self, now: Now, id: ConnId, out: &mut Datagrams) -> Option<Destination>;
-    /// Reports that so many bytes of datagrams were taken, at this time, and so many datagrams were not.
+    /// Notes that `taken` bytes of datagrams were accepted at time `at`, and `lost` datagrams were not.
     fn datagrams_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize);
-    /// The next action for the driver.
+    /// Returns the next action for the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output>;
-    /// The time at which `handle_timeout` is due.
+    /// Returns the time at which `handle_timeout` is due.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
 /// An action for the driver.
 #[derive(Debug)]
 pub(in crate::io) enum Output {
-    /// Nothing: the machine's owner has done it, and more may follow from that.
+    /// No action for the driver: the machine's owner has carried it out, and more may follow.
     Done,
-    /// Connect; [`Machine::handle_path`] hears of it.
+    /// Connect; the outcome is reported to [`Machine::handle_path`].
     Connect {
         conn: ConnId,
         address: SocketAddr,
-        /// Over TLS.
+        /// TLS settings; `None` for plain TCP.
         tls: Option<TlsClient>,
     },
-    /// Open a UDP socket; [`Machine::handle_path`] hears of it.
+    /// Open a UDP socket; the outcome is reported to [`Machine::handle_path`].
     OpenUdp {
         conn: ConnId,
         path: PathId,
-        /// The address that it receives at.
+        /// The local address to bind; `None` for any.
         bind: Option<SocketAddr>,
-        /// The peer that it is connected to.
+        /// The peer to connect the socket to; `None` for an unconnected socket.
         to: Option<SocketAddr>,
     },
     /// Close a UDP socket.
     CloseUdp { conn: ConnId, path: PathId },
-    /// Read on: bytes of the connection are wanted again.
+    /// Resume reading: bytes of the connection are wanted again.
     Resume(ConnId),
-    /// Let the kernel hold so many unsent bytes and no more.
+    /// Limit the unsent bytes that the kernel holds.
     UnsentLimit { conn: ConnId, bytes: usize },
-    /// The peer counts no longer among the unauthenticated.
+    /// The peer is authenticated.
     Authenticated {
         conn: ConnId,
-        /// Whether it has been granted to publish.
+        /// True if the peer was granted to publish.
         publishes: bool,
     },
-    /// Close the connection. All that was to be sent is sent, unless `abort`.
+    /// Close the connection, after sending what is queued unless `abort` is set.
     Close { conn: ConnId, abort: bool },
-    /// Do not wait much longer for peers to take what closed connections still hold.
+    /// Shorten the time that closed connections may linger.
     Hurry,
 }
 
 /// The settings of TLS on an outgoing connection.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct TlsClient {
-    /// The name that the server must prove to have.
+    /// The name that the server's certificate must have.
     pub(in crate::io) name: Box<str>,
     pub(in crate::io) config: Arc<ClientConfig>,
 }

@@ -1,21 +1,21 @@
-//! The wait for events, and whether the process was held up meanwhile: stopped (SIGSTOP), suspended with its machine, starved.
+//! The wait for events, and the detection that the process was held up: stopped (SIGSTOP), suspended with its machine, or starved.
 //!
-//! Time passes then, and the bytes that came wait in sockets. They are read before anybody is judged by the time: until a look finds
-//! nothing more to read, deadlines wait, for a bounded number of turns.
+//! After such a pause, received bytes wait in sockets although time has passed. They are read before deadlines are judged: until a poll
+//! finds nothing more to read, deadlines wait, for a bounded number of turns.
 
 use std::io;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Poll};
 
-/// Events of one poll.
+/// Maximum events of one poll.
 const EVENTS: usize = 1024;
-/// A turn or a wait that is so much longer than it should be was held up.
+/// Excess over the expected duration of a turn or a wait from which the process counts as held up.
 const HELD_UP: Duration = Duration::from_secs(1);
-/// Turns that deadlines wait for what has come.
+/// Maximum turns for which deadlines wait for pending input.
 const TURNS_MAX: u32 = 64;
 
-/// See the module.
+/// The poll, and whether the process was held up.
 #[derive(Debug)]
 pub(super) struct Poller {
     pub(super) poll: Poll,
@@ -28,7 +28,7 @@ impl Poller {
         Self { poll, events: Events::with_capacity(EVENTS), held_up: HeldUp::new(Instant::now()) }
     }
 
-    /// Waits for events. A wait that was interrupted has seen none, though there may be some.
+    /// Waits for events. An interrupted wait has seen none, though there may be some.
     pub(super) fn wait(&mut self, patience: Option<Duration>) -> io::Result<()> {
         let began = Instant::now();
         let mut interrupted = false;
@@ -45,19 +45,19 @@ impl Poller {
         Ok(())
     }
 
-    /// Whether deadlines wait in this turn. `unread`: there is more to read.
+    /// True if deadlines wait in this turn. `unread`: there is more to read.
     pub(super) fn defers_deadlines(&mut self, unread: bool) -> bool {
         let full = self.events.iter().count() >= EVENTS;
         self.held_up.defers(unread || full)
     }
 }
 
-/// Whether the process was held up, and what it has missed is not read yet.
+/// Detects that the process was held up, and delays deadlines until the pending input is read.
 #[derive(Debug, Clone, Copy)]
 struct HeldUp {
     /// Time at which the last wait ended.
     woke: Instant,
-    /// Turns that deadlines may still wait; 0: they do not.
+    /// Turns that deadlines may still wait; 0 if they do not wait.
     turns: u32,
 }
 
@@ -66,7 +66,7 @@ impl HeldUp {
         Self { woke: now, turns: 0 }
     }
 
-    /// A wait from `began` to `ended` that was to take no longer than `patience`.
+    /// Notes a wait from `began` to `ended` that should have taken at most `patience`.
     fn waited(&mut self, began: Instant, ended: Instant, patience: Option<Duration>) {
         let turn = began.saturating_duration_since(self.woke);
         let waited = ended.saturating_duration_since(began);
@@ -77,7 +77,7 @@ impl HeldUp {
         self.woke = ended;
     }
 
-    /// Whether deadlines wait in this turn: more is to be read, or this is the first look since.
+    /// True if deadlines wait in this turn, because more is to be read or this is the first poll since the pause.
     fn defers(&mut self, more: bool) -> bool {
         if self.turns == 0 {
             return false;

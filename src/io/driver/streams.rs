@@ -1,4 +1,4 @@
-//! The driver's half for byte streams: connecting, reading, writing, with TLS or without, and closing.
+//! The driver's part for byte streams: connecting, reading, writing, with TLS or without, and closing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,32 +18,32 @@ use crate::io::tls::{Received, Transport};
 use crate::protocol::{PathEvent, PathId};
 use crate::types::{ConnId, Now};
 
-/// Bytes of one write.
+/// Maximum bytes of one write.
 const WRITE_BYTES: usize = 1024 * 1024;
 
-/// A connection of bytes.
+/// A byte stream connection.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) generation: u32,
     pub(super) transport: Transport,
-    /// The kernel may have bytes for us.
+    /// True if the kernel may have bytes to read.
     pub(super) readable: bool,
-    /// On the ready list.
+    /// True if the socket is on the ready list.
     pub(super) ready: bool,
     connecting: bool,
-    /// For the TLS handshake of an outgoing connection, until its end.
+    /// TLS settings of an outgoing connection, until its handshake ends.
     tls: Option<Box<TlsClient>>,
-    /// The kernel reported the peer's end of stream: only a read of zero bytes is the end then.
+    /// True if the kernel reported the peer's end of stream; only then does a read of zero bytes mean the end.
     ending: bool,
     /// The peer's end of stream was read.
     pub(super) ended: bool,
-    /// TLS has ended with an alert that the peer is to hear.
+    /// True if TLS has ended with an alert that must be sent to the peer.
     alerted: bool,
-    /// The permit of a connection that was accepted.
+    /// The permit of an accepted connection.
     pub(super) permit: Option<Permit>,
     /// The name of the listener that accepted it; empty for an outgoing connection.
     pub(super) listener: &'static str,
-    /// Something of its ClientHello was there, and not all.
+    /// True if a ClientHello was begun and is incomplete.
     pub(super) hello_begun: bool,
 }
 
@@ -65,7 +65,7 @@ impl Socket {
         }
     }
 
-    /// The result of a connect, after which the next step begins; `None`: still connecting.
+    /// Returns the result of a connect, or `None` while still connecting.
     fn end_connect(&mut self, ending: bool) -> Option<io::Result<()>> {
         let stream = self.transport.stream();
         let result = match stream.take_error() {
@@ -82,7 +82,7 @@ impl Socket {
         Some(result.and_then(|()| self.begin_tls()))
     }
 
-    /// Begins the handshake, where there is to be one.
+    /// Begins the TLS handshake, if there should be one.
     fn begin_tls(&mut self) -> io::Result<()> {
         if let Some(tls) = &self.tls {
             self.transport.begin_client(&tls.config, &tls.name)?;
@@ -95,7 +95,7 @@ impl Socket {
 impl Driver {
     // ---- connections
 
-    /// Takes over a connection that was accepted.
+    /// Takes over an accepted connection.
     pub(in crate::io) fn install_accepted<M: Machine>(
         &mut self,
         now: Now,
@@ -132,7 +132,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Closes a connection. What it still holds is sent while it lingers, unless `abort`.
+    /// Closes a connection. Queued bytes are sent while it lingers, unless `abort` is set.
     pub(super) fn close_stream(&mut self, now: Instant, id: ConnId, abort: bool) {
         let Some(entry) = self.sockets.get_mut(slot_of(id)) else { return };
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
@@ -179,7 +179,8 @@ impl Driver {
         }
     }
 
-    /// An event of a session that may have a stream beside sockets of its own. They share a token: reading tells whose it was.
+    /// Handles an event of a session that may have a byte stream beside sockets of its own. They share a token; reading shows which was
+    /// meant.
     pub(super) fn event_beside<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, event: &Event) {
         let Some(socket) = self.socket(id) else { return };
         if socket.connecting {
@@ -192,7 +193,7 @@ impl Driver {
         }
     }
 
-    /// Sends the bytes that TLS holds back; only an empty transport takes more.
+    /// Sends the bytes that TLS holds back; only an empty transport accepts more.
     fn socket_writable<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
         match socket.transport.flush() {
@@ -202,7 +203,7 @@ impl Driver {
         }
     }
 
-    /// A connect is finished when the socket has a peer or an error; `ending`: the peer has closed its side already.
+    /// Handles the end of a connect, when the socket has a peer or an error. `ending`: the peer has already closed its side.
     fn connect_event<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId, ending: bool) {
         let Some(socket) = self.socket(id) else { return };
         let Some(result) = socket.end_connect(ending) else { return };
@@ -230,7 +231,7 @@ impl Driver {
         }
     }
 
-    /// Reads until the socket is dry, the machine has enough, or the turn's share is used: then true.
+    /// Reads until the socket is empty, the machine has enough, or the turn's share is used up. Returns true in the last case.
     pub(super) fn read<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) -> bool {
         let mut budget = self.bounds.read_turn;
         loop {
@@ -301,7 +302,7 @@ impl Driver {
         self.broken(now, machine, id, error);
     }
 
-    /// Nothing is read while a verdict is waited for; a peer that leaves meanwhile must not be admitted.
+    /// Notes that a peer left while a verdict about it is pending and nothing is read, so that it is not admitted.
     fn note_forsaken<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let leaves = |socket: &mut Socket| socket.ending && !std::mem::replace(&mut socket.ended, true);
         if machine.waits_for_verdict(id) && self.socket(id).is_some_and(leaves) {
@@ -310,7 +311,7 @@ impl Driver {
         }
     }
 
-    /// The peers of a TLS connection know each other: what waited for it goes on.
+    /// Continues a connection whose TLS handshake has ended.
     fn handshake_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         let Some(socket) = self.socket(id) else { return };
         if let Some(permit) = &mut socket.permit {
@@ -325,7 +326,7 @@ impl Driver {
         machine.handle_writable(now, id);
     }
 
-    /// The end of the peer's side; in the midst of a handshake there is nobody to talk to.
+    /// Handles the end of the peer's side; during a handshake the connection is broken.
     fn peer_ended<M: Machine>(&mut self, now: Now, machine: &mut M, id: ConnId) {
         if self.socket(id).is_some_and(|socket| socket.transport.is_handshaking()) {
             self.broken(now, machine, id, &io::Error::other("the peer left the TLS handshake"));

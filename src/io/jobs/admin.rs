@@ -9,9 +9,9 @@ use crate::config::{self, Config, Options};
 use crate::io::log;
 use crate::jobs::{AdminOutcome, AdminWork};
 
-/// Files and folders that are looked at for one sum.
+/// Maximum number of files and folders visited for one sum.
 const ENTRIES_MAX: usize = 200_000;
-/// Folders within folders.
+/// Maximum depth of folders.
 const DEPTH_MAX: usize = 32;
 
 pub(super) fn run(paths: &FilePaths, work: AdminWork) -> AdminOutcome {
@@ -70,8 +70,8 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
     })
 }
 
-/// Has the home know its applications, also those whose settings cannot be used. Without that a lost settings file cannot be told
-/// from one that was never made.
+/// Records the known applications in the home, including those whose settings are unusable. Without the record a lost settings file could
+/// not be told from one that never existed.
 pub(in crate::io) fn remember(options: &Options, config: &Config) {
     let apps = config.apps.iter().map(|app| &*app.name).chain(config.lost.iter().map(|app| &*app.name));
     if let Err(error) = config::remember(options, apps) {
@@ -79,7 +79,7 @@ pub(in crate::io) fn remember(options: &Options, config: &Config) {
     }
 }
 
-/// Bytes of the files below a folder; links are not followed.
+/// Returns the total size in bytes of the files below a folder; links are not followed.
 fn folder_bytes(folder: &Path, depth: usize, entries: &mut usize) -> Option<u64> {
     let mut sum = 0_u64;
     for entry in fs::read_dir(folder).ok()? {
@@ -98,7 +98,7 @@ fn folder_bytes(folder: &Path, depth: usize, entries: &mut usize) -> Option<u64>
     Some(sum)
 }
 
-/// A part of a file as text, and the length of all of it. What is cut from a character at an edge is replaced.
+/// Reads a part of a file as text, and returns it with the length of the whole file. Characters cut at the edges are replaced.
 fn read_part(path: &Path, offset: i64, size: usize) -> io::Result<(String, u64)> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();

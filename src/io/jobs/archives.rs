@@ -1,4 +1,4 @@
-//! Archives of HLS: their files are put in place whole, and removed by what their playlist names.
+//! Archives of HLS: their files are put in place when complete, and deleted by the names in their playlist.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use super::files::{blame_append, checked, lead, open_folder, open_or_make_folder
 use crate::io::sys;
 use crate::jobs::{AppendError, ArchiveWork};
 
-/// The beginning and the ending of a file's name until all of it is there: hidden names are not served.
+/// Prefix and suffix of a file's name until it is complete; hidden names are not served.
 const UNFINISHED: (&str, &str) = (".", ".tmp_archive");
 
 pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
@@ -71,7 +71,7 @@ fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()>
     remove_named(&folder, &playlist.segments)
 }
 
-/// Removes what a playlist names beside it.
+/// Deletes the files in a folder that a playlist names.
 fn remove_named(folder: &OwnedFd, segments: &[Segment]) -> io::Result<()> {
     let maps = segments.iter().filter_map(|segment| segment.map.as_ref()).map(|map| map.uri.as_str());
     let names: BTreeSet<&str> = segments.iter().map(|segment| segment.uri.as_str()).chain(maps).collect();

@@ -1,7 +1,7 @@
 //! Files below one root folder: opened for reading, created and appended to.
 //!
-//! A path is followed name by name from the root, and no link is followed: whatever stands below the root, what is read and
-//! written lies in it. Reading knows one exception, imported folders ([`super::imports`]).
+//! A path is followed name by name from the root, and no link is followed, so everything read and written lies below the root. The only
+//! exception is reading from imported folders ([`super::imports`]).
 
 use std::ffi::{CStr, CString};
 use std::fs::{File, OpenOptions};
@@ -20,21 +20,21 @@ use crate::jobs::{
     AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile, UNFINISHED,
 };
 
-/// Folders above a file, at most.
+/// Maximum number of folders above a file.
 const SEGMENTS_MAX: usize = 32;
-/// Files of one name, told apart by a number.
+/// Maximum number of files with the same name, distinguished by a number.
 const RECORDINGS_OF_A_NAME_MAX: usize = 100_000;
-/// Pieces that one write takes.
+/// Maximum number of slices of one write.
 const SLICES: usize = 256;
 
-/// Opens the file of these names below the root.
+/// Opens the file with this path below the root.
 pub(super) fn open(paths: &FilePaths, segments: &[String]) -> Result<OpenedFile, FileError> {
     let led = lead(&paths.root, segments, open_folder)
         .or_else(|error| lead_linked(paths, segments).unwrap_or(Err(error)));
     open_led(led)
 }
 
-/// Opens the answer to a challenge where ACME clients put it below what they take for the root of the server's files.
+/// Opens the answer to an ACME challenge, which ACME clients write below the folder that they take for the web root.
 pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFile, FileError> {
     let root = paths.challenges.as_ref().ok_or(FileError::NotFound)?;
     let segments = [".well-known", "acme-challenge", token].map(str::to_owned);
@@ -45,7 +45,7 @@ pub(super) fn open_challenge(paths: &FilePaths, token: &str) -> Result<OpenedFil
     })
 }
 
-/// Opens what a folder has under a name.
+/// Opens the file of a name in a folder.
 fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError> {
     let found = led.and_then(|(folder, name)| {
         // A pipe without a writer would hold the thread for ever.
@@ -70,7 +70,7 @@ fn open_led(led: io::Result<(OwnedFd, CString)>) -> Result<OpenedFile, FileError
     })
 }
 
-/// Appends, to a file that is open or to one that is opened or made now.
+/// Appends to an open file, or to one that is opened or created now.
 pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Appended, AppendError> {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::Open(file) => (file, None),
@@ -85,7 +85,7 @@ pub(super) fn append(root: &Path, to: AppendTo, data: &[Bytes]) -> Result<Append
     Ok(Appended { file, length, name })
 }
 
-/// Creates an unfinished recording, and tells the name that it will have.
+/// Creates an unfinished recording, and returns it with the final name of its file.
 fn create_recording(root: &Path, mut path: Vec<String>) -> Result<(OpenForAppend, String), AppendError> {
     let first = path.pop().ok_or(AppendError::Path)?;
     let (stem, extension) = first.rsplit_once('.').unwrap_or((&first, ""));
@@ -106,14 +106,14 @@ fn create_recording(root: &Path, mut path: Vec<String>) -> Result<(OpenForAppend
     Err(AppendError::Exists)
 }
 
-/// Looks whether something has these names, whatever it is.
+/// Succeeds if anything with this path exists.
 fn stands(root: &Path, path: &[String]) -> io::Result<()> {
     let (folder, name) = lead(root, path, open_folder)?;
     sys::open_beside(folder.as_fd(), &name, libc::O_PATH).map(drop)
 }
 
-/// Opens the file of these names for appending; it and the folders above it are made when they are not there. The name of a
-/// new one is on the disk before it is used, or else a power cut would take whatever is synced under it.
+/// Opens the file with this path for appending, creating it and its folders if missing. A new name is synced to disk before use; otherwise
+/// a power cut could lose everything written to the file.
 fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenForAppend, AppendError> {
     // A pipe without a reader would hold the thread for ever.
     let flags = flags | libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT | libc::O_NONBLOCK;
@@ -128,7 +128,7 @@ fn create(root: &Path, segments: &[String], flags: libc::c_int) -> Result<OpenFo
     if metadata.is_file() { Ok(OpenForAppend(file)) } else { Err(AppendError::Path) }
 }
 
-/// The folder that the names lead to, and the name of the file in it.
+/// Opens the folder that the path leads to. Returns it with the file's name.
 pub(super) fn lead(
     root: &Path,
     segments: &[String],
@@ -144,7 +144,7 @@ pub(super) fn lead(
     Ok((folder, name))
 }
 
-/// The path was checked already by who asks; here is where it counts.
+/// Checks a name of a path. The submitter has checked it already, but this check is the one that counts.
 pub(super) fn checked(name: &str) -> io::Result<CString> {
     if name.is_empty() || name == "." || name == ".." || name.contains('/') {
         return Err(nowhere());
@@ -174,7 +174,7 @@ pub(super) fn open_or_make_folder(folder: &OwnedFd, name: &CStr) -> io::Result<O
     open_folder(folder, name)
 }
 
-/// The names in a folder reach the disk.
+/// Syncs a folder, so that its names are on disk.
 pub(super) fn sync_folder(folder: &OwnedFd) -> io::Result<()> {
     let folder = sys::open_beside(folder.as_fd(), c".", libc::O_RDONLY | libc::O_DIRECTORY)?;
     File::from(folder).sync_all()
@@ -201,7 +201,8 @@ pub(super) fn blame_append(error: &io::Error) -> AppendError {
     }
 }
 
-/// ELOOP: a link, which is not followed. EACCES: what the server may not use is as good as not there. ENXIO: a socket.
+/// True for errors that count as not found: ELOOP is a link, which is not followed; EACCES means not usable by the server; ENXIO is a
+/// socket.
 fn leads_nowhere(error: &io::Error) -> bool {
     let nowhere = [libc::ENOENT, libc::ENOTDIR, libc::ELOOP, libc::EACCES, libc::ENAMETOOLONG, libc::ENXIO];
     error.raw_os_error().is_some_and(|code| nowhere.contains(&code))

@@ -1,7 +1,7 @@
-//! Folders that are imported: a link in the `streams` of an application, which is followed here and nowhere else.
+//! Imported folders: a link in an application's `streams`, which is followed here and nowhere else.
 //!
-//! Whatever the link says, it counts only when it leads below a folder that the operator has named (`vod.import_folders`), and
-//! from there on no further link is followed. Of what is there only media are served.
+//! A link counts only if it leads below a folder that the operator has named (`vod.import_folders`); from there on no further link is
+//! followed. Only media files are served from there.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, OpenOptions};
@@ -16,15 +16,15 @@ use super::files::{checked, lead, nowhere, open_folder, sync_folder};
 use super::recordings::finished;
 use crate::jobs::{Finished, ImportOutcome, ImportWork, ImportedFile};
 
-/// Files that become records, as in the reference.
+/// Extensions of files that become records, as in the reference.
 const IMPORTED: [&str; 4] = ["mp4", "flv", "mkv", "m3u8"];
-/// Endings of further files that are served: the segments of playlists.
+/// Extensions of further files that are served: the segments of playlists.
 const SEGMENTS: [&str; 3] = ["ts", "m4s", "aac"];
-/// Files of a folder.
+/// Maximum number of files of a folder.
 const FILES_MAX: usize = 5000;
-/// Files and folders that are looked at.
+/// Maximum number of files and folders visited.
 const ENTRIES_MAX: usize = 100_000;
-/// Folders within folders.
+/// Maximum depth of folders.
 const DEPTH_MAX: usize = 16;
 /// The folder of an application that is served.
 const STREAMS: &str = "streams";
@@ -37,7 +37,7 @@ pub(super) fn run(paths: &FilePaths, work: &ImportWork) -> ImportOutcome {
     done.unwrap_or_else(|error| ImportOutcome::Failed(error.to_string()))
 }
 
-/// The folder that names lead to through a link, and the name of the file in it. `None`: they do not lead through one.
+/// Opens the folder that a path leads to through a link, and returns it with the file's name. `None` if the path has no link.
 pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::Result<(OwnedFd, CString)>> {
     let ([app, streams, name, ..], Some((file, folders))) = (segments, segments.split_last()) else {
         return None;
@@ -58,7 +58,7 @@ pub(super) fn lead_linked(paths: &FilePaths, segments: &[String]) -> Option<io::
     }))
 }
 
-/// Opens a folder: one that is named by whatever leads to it, what is below it name by name.
+/// Opens a folder: named ones by any path, those below name by name.
 fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
     let (root, below) = split(named, target).ok_or_else(nowhere)?;
     let mut folder = OwnedFd::from(OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY).open(root)?);
@@ -69,7 +69,7 @@ fn open_below(named: &[PathBuf], target: &Path) -> io::Result<OwnedFd> {
     Ok(folder)
 }
 
-/// The named folder that a path is in, and the rest of the path.
+/// Returns the named folder that contains a path, and the rest of the path.
 fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
     let roots = named.iter().filter_map(|folder| folder.canonicalize().ok());
     roots.filter_map(|root| path.strip_prefix(&root).ok().map(|below| (root, below))).next()
@@ -125,14 +125,14 @@ fn unlink(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcom
     Ok(ImportOutcome::Unlinked(format!("{STREAMS}/{name}/")))
 }
 
-/// The files of a folder.
+/// A scan of the files of a folder.
 struct Scan {
     files: Vec<ImportedFile>,
     entries: usize,
 }
 
 impl Scan {
-    /// Adds the files of a folder and those below it; links and hidden files are passed over. False: there are too many.
+    /// Adds the files of a folder and its subfolders, skipping links and hidden files. Returns false if there are too many.
     fn folder(&mut self, folder: &Path, below: &str, depth: usize) -> io::Result<bool> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
@@ -168,7 +168,7 @@ fn look_at(path: &Path) -> io::Result<Finished> {
     Ok(Finished { bytes, duration_ms })
 }
 
-/// Whether a name may stand in a path that is served.
+/// True if a name may be part of a served path.
 fn is_plain(name: &str) -> bool {
     !name.starts_with('.') && !name.chars().any(|c| c.is_control() || c == '\\')
 }

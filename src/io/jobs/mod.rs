@@ -44,17 +44,16 @@ pub(in crate::io) use passwords::{digest_of, make, make_imported};
 pub(in crate::io) use recordings::finished_or_unknown as finished;
 pub(in crate::io) use run::{FilePaths, Runner};
 
-/// A thread that had nothing to do for so long ends.
+/// Time after which an idle thread ends.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// Counters of waiting jobs by application, for each class.
+/// Number of counters of waiting jobs by application, for each class.
 const PARTS: usize = 64;
 
-/// The niceness (0 to 19) that threads have beyond that of the workers, so that they leave the processor to
-/// those.
+/// Niceness (0 to 19) of the threads relative to the workers, so that workers get the processor first.
 const YIELD: i32 = 5;
 
-/// The submitter of a job, who gets the answer.
+/// The submitter of a job, which gets the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asker {
     /// The control thread.
@@ -63,13 +62,13 @@ pub(super) enum Asker {
     Session(SessionRef),
 }
 
-/// Takes answers to those who submitted the jobs. Called on the threads of the service.
+/// Delivers answers to the submitters of jobs. Called on the threads of the service.
 pub(super) type Deliver = dyn Fn(Asker, JobDone) + Send + Sync;
 
-/// Does the work, on a thread of the service.
+/// Does the work of a job, on a thread of the service.
 type Run = dyn Fn(Work, Instant) -> Outcome + Send + Sync;
 
-/// A job on its way.
+/// A submitted job.
 struct Task {
     asker: Asker,
     id: JobId,
@@ -82,9 +81,9 @@ struct Task {
 
 enum Message {
     Submit(Box<Task>),
-    /// A thread of a class has nothing to do.
+    /// A thread of a class is idle.
     Idle(Class, u64),
-    /// No more jobs can be submitted.
+    /// No more jobs will be submitted.
     Close,
 }
 
@@ -94,10 +93,10 @@ struct Load {
     limits: Limits,
     jobs: AtomicUsize,
     bytes: AtomicUsize,
-    /// Jobs that wait, by application.
+    /// Number of waiting jobs, by application.
     parts: [AtomicUsize; PARTS],
     refused: AtomicU64,
-    /// Nanoseconds of the processor that its threads have used.
+    /// Processor time used by the class's threads, in nanoseconds.
     cpu: AtomicU64,
 }
 
@@ -108,7 +107,7 @@ impl Load {
         Self { limits, jobs, bytes, parts, refused, cpu: AtomicU64::new(0) }
     }
 
-    /// The count of an application. Few have one together with another.
+    /// Returns the counter of an application. Few applications share one.
     fn part(&self, app: Option<&Arc<str>>) -> Option<&AtomicUsize> {
         let mut hasher = DefaultHasher::new();
         app?.hash(&mut hasher);
@@ -116,7 +115,7 @@ impl Load {
         self.parts.get(usize::try_from(hasher.finish() % parts).unwrap_or(0))
     }
 
-    /// Counts a job in, when there is room: an application has no more places than it leaves free.
+    /// Counts a job, if there is room. An application may not have more waiting jobs than there are free places.
     fn enter(&self, app: Option<&Arc<str>>, bytes: usize) -> bool {
         let before = self.jobs.fetch_add(1, Ordering::Relaxed);
         let part = self.part(app);
@@ -145,7 +144,7 @@ impl Load {
 
 type Loads = BTreeMap<Class, Load>;
 
-/// The way to the service; cheap to clone. The last one ends the threads.
+/// Handle of the service; cheap to clone. Dropping the last one ends the threads.
 #[derive(Debug, Clone)]
 pub(super) struct Jobs(Arc<Handle>);
 
@@ -191,7 +190,7 @@ impl Jobs {
         Ok(Self(Arc::new(Handle { loads, dispatcher, policy })))
     }
 
-    /// Submits a job. The answer is delivered later; at once it is `Some`, when the class is full.
+    /// Submits a job. The answer is delivered later, or returned at once as busy if the class is full.
     pub(super) fn submit(&self, asker: Asker, job: Job) -> Option<JobDone> {
         let (class, bytes, payer) = (job.work.class(), job.work.bytes(), job.payer());
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
@@ -206,7 +205,7 @@ impl Jobs {
         sent.is_err().then(|| busy(id))
     }
 
-    /// Waiting and refused jobs, by class.
+    /// Returns waiting and refused jobs, by class.
     pub(super) fn counts(&self) -> Vec<JobCounts> {
         let counts = |(class, load): (&Class, &Load)| JobCounts {
             class: class.name(),
@@ -217,7 +216,7 @@ impl Jobs {
         self.0.loads.iter().map(counts).collect()
     }
 
-    /// Sets where hooks and admission hooks may connect to from now on.
+    /// Sets the policy on addresses that hooks and admission hooks may connect to.
     pub(super) fn set_policy(&self, policy: OutboundPolicy) {
         posts::set_policy(&self.0.policy, policy);
     }
@@ -231,10 +230,10 @@ const fn busy(id: JobId) -> JobDone {
 struct Pool {
     waiting: Lines<Task>,
     shares: shares::Threads,
-    /// The turns of threads that work, and since when.
+    /// Running turns by thread, with their beginning.
     turns: BTreeMap<u64, (shares::Turn, Instant)>,
     threads: BTreeMap<u64, Sender<Task>>,
-    /// Idle threads, and since when. The last one is taken first, so that the others can end.
+    /// Idle threads with the time since when. The last one is used first, so that the others can end.
     idle: Vec<(u64, Instant)>,
 }
 
@@ -250,7 +249,7 @@ impl Pool {
         }
     }
 
-    /// A thread has done its work.
+    /// Ends the turn of a thread that has done its work.
     fn end_turn(&mut self, thread: u64) {
         if let Some((turn, since)) = self.turns.remove(&thread) {
             self.shares.end(turn, clock::now().mono.saturating_duration_since(since));
@@ -258,7 +257,7 @@ impl Pool {
     }
 }
 
-/// The shared parameters of threads.
+/// Parameters shared by the threads.
 #[derive(Clone)]
 struct Threads {
     reports: Sender<Message>,
@@ -335,7 +334,7 @@ impl Dispatcher {
         self.pools.entry(class).or_insert_with(|| Pool::new(class, &self.loads))
     }
 
-    /// The next message, or the time at which a thread was idle for long enough.
+    /// Returns the next message, or times out when a thread was idle for long enough.
     fn next(&self, messages: &Receiver<Message>) -> Result<Message, RecvTimeoutError> {
         let oldest = self.pools.values().flat_map(|pool| &pool.idle).map(|(_, since)| *since).min();
         let Some(due) = oldest.and_then(|since| since.checked_add(IDLE)) else {
@@ -344,7 +343,7 @@ impl Dispatcher {
         messages.recv_timeout(due.saturating_duration_since(clock::now().mono))
     }
 
-    /// Gives what waits in a class to its threads.
+    /// Gives waiting jobs of a class to its threads.
     fn hand_out(&mut self, class: Class) {
         let (Some(pool), Some(load)) = (self.pools.get_mut(&class), self.loads.get(&class)) else { return };
         while pool.waiting.has_next(&pool.shares) {

@@ -1,8 +1,8 @@
-//! Names: the system's resolver.
+//! Name resolution by the system's resolver.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Addresses that are taken of one name.
+/// Maximum number of addresses used of a name.
 const ADDRESSES_MAX: usize = 8;
 
 pub(super) fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {

@@ -1,4 +1,4 @@
-//! Calls of the API to other nodes: one connection to the relay of the node for each, over TLS that both sides prove themselves by.
+//! API calls to other nodes: one connection to the node's relay for each call, over TLS with proof on both sides.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -14,13 +14,13 @@ use super::names;
 use crate::io::clock;
 use crate::jobs::{NodeOutcome, NodeWork};
 
-/// A node that does not take the connection in this time is not reached.
+/// Time limit for connecting to a node.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// The shortest timeout of a socket: none at all would be for ever.
+/// Minimum timeout of a socket, because zero would mean none.
 const TIMEOUT_MIN: Duration = Duration::from_millis(1);
-/// Addresses of a name that are tried.
+/// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 2;
-/// Bytes that are read at once.
+/// Bytes read at once.
 const READ_BYTES: usize = 16 * 1024;
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
@@ -38,12 +38,12 @@ pub(super) fn run(config: &Arc<ClientConfig>, work: &NodeWork) -> NodeOutcome {
     }
 }
 
-/// The time that a call still has.
+/// Returns the time that a call has left.
 fn left(work: &NodeWork) -> Duration {
     work.until.saturating_duration_since(clock::now().mono)
 }
 
-/// A connection that has proved to be one to a node of the cluster.
+/// Connects to a node and verifies that it belongs to the cluster.
 fn connect(config: &Arc<ClientConfig>, work: &NodeWork) -> Result<Tls, String> {
     let addresses = names::resolve(&work.host, work.port)?;
     let mut reason = "its name has no address".to_owned();
@@ -71,7 +71,7 @@ fn secure(config: &Arc<ClientConfig>, mut socket: TcpStream, timeout: Duration) 
     Ok(StreamOwned::new(tls, socket))
 }
 
-/// Sends the call and waits for its answer.
+/// Sends the call and waits for the answer.
 fn converse(client: &mut CallClient, tls: &mut Tls) -> Result<NodeOutcome, String> {
     let mut out = SendQueue::new();
     client.poll_transmit(&mut out);

@@ -1,7 +1,7 @@
 //! Files in object storage: S3's requests, signed by `rusty-s3` and sent by ureq.
 //!
-//! A small file is one request. A larger one goes in parts; one that fails is sent again, and when it fails again the whole upload is
-//! given up and what was sent of it removed. Signatures stand in URLs, so no text of an error has one.
+//! A small file is sent in one request. A larger one is sent in parts. A failed part is sent again; after the last attempt the upload is
+//! given up and its parts are removed. Signatures are part of URLs, so no error text contains a URL.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use crate::config::S3Settings;
 use crate::http::media_type;
 use crate::jobs::{BlockSource, FileError, ObjectAction, ObjectOutcome, ObjectWork, READ_BYTES_MAX};
 
-/// Bytes of a part at least; a file that has no more is sent in one request.
+/// Minimum size of a part; a file that is not larger is sent in one request.
 const PART_BYTES_MIN: u64 = 16 << 20;
-/// Parts of an upload, as S3 has it.
+/// Maximum number of parts of an upload, set by S3.
 const PARTS_MAX: u64 = 10_000;
-/// The number of times that a part is sent, at most.
+/// Maximum number of times that a part is sent.
 const ATTEMPTS: usize = 3;
-/// The validity of a signature.
+/// Validity of a signature.
 const SIGNED_FOR: Duration = Duration::from_secs(3600);
 /// The timeout of a request without a body.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// A body that takes longer than this rate needs is given up, in bytes per second.
+/// Minimum rate of a body in bytes per second, from which its timeout is computed.
 const RATE_MIN: u64 = 32 << 10;
-/// Bytes that are read of an answer.
+/// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Fields that the request has as they are signed.
+/// Header fields of the request that are signed.
 type Fields = Vec<(&'static str, String)>;
 
 pub(super) fn run(agent: &Agent, paths: &FilePaths, roles: &Roles, work: &ObjectWork) -> ObjectOutcome {
@@ -51,7 +51,7 @@ pub(super) fn run(agent: &Agent, paths: &FilePaths, roles: &Roles, work: &Object
     done.unwrap_or_else(ObjectOutcome::Failed)
 }
 
-/// The keys of the settings, or those of the role while they are good.
+/// Returns the keys from the settings, or the role's credentials while they are valid.
 fn credentials(
     settings: &S3Settings,
     roles: &Roles,
@@ -67,7 +67,7 @@ fn credentials(
     Ok(Credentials::new_with_token(key, secret, token))
 }
 
-/// An object of a storage.
+/// An object in a storage.
 struct Remote<'a> {
     agent: &'a Agent,
     bucket: Bucket,
@@ -86,7 +86,7 @@ impl<'a> Remote<'a> {
         Ok(Self { agent, bucket, credentials, settings, name: &work.name })
     }
 
-    /// The header fields with which the object is made.
+    /// Returns the header fields with which the object is created.
     fn fields(&self) -> Fields {
         let settings = self.settings;
         let all = [
@@ -194,13 +194,13 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// A good answer.
+/// A successful response.
 struct Answer {
     tag: Option<String>,
     body: String,
 }
 
-/// Does it again when it fails, but for what the storage will refuse again.
+/// Repeats a request that failed, unless the storage would refuse it again.
 fn retried(mut send: impl FnMut() -> Result<Answer, String>) -> Result<Answer, String> {
     let mut answer = send();
     for _ in 1..ATTEMPTS {
@@ -218,14 +218,14 @@ fn sign_fields<'a>(action: &mut impl S3Action<'a>, fields: &Fields) {
     }
 }
 
-/// The code of an error that S3 tells: a word.
+/// Returns the error code in an S3 error response, a single word.
 fn code_of(body: &str) -> Option<String> {
     let (_, code) = body.split_once("<Error>")?.1.split_once("<Code>")?;
     let (code, _) = code.split_once("</Code>")?;
     Some(code.chars().filter(char::is_ascii_alphanumeric).take(64).collect())
 }
 
-/// A range of a file, or bytes in memory, to be read.
+/// A range of a file, or bytes in memory, as a reader.
 struct Blocks {
     file: Option<Arc<dyn BlockSource>>,
     at: u64,

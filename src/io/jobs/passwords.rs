@@ -1,4 +1,4 @@
-//! Password hashes: PBKDF2-HMAC-SHA256 (RFC 8018) over what clients send. Each takes some tenths of a second.
+//! Password hashes: PBKDF2-HMAC-SHA256 (RFC 8018) over the digest that clients send. Each takes some tenths of a second.
 
 use std::num::NonZeroU32;
 
@@ -8,13 +8,13 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 
 use crate::jobs::{PasswordDigest, PasswordOutcome, PasswordWork};
 
-/// Rounds of a new hash; a stored one names its own.
+/// Rounds of a new hash; a stored hash names its own.
 const ROUNDS: u32 = 600_000;
-/// The most rounds that a stored hash may ask for.
+/// Maximum rounds that a stored hash may name.
 const ROUNDS_MAX: u32 = 10_000_000;
-/// The scheme, in front of every stored hash.
+/// The scheme, at the beginning of every stored hash.
 const SCHEME: &str = "pbkdf2-sha256";
-/// The scheme of a password that was imported from the reference, which keeps the MD5 of what clients send: that is what is hashed.
+/// The scheme of passwords imported from the reference, which stores the MD5 of the digest that clients send; the hash is over that MD5.
 const IMPORTED: &str = "md5-pbkdf2-sha256";
 
 pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {
@@ -24,13 +24,13 @@ pub(super) fn run(work: &PasswordWork) -> PasswordOutcome {
     }
 }
 
-/// The text to store.
+/// Returns the hash to store for a digest.
 #[must_use]
 pub(in crate::io) fn make(digest: &PasswordDigest, salt: [u8; 16]) -> String {
     make_as(SCHEME, digest, salt)
 }
 
-/// The text to store of a password that the reference has stored as `digest`. Who knows that alone cannot log in with it.
+/// Returns the hash to store for a password that the reference has stored as `digest`. Knowing `digest` alone does not allow a login.
 #[must_use]
 pub(in crate::io) fn make_imported(digest: &PasswordDigest, salt: [u8; 16]) -> String {
     make_as(IMPORTED, digest, salt)
@@ -60,7 +60,7 @@ fn verify(digest: &PasswordDigest, stored: &str) -> bool {
     }
 }
 
-/// The way in which a stored hash was made from what a client sends.
+/// The way in which a stored hash was made from the digest that a client sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Own,
@@ -81,7 +81,7 @@ fn parse(stored: &str) -> Option<(Scheme, NonZeroU32, Vec<u8>, Vec<u8>)> {
     Some((scheme, NonZeroU32::new(rounds)?, salt?, hash.filter(|hash| fits && hash.len() == 32)?))
 }
 
-/// The digest that a client sends for a plain password.
+/// Returns the digest that a client sends for a plain password.
 #[must_use]
 pub(in crate::io) fn digest_of(plain: &str) -> Option<PasswordDigest> {
     PasswordDigest::parse(&format!("{:x}", md5::compute(plain)))

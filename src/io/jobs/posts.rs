@@ -1,8 +1,8 @@
 //! POSTs to operators' receivers: hooks, and admission hooks.
 //!
-//! The address that the policy has allowed is the one that is connected to: the resolver below gives ureq nothing else,
-//! looks every name up anew, and connections are not kept, so no second answer of a name server counts
-//! (docs/robustness.md U-31, U-32). No redirect is followed (U-33), no proxy of the environment used.
+//! A connection goes only to an address that the policy has allowed: the resolver below gives ureq no other, resolves every name anew, and
+//! connections are not kept, so no later answer of a name server counts (docs/robustness.md U-31, U-32). No redirect is followed (U-33),
+//! and no proxy of the environment is used.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -25,22 +25,21 @@ use crate::auth::{HookUrl, OutboundPolicy};
 use crate::io::{clock, tls};
 use crate::jobs::{BodyType, Post};
 
-/// Bytes that are read of an answer.
+/// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of a document.
+/// Maximum size of a fetched document in bytes.
 const DOCUMENT_BYTES_MAX: u64 = 256 << 10;
-/// The timeout of a document.
+/// Timeout for fetching a document.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of an answer's head.
+/// Maximum size of a response head in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Addresses that are tried of one name.
+/// Maximum number of addresses of a name that are tried.
 const ADDRESSES_MAX: usize = 4;
 
-/// Looks a name up; a test has its own.
+/// Resolves a name; tests supply their own.
 type Lookup = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-/// The policy on where the threads may connect to. Each holds the lock for as long as it takes to check a name's
-/// addresses.
+/// The policy on addresses that the threads may connect to. The lock is held for as long as a check of a name's addresses takes.
 pub(super) type Policy = Arc<RwLock<OutboundPolicy>>;
 
 pub(super) fn policy(policy: OutboundPolicy) -> Policy {
@@ -51,12 +50,12 @@ pub(super) fn set_policy(shared: &Policy, policy: OutboundPolicy) {
     *shared.write().unwrap_or_else(PoisonError::into_inner) = policy;
 }
 
-/// An agent with the system's resolver. The system's certificates are read here.
+/// Makes an agent with the system's resolver; the system's certificates are read here.
 pub(super) fn system_agent(policy: Policy) -> Agent {
     agent(policy, Arc::new(system_lookup))
 }
 
-/// The type of a body, and the body as it is sent. The boundary of a multipart form is the digest of the value, which cannot have it inside.
+/// Returns a body's media type and its encoding. The boundary of a multipart form is a digest of the value, which cannot contain it.
 fn typed(request: &Post) -> (Cow<'static, str>, Cow<'_, [u8]>) {
     match request.body_type {
         BodyType::Json => ("application/json".into(), Cow::Borrowed(&request.body)),
@@ -73,8 +72,7 @@ fn typed(request: &Post) -> (Cow<'static, str>, Cow<'_, [u8]>) {
     }
 }
 
-/// Sends a POST: the status, or the reason why there is none. The time it has waited for a thread counts against
-/// its timeout.
+/// Sends a POST. Returns the status, or the reason there is none. The time waited for a thread counts against the timeout.
 pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u16, String> {
     let left = request.timeout.checked_sub(waited).filter(|left| !left.is_zero());
     let Some(left) = left else { return Err("all threads are busy".to_owned()) };
@@ -100,7 +98,7 @@ pub(super) fn post(agent: &Agent, request: &Post, waited: Duration) -> Result<u1
     Ok(status)
 }
 
-/// Gets a small document.
+/// Fetches a small document.
 pub(super) fn fetch(agent: &Agent, url: &HookUrl) -> Result<Bytes, String> {
     let asked = agent.get(url.as_str()).config().timeout_global(Some(FETCH_TIMEOUT)).build();
     let sent = asked.header("Accept", "application/json").header("Connection", "close").call();
@@ -120,13 +118,13 @@ pub(super) fn fetch(agent: &Agent, url: &HookUrl) -> Result<Bytes, String> {
     }
 }
 
-/// The time is part of what is signed, so that a receiver can tell what was sent before (docs/hooks.md).
+/// Returns the signature of a request. It covers the time, so that a receiver can detect replays (docs/hooks.md).
 fn signature(secret: &Secret, seconds: &str, body: &[u8]) -> String {
     let mac = hmac_sha256(secret.reveal().as_bytes(), &[seconds.as_bytes(), b".", body]);
     format!("sha256={}", HEXLOWER.encode(&mac))
 }
 
-/// The text of an error without the URL, which holds keys.
+/// Returns the text of an error without the URL, which contains keys.
 pub(super) fn reason(error: &Error) -> String {
     if matches!(error, Error::BadUri(_)) {
         "the URL cannot be used".to_owned()
@@ -147,7 +145,7 @@ fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
     Agent::with_parts(config(), DefaultConnector::default(), PolicyResolver { policy, lookup })
 }
 
-/// An agent for services of the platform, whose addresses no setting and no client chooses.
+/// Makes an agent for services of the platform, whose addresses are chosen by neither settings nor clients.
 pub(super) fn platform_agent() -> Agent {
     Agent::with_parts(config(), DefaultConnector::default(), DefaultResolver::default())
 }
@@ -169,7 +167,7 @@ fn config() -> Config {
         .build()
 }
 
-/// The system's certificates, as for outgoing RTMPS.
+/// Returns the system's trusted certificates, as for outgoing RTMPS.
 fn roots() -> RootCerts {
     let system = rustls_native_certs::load_native_certs().certs;
     if system.is_empty() {
@@ -180,7 +178,7 @@ fn roots() -> RootCerts {
     RootCerts::new_with_certs(&certificates)
 }
 
-/// Gives only addresses that the policy allows.
+/// A resolver that returns only addresses allowed by the policy.
 struct PolicyResolver {
     policy: Policy,
     lookup: Arc<Lookup>,

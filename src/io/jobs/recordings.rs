@@ -1,7 +1,7 @@
-//! Finishes recordings: what was written in fragments becomes a file that can be sought in (`mp4`, `webm`), and is given its name.
+//! Finishes recordings: a file written in fragments becomes a seekable file (`mp4`, `webm`) and gets its final name.
 //!
-//! Whatever a crash leaves behind, the next [`RecordingWork::Finish`] goes on from there: each step is on the disk before the next
-//! one begins, and until the last write the file is what its sink has written.
+//! After a crash the next [`RecordingWork::Finish`] continues: each step is on disk before the next begins, and until the last write the
+//! file is as its sink wrote it.
 //!
 //! 1. What there is is found again, from the file alone. What a crash has torn is cut off.
 //! 2. The index is written, and at last the few bytes that make it count.
@@ -25,29 +25,29 @@ use super::files::{lead, open_folder, sync_folder};
 use crate::io::sys;
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 
-/// The ending of a copy's name until it is complete.
+/// Suffix of a copy's name until it is complete.
 const COPY: &str = ".tmp_copy";
-/// The folder of an application that recordings are in.
+/// The folder of an application that holds recordings.
 const STREAMS: &str = "streams";
-/// Files and folders that are looked at for unfinished recordings.
+/// Maximum number of files and folders visited when searching for unfinished recordings.
 const ENTRIES_MAX: usize = 1_000_000;
-/// Unfinished recordings that are found.
+/// Maximum number of unfinished recordings found.
 const FOUND_MAX: usize = 2_000;
-/// Folders above them.
+/// Maximum depth of folders above them.
 const DEPTH_MAX: usize = 16;
-/// Boxes or elements of a file that are looked at for its duration.
+/// Maximum number of boxes or elements examined for a file's duration.
 const BOXES_MAX: usize = 64;
-/// Bytes at the beginning of a file that tell what it is.
+/// Number of bytes at the beginning of a file that identify its format.
 const FIRST_BYTES: usize = 256;
-/// The ending of a WebM file's name; the others are MP4.
+/// Extension of a WebM file; other recordings are MP4.
 const WEBM: &str = ".webm";
-/// Ending of the name of a file that nothing can be made of.
+/// Suffix of the name of a file that cannot be finished.
 const DAMAGED: &str = ".damaged";
-/// More than a fragment has: its sink gathers 8 MiB, and what comes until the next key frame.
+/// Maximum size of a torn fragment that may be cut off: more than a sink writes, which is 8 MiB and what comes until the next key frame.
 const CUT_BYTES_MAX: u64 = 32 << 20;
-/// Bytes that are looked at for zeros at a time.
+/// Bytes examined for zeros at a time.
 const ZEROS_AT_ONCE: usize = 1 << 20;
-/// Files of one name that are set aside.
+/// Maximum number of damaged files kept under one name.
 const SET_ASIDE_MAX: u32 = 1000;
 
 pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
@@ -66,7 +66,7 @@ pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
     done.unwrap_or_else(|error| RecordingOutcome::Failed(error.to_string()))
 }
 
-/// Unfinished recordings in the folders of applications, and below. What cannot be read is passed over; no link is followed.
+/// Finds unfinished recordings in and below the folders of applications. Unreadable folders are skipped, and no link is followed.
 fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
     let mut folders: Vec<Vec<String>> =
         apps.iter().map(|app| vec![app.clone(), STREAMS.to_owned()]).collect();
@@ -94,7 +94,7 @@ fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
     found
 }
 
-/// Makes room in a file: [`sys::insert_range`].
+/// Makes room in a file, like [`sys::insert_range`].
 type Insert = fn(std::os::fd::BorrowedFd<'_>, u64, u64) -> io::Result<()>;
 
 /// The folder and the names of a recording.
@@ -117,13 +117,13 @@ impl Place {
         if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
     }
 
-    /// Gives what is complete its name; nothing is overwritten.
+    /// Gives a complete recording its final name; nothing is overwritten.
     fn name_it(&self) -> io::Result<()> {
         sys::rename_beside(self.folder.as_fd(), &self.unfinished, &self.name)?;
         self.sync()
     }
 
-    /// Gives what no recording can be made of a name that says so; nothing is overwritten. Gives that name.
+    /// Renames a file that cannot be finished to a name that says so; nothing is overwritten. Returns the new name.
     fn set_aside(&self) -> io::Result<String> {
         for number in 0..SET_ASIDE_MAX {
             let number = if number == 0 { String::new() } else { format!(".{number}") };
@@ -148,7 +148,7 @@ impl Place {
         }
     }
 
-    /// The names reach the disk.
+    /// Syncs the folder, so that the names are on disk.
     fn sync(&self) -> io::Result<()> {
         sync_folder(&self.folder)
     }
@@ -166,7 +166,7 @@ fn remove(root: &Path, path: &[String]) -> io::Result<()> {
     place.sync()
 }
 
-/// Gives an upload its name. Whatever is in it, that it is all there is enough.
+/// Gives a complete upload its final name, whatever its content.
 fn adopt(root: &Path, path: &[String]) -> io::Result<Finished> {
     let place = Place::of(root, path)?;
     let file = place.open(&place.unfinished, libc::O_RDONLY)?;
@@ -177,22 +177,22 @@ fn adopt(root: &Path, path: &[String]) -> io::Result<Finished> {
     Ok(Finished { bytes, duration_ms })
 }
 
-/// The end of a recording.
+/// The outcome of finishing a recording.
 enum Finish {
     Done(Finished),
-    /// No media were written into it; it is removed.
+    /// No media was written; the file is removed.
     Nothing,
-    /// There is something in it that is no recording. It is kept under this name.
+    /// The file holds data that is no recording. It is kept under this name.
     SetAside(String),
 }
 
-/// Findings about an unfinished file.
+/// The result of examining an unfinished file.
 enum Complete {
     /// A file that can be played.
     File(File),
-    /// Empty, or the head of a recording alone.
+    /// The file is empty, or holds only the head of a recording.
     Nothing,
-    /// Something else.
+    /// The file is no recording.
     Junk,
 }
 
@@ -232,14 +232,14 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
     Ok(Finish::Done(finished))
 }
 
-/// Whether what is behind an offset may be cut off: zeros, as a power cut leaves them, or what is no more than the last fragment, which
-/// a crash may have torn.
+/// True if everything from an offset on may be cut off: zeros, as a power cut leaves them, or no more than a last fragment that a crash may
+/// have torn.
 fn may_be_cut(file: &File, from: u64, is_fragment: bool) -> io::Result<bool> {
     let rest = file.metadata()?.len().saturating_sub(from);
     Ok(is_fragment && rest <= CUT_BYTES_MAX || is_zero(file, from)?)
 }
 
-/// Whether there is nothing behind an offset but zeros.
+/// True if there are only zeros from an offset on.
 fn is_zero(file: &File, from: u64) -> io::Result<bool> {
     let mut at = from;
     loop {
@@ -254,7 +254,7 @@ fn is_zero(file: &File, from: u64) -> io::Result<bool> {
     }
 }
 
-/// Reads up to so many bytes; fewer at the end.
+/// Reads up to `length` bytes, fewer at the end of the file.
 fn read(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
     let mut bytes = BytesMut::zeroed(length);
     let mut filled = 0;
@@ -270,7 +270,7 @@ fn read(file: &File, offset: u64, length: usize) -> io::Result<Bytes> {
     Ok(bytes.freeze())
 }
 
-/// The properties that a finished file gives of itself.
+/// Returns the properties of a finished file.
 pub(super) fn finished(file: &File) -> io::Result<Finished> {
     let bytes = file.metadata()?.len();
     let is_webm = ::webm::is_webm(&read(file, 0, FIRST_BYTES)?);
@@ -278,7 +278,7 @@ pub(super) fn finished(file: &File) -> io::Result<Finished> {
     Ok(Finished { bytes, duration_ms })
 }
 
-/// Facts about a file that was found, whatever is in it.
+/// Returns the properties of a file with any content; the duration is missing if it cannot be read.
 pub(in crate::io) fn finished_or_unknown(file: &File, bytes: u64) -> Finished {
     finished(file).unwrap_or(Finished { bytes, duration_ms: None })
 }

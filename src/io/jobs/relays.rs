@@ -1,4 +1,4 @@
-//! HLS that is pushed to another server, by PUT and DELETE.
+//! HLS pushed to another server by PUT and DELETE.
 
 use std::io::Read;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use url::Url;
 use super::posts;
 use crate::jobs::RelayWork;
 
-/// A request that takes longer is given up: so does a segment that is late.
+/// Timeout of a request; a segment that takes longer is late anyway.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes that are read of an answer.
+/// Maximum bytes read of a response.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 pub(super) fn run(agent: &Agent, work: &RelayWork) -> Result<(), String> {
@@ -31,7 +31,7 @@ pub(super) fn run(agent: &Agent, work: &RelayWork) -> Result<(), String> {
     if status.is_success() { Ok(()) } else { Err(format!("the server answers {}", status.as_u16())) }
 }
 
-/// The name below the URL's path; its query stays.
+/// Returns the URL of a name below the base URL's path; the query stays.
 fn url_of(base: &Url, name: &str) -> Url {
     let mut url = base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {

@@ -1,5 +1,5 @@
-//! Credentials of the role that the machine or the container has at Amazon: asked of the address that the container's environment names, else of
-//! the machine's metadata service (IMDSv2: a token first, which a request that was forged through this server could not have).
+//! Credentials of the AWS role of the machine or container, requested from the address in the container's environment, else from the
+//! machine's metadata service (IMDSv2: a token first, which a request forged through this server could not have).
 //!
 //! Credentials are cached, and renewed five minutes before they expire. The addresses are fixed by the platform and not by settings
 //! or clients, so the outbound policy, which refuses link-local addresses, does not apply to them.
@@ -18,18 +18,18 @@ use crate::io::clock;
 
 /// The metadata service of a machine.
 const MACHINE: &str = "http://169.254.169.254";
-/// The service that `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` is of.
+/// The service that `AWS_CONTAINER_CREDENTIALS_RELATIVE_URI` is relative to.
 const CONTAINER: &str = "http://169.254.170.2";
-/// Hosts without TLS that a container's environment may name, beside this machine.
+/// Hosts that a container's environment may name without TLS, besides this machine.
 const CONTAINER_HOSTS: [&str; 3] = ["169.254.170.2", "169.254.170.23", "[fd00:ec2::23]"];
-/// Credentials are asked for again so long before they expire.
+/// Time in milliseconds before expiry at which credentials are requested again.
 const EARLY_MS: u64 = 300_000;
-/// The timeout of a request: the service is on this machine, or there is none.
+/// Timeout of a request: the service is on this machine, or does not exist.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes of an answer, and of a file with a token.
+/// Maximum bytes of a response, and of a file with a token.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Credentials for some hours.
+/// Temporary credentials, valid for some hours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct RoleCredentials {
     pub(super) access_key: Secret,
@@ -38,7 +38,7 @@ pub(super) struct RoleCredentials {
     expires_ms: u64,
 }
 
-/// The answer of either service.
+/// The response of a credential service: the container's or the machine's.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {
@@ -55,15 +55,15 @@ enum Source {
     Machine { base: String },
 }
 
-/// The token that a container's service wants.
+/// The authorization that a container's service requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Authorization {
     Text(Secret),
-    /// A file that is written anew from time to time.
+    /// A file with the token, rewritten from time to time.
     File(String),
 }
 
-/// The credentials of the role, kept while they are good.
+/// The credentials of the role, cached while they are valid.
 #[derive(Default)]
 pub(super) struct Roles {
     kept: Mutex<Option<RoleCredentials>>,
@@ -77,7 +77,7 @@ impl fmt::Debug for Roles {
 }
 
 impl Roles {
-    /// The credentials of now. Others wait while one thread asks.
+    /// Returns the current credentials. Other threads wait while one requests them.
     pub(super) fn credentials(&self, environment: &[(String, String)]) -> Result<RoleCredentials, String> {
         let now_ms = clock::now().wall_ms;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ impl Roles {
 }
 
 impl Source {
-    /// As Amazon's own libraries choose.
+    /// Selects the source as Amazon's own libraries do.
     fn of(environment: &[(String, String)]) -> Result<Self, String> {
         let find = |name: &str| {
             let found = environment.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
@@ -173,7 +173,7 @@ impl Authorization {
     }
 }
 
-/// Whether credentials may be asked for there: over TLS, of this machine, or of the platform's services.
+/// True if credentials may be requested from a URL: over TLS, or of this machine or the platform's services.
 fn is_of_the_platform(url: &url::Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let is_here = match url.host() {
@@ -211,7 +211,7 @@ fn request(agent: &Agent, method: &str, url: &str, fields: &[(&str, &str)]) -> R
     if status == 200 { Ok(text) } else { Err(format!("the status is {status}")) }
 }
 
-/// `2026-11-27T16:00:00Z` in milliseconds of Unix time.
+/// Parses a time like `2026-11-27T16:00:00Z` to milliseconds of Unix time.
 fn unix_ms(text: &str) -> Option<u64> {
     let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
     let three = |text: &str, by: char| {

@@ -1,4 +1,4 @@
-//! Does the work of a job, whichever it is.
+//! Runs the work of jobs of every kind.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,19 +20,19 @@ use crate::jobs::{Outcome, READ_BYTES_MAX, Work};
 pub(in crate::io) struct FilePaths {
     /// The sources of the settings.
     pub(in crate::io) options: Options,
-    /// The certificate's files.
+    /// The files of the certificate.
     pub(in crate::io) certificate: CertificateFiles,
-    /// The folder that paths of files begin at.
+    /// The root folder for paths of files.
     pub(in crate::io) root: PathBuf,
-    /// The folder that an ACME client takes for the root of the server's files.
+    /// The folder that ACME clients take for the web root.
     pub(in crate::io) challenges: Option<PathBuf>,
-    /// Folders below which there may be folders that are imported.
+    /// Folders below which imported folders may lie.
     pub(in crate::io) import_folders: Vec<PathBuf>,
 }
 
 #[cfg(test)]
 impl FilePaths {
-    /// A root folder and nothing else.
+    /// Makes the paths with only a root folder.
     pub(super) fn of(root: PathBuf) -> Self {
         let none = PathBuf::new;
         let certificate = CertificateFiles { certificate: none(), chain: none(), key: none() };
@@ -45,10 +45,10 @@ impl FilePaths {
 pub(in crate::io) struct Runner {
     paths: FilePaths,
     policy: posts::Policy,
-    /// Made with the first request: the system's certificates are read for it.
+    /// The agent for POSTs, made with the first request because it reads the system's certificates.
     agent: OnceLock<Agent>,
     roles: Roles,
-    /// For connections to other nodes.
+    /// TLS settings for connections to other nodes.
     nodes: Arc<ClientConfig>,
 }
 
@@ -66,7 +66,7 @@ impl Runner {
         self.agent.get_or_init(|| posts::system_agent(posts::Policy::clone(&self.policy)))
     }
 
-    /// Blocks for as long as the work takes; `submitted` is when it was handed over.
+    /// Does the work and blocks meanwhile; `submitted` is the time of submission.
     pub(super) fn run(&self, work: Work, submitted: Instant) -> Outcome {
         match work {
             Work::Resolve { host, port } => Outcome::Resolved(names::resolve(&host, port)),

@@ -1,4 +1,4 @@
-//! The least cost of sending on this machine: one thread writes frames to many connections of its own, another reads them.
+//! The minimum cost of sending on this machine: one thread writes frames to many local connections, another reads them.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,17 +11,17 @@ use mio::{Events, Interest, Poll, Token};
 use super::process;
 use crate::bench::{Floor, FloorOptions, FloorReport, Histogram, Reader};
 
-/// The time before the measurement, in which windows of TCP open and caches become warm.
+/// Time before the measurement in which TCP windows open and caches warm up.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// Bytes of one read.
 const READ_BYTES: usize = 256 * 1024;
-/// The longest sleep of a reader, so that it notices the end.
+/// Maximum sleep of a reader, so that it notices the end.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// Measures beside a reader that spins, where there is a core for it, and beside one that sleeps. Ends early when it is to `stop`.
+/// Measures with a reader that spins, if there is a core for it, and with one that sleeps. Ends early when `stop` is set.
 ///
 /// # Errors
-/// There are no sockets to be had.
+/// Sockets cannot be opened.
 pub fn measure_floor(options: FloorOptions, stop: &AtomicBool) -> Result<FloorReport, String> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let readers: &[Reader] = if cores > 1 { &[Reader::Spins, Reader::Sleeps] } else { &[Reader::Sleeps] };
@@ -49,7 +49,7 @@ fn measure(options: &FloorOptions, reader: Reader, stop: &AtomicBool) -> io::Res
     })
 }
 
-/// Connections of this machine with itself: their ends.
+/// Opens local connections and returns both ends of each.
 fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     let address = listener.local_addr()?;
@@ -65,7 +65,7 @@ fn connect(count: usize) -> io::Result<(Vec<TcpStream>, Vec<TcpStream>)> {
     Ok((sending, receiving))
 }
 
-/// A write for each socket when a frame is due. They block: a loop that does nothing but send waits for whoever is slow.
+/// Writes to each socket when a frame is due. Writes block, so the loop waits for slow readers.
 fn send(
     mut sockets: Vec<TcpStream>,
     options: &FloorOptions,
@@ -130,7 +130,7 @@ fn sleep(sockets: Vec<TcpStream>, over: &AtomicBool) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads what there is. The end of a connection is that of the measurement.
+/// Reads all available bytes. The end of a connection is the end of the measurement.
 fn read_dry(socket: &mut impl Read, buffer: &mut [u8]) -> io::Result<()> {
     loop {
         match socket.read(buffer) {

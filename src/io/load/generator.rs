@@ -1,5 +1,5 @@
-//! The peers of a loop as the driver drives them: what comes is handed to them with the time after the read, what they
-//! have to say waits in a queue of each, and what became of them is kept.
+//! The peers of a load generator's thread, as the driver drives them: input reaches them with the time after the read, output waits in a
+//! queue of each, and their outcome is kept.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,19 +18,19 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now};
 use crate::worker::{Destination as SendTo, Way, Writers};
 
-/// A server that lets so much wait is not reading.
+/// Maximum queued bytes of a peer; a server that lets more wait is not reading.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 
-/// The generations of the two connections that a peer may have: they tell them apart.
+/// Generations of the two connections that a peer may have, which tell them apart.
 const STREAM: u32 = 0;
 const DATAGRAMS: u32 = 1;
 
-/// The directions that a connection lets through.
+/// The state of a connection's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
     Connecting,
     Open,
-    /// The socket took less than it was offered.
+    /// The socket accepted less than it was offered.
     Blocked,
 }
 
@@ -38,11 +38,11 @@ enum Flow {
 #[derive(Debug)]
 struct Stream {
     flow: Flow,
-    /// Bytes that wait to be sent.
+    /// Bytes waiting to be sent.
     out: SendQueue,
-    /// In the write queue.
+    /// True if the stream is in the write queue.
     writing: bool,
-    /// Not read for its peer's sake.
+    /// True if reading is paused because the peer wants no bytes.
     unread: bool,
 }
 
@@ -56,37 +56,37 @@ impl Stream {
     }
 }
 
-/// A UDP socket, or those that the peer has wanted beside its byte stream.
+/// A UDP socket, or the sockets that the peer has opened beside its byte stream.
 #[derive(Debug)]
 struct Socket {
-    /// In the write queue.
+    /// True if the socket is in the write queue.
     writing: bool,
-    /// The connection that the driver knows it by.
+    /// Generation of the connection under which the driver knows the socket.
     generation: u32,
 }
 
-/// A peer and its connections. It stays when they are gone: it is what is reported.
+/// A peer and its connections. It outlives them, because it is reported at the end.
 #[derive(Debug)]
 struct Conn {
     peer: Box<dyn Peer>,
-    /// The number that its owner gave it.
+    /// The number given by the owner.
     tag: usize,
     to: Arc<Destination>,
-    /// The stream, until it is given back to the driver.
+    /// The byte stream, until it is closed.
     stream: Option<Stream>,
     socket: Option<Socket>,
-    /// The server consented.
+    /// True if the server has consented.
     ready: bool,
-    /// The reason it is over.
+    /// The reason the peer is gone, once it is.
     gone: Option<String>,
-    /// To be drained.
+    /// True if the peer must be drained.
     dirty: bool,
-    /// The time at which the heap wakes it.
+    /// Time at which the heap wakes the peer.
     scheduled: Option<Instant>,
 }
 
 impl Conn {
-    /// Whether its socket is a connection of its own: it goes on without the byte stream.
+    /// True if the peer's socket is a connection of its own, which goes on without the byte stream.
     fn has_own_socket(&self) -> bool {
         self.socket.as_ref().is_some_and(|socket| socket.generation == DATAGRAMS)
     }
@@ -95,13 +95,13 @@ impl Conn {
         self.stream.as_ref().is_some_and(|stream| stream.flow == Flow::Connecting)
     }
 
-    /// Whether the peer's stream wants bytes of the server.
+    /// True if the peer's stream wants bytes of the server.
     fn wants_bytes(&mut self) -> bool {
         self.gone.is_none() && self.peer.byte_stream().is_some_and(|stream| stream.wants_bytes())
     }
 }
 
-/// All of a loop. The slot of a peer's connections is its place in the list, and is not used again.
+/// All peers of a thread. The slot of a peer's connections is its index in the list, and is not reused.
 #[derive(Debug)]
 pub(super) struct Generator {
     conns: Vec<Conn>,
@@ -127,14 +127,14 @@ impl Generator {
         }
     }
 
-    /// The ids of the next peer's byte stream and of its socket.
+    /// Returns the ids that the next peer's byte stream and its socket will have.
     pub(super) fn next_ids(&self) -> (ConnId, ConnId) {
         let index = self.conns.len();
         (id_of(index, STREAM), id_of(index, DATAGRAMS))
     }
 
-    /// Adds a peer whose connections are being made under [`Generator::next_ids`]. `local` is where it receives datagrams,
-    /// when they do not come from where its byte stream goes.
+    /// Adds a peer whose connections are opened under [`Generator::next_ids`]. `local` is the address at which it receives datagrams, if
+    /// they do not come from its byte stream's server.
     pub(super) fn add(
         &mut self,
         peer: Box<dyn Peer>,
@@ -164,7 +164,7 @@ impl Generator {
         self.touch(index);
     }
 
-    /// Connections that are neither ready nor gone.
+    /// Number of connections that are neither ready nor gone.
     pub(super) const fn unsettled(&self) -> usize {
         self.unsettled
     }
@@ -179,7 +179,7 @@ impl Generator {
         })
     }
 
-    /// Publishers stop behind their next video frame.
+    /// Makes publishers stop after their next video frame.
     pub(super) fn finish(&mut self) {
         for conn in &mut self.conns {
             if let Some(media) = conn.peer.media() {
@@ -188,7 +188,7 @@ impl Generator {
         }
     }
 
-    /// Has all connections say goodbye.
+    /// Closes all connections in the way of their protocol.
     pub(super) fn close(&mut self) {
         let now = Load::now();
         for index in 0..self.conns.len() {
@@ -201,7 +201,7 @@ impl Generator {
 
     // ---- inside
 
-    /// Has a peer drained before anything is written.
+    /// Schedules a peer to be drained before anything is written.
     fn touch(&mut self, index: usize) {
         if let Some(conn) = self.conns.get_mut(index)
             && !conn.dirty
@@ -258,7 +258,7 @@ impl Generator {
         }
     }
 
-    /// Gives the byte stream back and has another one made.
+    /// Closes the byte stream and opens a new one.
     fn reconnect(&mut self, index: usize) {
         self.close_stream(index);
         let Some(conn) = self.conns.get_mut(index) else { return };
@@ -279,7 +279,7 @@ impl Generator {
         }
     }
 
-    /// Wakes it at its deadline.
+    /// Schedules a peer to be woken at its deadline.
     fn schedule(&mut self, index: usize) {
         let Some(conn) = self.conns.get_mut(index).filter(|conn| conn.gone.is_none()) else { return };
         if let Some(at) = conn.peer.poll_timeout()
@@ -306,7 +306,7 @@ impl Generator {
         self.conns.get_mut(index)?.stream.as_mut()
     }
 
-    /// The byte stream has ended. A peer that goes on in datagrams has no more use for it.
+    /// Handles the end of the byte stream. A peer that goes on over datagrams no longer needs it.
     fn hang_up(&mut self, index: usize, why: Option<&str>) {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.peer.handle_hangup(Load::now(), why);
@@ -315,7 +315,7 @@ impl Generator {
         }
     }
 
-    /// A connection that failed: its peer hears why.
+    /// Reports a failed connection to its peer.
     fn end(&mut self, index: usize, why: &str) {
         let Some(conn) = self.conns.get_mut(index) else { return };
         conn.peer.handle_hangup(Load::now(), Some(why));
@@ -325,8 +325,7 @@ impl Generator {
         }
     }
 
-    /// Closes the byte stream of a peer that is gone, unless something waits that it takes. Its socket is closed when it has
-    /// nothing to say any more.
+    /// Closes the byte stream of a peer that is gone, once its output is sent. Its socket is closed when it has no more to send.
     fn give_back_idle(&mut self, index: usize) {
         let Some(conn) = self.conns.get(index).filter(|conn| conn.gone.is_some()) else { return };
         if conn.stream.as_ref().is_some_and(|stream| !stream.has_writes()) {
@@ -397,7 +396,7 @@ impl Machine for Generator {
         }
     }
 
-    /// The reading side knows why, and what came before it.
+    /// Ignores the error: the reading side learns the reason, and input that came before it.
     fn handle_write_error(&mut self, _now: Now, id: ConnId, _error: &io::Error) {
         let index = index_of(id);
         if let Some(stream) = self.stream_mut(index) {
@@ -406,7 +405,7 @@ impl Machine for Generator {
         self.give_back_idle(index);
     }
 
-    /// Gives peers their time one by one, so that units are stamped right before their write.
+    /// Lets peers handle their deadlines one by one, so that units are stamped right before their write.
     fn handle_timeout(&mut self, now: Now) -> bool {
         let is_due = |due: &BinaryHeap<Reverse<(Instant, usize)>>| {
             due.peek().is_some_and(|Reverse((at, _))| *at <= now.mono)

@@ -1,5 +1,5 @@
-//! The loop of the load generator: many peers of `bench`, each behind a socket, driven by one thread as a worker drives its
-//! sessions (`driver`).
+//! The loop of the load generator: many peers of `bench`, each behind a socket, driven by one thread as a worker drives its sessions
+//! (`driver`).
 //!
 //! Received bytes are stamped with the time after the read that brought them, sent ones before the write.
 //! [`run()`] makes a whole run of it, with several threads.
@@ -27,7 +27,8 @@ use generator::Generator;
 pub use floor::measure_floor;
 pub use run::run;
 
-/// A turn reads what there is and writes what the sockets take: a load that held back would measure itself.
+/// The loop's bounds: a turn reads all available input and writes all that sockets accept, because a load that held back would measure
+/// itself.
 const BOUNDS: Bounds = Bounds {
     read: 256 * 1024,
     read_turn: usize::MAX,
@@ -43,17 +44,17 @@ const BOUNDS: Bounds = Bounds {
 pub struct Destination {
     /// The address.
     pub address: SocketAddr,
-    /// The name to verify, when under TLS.
+    /// The name to verify and the TLS settings; `None` for plain connections.
     pub tls: Option<(String, Arc<ClientConfig>)>,
-    /// The sockets that are opened to it.
+    /// The kind of sockets to open.
     pub sockets: Sockets,
 }
 
 impl Destination {
-    /// Looks the name up; blocks for it.
+    /// Resolves the target's name, which blocks.
     ///
     /// # Errors
-    /// There is no such name, or no TLS.
+    /// The name does not exist, or TLS cannot be set up.
     pub fn resolve(target: &Target, insecure: bool) -> io::Result<Self> {
         let host = target.host();
         let mut addresses = (host, target.port()).to_socket_addrs()?;
@@ -65,22 +66,22 @@ impl Destination {
         Ok(to)
     }
 
-    /// An address, whose name is not looked up.
+    /// Makes the destination of an address, without resolving a name.
     ///
     /// # Errors
-    /// No TLS.
+    /// TLS cannot be set up.
     pub fn to(address: SocketAddr, tls: bool, sockets: Sockets, insecure: bool) -> io::Result<Self> {
         let config = tls.then(|| load_client(insecure)).transpose().map_err(io::Error::other)?;
         Ok(Self { address, tls: config.map(|config| (address.ip().to_string(), config)), sockets })
     }
 
-    /// The settings of TLS, when under it.
+    /// Returns the TLS settings, if any.
     fn tls_client(&self) -> Option<TlsClient> {
         let (name, config) = self.tls.as_ref()?;
         Some(TlsClient { name: name.as_str().into(), config: Arc::clone(config) })
     }
 
-    /// A port, which the kernel chooses, of the address that this host speaks to the server from.
+    /// Returns a port chosen by the kernel, at the local address from which this host reaches the server.
     fn own_port(&self) -> io::Result<SocketAddr> {
         let any: IpAddr = match self.address {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -92,20 +93,20 @@ impl Destination {
     }
 }
 
-/// The fate of a connection.
+/// The outcome of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outcome<'a> {
-    /// The number that its owner gave it.
+    /// The number given by the owner.
     pub tag: usize,
-    /// Whether the server had consented.
+    /// True if the server had consented.
     pub ready: bool,
-    /// The reason it is gone; `None` while it is there.
+    /// The reason the connection is gone; `None` while it is open.
     pub gone: Option<&'a str>,
-    /// The units that it has got, or missed.
+    /// The units received or missed.
     pub score: Score,
 }
 
-/// The figures of both roles. A benchmark has both in one loop.
+/// The figures of publishers and players, which a benchmark may mix in one loop.
 #[derive(Debug)]
 struct Tallies {
     published: Tally,
@@ -120,7 +121,7 @@ impl Tallies {
         }
     }
 
-    /// The tally for what came. What players read counts; what servers say to publishers does not.
+    /// Counts received bytes of a role. Only players' bytes count; servers' replies to publishers do not.
     fn received(&mut self, role: Role, bytes: usize) -> &mut Tally {
         let tally = self.of(role);
         if role == Role::Play {
@@ -129,7 +130,7 @@ impl Tallies {
         tally
     }
 
-    /// Counts sent bytes: those of publishers.
+    /// Counts sent bytes; only those of publishers count.
     fn sent(&mut self, role: Role, bytes: usize) {
         if role == Role::Publish {
             self.published.bytes += u64::try_from(bytes).unwrap_or(0);
@@ -142,15 +143,15 @@ impl Tallies {
 pub struct Load {
     driver: Driver,
     generator: Generator,
-    /// Never sleep: on loopback a server pays for each wake-up of a reader, and the faster the readers, the more.
+    /// True to never sleep: on loopback a server pays for each wake-up of a reader.
     spin: bool,
 }
 
 impl Load {
-    /// Without connections. A unit over `late` is late.
+    /// Makes a loop without connections. Units delayed by more than `late` count as late.
     ///
     /// # Errors
-    /// The system has no poll to give.
+    /// The system provides no poll.
     pub fn new(late: Duration, spin: bool) -> io::Result<Self> {
         let tallies = Tallies { published: Tally::new(late), played: Tally::new(late) };
         Ok(Self {
@@ -160,8 +161,8 @@ impl Load {
         })
     }
 
-    /// The time, as peers want it. The wall clock is read once: figures of a run are differences of stamps, and no clock
-    /// that is set in between is to be in them.
+    /// Returns the current time for peers. The wall clock is read once, because figures are differences of stamps and must not jump when
+    /// the clock is set.
     #[must_use]
     pub fn now() -> Now {
         static BEGAN: OnceLock<Now> = OnceLock::new();
@@ -172,10 +173,10 @@ impl Load {
         began.later(Instant::now())
     }
 
-    /// Begins a connection; `tag` is its owner's number for it.
+    /// Opens a connection; `tag` is the owner's number for it.
     ///
     /// # Errors
-    /// The system refuses, for instance for want of descriptors.
+    /// The system refuses, e.g. for lack of descriptors.
     pub fn open(&mut self, to: &Arc<Destination>, peer: Box<dyn Peer>, tag: usize) -> io::Result<()> {
         let (stream, datagrams) = self.generator.next_ids();
         let path = PathId::default();
@@ -198,7 +199,7 @@ impl Load {
         Ok(())
     }
 
-    /// Waits for what is due, until `limit` at most, and does it.
+    /// Waits for events until `limit` at most, and handles them.
     ///
     /// # Errors
     /// The poll failed.
@@ -214,7 +215,7 @@ impl Load {
         Ok(())
     }
 
-    /// Turns for so long.
+    /// Runs turns for this time.
     ///
     /// # Errors
     /// The poll failed.
@@ -226,13 +227,13 @@ impl Load {
         Ok(())
     }
 
-    /// Connections that are neither ready nor gone.
+    /// Number of connections that are neither ready nor gone.
     #[must_use]
     pub const fn unsettled(&self) -> usize {
         self.generator.unsettled()
     }
 
-    /// The measured time begins.
+    /// Clears the figures, as the measured time begins.
     pub fn clear(&mut self) {
         let tallies = &mut self.generator.tallies;
         tallies.published.clear();
@@ -253,12 +254,12 @@ impl Load {
         self.generator.outcomes()
     }
 
-    /// Publishers stop behind their next video frame.
+    /// Makes publishers stop after their next video frame.
     pub fn finish(&mut self) {
         self.generator.finish();
     }
 
-    /// Has all connections say goodbye. Connections that end because of it do not count as lost.
+    /// Closes all connections in the way of their protocol. Connections that end because of it do not count as lost.
     pub fn close(&mut self) {
         self.generator.close();
         self.driver.drain(clock::now(), &mut self.generator);

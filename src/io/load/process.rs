@@ -1,4 +1,4 @@
-//! The kernel's figures of a process.
+//! The kernel's figures about a process.
 
 use std::fs;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use std::time::Duration;
 pub struct Usage {
     /// CPU time of all threads.
     pub cpu: Duration,
-    /// System calls of the `write` family; `send` is not among them.
+    /// Number of system calls of the `write` family, without `send`.
     pub writes: u64,
 }
 
-/// CPU time and writes since the start of the process; zero for one that is gone.
+/// Returns CPU time and writes since the start of the process; zero if it is gone.
 #[must_use]
 pub fn usage(pid: u32) -> Usage {
     Usage { cpu: cpu_of(pid, |_| true), writes: field(&format!("/proc/{pid}/io"), "syscw:") }
 }
 
-/// CPU time of the thread that asks, since its start.
+/// Returns the CPU time of the calling thread since its start.
 #[must_use]
 pub fn own_thread_cpu() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split_whitespace().next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// CPU time since their start of the threads whose name is wanted.
+/// Returns the CPU time since their start of the threads whose name is `wanted`.
 #[must_use]
 pub fn cpu_of(pid: u32, wanted: impl Fn(&str) -> bool) -> Duration {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
@@ -38,13 +38,13 @@ pub fn cpu_of(pid: u32, wanted: impl Fn(&str) -> bool) -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
-/// Resident bytes.
+/// Returns the resident memory of a process in bytes.
 #[must_use]
 pub fn resident(pid: u32) -> u64 {
     field(&format!("/proc/{pid}/status"), "VmRSS:").saturating_mul(1024)
 }
 
-/// The model of the processor, for the report.
+/// Describes the machine for the report: processor, cores, kernel.
 #[must_use]
 pub fn machine() -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

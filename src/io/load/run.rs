@@ -1,4 +1,4 @@
-//! A whole run of the load generator: threads that connect, a window that is measured, a report.
+//! A complete run of the load generator: threads that connect, a measured window, a report.
 //!
 //! 1. Each thread opens its share of the connections at the rate, and says when all are ready or failed.
 //! 2. After the warm-up the window begins for all of them; figures are cleared and processes are read.
@@ -18,24 +18,24 @@ use crate::bench::{
     SAMPLE, Score, ServerFigures, Tally, Target,
 };
 
-/// The longest sleep of a thread without a look at the phase.
+/// Maximum sleep of a thread before it checks the phase.
 const PHASE_PERIOD: Duration = Duration::from_millis(20);
 /// The interval of progress lines.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
-/// Time for goodbyes.
+/// Time for closing connections properly.
 const GOODBYE: Duration = Duration::from_millis(300);
 
 const CONNECTING: u8 = 0;
 const MEASURING: u8 = 1;
 const CLOSING: u8 = 2;
 
-/// The state that threads and the main thread share.
+/// State shared by the threads and the main thread.
 #[derive(Debug, Default)]
 struct Shared {
     phase: AtomicU8,
     /// Connections opened.
     opened: AtomicUsize,
-    /// Threads whose connections are all ready or gone.
+    /// Number of threads whose connections are all ready or gone.
     settled: AtomicUsize,
 }
 
@@ -50,7 +50,7 @@ struct Share {
 /// Runs the load until its time is over or `stop` is set.
 ///
 /// # Errors
-/// Nothing was measured; one line says why.
+/// Nothing was measured, for the reason given in one line.
 pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, String> {
     let _ = super::super::sys::raise_open_files();
     let target = options.target(0)?;
@@ -106,12 +106,12 @@ struct Watch<'a> {
     options: &'a Options,
     shared: &'a Shared,
     stop: &'a AtomicBool,
-    /// Whether a thread has ended before its time.
+    /// Returns true if a thread has ended early.
     failed: &'a dyn Fn() -> bool,
 }
 
 impl Watch<'_> {
-    /// The window, the load's CPU time and the server's figures in it.
+    /// Runs the phases. Returns the length of the window, the load's CPU time and the server's figures in it.
     fn run(&self) -> (Duration, Duration, Option<ServerFigures>) {
         let mut told = Instant::now();
         while self.shared.settled.load(Ordering::Acquire) < self.options.threads && !self.is_over() {
@@ -207,7 +207,7 @@ impl Worker<'_> {
         Ok(share)
     }
 
-    /// The time at which a connection is to be opened.
+    /// Returns the time at which a connection must be opened.
     fn opening(&self, began: Instant, connection: usize) -> Instant {
         began + Duration::from_secs_f64(connection as f64 / self.options.rate)
     }

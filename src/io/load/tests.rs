@@ -17,7 +17,7 @@ use crate::protocol::{PathId, To};
 struct Notes {
     /// The number of bytes that came.
     bytes: usize,
-    /// The number of those that came before the end.
+    /// Number of bytes received before the end.
     ended_after: Option<usize>,
     /// The bytes that it sends.
     says: Bytes,

@@ -1,5 +1,5 @@
-//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol", 2020/03/05): the client that a
-//! proxy connects for. It stands in front of everything else, TLS included.
+//! The header of the PROXY protocol, versions 1 and 2 (haproxy.org, "The PROXY protocol", 2020/03/05): the client for which a proxy
+//! connects. It precedes everything else, TLS included.
 //!
 //! ```text
 //! version 1: "PROXY" SP ("TCP4" | "TCP6") SP source SP destination SP port SP port CR LF
@@ -7,7 +7,7 @@
 //! version 2: signature (12) | version and command (1) | family (1) | length (2) | addresses | fields (TLV)
 //! ```
 //!
-//! Fields behind the addresses are passed over: none of them is needed here.
+//! Fields after the addresses are skipped, because none of them is needed.
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -15,30 +15,30 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use wire::Reader;
 
-/// The longest header that is taken. Version 1 has 107 bytes at most; in version 2 fields may follow the addresses.
+/// Maximum length of a header. Version 1 has 107 bytes at most; in version 2 fields may follow the addresses.
 pub(super) const HEADER_BYTES_MAX: usize = 4096;
-/// Of version 1, its line end included (§2.1).
+/// Maximum length of a version 1 header, line end included (§2.1).
 const LINE_BYTES_MAX: usize = 107;
 const LINE_BEGIN: &[u8] = b"PROXY ";
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
-/// Signature, version and command, family, length (§2.2).
+/// Length of signature, version and command, family, and length (§2.2).
 const FIXED_BYTES: usize = 16;
 
-/// A whole header.
+/// A complete header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// Its bytes.
+    /// Length of the header in bytes.
     pub(super) bytes: usize,
-    /// The client of the connection; `None`: the proxy itself (a health check), or a client that it cannot name.
+    /// The client of the connection; `None` for the proxy itself (a health check) or an unknown client.
     pub(super) source: Option<SocketAddr>,
 }
 
-/// The first bytes are no valid header; the reason.
+/// The reason the first bytes are no valid header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Malformed(pub(super) &'static str);
 
-/// Reads the header at the beginning of `bytes`; `None`: it is not whole.
+/// Parses the header at the beginning of `bytes`; `None` if it is incomplete.
 pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     if begins(bytes, SIGNATURE) {
         read_binary(bytes)
@@ -49,7 +49,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     }
 }
 
-/// Whether the bytes, as far as they are there, are this beginning's.
+/// True if the bytes, as far as they have come, match this beginning.
 fn begins(bytes: &[u8], beginning: &[u8]) -> bool {
     bytes.iter().zip(beginning).all(|(a, b)| a == b)
 }
@@ -89,7 +89,7 @@ fn address_of(family: &str, word: &str) -> Option<IpAddr> {
     }
 }
 
-/// A decimal number without sign and leading zeros.
+/// Parses a decimal number without sign and leading zeros.
 fn port_of(word: &str) -> Option<u16> {
     let is_plain = word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
     word.parse().ok().filter(|_| is_plain)
@@ -123,14 +123,14 @@ fn read_binary(bytes: &[u8]) -> Result<Option<Header>, Malformed> {
     Ok(Some(Header { bytes: total, source }))
 }
 
-/// The addresses of a version 2 header.
+/// The address family of a version 2 header.
 enum Family {
     None,
     V4,
     V6,
 }
 
-/// Two addresses of `N` bytes, which have `BOTH`, and two ports.
+/// Parses the source of a version 2 header: two addresses of `N` bytes, together `BOTH`, then two ports.
 fn source_of<const N: usize, const BOTH: usize>(bytes: &[u8]) -> Option<SocketAddr>
 where
     IpAddr: From<[u8; N]>,

@@ -1,4 +1,4 @@
-//! A worker as the driver drives it, with the receivers of its outputs.
+//! A worker as a machine of the driver, with the receivers of its outputs.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,11 +18,11 @@ use crate::stats::Refused;
 use crate::types::{ConnId, Now, SessionRef, WorkerId};
 use crate::worker::{self, Destination, Way, Worker, Writers};
 
-/// Other threads that a worker speaks to.
+/// The threads that a worker sends messages to.
 pub(super) struct Colleagues {
-    /// The worker that sends.
+    /// Id of the worker that sends.
     pub(super) id: WorkerId,
-    /// All workers, itself included.
+    /// Mailboxes of all workers, itself included.
     pub(super) workers: Vec<MailSender>,
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
@@ -50,11 +50,11 @@ impl Colleagues {
 pub(super) struct WorkerMachine {
     pub(super) worker: Worker,
     pub(super) colleagues: Colleagues,
-    /// The settings of TLS connections.
+    /// TLS settings of connections.
     pub(super) tls: Configs,
-    /// The same between nodes.
+    /// TLS settings of connections between nodes.
     pub(super) nodes: NodeConfigs,
-    /// Whether it has no sessions any more, and gets no new ones.
+    /// True if the worker has no sessions left and gets no new ones.
     pub(super) drained: bool,
 }
 
@@ -128,7 +128,7 @@ impl Machine for WorkerMachine {
         self.worker.datagrams_sent(at, id, taken, lost);
     }
 
-    /// Delivers mail and jobs itself; what concerns connections is the driver's.
+    /// Delivers mail and jobs itself; returns actions on connections to the driver.
     fn poll_output(&mut self, now: Now) -> Option<Output> {
         use worker::Output as Of;
 
@@ -168,7 +168,7 @@ impl Machine for WorkerMachine {
     }
 }
 
-/// The side of a connection to a server that has to prove who it is. What a node proves is no name.
+/// Returns the client side of TLS to a server that must prove its identity. A node proves knowledge of the secret, not a name.
 fn client_of(tls: &Configs, nodes: &NodeConfigs, address: SocketAddr, proof: Proof) -> TlsClient {
     match proof {
         Proof::Name(name) => TlsClient { name, config: Arc::clone(&tls.client) },

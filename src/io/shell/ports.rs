@@ -1,5 +1,4 @@
-//! UDP ports that many peers share: the shell reads them, admits the peers that they bring, and keeps loud ones from
-//! waking it.
+//! UDP ports shared by many peers: the shell reads them, admits their peers, and keeps busy ports from waking it too often.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -12,12 +11,12 @@ use crate::worker::Routed;
 
 /// Receive calls on one socket in one turn.
 pub(super) const RECEIVES_TURN: usize = 16;
-/// A busy port wakes the loop at most so often. Hundreds of viewers acknowledge a hundred times a second each, and to be
-/// woken for one costs more than to handle it. What comes is held by its protocol for much longer anyway.
+/// Minimum interval of wake-ups by a busy port. Hundreds of viewers acknowledge a hundred times a second each, and a wake-up costs more
+/// than handling a datagram. Protocols delay data by much longer anyway.
 const MUTE: Duration = Duration::from_millis(1);
 
 impl Shell {
-    /// Reads every port that has something, with a bound per turn.
+    /// Reads every readable port, with a bound per turn.
     pub(super) fn read_ports(&mut self, now: Now) {
         for index in 0..self.driver.ports.len() {
             self.unmute(now.mono, index);
@@ -45,7 +44,7 @@ impl Shell {
         }
     }
 
-    /// The time at which a port that was too loud is looked at again.
+    /// Returns the time at which a muted port is read again.
     pub(super) fn muted_until(&self) -> Option<Instant> {
         self.driver.ports.iter().filter_map(|(_, port)| port.muted_until).min()
     }
@@ -87,7 +86,7 @@ impl Shell {
         }
     }
 
-    /// A peer that has proved its address gets a session, if there is room for it.
+    /// Gives a session to a peer whose address is verified, if there is room.
     fn admit_peer(&mut self, now: Now, port: &'static Port, from: Remote) {
         let peer = SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port());
         let permit = match self.budget.admit(peer, port.publishers, now.mono) {

@@ -20,18 +20,18 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 
-/// Bytes of the address space that a file has: the most that one may be long. Two seconds at 64 Mb/s.
+/// Bytes of address space per file, and so the maximum length of a file: two seconds at 64 Mb/s.
 const SLOT_BYTES: usize = 16 << 20;
-/// A slot that has no file.
+/// Value of a slot without a file.
 const FREE: RawFd = -1;
-/// A slot whose file is made or closed.
+/// Value of a slot whose file is being made or closed.
 const BUSY: RawFd = -2;
 
-/// The slots, of the whole process.
+/// The slots of the whole process.
 #[derive(Debug)]
 pub(crate) struct MemoryFiles {
     base: NonNull<u8>,
-    /// The descriptors of their files.
+    /// The descriptors of the files by slot.
     slots: Box<[AtomicI32]>,
     /// The slot at which the search for a free one begins.
     next: AtomicUsize,
@@ -43,10 +43,10 @@ unsafe impl Send for MemoryFiles {}
 unsafe impl Sync for MemoryFiles {}
 
 impl MemoryFiles {
-    /// Room for `slots` files; none is there, and nothing but addresses is used.
+    /// Reserves addresses for `slots` files; no file is made yet.
     ///
     /// # Errors
-    /// The system has not so many addresses for this process.
+    /// The system does not grant this much address space.
     pub(crate) fn new(slots: usize) -> io::Result<Arc<Self>> {
         let len = slots.checked_mul(SLOT_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
         let base = reserve(std::ptr::null_mut(), len, 0)?;
@@ -54,8 +54,7 @@ impl MemoryFiles {
         Ok(Arc::new(Self { base, slots, next: AtomicUsize::new(0) }))
     }
 
-    /// The same bytes in a file of their own. `None`: they are too long, all slots are taken, or the system has no memory or no
-    /// descriptors.
+    /// Copies bytes into a file of their own. `None` if they are too long, all slots are taken, or the system lacks memory or descriptors.
     pub(crate) fn keep(self: &Arc<Self>, bytes: &[u8]) -> Option<Bytes> {
         if bytes.is_empty() || bytes.len() > SLOT_BYTES {
             return None;
@@ -70,10 +69,10 @@ impl MemoryFiles {
         Some(Bytes::from_owner(Kept { files: Arc::clone(self), _file: file, slot, len: bytes.len() }))
     }
 
-    /// Has the kernel send from the file that these bytes are in: how many the socket took. `None`: they are in none.
+    /// Sends bytes from the file that they lie in. Returns the number of bytes the socket accepted, or `None` if they lie in no file.
     ///
     /// # Errors
-    /// `WouldBlock`: none were taken. What else the socket says, or a kernel that cannot do this.
+    /// `WouldBlock` if none were accepted; other errors of the socket, or a kernel that cannot do this.
     pub(crate) fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> Option<io::Result<usize>> {
         let (slot, offset) = self.slot_of(bytes)?;
         // Whoever has the bytes has a reference to their file: it is open until this call is over.
@@ -84,14 +83,14 @@ impl MemoryFiles {
         Some(usize::try_from(sent).map_err(|_| io::Error::last_os_error()))
     }
 
-    /// The slot that bytes are in, and where in it.
+    /// Returns the slot that bytes lie in, and their offset in it.
     pub(crate) fn slot_of(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let offset = bytes.as_ptr().addr().checked_sub(self.base.addr().get())?;
         let slot = offset / SLOT_BYTES;
         (slot < self.slots.len()).then_some((slot, offset % SLOT_BYTES))
     }
 
-    /// Takes a slot that is free.
+    /// Claims a free slot.
     fn claim(&self) -> Option<usize> {
         let first = self.next.load(Ordering::Relaxed);
         let (before, behind) = self.slots.split_at_checked(first).unwrap_or((&[], &self.slots));
@@ -104,12 +103,12 @@ impl MemoryFiles {
         Some(slot)
     }
 
-    /// The address at which a slot begins.
+    /// Returns the address of a slot.
     fn address(&self, slot: usize) -> *mut u8 {
         self.base.as_ptr().wrapping_add(slot.saturating_mul(SLOT_BYTES))
     }
 
-    /// Maps a file into a slot that is claimed.
+    /// Maps a file into a claimed slot.
     fn map(&self, slot: usize, file: &OwnedFd, len: usize) -> io::Result<()> {
         let (address, file) = (self.address(slot).cast(), file.as_raw_fd());
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED | libc::MAP_NORESERVE;
@@ -127,10 +126,10 @@ impl Drop for MemoryFiles {
     }
 }
 
-/// Bytes that were given out.
+/// Bytes given out from a file.
 struct Kept {
     files: Arc<MemoryFiles>,
-    /// Closed when the slot has forgotten it.
+    /// Descriptor of the file, closed after the slot was cleared.
     _file: OwnedFd,
     slot: usize,
     len: usize,
@@ -154,7 +153,7 @@ impl Drop for Kept {
     }
 }
 
-/// Takes addresses that nothing is mapped at: any, or with `MAP_FIXED` these.
+/// Reserves addresses without mapping anything: any addresses, or with `MAP_FIXED` those at `at`.
 fn reserve(at: *mut u8, len: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let flags = flags | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: without MAP_FIXED the kernel chooses addresses that are free; with it the caller has them, and no reference to what was there.
@@ -165,7 +164,7 @@ fn reserve(at: *mut u8, len: usize, flags: libc::c_int) -> io::Result<NonNull<u8
     NonNull::new(base.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
 }
 
-/// A file in memory with these bytes, which nobody can change any more.
+/// Makes a file in memory with these bytes, sealed against changes.
 fn sealed_file(mut bytes: &[u8]) -> io::Result<OwnedFd> {
     // SAFETY: the name ends with NUL.
     let file = unsafe {
@@ -193,10 +192,10 @@ fn sealed_file(mut bytes: &[u8]) -> io::Result<OwnedFd> {
     }
 }
 
-/// As a vectored write to a socket, but more follows at once: what fills no packet waits for it (`MSG_MORE`).
+/// Writes to a socket like a vectored write, but announces more (`MSG_MORE`): the kernel holds back a partial packet.
 ///
 /// # Errors
-/// As of a write.
+/// The error of the write.
 pub(crate) fn write_more(socket: BorrowedFd<'_>, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
     // SAFETY: all zeroes are a message without address, slices and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

@@ -1,4 +1,4 @@
-//! The server's certificate: three files of the home folder, made at the first start, watched ever after.
+//! The server's certificate: three files of the home folder, made at the first start and watched from then on.
 
 use std::fs;
 use std::io;
@@ -20,15 +20,15 @@ use crate::io::mailbox::{Mail, MailSender};
 
 /// The interval at which the files are checked for changes.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
-/// Certificates of one chain.
+/// Maximum number of certificates in a chain.
 const CHAIN_MAX: usize = 16;
 
-/// The paths of the certificate.
+/// Paths of the certificate's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, or the whole chain from it on (PEM).
+    /// The certificate, or the whole chain beginning with it (PEM).
     pub certificate: PathBuf,
-    /// Certificates between it and the root (PEM); need not exist.
+    /// Intermediate certificates (PEM); need not exist.
     pub chain: PathBuf,
     /// The private key (PEM).
     pub key: PathBuf,
@@ -48,7 +48,7 @@ pub enum CertificateError {
     /// The chain is empty or too long.
     #[error("{0}: no certificate was found in it ('BEGIN CERTIFICATE', PEM), or more than 16")]
     Chain(String),
-    /// The certificate and the key do not fit, or are of a kind that is not supported.
+    /// Certificate and key do not match, or are of an unsupported kind.
     #[error("certificate and key do not go together: {0}")]
     Unusable(#[from] rustls::Error),
     /// The self-signed certificate could not be made.
@@ -61,17 +61,17 @@ impl CertificateError {
         Self::File { file: path.display().to_string(), error: error.to_string() }
     }
 
-    /// Parts that were looked for in a file, and why each was not found.
+    /// Makes the error of a file in which a PEM section was not found.
     fn pem(path: &Path, wanted: &str, error: &pem::Error) -> Self {
         Self::file(path, format!("{wanted} was looked for in it: {error}"))
     }
 }
 
-/// A fingerprint that tells one version of the files from another.
+/// Identifies a version of the three files.
 type Version = [Option<(i64, i64, u64, u64)>; 3];
 
 impl CertificateFiles {
-    /// A self-signed certificate that is in memory alone: TLS goes on, for clients that take any, until the files can be used.
+    /// Makes a self-signed certificate in memory only, so that TLS works for clients that accept any, until the files can be used.
     ///
     /// # Errors
     /// The library's error.
@@ -83,10 +83,10 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
-    /// Makes a self-signed certificate for `names` when neither certificate nor key is there. Whether it did.
+    /// Makes a self-signed certificate for `names` if neither certificate nor key exists. Returns true if it did.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// A file cannot be written.
     pub fn make_missing(&self, names: Vec<String>) -> Result<bool, CertificateError> {
         if self.certificate.exists() || self.key.exists() {
             return Ok(false);
@@ -105,10 +105,10 @@ impl CertificateFiles {
         written.map(|()| true)
     }
 
-    /// Reads the files and makes everything that TLS connections need.
+    /// Reads the files and makes the settings of TLS connections.
     ///
     /// # Errors
-    /// The first thing that is wrong; what is in use stays.
+    /// The first fault found; the settings in use stay.
     pub(in crate::io) fn load(&self) -> Result<Configs, CertificateError> {
         let mut chain = read_certificates(&self.certificate)?;
         if self.chain.exists() {
@@ -127,7 +127,7 @@ impl CertificateFiles {
         Configs::new(CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider())?)
     }
 
-    /// Writes new files, when they fit each other; the watch takes them into use.
+    /// Replaces the files, if the new ones match each other; the watch puts them into use.
     ///
     /// # Errors
     /// The fault of the files or of the disk; the certificate in use stays.
@@ -185,19 +185,19 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certif
         .map_err(|error| CertificateError::pem(path, "a certificate ('BEGIN CERTIFICATE', PEM)", &error))
 }
 
-/// Writes a file whole.
+/// Writes a file atomically.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
     disk::replace(&SystemDisk, path, text.as_bytes(), mode)
         .map_err(|error| CertificateError::file(path, error))
 }
 
-/// Makes the folder of a file.
+/// Makes the parent folder of a file.
 fn make_folder_of(path: &Path) -> Result<(), CertificateError> {
     disk::make_folder(&SystemDisk, path.parent().unwrap_or(path), 0o755)
         .map_err(|error| CertificateError::file(path, error))
 }
 
-/// Asks the watch to read the files now.
+/// Makes the watch read the files now.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Reload(Sender<()>);
 
@@ -207,8 +207,7 @@ impl Reload {
     }
 }
 
-/// Starts the thread that replaces the certificate of new connections when the files change. It ends with the last
-/// [`Reload`].
+/// Starts the thread that replaces the certificate for new connections when the files change. It ends with the last [`Reload`].
 pub(in crate::io) fn start_watch(files: CertificateFiles, shells: Vec<MailSender>) -> io::Result<Reload> {
     let (asks, asked) = channel();
     thread::Builder::new().name("certificates".into()).spawn(move || watch(&files, &shells, &asked))?;

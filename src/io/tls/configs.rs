@@ -8,29 +8,28 @@ use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
 use super::CertificateError;
 
-/// Suites that come before the others: with the processor's AES they cost least, and one order for both sides keeps
-/// it so.
+/// Preferred cipher suites: with hardware AES they are cheapest, and one order for both sides keeps it so.
 const PREFERRED: [CipherSuite; 3] = [
     CipherSuite::TLS13_AES_128_GCM_SHA256,
     CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
     CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 ];
 
-/// Shared by all connections of a worker; replaced as a whole when the certificate changes.
+/// TLS settings, shared by all connections of a worker and replaced as a whole when the certificate changes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct Configs {
-    /// For HTTP: selects `h2`, else `http/1.1`, where the client offers ALPN (RFC 7301).
+    /// For HTTP: selects `h2`, else `http/1.1`, if the client offers ALPN (RFC 7301).
     pub(in crate::io) http: Arc<ServerConfig>,
-    /// For HTTP/1.1 alone.
+    /// For HTTP/1.1 only.
     pub(in crate::io) http1: Arc<ServerConfig>,
-    /// For protocols without a name in ALPN.
+    /// For protocols that have no ALPN name.
     pub(in crate::io) plain: Arc<ServerConfig>,
-    /// Outgoing connections: the server's name is verified, and there is no way around it.
+    /// For outgoing connections: the server's name is always verified.
     pub(in crate::io) client: Arc<ClientConfig>,
 }
 
 impl Configs {
-    /// TLS 1.2 and 1.3 with rustls' suites, all of them AEAD.
+    /// Makes the settings: TLS 1.2 and 1.3 with rustls' suites, all of them AEAD.
     pub(super) fn new(certificate: CertifiedKey) -> Result<Self, CertificateError> {
         let provider = Arc::new(provider());
         let server = |protocols: &[&[u8]]| -> Result<Arc<ServerConfig>, rustls::Error> {
@@ -63,8 +62,8 @@ pub(in crate::io) fn provider() -> CryptoProvider {
     provider
 }
 
-/// The system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override where they are); Mozilla's list
-/// where the system has none.
+/// Returns the system's trusted certificates (`SSL_CERT_FILE` and `SSL_CERT_DIR` override their location), or Mozilla's list if the system
+/// has none.
 pub(super) fn roots() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();

@@ -1,5 +1,5 @@
-//! The client side of the load generator, which may measure a server whose certificate nobody signed. Nothing else
-//! can be told not to verify.
+//! The client side of TLS for the load generator, which may measure a server with an untrusted certificate. Nothing else can be made not to
+//! verify.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 use super::configs::{provider, roots};
 
-/// `insecure`: takes any certificate, of any name; the handshake's signature is checked all the same.
+/// Makes the client's settings. `insecure` accepts any certificate of any name; the handshake's signature is still checked.
 pub(in crate::io) fn load_client(insecure: bool) -> Result<Arc<ClientConfig>, Error> {
     let provider = Arc::new(provider());
     let builder =

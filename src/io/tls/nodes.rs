@@ -1,8 +1,8 @@
 //! TLS between the nodes of a cluster: both sides prove that they know its secret.
 //!
-//! The secret gives a key of Ed25519, the same on every node, and each node signs a certificate of its own with it. Either side takes a
-//! certificate whose public key is that one, and the handshake proves that the peer has the private key (RFC 8446 §4.4.3). Names, dates and
-//! authorities say nothing. Without a secret the key is a random one, that nobody else has.
+//! The secret determines an Ed25519 key, the same on every node, and each node signs a certificate of its own with it. Either side accepts
+//! a certificate with that public key, and the handshake proves that the peer has the private key (RFC 8446 §4.4.3). Names, dates and
+//! authorities are ignored. Without a secret the key is random, so that no peer has it.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ const PKCS8_ED25519: [u8; 16] =
 /// The two sides of connections between nodes.
 #[derive(Debug, Clone)]
 pub(in crate::io) struct NodeConfigs {
-    /// For those who connect.
+    /// For accepted connections.
     pub(in crate::io) server: Arc<ServerConfig>,
-    /// For connections to others.
+    /// For outgoing connections.
     pub(in crate::io) client: Arc<ClientConfig>,
 }
 
 impl NodeConfigs {
-    /// TLS 1.3 among those who know `secret`.
+    /// Makes the settings for TLS 1.3 among nodes that know `secret`.
     ///
     /// # Errors
     /// The library's error.
@@ -65,7 +65,7 @@ impl NodeConfigs {
     }
 }
 
-/// Takes certificates of one public key.
+/// Accepts certificates of one public key.
 #[derive(Debug)]
 struct SameKey {
     /// SubjectPublicKeyInfo (RFC 5280 §4.1.2.7).
@@ -101,7 +101,7 @@ fn public_key(certificate: &CertificateDer<'_>) -> Result<Vec<u8>, Error> {
     ParsedCertificate::try_from(certificate).map(|parsed| parsed.subject_public_key_info().to_vec())
 }
 
-/// TLS 1.2 is not offered.
+/// Returns the error for TLS 1.2, which is not offered.
 fn too_old() -> Error {
     Error::General("nodes speak TLS 1.3".to_owned())
 }
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
     use crate::io::tls::Configs;
 
-    /// Whether both sides finish the handshake.
+    /// True if both sides finish the handshake.
     fn meets(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> bool {
         let name = ServerName::try_from("node").unwrap();
         let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();

@@ -1,4 +1,4 @@
-//! A socket, with TLS or without: plain bytes above it, the wire's below.
+//! A socket with or without TLS: plain bytes above, wire bytes below.
 //!
 //! With TLS, bytes that were taken but not yet accepted by the kernel wait inside; [`Transport::flush`] moves them.
 //! They are bounded by [`PENDING_BYTES_MAX`] and what one record adds.
@@ -14,33 +14,33 @@ use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig};
 
 use crate::io::blob_files::BlobFiles;
 
-/// Plain bytes that TLS takes before the kernel has taken their records.
+/// Maximum plain bytes that TLS accepts before the kernel has accepted their records.
 const PENDING_BYTES_MAX: usize = 64 * 1024;
 
 /// The result of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::io) struct Received {
-    /// Bytes at the start of the buffer; 0: the peer ended its side.
+    /// Number of bytes read into the buffer; 0 if the peer ended its side.
     pub(in crate::io) bytes: usize,
-    /// The socket has no more for now.
+    /// True if the socket has no more for now.
     pub(in crate::io) dry: bool,
 }
 
 #[derive(Debug)]
 struct Tls {
     connection: Connection,
-    /// The end of the handshake was not reported yet.
+    /// True if the end of the handshake was not reported yet.
     untold: bool,
-    /// Bytes of the wire that the kernel has taken.
+    /// Number of wire bytes that the kernel has accepted.
     flushed: u64,
 }
 
-/// The ClientHello of a peer, until TLS begins with it.
+/// A peer's ClientHello being read, before TLS begins with it.
 struct Hello {
     acceptor: Acceptor,
-    /// The accepted hello, once it is whole.
+    /// The accepted ClientHello, once complete.
     accepted: Option<Accepted>,
-    /// Bytes of it were read.
+    /// True if a part of the ClientHello was read.
     begun: bool,
     config: Arc<ServerConfig>,
 }
@@ -56,7 +56,7 @@ impl fmt::Debug for Hello {
 pub(in crate::io) struct Transport {
     stream: TcpStream,
     tls: Option<Box<Tls>>,
-    /// Accepted by a listener with TLS, and the peer's first message is awaited. Reading it costs no arithmetic.
+    /// The ClientHello awaited on a socket of a TLS listener. Reading it needs no cryptography.
     hello: Option<Box<Hello>>,
 }
 
@@ -65,14 +65,14 @@ impl Transport {
         Self { stream, tls: None, hello: None }
     }
 
-    /// Accepted by a listener with TLS.
+    /// Makes the transport of a socket accepted by a TLS listener.
     pub(in crate::io) fn server(stream: TcpStream, config: &Arc<ServerConfig>) -> Self {
         let config = Arc::clone(config);
         let hello = Hello { acceptor: Acceptor::default(), accepted: None, begun: false, config };
         Self { stream, tls: None, hello: Some(Box::new(hello)) }
     }
 
-    /// Begins TLS on a socket that has just been connected to a server of this name (or address).
+    /// Begins TLS on a socket just connected to a server with this name (or address).
     pub(in crate::io) fn begin_client(&mut self, config: &Arc<ClientConfig>, name: &str) -> io::Result<()> {
         let invalid = |_| io::Error::other("the host is not a name that a certificate can have");
         let name = ServerName::try_from(name.to_owned()).map_err(invalid)?;
@@ -81,25 +81,25 @@ impl Transport {
         Ok(())
     }
 
-    /// Whether the peers do not know each other yet: nothing is read or written above TLS.
+    /// True during the TLS handshake, when nothing can be read or written above TLS.
     pub(in crate::io) fn is_handshaking(&self) -> bool {
         self.hello.is_some() || self.tls.as_ref().is_some_and(|tls| tls.connection.is_handshaking())
     }
 
-    /// Whether the peer's ClientHello is not whole: see [`Transport::read_hello`].
+    /// True if the peer's ClientHello is incomplete: see [`Transport::read_hello`].
     pub(in crate::io) fn awaits_hello(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.accepted.is_none())
     }
 
-    /// Whether there is a part of a ClientHello.
+    /// True if a part of a ClientHello has come.
     pub(in crate::io) fn holds_hello(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.begun)
     }
 
-    /// Reads a ClientHello until it is whole. What follows from it is computed by the next [`Transport::read`].
+    /// Reads a ClientHello until it is complete. The next [`Transport::read`] does the resulting computation.
     ///
     /// # Errors
-    /// `WouldBlock`: it is not whole. `InvalidData`: the peer broke TLS; its alert is sent.
+    /// `WouldBlock` if it is incomplete. `InvalidData` if the peer broke TLS; its alert is sent.
     pub(in crate::io) fn read_hello(&mut self) -> io::Result<()> {
         let Some(hello) = &mut self.hello else { return Ok(()) };
         while hello.accepted.is_none() {
@@ -117,7 +117,7 @@ impl Transport {
         Ok(())
     }
 
-    /// Begins TLS with a ClientHello that is whole.
+    /// Begins TLS with a complete ClientHello.
     fn begin_server(&mut self) -> io::Result<()> {
         self.read_hello()?;
         let Some(Hello { accepted: Some(accepted), config, .. }) = self.hello.take().map(|hello| *hello)
@@ -133,22 +133,22 @@ impl Transport {
         }
     }
 
-    /// True once, when the handshake is over.
+    /// Returns true once after the handshake has ended.
     pub(in crate::io) fn take_handshake_end(&mut self) -> bool {
         let Some(tls) = &mut self.tls else { return false };
         !tls.connection.is_handshaking() && std::mem::replace(&mut tls.untold, false)
     }
 
-    /// The protocol that the peer chose by ALPN (RFC 7301).
+    /// Returns the protocol negotiated by ALPN (RFC 7301).
     pub(in crate::io) fn negotiated(&self) -> Option<String> {
         let name = self.tls.as_ref()?.connection.alpn_protocol()?;
         Some(String::from_utf8_lossy(name).into_owned())
     }
 
-    /// Reads plain bytes. What TLS itself has to say to the peer is sent on the way.
+    /// Reads plain bytes. TLS's own messages to the peer are sent as well.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing for now. `InvalidData`: the peer broke TLS; its alert is sent.
+    /// `WouldBlock` if there is nothing for now. `InvalidData` if the peer broke TLS; its alert is sent.
     pub(in crate::io) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
         self.begin_server()?;
         let Some(tls) = &mut self.tls else {
@@ -175,10 +175,11 @@ impl Transport {
         }
     }
 
-    /// Writes plain bytes, those of `files` from there; how many were taken. Fewer than offered: the socket is full, and tells when it is not.
+    /// Writes plain bytes, sending slices that lie in `files` from there. Returns the number accepted. If fewer than offered, the socket is
+    /// full and will report when it is writable.
     ///
     /// # Errors
-    /// `WouldBlock`: nothing was taken.
+    /// `WouldBlock` if nothing was accepted.
     pub(in crate::io) fn write(
         &mut self,
         slices: &[IoSlice<'_>],
@@ -206,7 +207,7 @@ impl Transport {
         Ok(taken)
     }
 
-    /// Sends what waits inside. True when nothing is left.
+    /// Sends bytes held by TLS. Returns true when none are left.
     pub(in crate::io) fn flush(&mut self) -> io::Result<bool> {
         match &mut self.tls {
             Some(tls) => tls.flush(&mut self.stream),
@@ -214,7 +215,7 @@ impl Transport {
         }
     }
 
-    /// Bytes of the wire that [`Transport::flush`] and the others have moved out of TLS so far.
+    /// Number of wire bytes moved out of TLS so far, by [`Transport::flush`] and other calls.
     pub(in crate::io) fn flushed(&self) -> u64 {
         self.tls.as_ref().map_or(0, |tls| tls.flushed)
     }
@@ -241,7 +242,7 @@ impl Tls {
         Box::new(Self { connection, untold: true, flushed: 0 })
     }
 
-    /// True when nothing is left; false when the socket is full.
+    /// Sends held records. Returns true when none are left, false if the socket is full.
     fn flush(&mut self, stream: &mut TcpStream) -> io::Result<bool> {
         while self.connection.wants_write() {
             match self.connection.write_tls(stream) {
@@ -257,13 +258,13 @@ impl Tls {
     }
 }
 
-/// Sends the alert of a refused ClientHello: it is the first that the socket takes, and fits. Returns the error of it.
+/// Sends the alert for a refused ClientHello, which fits because it is the first output. Returns the error.
 fn alert(stream: &mut TcpStream, (error, mut alert): (rustls::Error, AcceptedAlert)) -> io::Error {
     let _ = alert.write_all(stream);
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// The slices behind the first `taken` bytes.
+/// Returns the slices after the first `taken` bytes.
 fn behind<'a>(slices: &'a [IoSlice<'_>], taken: usize) -> Vec<IoSlice<'a>> {
     let mut skip = taken;
     let cut = |slice: &'a IoSlice<'_>| {

@@ -1,9 +1,9 @@
-//! Sound that its receivers can decode: derived tracks of audio, as Opus and as AAC, and silence where a stream has none.
+//! Audio that receivers can decode: derived audio tracks as Opus and AAC, and silence for streams without audio.
 //!
-//! An encoder sends AAC and a browser wants Opus; a browser sends Opus and a platform behind RTMP wants AAC, and refuses a stream
-//! without sound. So each published track that can be decoded has an offer in the other codec ([`super::derived`]). Its producer
-//! ([`producer`]) hands units to a helper thread, one job at a time; what comes back enters the stream. The transcoder itself is
-//! the crate `transcode`. Silence ([`silence`]) needs no thread: it is always the same frame.
+//! An encoder sends AAC and a browser needs Opus; a browser sends Opus, and a platform behind RTMP needs AAC and refuses a stream without
+//! audio. Each published track that can be decoded is therefore offered in the other codec ([`super::derived`]). Its producer
+//! ([`producer`]) passes units to a helper thread, one job at a time, and publishes the result. The transcoder itself is the crate
+//! `transcode`. Silence ([`silence`]) needs no thread, because it is always the same frame.
 
 mod producer;
 mod settings;
@@ -21,11 +21,11 @@ use super::{FormatKind, Session};
 use crate::config::AppSettings;
 use crate::types::Now;
 
-/// The row of the registry.
+/// Audio's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, derivations: &[&TO_OPUS, &TO_AAC, &SILENCE], ..Protocol::NONE };
 
-/// Opus, for viewers over WebRTC.
+/// Derivation of Opus, for viewers over WebRTC.
 static TO_OPUS: Derivation = Derivation {
     name: "opus",
     limit: Some(AudioLimits::transcoders),
@@ -33,7 +33,7 @@ static TO_OPUS: Derivation = Derivation {
     offer: offer_opus,
     begin: begin_opus,
 };
-/// AAC, for viewers over RTMP or FLV.
+/// Derivation of AAC, for viewers over RTMP or FLV.
 static TO_AAC: Derivation = Derivation {
     name: "aac",
     limit: Some(AudioLimits::transcoders),
@@ -41,7 +41,7 @@ static TO_AAC: Derivation = Derivation {
     offer: offer_aac,
     begin: begin_aac,
 };
-/// Silence, for receivers that refuse a stream without sound.
+/// Derivation of silence, for receivers that refuse a stream without audio.
 static SILENCE: Derivation = Derivation {
     name: "silence",
     limit: None,
@@ -50,7 +50,7 @@ static SILENCE: Derivation = Derivation {
     begin: |_, from, _, _| Box::new(silence::Producer::new(from)),
 };
 
-/// Units as they are.
+/// Format of units as published, unpackaged.
 static UNITS: FormatKind = FormatKind {
     name: "units",
     counted_as: None,
@@ -78,7 +78,7 @@ fn offer_aac(_: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> 
     offer(from, aac(settings)).filter(|_| is_wanted && can_decode(&from.config))
 }
 
-/// Offered beside the default video track of a stream whose publisher sends no audio.
+/// Offers silence beside the default video track of a stream whose publisher sends no audio; `None` otherwise.
 fn offer_silence(tracks: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> {
     let is_mute = tracks.of_kind(TrackKind::Audio).next().is_none();
     let is_beside = tracks.video().is_some_and(|video| video.id == from.id);
@@ -87,7 +87,7 @@ fn offer_silence(tracks: &Tracks, from: &Track, settings: &AppSettings) -> Optio
     Some(Track { origin: Origin::StandIn { from: from.id }, language: None, ..track })
 }
 
-/// The track that is made: 48 kHz, stereo.
+/// Makes the offer of a transcoded track: 48 kHz, stereo.
 fn offer(from: &Track, target: Target) -> Option<Track> {
     let config = target.config().ok()?;
     let language = from.language.clone();

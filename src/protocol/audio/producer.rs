@@ -1,4 +1,4 @@
-//! A transcoder as a session: it takes the units of a published track and publishes those of the derived one.
+//! A transcoder as a session: it receives the units of a published track and publishes those of the derived one.
 //!
 //! 1. Units are held until the helper threads are done with those before.
 //! 2. A job takes the transcoder and what is held to a helper thread.
@@ -20,22 +20,22 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Units that wait for a helper thread: over a second of any codec.
+/// Maximum units that wait for a helper thread: over a second of any codec.
 const HELD_MAX: usize = 64;
 
-/// A unit and the tracks that it came with.
+/// A unit and the tracks it came with.
 type Held = (Arc<Tracks>, AccessUnit);
 
-/// The transcoder, or where it is.
+/// The location of the transcoder.
 #[derive(Debug)]
 enum State {
-    /// Here; `None`: it begins with the next unit.
+    /// In this session; `None` until the next unit.
     Here(Option<Box<Transcoder>>),
     /// On a helper thread.
     Away,
 }
 
-/// See the module.
+/// The producer of a transcoded track.
 #[derive(Debug)]
 pub(super) struct Producer {
     from: TrackId,
@@ -44,7 +44,7 @@ pub(super) struct Producer {
     state: State,
     held: VecDeque<Held>,
     made: VecDeque<AccessUnit>,
-    /// The time of the last unit that was published.
+    /// Time of the last published unit.
     last: Option<i64>,
     closing: Option<String>,
 }
@@ -63,7 +63,7 @@ impl Producer {
         }
     }
 
-    /// Hands what is held to a helper thread.
+    /// Makes a job of the held units, if the transcoder is here.
     fn job(&mut self) -> Option<Event> {
         if self.held.is_empty() {
             return None;
@@ -95,13 +95,13 @@ impl Producer {
     }
 }
 
-/// The result of a job.
+/// The result of a transcoding job.
 struct Done {
     transcoder: Box<Transcoder>,
     made: Vec<AccessUnit>,
 }
 
-/// Transcodes on a helper thread.
+/// Transcodes held units, on a helper thread.
 fn transcode(
     transcoder: Option<Box<Transcoder>>,
     from: TrackId,

@@ -20,12 +20,12 @@ const APP: &[Key] = &[
     ),
 ];
 
-/// Bits per second that the encoders take for two channels.
+/// Range of the encoders' bit rate for two channels, in bits per second.
 const BITRATES: (u32, u32) = (24_000, 320_000);
-/// Transcoders for each core; each takes about a hundredth of one.
+/// Transcoders per core; each needs about a hundredth of a core.
 const TRANSCODERS_PER_CORE: usize = 32;
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
@@ -37,7 +37,7 @@ pub(super) static SECTION: Section = Section {
 /// The audio settings of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AudioLimits {
-    /// `audio.max_transcoders`; 0: by the number of cores.
+    /// `audio.max_transcoders`; 0 for a limit by the number of cores.
     max_transcoders: usize,
 }
 
@@ -46,7 +46,7 @@ impl AudioLimits {
         Ok(Self { max_transcoders: values.number("audio.max_transcoders", 0usize, 100_000)? })
     }
 
-    /// Tracks that may be transcoded at a time, on a machine of so many cores.
+    /// Returns the maximum number of tracks transcoded at a time, on a machine with `cores` cores.
     pub(crate) fn transcoders(server: &ServerSettings, cores: usize) -> usize {
         match server.protocols.get::<Self>().map_or(0, |limits| limits.max_transcoders) {
             0 => cores.saturating_mul(TRANSCODERS_PER_CORE),
@@ -55,14 +55,14 @@ impl AudioLimits {
     }
 }
 
-/// The viewers that get silence where a stream has no sound.
+/// The receivers that are sent silence if a stream has no audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Silence {
     /// Nobody.
     Off,
     /// Pushes to servers that may refuse a stream without sound.
     Pushes,
-    /// Viewers, too.
+    /// Pushes and viewers.
     All,
 }
 

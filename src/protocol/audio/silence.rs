@@ -1,4 +1,4 @@
-//! Silence as a session: it takes the units of the video track, for their times, and publishes silence in step with them.
+//! Silence as a session: it receives the units of the video track for their times, and publishes silence in step with them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Milliseconds of video without audio after which silence begins: a publisher's audio may follow its video.
+/// Milliseconds of video without audio after which silence begins, because a publisher's audio may begin after its video.
 const WAIT_MS: i64 = 1000;
 
-/// See the module.
+/// The producer of silence.
 #[derive(Debug)]
 pub(super) struct Producer {
     from: TrackId,
     attached: bool,
-    /// The time of the first unit, in milliseconds.
+    /// Time of the first unit in milliseconds.
     first_ms: Option<i64>,
     silence: transcode::Silence,
     made: VecDeque<AccessUnit>,

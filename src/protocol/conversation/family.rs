@@ -1,4 +1,4 @@
-//! Events for other sessions, and news of them: those that a session creates, and those that it sends messages.
+//! Events for other sessions and news of them: sessions that a session creates, and those that it sends messages.
 
 use std::any::Any;
 
@@ -9,33 +9,33 @@ use crate::types::{Handle, SessionRef, StreamKey};
 /// An event for another session.
 #[derive(Debug)]
 pub enum FamilyEvent {
-    /// Creates a session on this worker, which ends with its parent; answered by [`FamilyNews::Spawned`].
+    /// Creates a session on this worker that ends with its parent; answered by [`FamilyNews::Spawned`].
     Spawn {
-        /// The parent's name for it.
+        /// The parent's handle for the child.
         child: Handle,
         /// The new session.
         session: Box<dyn Session>,
     },
-    /// Wants a session at a shared port of this worker; answered by [`FamilyNews::Spawned`].
+    /// Creates a session at a shared port of this worker; answered by [`FamilyNews::Spawned`].
     SpawnAt {
-        /// The parent's name for it.
+        /// The parent's handle for the child.
         child: Handle,
         /// The name of the port.
         port: &'static str,
-        /// The purpose, as of [`crate::protocol::Wanted::what`].
+        /// The purpose, as in [`crate::protocol::Wanted::what`].
         what: Box<dyn Any + Send>,
-        /// Whether it goes on when its parent ends.
+        /// True if the session goes on when its parent ends.
         outlives: bool,
     },
-    /// Sends a message to another session of any worker: [`FamilyNews::Message`] there.
+    /// Sends a message to another session on any worker, which gets [`FamilyNews::Message`].
     Tell {
         /// The receiver.
         to: SessionRef,
         /// The message.
         message: Message,
     },
-    /// Sends a message to the publisher and the viewers of a stream, wherever they are, but not to the sender:
-    /// [`FamilyNews::Message`] there, once for each session. Nothing happens when the stream is not live.
+    /// Sends a message to the publisher and all viewers of a stream, wherever they are, except the sender; each session gets
+    /// [`FamilyNews::Message`] once. Nothing happens if the stream is not live.
     TellStream {
         /// The stream.
         stream: StreamKey,
@@ -47,9 +47,9 @@ pub enum FamilyEvent {
 /// News of another session.
 #[derive(Debug)]
 pub enum FamilyNews {
-    /// The answer to [`FamilyEvent::Spawn`] and [`FamilyEvent::SpawnAt`]; `None`: there are too many.
+    /// The answer to [`FamilyEvent::Spawn`] and [`FamilyEvent::SpawnAt`]; the session is `None` if there are too many.
     Spawned {
-        /// The parent's name for it.
+        /// The parent's handle for the child.
         child: Handle,
         /// The new session.
         session: Option<SessionRef>,
@@ -61,6 +61,6 @@ pub enum FamilyNews {
         /// The message.
         message: Message,
     },
-    /// A receiver of messages is not there, or a child has ended.
+    /// The receiver of a message does not exist, or a child has ended.
     Ended(SessionRef),
 }

@@ -26,15 +26,15 @@ use crate::types::Handle;
 /// An event of a session for the worker.
 #[derive(Debug)]
 pub enum Event {
-    /// Something about the publication of this name.
+    /// Something about the publication with this handle.
     Publication(Handle, PublicationEvent),
-    /// Something about the subscription of this name.
+    /// Something about the subscription with this handle.
     Subscription(Handle, SubscriptionEvent),
-    /// A request of the peer that control or the worker's blobs answer.
+    /// A request of the peer to be answered by control or with the worker's blobs.
     Request(RequestEvent),
-    /// Work that may block; answered by [`Reply::Job`].
+    /// Blocking work; answered by [`Reply::Job`].
     Job(Job),
-    /// News of the push, pull or sink that this session was ordered to be.
+    /// News of the push, pull or sink for which this session was ordered.
     Order(OrderEvent),
     /// Something for another session.
     Family(FamilyEvent),
@@ -42,16 +42,16 @@ pub enum Event {
     Port(PortEvent),
     /// Opens or closes a UDP socket of the session's own.
     Socket(SocketEvent),
-    /// The last event. Output that is queued is sent, then the connection closes. With the reason, for the log.
+    /// The session has ended, with the reason for the log. Queued output is sent, then the connection closes. No event follows.
     Closed(String),
 }
 
 /// An answer of the worker to a session, or news.
 #[derive(Debug)]
 pub enum Reply<'a> {
-    /// News of the publication of this name.
+    /// News of the publication with this handle.
     Publication(Handle, PublicationNews),
-    /// News of the subscription of this name.
+    /// News of the subscription with this handle.
     Subscription(Handle, SubscriptionNews<'a>),
     /// The answer to a request.
     Request(RequestNews<'a>),

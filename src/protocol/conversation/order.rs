@@ -5,17 +5,16 @@ use crate::mail::{Blob, NextServer, PullState, PushState, RecordingNews};
 /// An event of an ordered session.
 #[derive(Debug)]
 pub enum OrderEvent {
-    /// The state of the push that this session is.
+    /// The state of the push that this session carries out.
     Push(PushState),
-    /// The state of the pull that this session is.
+    /// The state of the pull that this session carries out.
     Pull(PullState),
-    /// News of the recording that this session is.
+    /// News of the recording that this session carries out.
     Recording(RecordingNews),
-    /// Publishes a blob of the stream that the session was ordered for.
+    /// Publishes a blob of the stream for which the session was ordered.
     Blob(Box<Blob>),
-    /// A pull goes on at another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports
-    /// the next one.
+    /// Moves a pull to another server: its byte stream is closed, and [`crate::protocol::Paths::handle_path`] reports the next one.
     NextServer(NextServer),
-    /// A pull has no more use for its byte stream; [`OrderEvent::NextServer`] asks for another one.
+    /// Closes the byte stream of a pull that no longer needs it; [`OrderEvent::NextServer`] asks for another one.
     Disconnect,
 }

@@ -2,18 +2,18 @@
 
 use std::net::SocketAddr;
 
-/// Names a network path of a session; the session chooses it.
+/// Identifies a network path of a session; chosen by the session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathId(pub u8);
 
-/// A UDP socket that a session wants for itself.
+/// A UDP socket to open for a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenPath {
-    /// The session's name for it.
+    /// The session's id of the path.
     pub path: PathId,
-    /// The address to receive at; `None`: any free port.
+    /// The local address to bind; `None` for any free port.
     pub bind: Option<SocketAddr>,
-    /// The peer, when there is one only.
+    /// The peer to connect to; `None` if there may be several.
     pub to: Option<SocketAddr>,
 }
 
@@ -31,13 +31,13 @@ pub enum SocketEvent {
 pub enum PathEvent<'a> {
     /// An outgoing connection is established, or a socket is open.
     Open {
-        /// The address of this end. A file has none.
+        /// The local address; `None` for a file.
         local: Option<SocketAddr>,
     },
-    /// The peer of an accepted connection chose this protocol (ALPN, RFC 7301), before its first bytes.
+    /// The peer of an accepted connection negotiated this protocol (ALPN, RFC 7301). Comes before its first bytes.
     Negotiated(&'a str),
     /// The peer closed its side.
     PeerClosed,
-    /// The path failed, or could not be opened: the reason.
+    /// The path failed, or could not be opened, for this reason.
     Broken(&'a str),
 }

@@ -7,10 +7,10 @@ use crate::protocol::Claim;
 /// An event for a shared port.
 #[derive(Debug)]
 pub enum PortEvent {
-    /// Claims what is the session's own at its port.
+    /// Claims or gives up an identifier of the session at its port.
     Claim(Claim),
-    /// A datagram of a shared port that came in the session's byte stream. [`PortNews::Uncarried`] when no session takes
-    /// it, [`PortNews::Carries`] when it has shown whose all the others are.
+    /// Carries a datagram of a shared port that came in the session's byte stream. Answered by [`PortNews::Uncarried`] if no session
+    /// accepts it, or by [`PortNews::Carries`] once a session has claimed the byte stream.
     Carried {
         /// The name of the port.
         port: &'static str,
@@ -22,8 +22,8 @@ pub enum PortEvent {
 /// News of a shared port.
 #[derive(Debug)]
 pub enum PortNews {
-    /// A session of the port has claimed the datagrams of [`PortEvent::Carried`]. It closes this one with itself.
+    /// A session of the port has claimed the byte stream of [`PortEvent::Carried`]; the two end together.
     Carries,
-    /// No session takes a datagram of [`PortEvent::Carried`].
+    /// No session accepts a datagram of [`PortEvent::Carried`].
     Uncarried,
 }

@@ -8,24 +8,23 @@ use crate::auth::access::Params;
 use crate::mail::{Departure, Grant, Refusal, StreamEnd};
 use crate::types::{Ingest, StreamKey};
 
-/// A request to publish, as the protocol could read it.
+/// A request to publish, as the protocol has parsed it.
 #[derive(Debug)]
 pub struct PublishAsk {
     /// The key of the stream.
     pub key: StreamKey,
-    /// The way by which the stream comes in.
+    /// The protocol or path by which the stream comes in.
     pub ingest: Ingest,
     /// The encoder's user agent.
     pub user_agent: String,
     /// Parameters behind the key.
     pub params: Params,
-    /// Streams it was forwarded through.
+    /// The streams through which this one was forwarded.
     pub via: Vec<String>,
     /// For a copy of another node's stream, the wall clock at which the clock of that stream was zero, in
     /// milliseconds.
     pub zero_ms: Option<i64>,
-    /// Whether a page of another origin asks: the address of this machine, on which it runs, does not show
-    /// whose request that is.
+    /// True if a page of another origin asks. The address of this machine then does not identify the requester.
     pub of_foreign_page: bool,
 }
 
@@ -34,22 +33,22 @@ pub struct PublishAsk {
 pub enum PublicationEvent {
     /// Asks to publish; answered by [`PublicationNews::Verdict`].
     Publish(PublishAsk),
-    /// The publication is over, or the request was given up.
+    /// The publication has ended, or the request was withdrawn.
     Over(Departure),
     /// A unit of the stream.
     Unit {
         /// The unit.
         unit: AccessUnit,
-        /// The tracks of the stream; one of them decodes the unit.
+        /// The tracks of the stream, including the unit's.
         tracks: Arc<Tracks>,
     },
     /// The number of units that could not be used.
     UnitsDropped(u64),
-    /// News of the publisher's clocks: faults, and the pace.
+    /// News of the publisher's clocks: faults and pace.
     Clock(ClockNews),
-    /// The loudness of the publisher in -dBov, of 0 to 127 for silence: a few times a second, where its protocol tells it.
+    /// The loudness of the publisher in -dBov, from 0 to 127 for silence; a few times per second, if the protocol reports it.
     Loudness(u8),
-    /// A fault of the stream that an operator should know of, in words. Sessions report each once.
+    /// A fault of the stream that the operator should know of. Sessions report each fault once.
     Fault(&'static str),
 }
 
@@ -60,11 +59,11 @@ pub enum PublicationNews {
     Verdict(Result<Grant, Refusal>),
     /// The server ended the stream.
     Ended(StreamEnd),
-    /// Viewers wait for a key frame of this video track. At most one every 500 ms for each track; a session that cannot
-    /// ask its peer ignores it.
+    /// Viewers wait for a key frame of this video track. Sent at most every 500 ms per track; a session that cannot ask its peer ignores
+    /// it.
     KeyFrameNeeded(TrackId),
-    /// Published tracks that somebody is sent; the others may be paused.
+    /// The published tracks that subscribers select; the others may be paused.
     Wanted(TrackSet),
-    /// The number of viewers of the stream at this node and behind it.
+    /// Number of viewers of the stream at this node and at nodes fed by it.
     Audience(::relay::Viewers),
 }

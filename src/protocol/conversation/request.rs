@@ -1,4 +1,4 @@
-//! Events and news of requests: those that control answers, and those for blobs.
+//! Events and news of requests: those answered by control, and those for blobs.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use crate::auth::access::Params;
 use crate::mail::{CallEvent, CallNews, NoSubscription, Progress, Question, Sought, UploadGrant, UploadNews};
 use crate::types::{StreamId, StreamKey};
 
-/// A polling viewer.
+/// A request of a viewer that watches by separate requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Watched {
     /// The stream.
@@ -18,36 +18,36 @@ pub struct Watched {
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The name that it had before this one.
+    /// The viewer's former identity.
     pub former: Option<String>,
-    /// The parameters of the request that hooks tell, if it is the viewer's first.
+    /// Parameters of the request, which hooks report, if it is the viewer's first one.
     pub params: Params,
 }
 
-/// A request of somebody who watches by one request after the other, before it is answered.
+/// A request of a viewer that watches by separate requests, before it is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassAsk {
-    /// The stream, where that is known.
+    /// The stream, if known.
     pub stream: Option<StreamId>,
-    /// The application, and the id of the stream, or the name of the file.
+    /// The application with the id of the stream or the name of the file.
     pub key: StreamKey,
     /// The protocol, as viewers are counted.
     pub protocol: &'static str,
     /// The identity of the viewer.
     pub viewer: String,
-    /// The name that it had before this one.
+    /// The viewer's former identity.
     pub former: Option<String>,
-    /// The name below the application's `streams`.
+    /// Path below the application's `streams`.
     pub file: String,
-    /// Whether there is something to send.
+    /// True if there is something to send.
     pub found: bool,
     /// Parameters of the request.
     pub params: Params,
-    /// The page that asks, when a browser says so.
+    /// Origin of the page that asks, as a browser sends it; empty if there is none.
     pub origin: String,
 }
 
-/// The time that a request waits for a blob that is being made: longer than the longest first segment, which is 20 s.
+/// Maximum time that a request waits for a blob being made: longer than the longest first segment, which is 20 s.
 pub const BLOB_WAIT: Duration = Duration::from_secs(25);
 
 /// A blob that a request waits for.
@@ -57,70 +57,70 @@ pub struct WantedBlob {
     pub key: StreamKey,
     /// The path below the application's `streams`.
     pub name: String,
-    /// The progress that it must have made.
+    /// The progress that the blob must have made.
     pub progress: Progress,
-    /// The kind of sink that makes it, when the request begins one.
+    /// The kind of sink that makes the blob, if the request should begin one.
     pub sink: Option<&'static str>,
 }
 
 /// An event of a request.
 #[derive(Debug)]
 pub enum RequestEvent {
-    /// The client of all that follows; the peer is a proxy that is trusted.
+    /// The client of all following requests; the peer is a trusted proxy.
     Client(IpAddr),
-    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] when its body waits.
+    /// A request of the API; answered by [`RequestNews::Response`], or by [`RequestNews::TakeBody`] if its body waits.
     Rest {
         /// The request.
         request: Box<crate::http::Request>,
-        /// Whether it came over TLS.
+        /// True if the request came over TLS.
         secure: bool,
     },
-    /// The same as [`Self::Rest`], asked again each second while somebody listens; never with a body.
+    /// The same as [`Self::Rest`], repeated each second while a client listens; never with a body.
     Feed {
         /// The request.
         request: Box<crate::http::Request>,
-        /// Whether it came over TLS.
+        /// True if the request came over TLS.
         secure: bool,
     },
-    /// Asks whether another node is to answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
+    /// Asks whether another node should answer the request; answered by [`RequestNews::Response`]: 307 with that node's address, or 204.
     Locate(Sought),
-    /// Another node has a call of the API answered here; answered by [`RequestNews::Response`].
+    /// A call of the API from another node; answered by [`RequestNews::Response`].
     NodeCall(Box<::relay::Call>),
-    /// The outcome of a file that the session was granted to take in ([`RequestNews::Upload`]).
+    /// The outcome of an upload granted to the session ([`RequestNews::Upload`]).
     Upload(UploadNews),
-    /// Has a question about a stream; answered by [`RequestNews::Response`], without credentials.
+    /// A question about a stream; answered by [`RequestNews::Response`], with credentials left out.
     Ask {
         /// The stream.
         key: StreamKey,
-        /// Streams that the session was let in to.
+        /// Streams that the session was admitted to.
         let_in: Vec<String>,
         /// The question.
         question: Question,
     },
-    /// The publisher of a stream says something else about it: its record's `metaData`.
+    /// Sets `metaData` of the stream's record, on behalf of its publisher.
     Describe {
         /// The stream.
         key: StreamKey,
         /// The text.
         meta_data: String,
     },
-    /// A message of a data channel, for the application's receiver.
+    /// A message of a data channel, for the application's webhook.
     Data {
         /// The stream.
         key: StreamKey,
         /// The message.
         payload: bytes::Bytes,
     },
-    /// Something about calls; news of them are [`RequestNews::Call`].
+    /// An event about calls; answered by [`RequestNews::Call`].
     Call(CallEvent),
-    /// Waits for a stream that is not there: [`RequestNews::StreamBegun`], once.
+    /// Awaits a stream that is not live; answered once by [`RequestNews::StreamBegun`].
     Await(StreamKey),
-    /// Waits until a blob of a live stream is there, and as far as it has to be; a sink may have to make it:
-    /// [`RequestNews::Blob`], once, at the latest after [`BLOB_WAIT`].
+    /// Awaits a blob of a live stream and its progress, starting the sink that makes it if needed; answered once by [`RequestNews::Blob`],
+    /// after [`BLOB_WAIT`] at the latest.
     AwaitBlob(WantedBlob),
     /// Asks whether a viewer may have what it requests; answered by [`RequestNews::Pass`].
     Pass(Box<PassAsk>),
-    /// A request has shown that somebody watches a stream.
+    /// A request that shows that a viewer watches a stream; renews its lease.
     Watched(Watched),
     /// The session refused a request of the peer by itself, without asking the worker.
     Refused(Box<RefusedRequest>),
@@ -131,12 +131,12 @@ pub enum RequestEvent {
 pub enum RequestNews<'a> {
     /// The answer to [`RequestEvent::Rest`], [`RequestEvent::NodeCall`], [`RequestEvent::Locate`] and [`RequestEvent::Ask`].
     Response(crate::http::Response),
-    /// The answer to [`RequestEvent::Rest`] when the body of the request is a file that may come: [`RequestEvent::Upload`]
-    /// tells what became of it, and [`RequestNews::Response`] follows.
+    /// The answer to [`RequestEvent::Rest`] if the request's body is a file that may be sent: [`RequestEvent::Upload`] reports the outcome,
+    /// and [`RequestNews::Response`] follows.
     Upload(UploadGrant),
-    /// The answer to [`RequestEvent::Rest`] when the body of the request waits and may come: it is asked again with the body.
+    /// The answer to [`RequestEvent::Rest`] if the request's body waits and is accepted: the request must be repeated with the body.
     TakeBody,
-    /// The answer to [`RequestEvent::AwaitBlob`]: it is there, or will not be.
+    /// The answer to [`RequestEvent::AwaitBlob`]: the blob is there, or will not come.
     Blob,
     /// The answer to [`RequestEvent::Pass`].
     Pass(Result<(), NoSubscription>),
@@ -146,7 +146,7 @@ pub enum RequestNews<'a> {
     StreamBegun(&'a StreamKey),
 }
 
-/// Characters of a refused key that the log shows.
+/// Maximum number of characters of a refused key that are logged.
 const KEY_CHARS_MAX: usize = 256;
 
 /// A request that was refused.
@@ -154,14 +154,14 @@ const KEY_CHARS_MAX: usize = 256;
 pub struct RefusedRequest {
     /// The kind of request.
     pub verb: Verb,
-    /// The stream's key, as far as the peer named one.
+    /// The stream's key, as far as the peer gave one.
     pub key: String,
     /// The reason, for the log.
     pub reason: Cow<'static, str>,
 }
 
 impl RefusedRequest {
-    /// The event that tells of it. What stands behind application and id may be a credential, and is left out.
+    /// Makes the event that reports a refusal. Anything after application and id is left out, because it may be a credential.
     pub fn event(verb: Verb, key: impl ToString, reason: impl Into<Cow<'static, str>>) -> Event {
         let key: Vec<String> = key.to_string().split('/').take(2).map(str::to_owned).collect();
         let key = key.join("/").chars().take(KEY_CHARS_MAX).collect();
@@ -172,7 +172,7 @@ impl RefusedRequest {
 /// A kind of request that can be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// To speak to the server, or an application, at all.
+    /// To connect to the server or an application.
     Connect,
     /// To publish.
     Publish,

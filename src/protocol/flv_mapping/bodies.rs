@@ -1,7 +1,6 @@
-//! Access units and parameter sets to FLV bodies: a short head, and the payload as it is.
+//! Converts access units and parameter sets to FLV bodies: a short head, and the payload unchanged.
 //!
-//! H.264, AAC, MP3 and G.711 are written in the legacy form, which every player knows; the others have only the
-//! enhanced one.
+//! H.264, AAC, MP3 and G.711 are written in the legacy form, which every player supports; the other codecs have only the enhanced form.
 
 use bytes::Bytes;
 use flv::data::Data;
@@ -13,14 +12,14 @@ use smallvec::SmallVec;
 
 use crate::hub::{Chosen, Entry};
 
-/// A body: what follows a tag's or a message's own head.
+/// A body: everything after the head of a tag or a message.
 #[derive(Debug)]
 pub(in crate::protocol) struct Body<'a> {
     /// The kind of tag.
     pub(in crate::protocol) kind: TagKind,
-    /// The head that the codec needs.
+    /// The codec's head.
     pub(in crate::protocol) head: SmallVec<[u8; 16]>,
-    /// The rest.
+    /// The payload.
     pub(in crate::protocol) payload: &'a Bytes,
 }
 
@@ -53,7 +52,7 @@ impl<'a> Body<'a> {
         Self::new(TagKind::Video, &head, payload)
     }
 
-    /// `None`: G.711 has no FourCC, and so no enhanced form.
+    /// Makes an audio body in the enhanced form; `None` for G.711, which has no FourCC.
     fn enhanced_audio(form: Form, codec: Codec, packet: AudioPacket, payload: &'a Bytes) -> Option<Self> {
         let four_cc = codec.four_cc()?;
         Some(match form {
@@ -65,12 +64,12 @@ impl<'a> Body<'a> {
     }
 }
 
-/// The form in which packets identify their track.
+/// The form in which a packet identifies its track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// The first track of its kind: as if there were no other.
+    /// The first track of its kind, written as if there were no other.
     Plain,
-    /// A further track: with its id (Enhanced RTMP v2, "Multitrack").
+    /// A further track, written with its id (Enhanced RTMP v2, "Multitrack").
     Numbered(u8),
 }
 
@@ -80,7 +79,7 @@ impl Form {
     }
 }
 
-/// The FourCC that a player must know to make anything of the track. `None`: it is written in the legacy form.
+/// Returns the FourCC that a player must support to play the track; `None` if the track is written in the legacy form.
 pub(in crate::protocol) const fn needed_four_cc(track: &Track) -> Option<[u8; 4]> {
     let codec = track.config.codec();
     match codec {
@@ -96,13 +95,13 @@ pub(in crate::protocol) const fn needed_four_cc(track: &Track) -> Option<[u8; 4]
     }
 }
 
-/// Members of onMetaData about the video, and about the audio.
+/// Members of onMetaData about the video; then those about the audio.
 const VIDEO_MEMBERS: [&str; 5] = ["videocodecid", "width", "height", "videodatarate", "framerate"];
 const AUDIO_MEMBERS: [&str; 6] =
     ["audiocodecid", "audiodatarate", "audiosamplerate", "audiosamplesize", "audiochannels", "stereo"];
 
-/// onMetaData without what it says of tracks that are left out; `None` when there is nothing to leave out. ffmpeg waits
-/// half a minute for video whose codec was announced.
+/// Returns onMetaData without its members about tracks that are left out; `None` if none are. ffmpeg waits half a minute for video whose
+/// codec was announced.
 pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Option<Bytes> {
     // What is sent in place of a track is described by nobody.
     let is_sent = |kind| chosen.of_kind(kind).any(|track| !track.id.is_derived());
@@ -120,7 +119,7 @@ pub(in crate::protocol) fn without_left_out(chosen: &Chosen, body: &Bytes) -> Op
     Some(Data::metadata(members).write())
 }
 
-/// The parameter sets of a track. `None` when its codec has none.
+/// Returns the parameter sets of a track; `None` if its codec has none.
 pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
     let (codec, record, form) = (track.config.codec(), track.config.record(), Form::of(track, chosen));
     match codec {
@@ -141,7 +140,7 @@ pub(in crate::protocol) fn config<'a>(track: &'a Track, chosen: &Chosen) -> Opti
     }
 }
 
-/// Further metadata of a track from its publisher, in the enhanced form: for players that know the track's FourCC.
+/// Returns further metadata of a track from its publisher in the enhanced form, for players that support the track's FourCC.
 pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Option<Body<'a>> {
     let (codec, extra, form) = (track.config.codec(), track.extra.as_ref()?, Form::of(track, chosen));
     match codec.kind() {
@@ -154,7 +153,7 @@ pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Optio
     }
 }
 
-/// A unit. `None` when the format cannot carry it.
+/// Returns the body of a unit; `None` if the format cannot carry it.
 pub(in crate::protocol) fn unit<'a>(entry: &'a Entry, chosen: &Chosen) -> Option<Body<'a>> {
     let unit = &entry.unit;
     let Some(track) = entry.tracks.get(unit.track) else {

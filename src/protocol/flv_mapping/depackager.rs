@@ -1,11 +1,10 @@
-//! FLV bodies, of RTMP messages or of tags, to access units.
+//! Converts FLV bodies, of RTMP messages or of tags, to access units.
 //!
-//! The payload of a frame is passed on byte for byte: parameter sets, SEI and delimiters inside stay where the
-//! encoder put them. What changes is around it: the FLV head goes, the clock is the stream's. That clock counts
-//! milliseconds, so the nanoseconds of Enhanced RTMP are not kept.
+//! The payload of a frame is passed on unchanged: parameter sets, SEI and delimiters stay where the encoder put them. Only the FLV head is
+//! removed, and times are placed on the stream's clock. That clock counts milliseconds, so the nanoseconds of Enhanced RTMP are lost.
 //!
-//! Encoders that take liberties are understood: start codes in place of lengths and parameter sets in band ([`sets`]), AAC
-//! in ADTS ([`adts`]), composition times below zero ([`compositions`]).
+//! Deviating encoders are supported: start codes in place of lengths and parameter sets in band ([`sets`]), AAC in ADTS ([`adts`]),
+//! negative composition times ([`compositions`]).
 
 mod adts;
 mod compositions;
@@ -30,15 +29,15 @@ use crate::mail::Grant;
 use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
 use crate::protocol::usable::Supply;
 
-/// RTMP timestamps are 32 bits of milliseconds (RTMP 1.0 §5.3.1.3).
+/// Number of bits of RTMP timestamps, which are in milliseconds (RTMP 1.0 §5.3.1.3).
 const CLOCK_BITS: u32 = 32;
-/// Largest onMetaData that is kept; real ones have some hundred bytes.
+/// Maximum size of onMetaData; usual ones have some hundred bytes.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
-/// Composition times beyond this are nonsense, and taken for 0.
+/// Maximum composition time in milliseconds; larger ones are invalid and taken for 0.
 const COMPOSITION_MS_MAX: i32 = 60_000;
-/// The most tracks that are distinguished without being carried.
+/// Maximum number of unsupported tracks that are listed.
 const OTHERS_MAX: usize = 16;
-/// Longest name of a track.
+/// Maximum length of a track's name.
 const LABEL_BYTES_MAX: usize = 128;
 
 /// The result of a message.
@@ -46,37 +45,37 @@ const LABEL_BYTES_MAX: usize = 128;
 pub(crate) enum Outcome {
     /// A unit for the hub.
     Unit(AccessUnit),
-    /// Parameter sets, metadata, silence: nothing to pass on by itself.
+    /// Parameter sets, metadata or silence, which is not passed on by itself.
     Taken,
-    /// Came too early: before the parameter sets of its track, or before the first key frame.
+    /// A unit that came too early: before the parameter sets of its track, or before the first key frame.
     Dropped,
-    /// Malformed; too many of these end the connection.
+    /// A malformed message; too many of these end the connection.
     Bad,
-    /// The stream cannot be carried; the text is for the publisher.
+    /// The stream is not supported; the text is for the publisher.
     Unsupported(String),
-    /// The first audio that cannot be carried: it is left out, the rest goes on. The text is for the log.
+    /// Unsupported audio was left out for the first time, and the rest goes on. The text is for the log.
     LeftOut(String),
-    /// The results of each track of a multitrack message, or of each frame of a tag.
+    /// The outcomes of each track of a multitrack message, or of each frame of a tag.
     Several(Vec<Self>),
 }
 
-/// A track that is not carried, because its codec is not known or there are too many.
+/// A track that is not supported, because its codec is unknown or there are too many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OtherTrack {
     /// The kind of the track.
     pub(crate) kind: TrackKind,
     /// The track id on the wire.
     pub(crate) id: u8,
-    /// The codec that it names.
+    /// The FourCC of its codec.
     pub(crate) four_cc: [u8; 4],
 }
 
-/// Tracks of a publisher that are not carried.
+/// The unsupported tracks of a publisher.
 #[derive(Debug, Default)]
 pub(crate) struct OtherTracks {
-    /// Packets so far.
+    /// Number of packets so far.
     pub(crate) packets: u64,
-    /// The first few of them.
+    /// The first few of the tracks.
     pub(crate) seen: Vec<OtherTrack>,
 }
 
@@ -94,20 +93,20 @@ impl OtherTracks {
 pub(crate) struct Depackager {
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// Video tracks that have had a key frame; what comes before it is dropped.
+    /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     others: OtherTracks,
-    /// The parameter sets of video tracks that have such, by track and codec; a stream has few.
+    /// Parameter sets by video track and codec, for codecs that have such.
     sets: Vec<(TrackId, ParameterSets)>,
     compositions: Compositions,
-    /// Audio tracks whose configuration is that of their ADTS heads.
+    /// Audio tracks whose configuration was taken from ADTS heads.
     of_adts: TrackSet,
-    /// The reason audio is left out.
+    /// The reason audio is left out, if it is.
     left_out: Option<flv::Error>,
-    /// A video message has come, audio has become a unit.
+    /// True after the first video message, and after the first audio unit.
     video_seen: bool,
     audio_seen: bool,
-    /// The fault of the last message that was bad.
+    /// The fault of the last malformed message.
     why_bad: &'static str,
 }
 
@@ -129,27 +128,27 @@ impl Depackager {
         }
     }
 
-    /// The messages that follow arrive now. A file has no arrival.
+    /// Sets the arrival time of the following messages. Files have none.
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.timeline.arrive(now);
     }
 
-    /// A fault of the publisher's clock that was not taken yet.
+    /// Takes the next clock fault of the publisher.
     pub(crate) fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.timeline.take_clock_news()
     }
 
-    /// The tracks of the units that came out last.
+    /// Returns the tracks of the last units.
     pub(crate) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }
 
-    /// The fault of the last message that was bad.
+    /// Returns the fault of the last malformed message.
     pub(crate) const fn why_bad(&self) -> &'static str {
         self.why_bad
     }
 
-    /// The part of the stream that has come so far.
+    /// Returns what has come of the stream so far.
     pub(crate) fn supply(&self) -> Supply {
         if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
             return Supply::Nothing;
@@ -167,8 +166,8 @@ impl Depackager {
         Outcome::Bad
     }
 
-    /// Video of a codec that this server does not carry ends the publish with a word. Such audio leaves the video alone: a
-    /// stream of nothing else is ended by its [`Supply`]. Anything else is noise and dropped.
+    /// Handles a body that cannot be read. Unsupported video ends the publish with a reason. Unsupported audio leaves the video alone; a
+    /// stream of nothing else is ended by its [`Supply`]. Malformed bodies are dropped.
     fn refused(&mut self, kind: TrackKind, error: flv::Error) -> Outcome {
         if !error.is_unsupported() {
             return self.bad("a body that is malformed");
@@ -183,17 +182,17 @@ impl Depackager {
         }
     }
 
-    /// The reason audio is left out, if any is.
+    /// Returns the reason audio is left out, if it is.
     pub(crate) const fn left_out(&self) -> Option<flv::Error> {
         self.left_out
     }
 
-    /// Counts of tracks that are not carried.
+    /// Returns the unsupported tracks.
     pub(crate) const fn others(&self) -> &OtherTracks {
         &self.others
     }
 
-    /// A video message.
+    /// Converts a video message.
     pub(crate) fn video(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         match VideoBody::read(body) {
             Ok(VideoBody::Tag(tag)) => self.video_packet(TrackId::VIDEO, timestamp, tag),
@@ -228,7 +227,7 @@ impl Depackager {
         }
     }
 
-    /// An audio message.
+    /// Converts an audio message.
     pub(crate) fn audio(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         match AudioBody::read(body) {
             Ok(AudioBody::Tag(tag)) => self.audio_packet(TrackId::AUDIO, timestamp, tag),
@@ -262,7 +261,7 @@ impl Depackager {
         }
     }
 
-    /// The tracks of one message. A further track that cannot be carried is counted, and ends nothing.
+    /// Converts the tracks of one message. A further track that is not supported is counted, and ends nothing.
     fn several<T>(
         &mut self,
         kind: TrackKind,
@@ -295,12 +294,12 @@ impl Depackager {
         joined(outcomes)
     }
 
-    /// Whether a track is there, or may still be added.
+    /// True if a track exists, or may still be added.
     fn has_room(&self, id: TrackId) -> bool {
         self.tracks.get(id).is_some() || self.tracks.iter().count() < media::TRACKS_MAX
     }
 
-    /// A data message: onMetaData becomes part of the tracks; everything travels as a unit once media flows.
+    /// Converts a data message. onMetaData becomes part of the tracks; every data message is also passed on as a unit once media flows.
     pub(crate) fn data(&mut self, timestamp: u32, body: &Bytes) -> Outcome {
         if body.len() > METADATA_BYTES_MAX {
             return self.bad("metadata of more than 64 KiB");
@@ -328,7 +327,7 @@ impl Depackager {
         })
     }
 
-    /// Parameter sets.
+    /// Handles parameter sets.
     fn config(&mut self, id: TrackId, codec: Codec, record: &[u8]) -> Outcome {
         // A copy: the buffer it came in is shared with frames, and would stay as long as the stream.
         match CodecConfig::read(codec, Bytes::copy_from_slice(record)) {
@@ -348,7 +347,7 @@ impl Depackager {
         Outcome::Taken
     }
 
-    /// The parameter sets of a track in that codec. `None`: the codec has no NAL units.
+    /// Returns the parameter sets of a track in this codec; `None` if the codec has no NAL units.
     fn sets_of(&mut self, id: TrackId, codec: Codec) -> Option<&mut ParameterSets> {
         let is_it = |(of, sets): &(TrackId, ParameterSets)| *of == id && sets.is_of(codec);
         if !self.sets.iter().any(is_it) {
@@ -357,8 +356,8 @@ impl Depackager {
         self.sets.iter_mut().find(|one| is_it(one)).map(|(_, sets)| sets)
     }
 
-    /// Checks what can be checked of a frame, gives its NAL units 4-byte lengths, and makes parameter sets in it the
-    /// configuration of its track. `None`: there is no slice of a picture in it.
+    /// Checks a frame, gives its NAL units 4-byte lengths, and makes its parameter sets the configuration of its track. `None` if it
+    /// contains no slice of a picture.
     fn picture(&mut self, id: TrackId, codec: Codec, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
         let Some(sets) = self.sets_of(id, codec) else { return Ok(Some(payload)) };
         let payload = sets.frame(payload)?;
@@ -370,7 +369,7 @@ impl Depackager {
         Ok(payload)
     }
 
-    /// Makes this the configuration of a track. One that differs begins an epoch of it.
+    /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
         let known = self.tracks.get(id);
         if known.is_some_and(|track| track.config == config) {
@@ -396,7 +395,7 @@ impl Depackager {
         }
     }
 
-    /// Colour or channels of a track: the newest stays with it.
+    /// Sets further metadata of a track, such as colour or channels.
     fn extra(&mut self, id: TrackId, codec: Codec, body: Bytes) -> Outcome {
         if body.is_empty() || body.len() > METADATA_BYTES_MAX {
             return self.bad("a description of a track that is empty or too long");
@@ -460,8 +459,8 @@ impl Depackager {
         Outcome::Unit(AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload })
     }
 
-    /// A tag of AAC: a raw frame, or frames in ADTS, whose heads are taken off. Where no record has come they are the
-    /// configuration; a record knows more (HE-AAC), and stays.
+    /// Converts an AAC tag: a raw frame, or ADTS frames, whose heads are removed. Without a configuration record the heads give the
+    /// configuration; a record knows more (HE-AAC) and takes precedence.
     fn aac(&mut self, id: TrackId, timestamp: u32, tag: AudioTag) -> Outcome {
         let config = match self.tracks.get(id).map(|track| &track.config) {
             Some(CodecConfig::Aac(config)) => Some(config),
@@ -507,7 +506,7 @@ impl Depackager {
     }
 }
 
-/// The outcomes of one message as one.
+/// Joins the outcomes of one message into one.
 fn joined(mut outcomes: Vec<Outcome>) -> Outcome {
     match outcomes.len() {
         0 => Outcome::Taken,
@@ -516,8 +515,7 @@ fn joined(mut outcomes: Vec<Outcome>) -> Outcome {
     }
 }
 
-/// Names the tracks as onMetaData does in `videoTrackIdInfoMap` and `audioTrackIdInfoMap` (Enhanced RTMP v2, "Enhanced
-/// onMetaData").
+/// Sets names of the tracks from `videoTrackIdInfoMap` and `audioTrackIdInfoMap` of onMetaData (Enhanced RTMP v2, "Enhanced onMetaData").
 fn describe(tracks: &mut Tracks, members: &[(String, flv::amf0::Value)]) {
     for (kind, name) in [(TrackKind::Video, "videoTrackIdInfoMap"), (TrackKind::Audio, "audioTrackIdInfoMap")]
     {
@@ -551,7 +549,7 @@ fn describe_track(track: &mut Track, about: &flv::amf0::Value) {
     }
 }
 
-/// The configuration implied by a frame, for codecs that need no record.
+/// Returns the configuration implied by a frame, for codecs that need no record.
 fn implied_config(tag: &AudioTag) -> Result<Option<CodecConfig>, media::codec::Error> {
     match tag.codec {
         Codec::Mp3 => mp3::Config::of_frame(&tag.payload).map(|config| Some(CodecConfig::Mp3(config))),
@@ -566,7 +564,7 @@ fn implied_config(tag: &AudioTag) -> Result<Option<CodecConfig>, media::codec::E
     }
 }
 
-/// Whether a track of the codec is not to be understood without a record, so that an empty one means nothing.
+/// True if a codec cannot be decoded without a record, so that an empty record has no meaning.
 const fn needs_record(codec: Codec) -> bool {
     match codec {
         Codec::Aac | Codec::Flac | Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => true,
@@ -574,7 +572,7 @@ const fn needs_record(codec: Codec) -> bool {
     }
 }
 
-/// Whether every frame says it again, so that a change shows.
+/// True if every frame of the codec repeats the configuration, so that changes are detected.
 const fn tells_in_frames(codec: Codec) -> bool {
     matches!(codec, Codec::Mp3 | Codec::G711(_))
 }

@@ -1,7 +1,7 @@
-//! Access units as FLV bodies and back: what RTMP messages, HTTP-FLV and WS-FLV have in common.
+//! Access units as FLV bodies and back: the common part of RTMP, HTTP-FLV and WS-FLV.
 //!
-//! [`Depackager`] turns bodies into access units, [`unit()`], [`config`] and [`extra`] turn units and parameter sets into
-//! bodies. The framing around a body, chunks or tags, is the protocol's.
+//! [`Depackager`] converts bodies to access units; [`unit()`], [`config`] and [`extra`] convert units and parameter sets to bodies. The
+//! framing of a body, in chunks or tags, is the protocol's.
 
 mod bodies;
 mod depackager;

@@ -1,7 +1,7 @@
-//! Server-sent events (WHATWG HTML §9.2): an answer of the API that is asked for again each second. An event has the lines of it that
-//! are not what they were; the first one has all.
+//! Server-sent events (WHATWG HTML §9.2): a response of the API that is requested again each second. An event has the lines that have
+//! changed; the first event has all.
 //!
-//! Each question passes every check of the API anew: when a login ends, so does its feed.
+//! Each request passes every check of the API anew, so that a feed ends with its login.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ use crate::http::{BodyLength, Connection, Method, Request, Response, cors};
 use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
-/// The time from an answer to the next question.
+/// Time from a response to the next request.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The time without an event after which a comment is sent: proxies and peers see that somebody is there.
+/// Time without an event after which a comment is sent, so that proxies and peers see that the feed is alive.
 const SILENCE: Duration = Duration::from_secs(15);
 const MEDIA_TYPE: &str = "text/event-stream";
 
-/// Whether a request asks for events.
+/// True if a request asks for events.
 pub(super) fn is_wanted(request: &Request) -> bool {
     let mut ranges = request.headers.all("accept").flat_map(|value| value.split(','));
     request.method == Method::Get
@@ -30,27 +30,27 @@ pub(super) fn is_wanted(request: &Request) -> bool {
 enum Stage {
     /// Control was asked.
     Asked,
-    /// The next question is due at this time.
+    /// The next request is due at this time.
     Waiting(Instant),
     Over,
 }
 
-/// A feed.
+/// The feed of one request.
 #[derive(Debug)]
 pub(super) struct Feed {
     request: Box<Request>,
-    /// Fields that the answer gets.
+    /// Header fields of the response.
     fields: Fields,
     secure: bool,
     stage: Stage,
-    /// The last answer.
+    /// The last response of control.
     last: Bytes,
-    /// The time at which something was last sent; `None` until the head was.
+    /// Time of the last output; `None` until the head was sent.
     said_at: Option<Instant>,
 }
 
 impl Feed {
-    /// A feed of what a request asks for, and its first question.
+    /// Makes a feed for a request, and its first request to control.
     pub(super) fn begin(mut request: Request, fields: Fields, secure: bool) -> (Self, Event) {
         // What is asked of control are the lines.
         request.headers.set("accept", "*/*");
@@ -70,7 +70,7 @@ impl Feed {
         self.stage = Stage::Waiting(now.mono.checked_add(PERIOD).unwrap_or(now.mono));
     }
 
-    /// Control's answer. Anything but the lines is the end.
+    /// Handles control's response; anything but the lines ends the feed.
     fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
         if !matches!(self.stage, Stage::Asked) {
             return;
@@ -122,7 +122,7 @@ impl Responder for Feed {
         if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
     }
 
-    /// A client that has not taken the last event is not sent a further one.
+    /// Handles deadlines. A client that has not accepted the last event is not sent another.
     fn handle_timeout(&mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
         if self.poll_timeout().is_none_or(|until| until > ctx.now.mono) {
             return Next::Stay;
@@ -144,7 +144,7 @@ impl Responder for Feed {
     }
 }
 
-/// The event with the lines that differ from those before; empty when none does.
+/// Returns the event with the lines that have changed; empty if none has.
 fn event(before: &[u8], body: &[u8]) -> Vec<u8> {
     let mut known = before.split(|byte| *byte == b'\n');
     let mut event = Vec::new();
@@ -177,7 +177,7 @@ mod tests {
         rig.sent()
     }
 
-    /// Whether control is asked after this time.
+    /// True if control is asked after this time.
     fn asks_after(rig: &mut Rig, millis: u64) -> bool {
         rig.now.mono += Duration::from_millis(millis);
         let events = rig.act(|session, ctx| session.handle_timeout(ctx));

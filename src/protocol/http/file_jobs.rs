@@ -7,26 +7,26 @@ use bytes::Bytes;
 pub(super) use crate::jobs::{BlockSource, FileError, OpenedFile};
 use crate::jobs::{Job, JobDone, JobId, Outcome, Work};
 
-/// A job of a file transfer, one at a time.
+/// A job of a file transfer; at most one is in progress.
 #[derive(Debug, Clone)]
 pub(super) enum FileAsk {
-    /// Open it.
+    /// Open the file.
     Open {
-        /// Names below `webapps`. Each is the name of one folder or file, and no link is followed.
+        /// Path below `webapps`. Each name is that of a folder or file, and no link is followed.
         segments: Vec<String>,
     },
-    /// Open the answer to the challenge of a certificate authority with this token.
+    /// Open the answer to an ACME challenge with this token.
     Challenge {
         /// The token.
         token: String,
     },
-    /// Read a block of it.
+    /// Read a block of the file.
     Read {
         /// The file.
         file: Arc<dyn BlockSource>,
-        /// The first byte that is wanted.
+        /// Offset of the first byte.
         offset: u64,
-        /// The most bytes that are wanted.
+        /// Maximum number of bytes.
         length: usize,
     },
 }
@@ -40,7 +40,7 @@ pub(super) enum FileReply {
     Block(Bytes),
 }
 
-/// The ids of a session's file jobs: one is under way at a time, and the answer says to which.
+/// Ids of a session's file jobs. At most one is in progress, and the answer's id tells which.
 const OPEN: JobId = JobId(0);
 const READ: JobId = JobId(1);
 

@@ -1,4 +1,4 @@
-//! Files below `webapps`, and the pages that are built in: what a path names, and the transfer of it.
+//! Files below `webapps`, and the built-in pages: the file that a path names, and its transfer.
 //!
 //! A transfer: 1. [`FileAsk::Open`] goes to a helper thread; 2. what it found, or the built-in page of the same name, is
 //! selected by the request's conditions and range; 3. blocks are asked for one at a time, the next one when little
@@ -20,34 +20,34 @@ use crate::protocol::tailored::Tailored;
 use crate::protocol::{Apps, Context, Event, PassAsk, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
-/// Bytes of one block.
+/// Size of a block in bytes.
 const BLOCK_BYTES: u64 = 64 * 1024;
-/// The block size of files in memory: of one write. All who are sent them share the memory.
+/// Block size of files in memory, for a single write. All recipients share the memory.
 const MEMORY_BLOCK_BYTES: usize = 1024 * 1024;
 /// The folder of the application at `/`.
 const ROOT: &str = "root";
-/// The folder of recordings: its files are served, a list of them is not.
+/// The folder of recordings: its files are served, its listing is not.
 const STREAMS: &str = "streams";
-/// Bytes of a challenge's token.
+/// Maximum length of a challenge's token.
 const TOKEN_BYTES_MAX: usize = 256;
-/// The page of a folder.
+/// Name of a folder's page.
 const INDEX: &str = "index.html";
 
 /// The file that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FilePath {
-    /// Names below `webapps`, the application's first.
+    /// Path below `webapps`, beginning with the application.
     pub(super) segments: Vec<String>,
-    /// Whether it is below the application's `streams`.
+    /// True if the file is below the application's `streams`.
     pub(super) is_stream: bool,
 }
 
 /// The reason a path does not name a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Nowhere {
-    /// Hidden files are not served.
+    /// The file is hidden.
     Hidden,
-    /// The folder of the recordings itself.
+    /// The path is the folder of recordings itself.
     Forbidden,
 }
 
@@ -80,19 +80,19 @@ impl FilePath {
         Ok(Self { segments, is_stream })
     }
 
-    /// The blob that is published under this name.
+    /// Returns the blob published under this name.
     pub(super) fn blob<'b>(&self, blobs: &'b Blobs) -> Option<&'b Arc<Blob>> {
         let (app, name) = (self.segments.first()?, self.segments.get(2..)?);
         blobs.get(app, &name.join("/")).filter(|_| self.is_stream)
     }
 
-    /// The address of the file when it is not here.
+    /// Returns the URL to redirect to if the file is not here.
     pub(super) fn elsewhere(&self, apps: &Apps) -> Option<String> {
         let forwarding = apps.get(self.segments.first()?.as_str())?.vod.forwarding.as_ref()?;
         forwarding.location(&self.segments.get(1..)?.join("/")).filter(|_| self.is_stream)
     }
 
-    /// The path below the application's `streams`.
+    /// Returns the path below the application's `streams`.
     pub(super) fn name_below(&self) -> Option<String> {
         Some(self.segments.get(2..)?.join("/")).filter(|_| self.is_stream)
     }
@@ -102,38 +102,39 @@ impl FilePath {
     }
 }
 
-/// Whether a name can be the token of a challenge: letters, digits, `-` and `_` (RFC 8555 §8.3).
+/// True if a name can be the token of a challenge: letters, digits, `-` and `_` (RFC 8555 §8.3).
 pub(super) fn is_challenge(name: &str) -> bool {
     (1..=TOKEN_BYTES_MAX).contains(&name.len())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// Settings, what starts with a dot, and what an archive keeps to itself. File systems without case exist.
+/// True for settings, names that start with a dot, and private parts of an archive. Compares case-insensitively, because some file systems
+/// do.
 fn is_hidden(segment: &str) -> bool {
     segment.starts_with('.')
         || segment.eq_ignore_ascii_case("WEB-INF")
         || segment.eq_ignore_ascii_case("META-INF")
 }
 
-/// The state of a transfer.
+/// The stage of a transfer.
 #[derive(Debug)]
 enum Stage {
-    /// Being opened; then, if so, the viewer is asked about again.
+    /// The file is being opened; `again` is then to be asked about the viewer.
     Opening {
         again: Option<Box<PassAsk>>,
     },
-    /// Open, while it is asked whether the viewer may have it.
+    /// The file is open, while it is asked whether the viewer may have it.
     Found(OpenedFile),
     Sending {
         file: Arc<dyn BlockSource>,
         left: Range<u64>,
         asked: bool,
     },
-    /// The rest of a blob.
+    /// Remaining bytes of a blob in memory.
     Memory {
         left: Bytes,
     },
-    /// A part of a blob in the form for this viewer: after `skip` bytes `left` ones.
+    /// Bytes of a blob in the form for this viewer: `left` bytes after the first `skip`.
     Own {
         text: Box<Tailored>,
         skip: u64,
@@ -142,19 +143,19 @@ enum Stage {
     Over,
 }
 
-/// The answer to one request.
+/// The transfer that answers one request.
 #[derive(Debug)]
 pub(super) struct Transfer {
     request: Box<Request>,
     file_path: FilePath,
     fields: Fields,
-    /// The address that the client is sent to when there is no such file.
+    /// URL to redirect the client to if the file does not exist.
     elsewhere: Option<String>,
     stage: Stage,
 }
 
 impl Transfer {
-    /// Returns what to ask for, too.
+    /// Begins a transfer. Returns it with its first job.
     pub(super) fn begin(mut request: Request, file_path: FilePath, fields: Fields) -> (Self, FileAsk) {
         // Nobody reads it, and the transfer may take hours.
         request.body = Bytes::new();
@@ -163,25 +164,25 @@ impl Transfer {
         (Self { request: Box::new(request), file_path, fields, elsewhere: None, stage }, ask)
     }
 
-    /// The same, which sends the client elsewhere when there is no such file.
+    /// Sets the URL to redirect to if the file does not exist.
     pub(super) fn or_elsewhere(mut self, address: Option<String>) -> Self {
         self.elsewhere = address;
         self
     }
 
-    /// The answer to the challenge of a certificate authority, once [`FileAsk::Challenge`] is answered.
+    /// Makes the transfer of an ACME challenge's answer, for which [`FileAsk::Challenge`] is the job.
     pub(super) fn of_challenge(request: Request, token: String, fields: Fields) -> Self {
         let file_path = FilePath { segments: vec![token], is_stream: false };
         Self::begin(request, file_path, fields).0
     }
 
-    /// The same, which asks about its viewer once there is a file.
+    /// Sets the question to ask about the viewer once the file was found.
     pub(super) fn asking_again(mut self, ask: Option<PassAsk>) -> Self {
         self.stage = Stage::Opening { again: ask.map(Box::new) };
         self
     }
 
-    /// Whether the viewer may have the file that was found.
+    /// Handles the answer whether the viewer may have the file that was found.
     fn found(&mut self, now: Now, connection: &mut Connection, refusal: Option<Response>) {
         match (std::mem::replace(&mut self.stage, Stage::Over), refusal) {
             (Stage::Found(opened), None) => self.opened(now, connection, opened),
@@ -197,7 +198,7 @@ impl Transfer {
         }
     }
 
-    /// Answers with a blob, or its form for this viewer. Returns the status, too.
+    /// Answers with a blob or its form for this viewer. Returns the transfer and the status.
     pub(super) fn of_blob(
         now: Now,
         connection: &mut Connection,
@@ -247,7 +248,7 @@ impl Transfer {
         (transfer, head.status)
     }
 
-    /// Sends what is in memory, as far as the peer takes it.
+    /// Sends bytes from memory as far as the peer accepts them.
     fn pump(&mut self, now: Now, connection: &mut Connection) {
         let is_over = match &mut self.stage {
             Stage::Memory { left } => {
@@ -277,7 +278,7 @@ impl Transfer {
         }
     }
 
-    /// The answer of the job service.
+    /// Handles the answer of the job service.
     fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<Event> {
         match (reply, &mut self.stage) {
             (FileReply::Opened(Ok(opened)), Stage::Opening { again }) => match again.take() {
@@ -307,7 +308,7 @@ impl Transfer {
         None
     }
 
-    /// The next block to ask for.
+    /// Returns the next job.
     fn poll_ask(&mut self, connection: &Connection) -> Option<FileAsk> {
         if connection.is_closing() {
             self.stage = Stage::Over;
@@ -400,13 +401,13 @@ impl Responder for Transfer {
     }
 }
 
-/// A refusal with a short age: caches would keep one without an age for as long as they like, and the file may come soon.
+/// Returns a 404 with a short max-age: caches could keep one without it indefinitely, and the file may exist soon.
 pub(super) fn not_found() -> Response {
     Response::error(404, "Not Found").header("Cache-Control", "max-age=1")
 }
 
-/// The answer in gzip, when its client takes that and asks for the whole; else the form for this viewer, if it has one. That is
-/// compressed when nothing of the request is in it.
+/// Returns the compressed content, if the client accepts gzip and wants the whole; else the form for this viewer, if it has one. That form
+/// is compressed only if nothing of the request is in it.
 fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Bytes>, Option<Tailored>) {
     if request.header("range").is_some() || !coding::accepts_gzip(&request.headers) {
         return (None, own);
@@ -422,7 +423,7 @@ fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Byte
     (coding::gzip(&whole).map(|packed| own.held().count(packed)), Some(own))
 }
 
-/// The part of a block that is sent, when so many bytes are to be skipped and so many are left.
+/// Returns the part of a block that is sent, and updates the bytes to skip and those left.
 fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     let length = |block: &Bytes| u64::try_from(block.len()).unwrap_or(u64::MAX);
     let skipped = length(&block).min(*skip);
@@ -433,9 +434,8 @@ fn part_of(mut block: Bytes, skip: &mut u64, left: &mut u64) -> Option<Bytes> {
     (!block.is_empty()).then_some(block)
 }
 
-/// Redirects to the folder's own name, so that the relative links of its page work (RFC 9110 §15.4.2). The redirect is
-/// relative, since a proxy may have put the server into a folder, and keeps the query as it came: a player's page reads
-/// the id of its stream there.
+/// Redirects to the folder's name with a slash, so that relative links of its page work (RFC 9110 §15.4.2). The redirect is relative,
+/// because a proxy may have put the server into a folder, and keeps the query, where a player's page reads its stream id.
 fn redirect(request: &Request) -> Response {
     const PLAIN: &percent_encoding::AsciiSet =
         &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
@@ -445,7 +445,7 @@ fn redirect(request: &Request) -> Response {
     Response::text(301, Bytes::from_static(b"Moved")).header("Location", format!("{name}/{query}"))
 }
 
-/// Playlists are asked for again, segments live for 10 s. Everything else is asked about.
+/// Returns the cache directive of a file: segments live for 10 s, everything else must be revalidated.
 fn caching(name: &str) -> &'static str {
     match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("ts" | "m4s") => "max-age=10",

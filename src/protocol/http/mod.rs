@@ -52,7 +52,7 @@ use substream::{Substream, ToStream};
 use taken::Taken;
 use upload::Upload;
 
-/// See [`super::registry`].
+/// HTTP's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         Listener {
@@ -80,39 +80,39 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// The limits, the same for all connections.
+/// The limits, shared by all connections.
 static LIMITS: LazyLock<Arc<http::Limits>> = LazyLock::new(Arc::default);
 
-/// A browser that came to the server's own pages over TLS comes back over TLS, for a year.
+/// HSTS value: a browser that has loaded the server's pages over TLS uses TLS for a year.
 const HSTS: &str = "max-age=31536000;includeSubDomains";
 
-/// Fields that the answer to a request gets.
+/// Fields added to the response of a request.
 pub(in crate::protocol) type Fields = Vec<(&'static str, String)>;
 
-/// A connection.
+/// The session of an HTTP/1.1 connection, or of a stream of HTTP/2.
 #[derive(Debug)]
 pub struct HttpSession {
     link: Link,
     peer: IpAddr,
-    /// Whether the connection uses TLS.
+    /// True if the connection uses TLS.
     secure: bool,
     mounts: Mounts<Handler>,
-    /// The answer to the outstanding request.
+    /// The responder to the outstanding request.
     responder: Option<Box<dyn Responder>>,
-    /// Subscriptions begun; the name of the next one.
+    /// Number of subscriptions begun; the handle of the next one.
     subscriptions: u16,
-    /// The way to the connection, of a session that is a stream of one.
+    /// The link to the parent connection, if this session is a stream of HTTP/2.
     substream: Option<Box<Substream>>,
 }
 
 impl HttpSession {
-    /// An accepted connection.
+    /// Makes the session of an accepted connection.
     #[must_use]
     pub(super) fn new(now: Now, peer: SocketAddr, seed: &Seed) -> Self {
         Self::with_mounts(now, peer, seed, &mounts::MOUNTS)
     }
 
-    /// An accepted connection that finds what `mounts` has.
+    /// Makes the session of an accepted connection with this table of mounts.
     #[must_use]
     pub fn with_mounts(now: Now, peer: SocketAddr, seed: &Seed, mounts: &'static Mounts<Handler>) -> Self {
         let peer = peer.ip().to_canonical();
@@ -128,7 +128,7 @@ impl HttpSession {
         }
     }
 
-    /// A stream of an HTTP/2 connection within TLS.
+    /// Makes the session of a stream of an HTTP/2 connection over TLS.
     pub(super) fn of_stream(now: Now, peer: SocketAddr, seed: &Seed, request: &StreamRequest) -> Self {
         let connection =
             http::Connection::of_stream(now.mono, Arc::clone(&LIMITS), &*mounts::MOUNTS, request);
@@ -138,13 +138,13 @@ impl HttpSession {
         session
     }
 
-    /// An accepted connection within TLS.
+    /// Makes the session of an accepted connection over TLS.
     #[must_use]
     pub(super) fn over_tls(now: Now, peer: SocketAddr, seed: &Seed) -> Self {
         Self { secure: true, ..Self::new(now, peer, seed) }
     }
 
-    /// Gives a request to the handler of its row.
+    /// Passes a request to the handler of its mount.
     fn route(&mut self, ctx: &Context<'_>, mut request: Request) {
         let Some((mount, captures)) = self.mounts.find(&request.path, |name| ctx.apps.contains_key(name))
         else {
@@ -180,7 +180,7 @@ impl HttpSession {
         }
     }
 
-    /// Has the handler of its row begin with a request, unless another node may have to.
+    /// Starts the handler of a request, unless another node may have to answer it.
     fn handle(&mut self, ctx: &Context<'_>, handler: Handler, asked: Asked) {
         match redirect::subject(ctx, &asked) {
             Some(sought) => {
@@ -191,7 +191,7 @@ impl HttpSession {
         }
     }
 
-    /// Handler: control answers.
+    /// Handler of requests that control answers.
     fn control(&mut self, _ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked.of_api();
         let request = Box::new(request);
@@ -204,7 +204,7 @@ impl HttpSession {
         self.link.tell(Event::Request(RequestEvent::Rest { request, secure }));
     }
 
-    /// Handler: control answers, or lets the body come, which is a file.
+    /// Handler of uploads: control answers, or accepts the body, which is a file.
     fn upload(&mut self, ctx: &Context<'_>, asked: Asked) {
         let form = asked.request.header("content-type").and_then(http::Multipart::of);
         let Some(form) = form.filter(|_| self.link.connection.has_incoming_body()) else {
@@ -220,7 +220,7 @@ impl HttpSession {
         }));
     }
 
-    /// Handler: control answers, once or for as long as there are events.
+    /// Handler of requests that control answers once, or as a feed of events.
     fn feed(&mut self, ctx: &Context<'_>, asked: Asked) {
         if !feed::is_wanted(&asked.request) {
             return self.control(ctx, asked);
@@ -231,7 +231,7 @@ impl HttpSession {
         self.link.tell(question);
     }
 
-    /// Handler: a file below `webapps`, or a built-in page.
+    /// Handler of files below `webapps` and of built-in pages.
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
         let refusal = match FilePath::of(&request.path, ctx.apps) {
@@ -251,7 +251,7 @@ impl HttpSession {
         self.respond(ctx.now, fields, refusal);
     }
 
-    /// The answer to a challenge of a certificate authority, which an ACME client on this machine has put into a folder.
+    /// Handler of ACME challenges, whose answers an ACME client on this machine writes to a folder.
     fn challenge(&mut self, ctx: &Context<'_>, asked: Asked) {
         let token = asked.name("token").to_owned();
         let Asked { request, fields, .. } = asked;
@@ -263,18 +263,18 @@ impl HttpSession {
         self.begin(transfer);
     }
 
-    /// Has the log tell of a request for a stream that was refused here.
+    /// Logs a refusal by this session of a request for a stream.
     pub(in crate::protocol) fn note_refusal(&mut self, verb: Verb, key: &StreamKey, reason: String) {
         self.link.tell(RefusedRequest::event(verb, key, reason));
     }
 
-    /// A number that nobody else has.
+    /// Draws a random number, which no other session has.
     pub(in crate::protocol) fn draw(&mut self) -> u64 {
         self.link.draw()
     }
 
-    /// Whether a page of another asks, or a proxy that nobody has named, or for a name that is not this machine's: then the
-    /// address of this machine says nothing of who asks.
+    /// True if the request may not come from this machine although its address says so: it comes from a page of another origin, through an
+    /// unconfigured proxy, or for a name that is not this machine's.
     pub(in crate::protocol) fn is_foreign(&self, ctx: &Context<'_>, request: &Request) -> bool {
         let is_proxied = self.link.passed.client == self.peer && cors::is_passed_on(request);
         is_proxied
@@ -282,27 +282,27 @@ impl HttpSession {
             || !cors::is_for_this_machine(request, &ctx.server.names)
     }
 
-    /// Whether the client came over TLS: to this server, or to a proxy that is trusted.
+    /// True if the client uses TLS, to this server or to a trusted proxy.
     fn is_secure(&self) -> bool {
         self.link.passed.secure.unwrap_or(self.secure)
     }
 
-    /// The folder that a trusted proxy took off the path of the request.
+    /// Returns the path prefix that a trusted proxy has removed from the request's path.
     pub(in crate::protocol) fn prefix(&self) -> &str {
         &self.link.passed.prefix
     }
 
-    /// Has a conversation answer the request.
+    /// Lets a conversation answer the request.
     pub fn converse(&mut self, asked: Asked, conversation: Box<dyn Conversation>) {
         self.begin(Signalling::new(conversation, asked.fields));
     }
 
-    /// Answers a request, with the fields that came with it.
+    /// Answers a request, adding its fields.
     pub fn respond(&mut self, now: Now, fields: Fields, response: Response) {
         self.link.respond(now, &fields, response);
     }
 
-    /// The name of another subscription.
+    /// Returns the handle of a new subscription.
     pub(in crate::protocol) fn next_subscription(&mut self) -> Handle {
         let subscription = Handle(self.subscriptions);
         self.subscriptions = self.subscriptions.wrapping_add(1);
@@ -314,7 +314,7 @@ impl HttpSession {
         self.link.tell(event);
     }
 
-    /// Has a responder answer the request.
+    /// Lets a responder answer the request.
     pub(in crate::protocol) fn begin(&mut self, responder: impl Responder + 'static) {
         self.responder = Some(Box::new(responder));
     }
@@ -466,7 +466,7 @@ impl Paths for HttpSession {
     }
 }
 
-/// Whether the status of an answer is no error.
+/// True if a status is no error.
 const fn is_success(status: u16) -> bool {
     status < 400
 }

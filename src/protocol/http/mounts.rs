@@ -1,5 +1,5 @@
-//! The table of what is mounted where on the HTTP ports: the API, then the rows of other protocols
-//! ([`Protocol::mounts`](crate::protocol::row::Protocol)), then files. The first row that fits counts.
+//! The table of mounts on the HTTP ports: the API, then the mounts of other protocols
+//! ([`Protocol::mounts`](crate::protocol::row::Protocol)), then files. The first mount that matches is used.
 
 use std::sync::LazyLock;
 
@@ -8,22 +8,22 @@ use crate::http::cors;
 use crate::http::{BodyKind, Captures, Cors, Method, Methods, Mount, Mounts, Request};
 use crate::protocol::{Context, registry};
 
-/// Takes a request over: answers it, or has somebody answer it.
+/// Handles a request: answers it, or starts a responder.
 pub type Handler = fn(&mut HttpSession, &Context<'_>, Asked);
 
-/// A request for a row, with what was found out about it.
+/// A request for a mount, with the results of routing.
 #[derive(Debug)]
 pub struct Asked {
     /// The request.
     pub request: Request,
-    /// The names in its path.
+    /// The names captured from its path.
     pub captures: Captures,
-    /// Fields that every answer to it gets.
+    /// Fields added to every response.
     pub fields: Vec<(&'static str, String)>,
 }
 
 impl Asked {
-    /// An answer of the API is no page: it loads nothing, and nobody frames it.
+    /// Adds the fields of API responses, which are no pages: they load nothing and cannot be framed.
     pub(super) fn of_api(mut self) -> Self {
         if !self.fields.iter().any(|(name, _)| *name == cors::CONTENT_SECURITY_POLICY) {
             self.fields.push((cors::CONTENT_SECURITY_POLICY, API_POLICY.to_owned()));
@@ -32,28 +32,28 @@ impl Asked {
         self
     }
 
-    /// The value of a name in the row's pattern.
+    /// Returns the value of a name in the mount's pattern; empty if there is none.
     #[must_use]
     pub fn name(&self, name: &str) -> &str {
         self.captures.get(&self.request.path, name).unwrap_or_default()
     }
 }
 
-/// The policy of answers of the API.
+/// Content security policy of API responses.
 const API_POLICY: &str = "default-src 'none'; frame-ancestors 'none'";
 /// The path to which files of an application are uploaded.
 const UPLOADS: &str = "/rest/v2/vods/create";
-/// The methods of a resource that is only read.
+/// Methods of a read-only resource.
 const READ: Methods = Methods::These(&[Method::Get, Method::Head]);
 
-/// The rows of all protocols.
+/// The mounts of all protocols.
 static ROWS: LazyLock<Vec<Mount<Handler>>> =
     LazyLock::new(|| API.iter().chain(registry::mounts()).chain(FILES).copied().collect());
 
 /// The table.
 pub(super) static MOUNTS: LazyLock<Mounts<Handler>> = LazyLock::new(|| Mounts(ROWS.as_slice()));
 
-/// Rows of the API. Those of other protocols do not come before them.
+/// Mounts of the API, which precede those of other protocols.
 const API: &[Mount<Handler>] = &[
     // The API has a route table of its own, `crate::control::rest`: it judges methods and bodies.
     Mount {
@@ -77,7 +77,7 @@ const API: &[Mount<Handler>] = &[
     Mount { body: BodyKind::Any, ..api("/{any}/analytic/{*}", Cors::ANYONE) },
 ];
 
-/// Rows behind those of other protocols.
+/// Mounts after those of other protocols.
 const FILES: &[Mount<Handler>] = &[
     // What a certificate authority asks for (RFC 8555 §8.3).
     read("/.well-known/acme-challenge/{token}", HttpSession::challenge),

@@ -1,4 +1,4 @@
-//! A connection of HTTP/2 (RFC 9113): a session of its own for each stream, a child of this one, which frames what they answer.
+//! An HTTP/2 connection (RFC 9113). Each stream has a session of its own, a child of this one, which frames the children's output.
 //!
 //! 1. A request comes, and its session is created. It is the same [`HttpSession`] with the same rows, responders and limits.
 //! 2. Both send each other messages ([`ToStream`], [`FromStream`]): bodies go as they come, answers as slices that are not copied.
@@ -24,10 +24,10 @@ use crate::protocol::{
 };
 use crate::types::{ConnId, Handle, Now, SessionRef};
 
-/// The size of a field in a list, besides its text (RFC 9113 §6.5.2).
+/// Overhead of a field in a list, besides its text (RFC 9113 §6.5.2).
 const FIELD_BYTES: usize = 32;
 
-/// The limits of HTTP/1.1, as far as a connection has them.
+/// The limits of HTTP/1.1, as far as they apply to a connection.
 static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| {
     let limits = &**LIMITS;
     Arc::new(Config {
@@ -41,29 +41,29 @@ static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| {
     })
 });
 
-/// A connection.
+/// The session of an HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct Http2Session {
     connection: Connection,
     peer: SocketAddr,
     seed: Seed,
-    /// The time of the last input.
+    /// Time of the last input.
     now: Instant,
-    /// The session of each stream; `None`: it is being created.
+    /// Sessions by stream; `None` while the session is being created.
     streams: BTreeMap<StreamId, Option<SessionRef>>,
-    /// The stream of each session.
+    /// Streams by session.
     sessions: BTreeMap<ConnId, StreamId>,
-    /// Streams whose sessions are being created, by their names.
+    /// Streams whose sessions are being created, by handle.
     spawning: BTreeMap<Handle, StreamId>,
-    /// The name of the next session.
+    /// Handle of the next session.
     next: Handle,
     events: VecDeque<Event>,
-    /// Whether the peer is or was granted anything.
+    /// True if the peer is or was granted anything.
     granted: bool,
 }
 
 impl Http2Session {
-    /// A connection whose peer speaks HTTP/2.
+    /// Makes the session of a connection whose peer speaks HTTP/2.
     pub(super) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
         Self {
             connection: Connection::new(now.mono, Arc::clone(&CONFIG)),
@@ -104,7 +104,7 @@ impl Http2Session {
         }
     }
 
-    /// Creates the session of a request.
+    /// Creates the session of a stream.
     fn spawn(&mut self, now: Now, stream: StreamId, request: http2::Request, has_body: bool) {
         let request = StreamRequest {
             method: request.method,
@@ -124,7 +124,7 @@ impl Http2Session {
         self.events.push_back(Event::Family(FamilyEvent::Spawn { child, session: Box::new(session) }));
     }
 
-    /// A session was created, or could not be.
+    /// Handles the result of creating a session.
     fn spawned(&mut self, child: Handle, session: Option<SessionRef>) {
         let Some(stream) = self.spawning.remove(&child) else {
             // Its stream is over.
@@ -156,7 +156,7 @@ impl Http2Session {
         self.spawning.retain(|_, spawning| *spawning != stream);
     }
 
-    /// A session of a stream answers.
+    /// Handles output of a stream's session.
     fn answered(&mut self, stream: StreamId, news: &FromStream) {
         let now = self.now;
         self.granted |= news.granted;
@@ -284,16 +284,16 @@ impl Paths for Http2Session {
     }
 }
 
-/// A connection of HTTP over TLS: HTTP/1.1, unless its peer chose HTTP/2 (RFC 9113 §3.2).
+/// A connection of HTTP over TLS: HTTP/1.1, unless its peer negotiates HTTP/2 (RFC 9113 §3.2).
 #[derive(Debug)]
 pub(super) struct HttpsSession {
     session: Box<dyn Session>,
-    /// For the session of HTTP/2.
+    /// Parameters of a session of HTTP/2, should it be needed.
     start: Box<(SocketAddr, Seed)>,
 }
 
 impl HttpsSession {
-    /// An accepted connection.
+    /// Makes the session of an accepted connection.
     pub(super) fn new(now: Now, peer: SocketAddr, seed: Seed) -> Self {
         let session = Box::new(HttpSession::over_tls(now, peer, &seed));
         Self { session, start: Box::new((peer, seed)) }

@@ -1,10 +1,10 @@
-//! The pages that are built in. A file of the same name below `webapps` goes before them.
+//! The built-in pages. A file of the same name below `webapps` overrides them.
 
 use bytes::Bytes;
 
 use crate::http::{Request, Resource, Response, Selection, coding};
 
-/// The pages in gzip, made by the build: length and hash of a page, and its content.
+/// The pages in gzip, made by the build script: length and hash of a page, and its compressed content.
 const PACKED: &[(usize, u32, &[u8])] = include!(concat!(env!("OUT_DIR"), "/packed_pages.rs"));
 
 /// The Content-Security-Policy of a built-in page. Players make their media from blobs.
@@ -20,9 +20,9 @@ macro_rules! policy {
     };
 }
 const POLICY: &str = policy!("", "'none'");
-/// The policy of a page that other pages may show in a frame: a player has nothing that a click could be stolen for.
+/// Policy of a page that other pages may frame: a player has nothing worth a clickjacking attack.
 const FRAMED_POLICY: &str = policy!("", "*");
-/// The policy of the API's viewer: its library has styles and icons in its lines, but no scripts.
+/// Policy of the API viewer, whose library needs inline styles and icons, but no inline scripts.
 const VIEWER_POLICY: &str = policy!("style-src 'self' 'unsafe-inline'; img-src 'self' data:; ", "'none'");
 
 const HTML: &str = "text/html;charset=utf-8";
@@ -30,10 +30,10 @@ const SCRIPT: &str = "text/javascript;charset=utf-8";
 const IMAGE: &str = "image/svg+xml";
 const STYLE: &str = "text/css;charset=utf-8";
 
-/// A page.
+/// A built-in page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Page {
-    /// `None`: in every application.
+    /// The application that has the page; `None` for every application.
     app: Option<&'static str>,
     name: &'static str,
     content_type: &'static str,
@@ -42,12 +42,12 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A page of the server's own.
+    /// Makes a page of the server itself.
     const fn of_root(name: &'static str, content_type: &'static str, body: &'static str) -> Self {
         Self { app: Some("root"), name, content_type, policy: POLICY, body }
     }
 
-    /// A page of each application.
+    /// Makes a page of every application.
     const fn of_apps(name: &'static str, content_type: &'static str, body: &'static str) -> Self {
         Self { app: None, name, content_type, policy: POLICY, body }
     }
@@ -115,13 +115,13 @@ const PAGES: &[Page] = &[
     Page::of_apps("figures.js", SCRIPT, include_str!("pages/figures.js")),
 ];
 
-/// Whether an application has a page of this name that a file would hide.
+/// True if an application has a built-in page of this name, which a file would hide.
 #[must_use]
 pub fn has_page(app: &str, name: &str) -> bool {
     find(&[app.to_owned(), name.to_owned()]).is_some()
 }
 
-/// The page of a path below `webapps`.
+/// Returns the page with this path below `webapps`.
 pub(super) fn find(segments: &[String]) -> Option<Page> {
     let [app, name] = segments else { return None };
     let is_here = |page: &&Page| match page.app {
@@ -132,7 +132,7 @@ pub(super) fn find(segments: &[String]) -> Option<Page> {
 }
 
 impl Page {
-    /// Answers a request for it.
+    /// Answers a request for the page.
     pub(super) fn answer(self, request: &Request) -> Response {
         let hash = hash(self.body);
         let is_whole = request.header("range").is_none();
@@ -162,14 +162,14 @@ impl Page {
         answer
     }
 
-    /// The page in gzip. Of short ones there is none.
+    /// Returns the page in gzip; `None` if it is too short to be compressed.
     fn packed(self, hash: u32) -> Option<&'static [u8]> {
         let is_it = |(length, known, _): &&(usize, u32, &[u8])| *length == self.body.len() && *known == hash;
         PACKED.iter().find(is_it).map(|(.., packed)| *packed)
     }
 }
 
-/// FNV-1a: distinguishes versions of a page, nothing more. The build script has the same.
+/// Computes FNV-1a, only to distinguish versions of a page. The build script does the same.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -7,8 +7,8 @@
 //!    may not be there yet. The request waits ([`RequestEvent::AwaitBlob`]), once.
 //! 3. It is answered with the blob, or with the file of that name.
 //!
-//! A viewer is identified by its credentials; else as the application has it (`hls.identifyViewers`): by the session that its
-//! player tells, with its address and user agent, by a parameter, or by a cookie, which its first playlist brings.
+//! A viewer is identified by its credentials, else as the application is configured (`hls.identifyViewers`): by the session id that its
+//! player sends, with address and user agent; by a parameter; or by a cookie set with its first playlist.
 
 use std::sync::Arc;
 
@@ -26,60 +26,60 @@ use crate::protocol::{
 };
 use crate::types::StreamKey;
 
-/// The protocol of a viewer of a file.
+/// Protocol name of viewers of files.
 pub const VOD: &str = "vod";
-/// The cookie that tells viewers apart.
+/// Name of the cookie that tells viewers apart.
 const COOKIE: &str = "viewer";
-/// Characters of its value.
+/// Length of the cookie's value.
 const COOKIE_CHARS: usize = 32;
-/// Bytes of parameters that hooks tell of a viewer.
+/// Maximum size of the parameters of a viewer that hooks report.
 const TOLD_BYTES_MAX: usize = 1024;
-/// A playlist that is further ahead than this is not waited for (RFC 8216bis §6.2.5.2).
+/// Maximum number of segments by which a request may be ahead of the playlist to be kept waiting (RFC 8216bis §6.2.5.2).
 const SEGMENTS_AHEAD_MAX: u64 = 2;
 
-/// A request on its way.
+/// A request below `streams` in progress.
 #[derive(Debug)]
 pub(super) struct Polled {
     request: Request,
     file: FilePath,
     fields: Fields,
     viewer: Viewer,
-    /// The protocol that it counts under.
+    /// The protocol that the viewer counts under.
     protocol: &'static str,
-    /// The progress of the viewer's admission.
+    /// The stage of the viewer's admission.
     entry: Entry,
-    /// Whether a blob is waited for; else a verdict is.
+    /// True if a blob is awaited, false if a verdict is.
     awaits_blob: bool,
 }
 
-/// The progress of a viewer's admission.
+/// The stage of a viewer's admission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    /// Not asked yet, or asked without an answer.
+    /// Not asked yet, or not answered.
     Asked,
-    /// Let in to what is there, and asked again when there is something.
+    /// Admitted to what exists now; asked again once there is something.
     IfThere,
-    /// Asked again, about the blob or file that is there by now.
+    /// Asked again, about the blob or file that exists by now.
     AskedAgain,
-    /// Let in.
+    /// Admitted.
     LetIn,
 }
 
 /// The viewer of a request.
 #[derive(Debug, Clone)]
 struct Viewer {
-    /// The name that identifies it.
+    /// The viewer's identity.
     name: String,
-    /// The name that would identify it without the cookie.
+    /// The identity without the cookie.
     without: Option<String>,
-    /// The cookie that it is to get.
+    /// The cookie to set.
     cookie: Option<String>,
 }
 
-/// A request that waits for an answer of the worker.
+/// A request that waits for the worker's answer.
 #[derive(Debug)]
 struct Waiting {
-    /// `None`: it goes on elsewhere.
+    /// The request; `None` once another responder has it.
     polled: Option<Box<Polled>>,
 }
 
@@ -111,7 +111,7 @@ impl Responder for Waiting {
     }
 }
 
-/// A request below `streams`.
+/// Begins to handle a request below `streams`.
 pub(super) fn begin(
     ctx: &Context<'_>,
     link: &mut Link,
@@ -153,7 +153,7 @@ impl Polled {
         Waiting::next(self)
     }
 
-    /// Whether the viewer may have it.
+    /// Handles the verdict on the viewer.
     fn passed(mut self, ctx: &Context<'_>, link: &mut Link, verdict: Result<(), NoSubscription>) -> Next {
         self.entry = match verdict {
             Ok(()) => Entry::LetIn,
@@ -177,7 +177,7 @@ impl Polled {
         }
     }
 
-    /// Answers with the blob, or the file of the name.
+    /// Answers with the blob or the file of this name.
     fn give(mut self, ctx: &Context<'_>, link: &mut Link) -> Next {
         self.awaits_blob = false;
         let elsewhere = self.file.elsewhere(ctx.apps);
@@ -266,7 +266,7 @@ impl Polled {
     }
 }
 
-/// The parameters of a request that hooks tell of its viewer: not those of its player, and no more than are kept.
+/// Returns the parameters of a request that hooks report about its viewer: without those of the player, and none if they are too long.
 fn told_params(query: &[(String, String)]) -> Vec<(String, String)> {
     let is_told = |(name, _): &&(String, String)| !name.starts_with("_HLS_") && name != "CMCD";
     let told = query.iter().filter(is_told);
@@ -274,7 +274,7 @@ fn told_params(query: &[(String, String)]) -> Vec<(String, String)> {
     if bytes > TOLD_BYTES_MAX { Vec::new() } else { told.cloned().collect() }
 }
 
-/// The name of a viewer without a cookie.
+/// Returns the identity of a viewer without a cookie.
 fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings>) -> String {
     let shown = app.map(|app| Credentials::of(&request.query).counting(&app.security.play));
     let shown = shown.unwrap_or_default();
@@ -291,7 +291,7 @@ fn unnamed(request: &Request, client: std::net::IpAddr, app: Option<&AppSettings
     format!("a:{client}:{hash}")
 }
 
-/// The session that a player tells with each request: `sid` of CMCD (CTA-5004 §3), or Apple's field.
+/// Returns the session id that a player sends with each request: `sid` of CMCD (CTA-5004 §3), or Apple's field.
 fn session_of(request: &Request) -> &str {
     let of_list = |list: &'_ str| -> Option<(usize, usize)> {
         let mut at = list.match_indices("sid=\"").map(|(at, _)| at);
@@ -311,7 +311,7 @@ fn cookie_of(request: &Request) -> Option<&str> {
     values.find(|value| value.len() == COOKIE_CHARS && value.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Status and text of a refusal.
+/// Returns the response to a refusal.
 pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
         NoSubscription::NotFound | NoSubscription::Disabled => not_found(),
@@ -323,16 +323,16 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
     }
 }
 
-/// The event that a request waits for.
+/// The event for which a request must wait.
 enum Wanted {
-    /// Nothing.
+    /// No event: the request can be answered at once.
     Now,
     Blob(WantedBlob),
     TooFar,
 }
 
 impl FilePath {
-    /// The stream's key, or a file's name in its place.
+    /// Returns the stream's key; for a file, its name takes the place of the id.
     pub(super) fn key(&self, apps: &Apps) -> StreamKey {
         let app = self.segments.first().map(String::as_str).unwrap_or_default();
         let name = self.name_below().unwrap_or_default();
@@ -344,18 +344,18 @@ impl FilePath {
         StreamKey::new(app, file.rsplit_once('.').map_or(file, |(stem, _)| stem))
     }
 
-    /// The settings of its application.
+    /// Returns the settings of the file's application.
     fn app<'a>(&self, apps: &'a Apps) -> Option<&'a AppSettings> {
         apps.get(self.segments.first()?.as_str()).map(|app| &**app)
     }
 
-    /// The status and the text with which a request is refused for its parameters.
+    /// Returns status and text if the request must be refused for its parameters.
     fn refusal(&self, apps: &Apps, request: &Request) -> Option<(u16, &'static str)> {
         let (app, name) = (self.app(apps)?, self.name_below()?);
         sinks::refusal(&Requested { app, name: &name, query: &request.query })
     }
 
-    /// The protocol of what a sink is to make, or has made.
+    /// Returns the protocol that viewers of a sink's blob or file count under.
     fn protocol(&self, apps: &Apps) -> Option<&'static str> {
         let app = self.app(apps)?;
         let name = self.name_below()?;
@@ -363,7 +363,7 @@ impl FilePath {
         Some((kind.viewers)(&name))
     }
 
-    /// The blob that answers a request: the one that its parameters want in place of what it names, if that is as far.
+    /// Returns the blob that answers a request: the one that its parameters select in place of the named one, if it is as recent.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
         let named = self.blob(ctx.blobs)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));

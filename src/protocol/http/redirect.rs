@@ -1,7 +1,8 @@
-//! Requests that another node of the cluster answers (docs/cluster.md): with `cluster.redirect` those that begin to play or publish a stream
-//! which is live there, and always those for a recording whose file is there.
+//! Requests that another node of the cluster should answer (docs/cluster.md): with `cluster.redirect`, requests to play or publish a stream
+//! that is live there; always, requests for a recording whose file is there.
 //!
-//! Control says where ([`RequestEvent::Locate`]). The client is sent to the node's public address, with path and query as they came.
+//! Control knows the node ([`RequestEvent::Locate`]). The client is redirected to the node's public address with its original path and
+//! query.
 
 use url::Url;
 
@@ -13,12 +14,12 @@ use crate::mail::Sought;
 use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::StreamKey;
 
-/// Endings of lists: who asks for one begins to play.
+/// Extensions of playlists, whose requests begin to play.
 const LISTS: [&str; 2] = ["m3u8", "mpd"];
-/// Endings of recordings.
+/// Extensions of recordings.
 const FILES: [&str; 6] = ["mp4", "webm", "mov", "avi", "mp3", "wmv"];
 
-/// The subject of a request that another node may have. `None`: the request is for this node.
+/// Returns the subject of a request that another node may have; `None` if this node answers the request.
 pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
     if !ctx.server.in_cluster {
         return None;
@@ -42,13 +43,13 @@ pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
     FILES.contains(&ending).then(|| Sought::File { app: app.as_str().into(), path: below.join("/") })
 }
 
-/// The stream that a list is of: `{id}`, `{id}_adaptive` or `{id}__{track}`.
+/// Returns the stream of a playlist: `{id}`, `{id}_adaptive` or `{id}__{track}`.
 fn stream_of(stem: &str) -> &str {
     let stem = stem.strip_suffix("_adaptive").unwrap_or(stem);
     stem.rsplit_once("__").map_or(stem, |(id, _)| id)
 }
 
-/// Asks control where a request belongs, before its handler begins.
+/// Asks control which node should answer a request, before its handler starts.
 #[derive(Debug)]
 pub(super) struct Redirect {
     asked: Option<Box<(Handler, Asked)>>,

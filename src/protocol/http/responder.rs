@@ -17,21 +17,21 @@ use crate::http::{self, Connection, Response, StreamAnswer, cors};
 use crate::protocol::{Context, Event, Reply, RequestNews};
 use crate::types::Now;
 
-/// The state of a request after a step of its responder.
+/// The result of a responder's step.
 #[derive(Debug)]
 pub(in crate::protocol) enum Next {
-    /// The responder goes on.
+    /// The responder continues.
     Stay,
     /// The request is answered.
     Over,
-    /// Another responder goes on.
+    /// Another responder continues.
     Become(Box<dyn Responder>),
-    /// The handler of the request begins.
+    /// The handler of the request starts.
     Route(Box<(Handler, Asked)>),
 }
 
 impl Next {
-    /// Another responder goes on.
+    /// Makes another responder continue.
     pub(in crate::protocol) fn become_one(responder: impl Responder + 'static) -> Self {
         Self::Become(Box::new(responder))
     }
@@ -39,31 +39,31 @@ impl Next {
 
 /// The answer to one request: control's, a file, a stream, the conversation of a protocol.
 pub(in crate::protocol) trait Responder: Debug + Send {
-    /// An answer of the worker, or news.
+    /// Handles an answer or news of the worker.
     fn handle_reply(&mut self, ctx: &Context<'_>, link: &mut Link, reply: Reply<'_>) -> Next;
-    /// Goes on with what the peer has sent and with what it takes. Called whenever no event is left.
+    /// Continues with the peer's input and output. Called whenever no event is left.
     fn advance(&mut self, _ctx: &Context<'_>, _link: &mut Link) -> Next {
         Next::Stay
     }
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, _ctx: &Context<'_>, _link: &mut Link) -> Next {
         Next::Stay
     }
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant> {
         None
     }
-    /// The server closes the connection.
+    /// Closes the connection, because the server does.
     fn close(&mut self, ctx: &Context<'_>, link: &mut Link) {
         link.close(ctx.now);
     }
-    /// Whether it takes the body of its request in as a file ([`RequestNews::Upload`]).
+    /// True if the responder receives the request's body as a file ([`RequestNews::Upload`]).
     fn takes_upload(&self) -> bool {
         false
     }
 }
 
-/// Control's answer, with the fields that came with the request.
+/// Passes on control's response, with the fields of the request.
 #[derive(Debug)]
 pub(in crate::protocol) struct OfControl(pub(in crate::protocol) Fields);
 
@@ -75,7 +75,7 @@ impl Responder for OfControl {
     }
 }
 
-/// A connection as responders use it: over HTTP, and later maybe as a WebSocket.
+/// A connection as responders use it: HTTP, and later perhaps a WebSocket.
 #[derive(Debug)]
 pub(in crate::protocol) struct Link {
     pub(in crate::protocol) connection: Connection,
@@ -85,20 +85,20 @@ pub(in crate::protocol) struct Link {
     pub(in crate::protocol) events: VecDeque<Event>,
     /// The protocol of the session, for logs and counters.
     pub(in crate::protocol) protocol: &'static str,
-    /// Whether the peer is or was sent a stream, or has published: it counts as authenticated.
+    /// True if the peer is or was sent a stream, or has published; it then counts as authenticated.
     pub(in crate::protocol) granted: bool,
-    /// Whether the peer is or was a viewer.
+    /// True if the peer is or was a viewer.
     pub(in crate::protocol) watched: bool,
-    /// The request as its client sent it, by the word of proxies. The worker knows of this client.
+    /// The request as its client sent it, according to trusted proxies. The worker knows this client.
     pub(in crate::protocol) passed: Passed,
-    /// Names sessions and viewers.
+    /// Random source for the names of sessions and viewers.
     random: Random,
-    /// Whether [`Event::Closed`] has gone.
+    /// True if [`Event::Closed`] was queued.
     closed: bool,
 }
 
 impl Link {
-    /// An accepted connection.
+    /// Makes the link of an accepted connection.
     pub(in crate::protocol) fn new(connection: Connection, peer: IpAddr, seed: &Seed) -> Self {
         Self {
             connection,
@@ -113,7 +113,7 @@ impl Link {
         }
     }
 
-    /// A number that nobody else has.
+    /// Draws a random number, which no other session has.
     pub(in crate::protocol) fn draw(&mut self) -> u64 {
         self.random.u64()
     }
@@ -123,13 +123,13 @@ impl Link {
         self.events.push_back(event);
     }
 
-    /// Answers the request, with the fields that came with it.
+    /// Answers the request, adding its fields.
     pub(in crate::protocol) fn respond(&mut self, now: Now, fields: &Fields, mut response: Response) {
         cors::add(fields, &mut response.headers);
         self.connection.respond(now.mono, now.wall_ms, response);
     }
 
-    /// Answers the request with 101: messages follow. `None`: the peer has gone.
+    /// Answers the request with 101, after which messages follow. `None` if the peer has gone.
     pub(in crate::protocol) fn upgrade(
         &mut self,
         now: Now,
@@ -149,12 +149,12 @@ impl Link {
         }
     }
 
-    /// Whether the last event was queued.
+    /// True if the last event was queued.
     pub(in crate::protocol) const fn has_ended(&self) -> bool {
         self.closed
     }
 
-    /// Closes in the way of what is spoken.
+    /// Closes the connection in the way of its protocol.
     pub(in crate::protocol) fn close(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.close(now.mono, websocket::code::AWAY, ""),
@@ -162,7 +162,7 @@ impl Link {
         }
     }
 
-    /// The peer has closed its side.
+    /// Notes that the peer has closed its side.
     pub(in crate::protocol) fn handle_eof(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
@@ -170,7 +170,7 @@ impl Link {
         }
     }
 
-    /// The connection is broken.
+    /// Notes that the connection is broken.
     pub(in crate::protocol) fn break_off(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
@@ -178,7 +178,7 @@ impl Link {
         }
     }
 
-    /// Bytes of the peer.
+    /// Takes bytes of the peer.
     pub(in crate::protocol) fn handle_bytes(&mut self, now: Now, bytes: &[u8]) {
         if let Some(socket) = &mut self.socket {
             return socket.handle_bytes(now.mono, bytes);
@@ -187,7 +187,7 @@ impl Link {
         self.drop_on(result);
     }
 
-    /// The transport took this many bytes.
+    /// Notes that the transport accepted this many bytes.
     pub(in crate::protocol) fn handle_sent(&mut self, now: Now, bytes: usize) {
         self.connection.handle_sent(now.mono, bytes);
         if let Some(socket) = &mut self.socket {
@@ -195,12 +195,12 @@ impl Link {
         }
     }
 
-    /// Whether the transport should be read.
+    /// True if the transport should be read.
     pub(in crate::protocol) fn wants_bytes(&self) -> bool {
         self.socket.as_ref().map_or_else(|| self.connection.wants_bytes(), |socket| socket.wants_bytes())
     }
 
-    /// Moves what is to be sent.
+    /// Moves output to `out`.
     pub(in crate::protocol) fn poll_transmit(&mut self, out: &mut SendQueue) {
         self.connection.poll_transmit(out);
         if let Some(socket) = &mut self.socket {
@@ -208,7 +208,7 @@ impl Link {
         }
     }
 
-    /// The body of a stream's request is complete; a WebSocket has no more messages.
+    /// Notes that the body of a stream's request is complete; for a WebSocket, that no more messages follow.
     pub(in crate::protocol) fn handle_body_end(&mut self, now: Now) {
         match &mut self.socket {
             Some(socket) => socket.handle_eof(now.mono),
@@ -216,7 +216,7 @@ impl Link {
         }
     }
 
-    /// The part of a stream's answer that there is.
+    /// Returns the new part of a stream's response.
     pub(in crate::protocol) fn poll_answer(&mut self) -> StreamAnswer {
         let mut answer = self.connection.poll_answer();
         if let Some(socket) = &mut self.socket {
@@ -227,7 +227,7 @@ impl Link {
         answer
     }
 
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     pub(in crate::protocol) fn handle_timeout(&mut self, now: Now) {
         let result = self.connection.handle_timeout(now.mono);
         self.drop_on(result);
@@ -238,7 +238,7 @@ impl Link {
         }
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(in crate::protocol) fn poll_timeout(&self) -> Option<Instant> {
         let socket = self.socket.as_ref().and_then(|socket| socket.poll_timeout());
         [self.connection.poll_timeout(), socket].into_iter().flatten().min()

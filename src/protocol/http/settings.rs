@@ -1,5 +1,5 @@
-//! Settings of the server: whether HTTP/2 is spoken. Settings of an application: how polling viewers are identified, and the directives for
-//! caches.
+//! HTTP settings: of the server, whether HTTP/2 is supported; of an application, how viewers that watch by separate requests are
+//! identified, and cache directives.
 
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
 use crate::mail::SessionSettings;
@@ -22,7 +22,7 @@ const APP: &[Key] = &[
     key("hls.segmentCacheControl", "max-age=10", "Cache-Control of segments and parts"),
 ];
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
@@ -38,27 +38,27 @@ struct ServerHttp {
     http2: bool,
 }
 
-/// Whether HTTP/2 is spoken on TLS.
+/// True if HTTP/2 is offered over TLS.
 #[must_use]
 pub fn speaks_http2(server: &SessionSettings) -> bool {
     server.protocols.get::<ServerHttp>().is_none_or(|settings| settings.http2)
 }
 
-/// Identity of viewers that show no credentials.
+/// The way in which viewers without credentials are identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::protocol) enum Identify {
-    /// By a cookie that their first playlist brings.
+    /// By a cookie set with their first playlist.
     Cookie,
     /// By the parameter [`VIEWER`] of the request, which playlists repeat.
     Query,
-    /// By the address, the user agent, and the session that players tell.
+    /// By address, user agent, and the session id that players send.
     Plain,
 }
 
-/// The parameter of [`Identify::Query`].
+/// Name of the parameter of [`Identify::Query`].
 pub(in crate::protocol) const VIEWER: &str = "viewer";
 
-/// See the module.
+/// An application's settings for viewers that watch by separate requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::protocol) struct PolledSettings {
     /// `hls.identifyViewers`.
@@ -107,7 +107,7 @@ impl PolledSettings {
         })
     }
 
-    /// The value of the parameter that tells a viewer apart, where that counts.
+    /// Returns the parameter that identifies the viewer, if that mode is set.
     pub(in crate::protocol) fn viewer_of<'q>(&self, query: &'q [(String, String)]) -> Option<&'q str> {
         let value = query.iter().find(|(name, _)| name == VIEWER).map(|(_, value)| value.as_str());
         let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);

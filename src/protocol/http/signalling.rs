@@ -1,5 +1,5 @@
-//! A conversation of a protocol that is spoken over HTTP: about one request, and on the WebSocket that it may become. WHIP
-//! answers an offer when its peer is admitted; a signalling socket stays.
+//! A protocol's conversation over HTTP: about one request, and over the WebSocket that it may become. WHIP answers an offer once its peer
+//! is admitted; a signalling socket stays open.
 
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
@@ -12,28 +12,28 @@ use crate::http::websocket::{self, WebSocket};
 use crate::protocol::{Context, Event, PublicationNews, Reply, SubscriptionNews};
 use crate::types::Now;
 
-/// The limits of docs/robustness.md, the same for all connections.
+/// The limits of docs/robustness.md, shared by all connections.
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 
-/// A protocol's handling of a request.
+/// A protocol's conversation about a request.
 pub trait Conversation: Debug + Send {
-    /// A text message of the peer: only after [`Action::Upgrade`].
+    /// Handles a text message of the peer; only after [`Action::Upgrade`].
     fn handle_message(&mut self, ctx: &Context<'_>, text: &str);
-    /// An answer of the worker, or news.
+    /// Handles an answer or news of the worker.
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>);
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, ctx: &Context<'_>);
-    /// The next thing the worker must know.
+    /// Returns the next event for the worker.
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event>;
-    /// The next thing to do with the connection.
+    /// Returns the next action on the connection.
     fn poll_action(&mut self) -> Option<Action>;
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// Whether the peer was granted anything: from then on it counts as known.
+    /// True if the peer was granted anything, so that it counts as authenticated.
     fn is_granted(&self) -> bool {
         false
     }
-    /// The last message on a WebSocket that the server closes.
+    /// Returns the last message to send on a WebSocket that the server closes.
     fn farewell(&self) -> Option<String> {
         None
     }
@@ -42,7 +42,7 @@ pub trait Conversation: Debug + Send {
 /// An action of a conversation on its connection.
 #[derive(Debug)]
 pub enum Action {
-    /// Answers the request. The conversation is over.
+    /// Answers the request, which ends the conversation.
     Respond(Response),
     /// Answers the request with 101 (see [`websocket::accept`]): messages follow.
     Upgrade(Response),
@@ -52,11 +52,11 @@ pub enum Action {
     Close(u16, String),
 }
 
-/// The answer of a conversation.
+/// The responder of a conversation.
 #[derive(Debug)]
 pub(super) struct Signalling {
     conversation: Box<dyn Conversation>,
-    /// Fields that the answer gets.
+    /// Header fields of the response.
     fields: Fields,
     is_over: bool,
 }
@@ -66,7 +66,7 @@ impl Signalling {
         Self { conversation, fields, is_over: false }
     }
 
-    /// Hands messages of the peer over. Returns why the WebSocket has ended, once.
+    /// Passes messages of the peer on. Returns, once, the reason the WebSocket has ended.
     fn take_messages(&mut self, ctx: &Context<'_>, link: &mut Link) -> Option<String> {
         let mut ended = None;
         while let Some(event) = link.socket.as_mut().and_then(|socket| socket.poll_event()) {

@@ -1,5 +1,5 @@
-//! A session that is one stream of an HTTP/2 connection: the session that has the connection is its parent, and both send each other
-//! messages. It answers as any other; what it sends leaves as slices, which the parent frames.
+//! A session that is one stream of an HTTP/2 connection. The connection's session is its parent, and the two exchange messages. It answers
+//! like any other session; its output is passed as slices, which the parent frames.
 
 use bytes::Bytes;
 
@@ -10,48 +10,48 @@ use crate::mail::Message;
 use crate::protocol::{Context, Event, FamilyEvent, UnitSink};
 use crate::types::{Handle, Now, SessionRef};
 
-/// Bytes of a live stream that wait for the peer: from then on the cursor waits.
+/// Maximum bytes of a live stream that wait for the peer; beyond it the cursor waits.
 const MEDIA_BYTES_MAX: usize = 64 * 1024;
 
 /// A message of the connection to a stream.
 #[derive(Debug)]
 pub(super) enum ToStream {
-    /// The first message: its sender is the parent.
+    /// The first message, whose sender is the parent.
     Begin,
     /// Bytes of the request's body.
     Body(Bytes),
     /// The end of the request's body.
     End,
-    /// Bytes of the answer that were sent.
+    /// Number of bytes of the response that were sent.
     Sent(usize),
-    /// The stream is over, whatever was under way.
+    /// The stream was reset.
     Reset,
 }
 
 /// A message of a stream to its connection.
 #[derive(Debug)]
 pub(super) struct FromStream {
-    /// The part of the answer that is there.
+    /// A part of the response.
     pub(super) answer: StreamAnswer,
-    /// Bytes of the request's body that the peer may send more.
+    /// Number of bytes of the request's body by which the peer's window may grow.
     pub(super) released: usize,
-    /// Whether the peer was granted anything.
+    /// True if the peer was granted anything.
     pub(super) granted: bool,
 }
 
-/// The stream's side of its connection.
+/// A stream's link to its connection.
 #[derive(Debug, Default)]
 pub(super) struct Substream {
     parent: Option<SessionRef>,
-    /// Slices of a live stream behind what the machines have queued.
+    /// Slices of a live stream, to follow the machines' queued output.
     media: Vec<Bytes>,
     media_unsent: usize,
-    /// Bytes of the body that were not given back.
+    /// Number of bytes of the body that were not released yet.
     unreleased: usize,
     granted: bool,
-    /// The last event, held back until the answer has gone.
+    /// The last event, held back until the response was sent.
     last: Option<Event>,
-    /// Whether the end of the answer has gone.
+    /// True if the end of the response was sent.
     has_ended: bool,
 }
 
@@ -60,7 +60,7 @@ impl Substream {
         self.parent.is_some_and(|parent| parent.conn == session.conn && parent.worker == session.worker)
     }
 
-    /// A message of the parent.
+    /// Handles a message of the parent.
     pub(super) fn hear(&mut self, now: Now, link: &mut Link, from: SessionRef, message: &ToStream) {
         match message {
             ToStream::Begin => self.parent = Some(from),
@@ -77,13 +77,13 @@ impl Substream {
         }
     }
 
-    /// The stream is over, and nobody is there to be answered.
+    /// Ends the stream, without a response.
     pub(super) fn leave(&mut self, link: &mut Link, reason: &str) {
         self.has_ended = true;
         link.end(reason.to_owned());
     }
 
-    /// The next event, with the answer before the last one.
+    /// Returns the next event; the last one only after the response.
     pub(super) fn poll_event(&mut self, link: &mut Link, event: Option<Event>) -> Option<Event> {
         match event {
             Some(event @ Event::Closed(_)) => self.last = Some(event),

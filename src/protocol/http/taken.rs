@@ -1,4 +1,4 @@
-//! A request of the API with a body that did not come with its head.
+//! A request of the API whose body did not come with its head.
 //!
 //! 1. Control is asked with the head alone: address, login, token, role and route are checked before the body is read.
 //! 2. A refusal is the answer, and the last one of the connection. Else control lets the body come ([`RequestNews::TakeBody`]), which
@@ -14,21 +14,21 @@ use super::{Fields, LIMITS};
 use crate::http::{Request, Response};
 use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 
-/// A request whose body control lets come.
+/// A request whose body control must accept first.
 #[derive(Debug)]
 pub(super) struct Taken {
     /// The request without its body.
     request: Box<Request>,
-    /// Fields that the answer gets.
+    /// Header fields of the response.
     fields: Fields,
     secure: bool,
     body: BytesMut,
-    /// The time by which all of the body has to be there; `None` until it may come.
+    /// Deadline for the complete body; `None` until it was accepted.
     until: Option<Instant>,
 }
 
 impl Taken {
-    /// Control was asked with the head of this request.
+    /// Makes the responder, once control was asked with the request's head.
     pub(super) fn new(request: Box<Request>, fields: Fields, secure: bool) -> Self {
         Self { request, fields, secure, body: BytesMut::new(), until: None }
     }

@@ -1,11 +1,11 @@
-//! A file that comes as the body of a request.
+//! A file uploaded as the body of a request.
 //!
 //! 1. Control is asked with the head of the request alone: all checks of the API are done before a byte of the body is taken.
 //! 2. [`RequestNews::Upload`] names the file. The body is taken as it comes, and its part `file` is
 //!    appended by jobs, one at a time. What waits for a job is bounded; beyond it the body is not read, so the peer waits.
 //! 3. Control hears that all is written ([`RequestEvent::Upload`]), and answers the request when it has made a recording of it.
 //!
-//! If the connection ends before that, the worker tells control.
+//! If the connection ends before that, the worker notifies control.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,14 +20,14 @@ use crate::mail::{UploadGrant, UploadNews};
 use crate::protocol::{Context, Event, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
 
-/// Bytes that are gathered while a job is under way.
+/// Maximum bytes gathered while a job is in progress.
 const GATHERED_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the part `metadata`.
+/// Maximum size of the part `metadata`.
 const METADATA_BYTES_MAX: usize = 16 << 10;
-/// Pause before a job is submitted again that there was no room for.
+/// Pause before a job for which there was no room is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// The part of the form that is read.
+/// The part of the form being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     File,
@@ -39,9 +39,9 @@ enum Part {
 enum Stage {
     /// Control was asked.
     Asked,
-    /// The body comes.
+    /// The body is being received.
     Receiving(Receiving),
-    /// Control knows what became of it.
+    /// Control was notified of the outcome.
     Told,
     Over,
 }
@@ -50,12 +50,12 @@ enum Stage {
 struct Receiving {
     file: Arc<dyn AppendFile>,
     part: Part,
-    /// Whether a part `file` has come.
+    /// True if a part `file` has come.
     has_file: bool,
     metadata: Vec<u8>,
     gathered: Vec<Bytes>,
     gathered_bytes: usize,
-    /// The bytes that the job under way appends.
+    /// The bytes that the job in progress appends.
     under_way: Vec<Bytes>,
     is_writing: bool,
     retry_at: Option<Instant>,
@@ -70,12 +70,12 @@ pub(super) struct Upload {
 }
 
 impl Upload {
-    /// Control was asked whether the body, a form, may come.
+    /// Makes the responder, once control was asked to accept the body, a form.
     pub(super) const fn new(fields: Fields, form: Multipart) -> Self {
         Self { fields, form, stage: Stage::Asked }
     }
 
-    /// Control lets it come.
+    /// Accepts the body that control has granted.
     fn granted(&mut self, now: Now, connection: &mut Connection, grant: UploadGrant) {
         self.stage = Stage::Receiving(Receiving {
             file: grant.file,
@@ -91,14 +91,14 @@ impl Upload {
         connection.take_body(now.mono, grant.bytes_max);
     }
 
-    /// Control's answer.
+    /// Sends control's response.
     fn answer(&mut self, now: Now, connection: &mut Connection, mut response: Response) {
         cors::add(&self.fields, &mut response.headers);
         connection.respond(now.mono, now.wall_ms, response);
         self.stage = Stage::Over;
     }
 
-    /// The answer to the job under way.
+    /// Handles the answer to the job in progress.
     fn job_done(&mut self, now: Now, done: JobDone) -> Option<Event> {
         let Stage::Receiving(receiving) = &mut self.stage else { return None };
         receiving.is_writing = false;
@@ -119,7 +119,7 @@ impl Upload {
         Some(Event::Request(RequestEvent::Upload(UploadNews::Failed(reason))))
     }
 
-    /// Takes what has come, as far as there is room for it; the next job, or that all is written.
+    /// Reads the body as far as there is room. Returns the next job, or the event that all is written.
     fn pump(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         let Stage::Receiving(receiving) = &mut self.stage else { return None };
         while receiving.gathered_bytes < GATHERED_BYTES_MAX
@@ -148,7 +148,7 @@ impl Upload {
         Some(Event::Request(RequestEvent::Upload(UploadNews::Received { metadata })))
     }
 
-    /// The body is no form with a file in it.
+    /// Refuses a body that is no form with a file.
     fn refuse(&mut self, now: Now, connection: &mut Connection) -> Option<Event> {
         self.answer(now, connection, Response::error(400, "Bad Request"));
         Some(Event::Request(RequestEvent::Upload(UploadNews::Gone)))
@@ -232,7 +232,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Appends what was gathered, or once more what there was no room for.
+    /// Returns a job that appends gathered bytes, or again those for which there was no room.
     fn poll_job(&mut self) -> Option<Job> {
         if self.under_way.is_empty() {
             self.gathered_bytes = 0;

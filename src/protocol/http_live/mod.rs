@@ -4,8 +4,8 @@
 //! one unit:  [frame head (WS)] [tag head, body head] [payload] [previous tag size]
 //! ```
 //!
-//! Every viewer of a stream and format shares these bytes but for the four of a tag's timestamp, which count from the
-//! first unit that the viewer was sent.
+//! Every viewer of a stream and format shares these bytes, except for the four bytes of a tag's timestamp, which count from the first unit
+//! sent to the viewer.
 
 mod pull;
 mod url;
@@ -32,7 +32,7 @@ use pull::HttpPull;
 use url::LiveUrl;
 use web_socket::WsFlvClient;
 
-/// See [`super::registry`]. Viewers come to the listeners of HTTP.
+/// The row of HTTP-FLV and WS-FLV in [`super::registry`]. Viewers connect to the listeners of HTTP.
 pub(super) static PROTOCOL: Protocol = Protocol {
     schemes: &[
         Scheme {
@@ -99,7 +99,7 @@ fn outbound_messages(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Re
 }
 
 impl Request for LiveUrl {
-    /// Never: the outbound policy closes the server's own HTTP ports to it.
+    /// Returns false, because the outbound policy forbids connecting to the server's own HTTP ports.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }
@@ -109,7 +109,7 @@ impl Request for LiveUrl {
     }
 }
 
-/// The URL of a stream in messages of a WebSocket.
+/// The URL of a stream in WebSocket messages.
 #[derive(Debug)]
 struct InMessages(LiveUrl);
 
@@ -123,20 +123,20 @@ impl Request for InMessages {
     }
 }
 
-/// Heads are cut out of blocks of this size: one allocation for some hundred tags.
+/// Size of the blocks that heads are cut from: one allocation for some hundred tags.
 const SCRATCH_BYTES: usize = 4096;
-/// Room that the head of a tag may need: frame head, tag head, body head, trailer.
+/// Maximum size of the head of a tag: frame head, tag head, body head, trailer.
 const HEAD_BYTES: usize = 64;
-/// A slice that is made anew for each viewer has at most this length.
+/// Maximum length of a slice that is copied for each viewer.
 const STAMPED_BYTES_MAX: usize = 32;
-/// The position of the timestamp in a tag's head.
+/// Offset of the timestamp in a tag's head.
 const TIMESTAMP_AT: usize = 4;
-/// The largest size that a tag can have.
+/// Maximum size of a tag's body.
 const TAG_BYTES_MAX: usize = 0xff_ffff;
-/// Longest onMetaData that is looked at for what it announces.
+/// Maximum length of onMetaData that is searched for announced tracks.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 
-/// HTTP-FLV.
+/// Format of HTTP-FLV.
 pub(super) static FLV: FormatKind = FormatKind {
     name: "flv",
     counted_as: None,
@@ -146,7 +146,7 @@ pub(super) static FLV: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// WS-FLV.
+/// Format of WS-FLV.
 pub(super) static WS_FLV: FormatKind = FormatKind {
     name: "ws-flv",
     counted_as: None,
@@ -156,10 +156,10 @@ pub(super) static WS_FLV: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// FLV tags of one stream.
+/// The FLV tags of one stream.
 #[derive(Debug)]
 pub(crate) struct FlvPackage {
-    /// Whether each tag is a binary message of a WebSocket.
+    /// True if each tag is a binary message of a WebSocket.
     framed: bool,
     scratch: BytesMut,
 }
@@ -169,7 +169,7 @@ impl FlvPackage {
         Self { framed, scratch: BytesMut::new() }
     }
 
-    /// Appends a tag. `stamped_ms`: its time, when it counts from the viewer's zero.
+    /// Appends a tag. `stamped_ms` is its time, if it counts from the viewer's zero.
     fn tag(&mut self, tag: &mut Tag, body: &Body<'_>, stamped_ms: Option<i64>) {
         let body_bytes = body.head.len().saturating_add(body.payload.len());
         let Some(size) = u32::try_from(body_bytes).ok().filter(|_| body_bytes <= TAG_BYTES_MAX) else {
@@ -203,7 +203,7 @@ impl FlvPackage {
     }
 }
 
-/// Tags in the making.
+/// A tag being built.
 #[derive(Debug, Default)]
 struct Tag {
     slices: SmallVec<[Bytes; 9]>,
@@ -217,7 +217,7 @@ impl Tag {
 }
 
 impl Package for FlvPackage {
-    /// FLV players cannot announce the codecs that they support, so audio that every player supports is preferred.
+    /// Prefers audio codecs that every player supports, because FLV players cannot announce theirs.
     fn fit(&self, track: &Track) -> Fit {
         let is_new = flv_mapping::needed_four_cc(track).is_some();
         if is_new && track.kind() == TrackKind::Audio { Fit::Rarely } else { Fit::Well }
@@ -251,14 +251,13 @@ impl Package for FlvPackage {
     }
 }
 
-/// A tag's timestamp: the low 24 bits, then the high 8; it wraps after 32 (§E.4.1).
+/// Encodes a tag's timestamp: the low 24 bits, then the high 8; it wraps after 32 bits (§E.4.1).
 fn tag_time(ms: i64) -> [u8; 4] {
     let [high, a, b, c] = u32::try_from(ms & 0xffff_ffff).unwrap_or(0).to_be_bytes();
     [a, b, c, high]
 }
 
-/// The file header for what is known of the tracks: those that are there, and those that onMetaData announces.
-/// `None` while nothing is known.
+/// Returns the file header for the known tracks and those that onMetaData announces; `None` while nothing is known.
 pub(crate) fn header(chosen: &Chosen) -> Option<Header> {
     let announced = |name: &str| chosen.all().metadata.as_ref().is_some_and(|body| announces(body, name));
     let has = |kind, name| {
@@ -268,18 +267,18 @@ pub(crate) fn header(chosen: &Chosen) -> Option<Header> {
     (video || audio).then_some(Header { audio, video })
 }
 
-/// Whether the metadata has a member of that name.
+/// True if the metadata has a member of this name.
 fn announces(metadata: &[u8], name: &str) -> bool {
     let metadata = metadata.get(..METADATA_BYTES_MAX).unwrap_or(metadata);
     metadata.windows(name.len()).any(|window| window == name.as_bytes())
 }
 
-/// The bytes in front of the first tag.
+/// Returns the bytes before the first tag.
 pub(crate) fn file_header(header: Header) -> Bytes {
     Bytes::copy_from_slice(&header.write())
 }
 
-/// The header when nothing is known.
+/// The header if nothing is known of the tracks.
 pub(crate) const BOTH: Header = Header { audio: true, video: true };
 
 #[cfg(test)]

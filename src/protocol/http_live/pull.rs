@@ -1,7 +1,7 @@
-//! Live streams over HTTP, with TLS or without: the body of a GET is an FLV file, or a transport stream, that does not end.
+//! Pulls of live streams over HTTP or HTTPS: the response to a GET is an endless FLV file or transport stream.
 //!
-//! The content type is not looked at, the first bytes are. Redirects are followed, each in a connection of its own, whose
-//! address control has checked. So is an MP4 file that has its index behind its media: the index is asked for, and then the media.
+//! The container is detected from the first bytes; the content type is ignored. Redirects are followed, each over a connection of its own
+//! whose address control has checked. For an MP4 file with its index after its media, first the index is requested, then the media.
 
 use std::time::{Duration, Instant};
 
@@ -15,27 +15,27 @@ use crate::protocol::pull::{Client, ClientEvent, ClientStream, FILE_RESERVE, Pat
 
 const OK: u16 = 200;
 const PARTIAL: u16 = 206;
-/// Redirects that are followed.
+/// Maximum number of redirects.
 const REDIRECTS_MAX: u8 = 5;
 
-/// The client.
+/// A pull's client.
 #[derive(Debug)]
 pub(super) struct HttpPull {
-    /// The URL that is asked for now.
+    /// The URL requested now.
     url: LiveUrl,
     reading: Reading,
     redirects: u8,
-    /// Nothing more is expected of this connection.
+    /// True if nothing more is expected of this connection.
     leaves: bool,
-    /// The request is to be sent.
+    /// True if the request is to be sent.
     asks: bool,
-    /// Time from the request to the head of the response.
+    /// Maximum time from the request to the response's head.
     patience: Duration,
     head_until: Option<Instant>,
     response: ResponseReader,
-    /// The response has a length: it is a file.
+    /// True if the response has a length, so that it is a file.
     is_file: bool,
-    /// Reported once everything before it is.
+    /// The reason of the end, reported after everything before it.
     ended: Option<String>,
 }
 
@@ -82,7 +82,7 @@ impl HttpPull {
         ClientEvent::Ended(format!("HTTP {} {}", head.status, head.reason))
     }
 
-    /// Goes where the server says that the stream is.
+    /// Follows a redirect to the server that has the stream.
     fn redirected(&mut self, location: &str) -> Result<ClientEvent, &'static str> {
         if self.redirects >= REDIRECTS_MAX {
             return Err("the server redirects too often");
@@ -93,7 +93,7 @@ impl HttpPull {
         Ok(self.ask_anew())
     }
 
-    /// Asks for what is wanted now, in a connection of its own.
+    /// Requests another part, over a new connection.
     fn ask_anew(&mut self) -> ClientEvent {
         self.response = ResponseReader::new();
         // It may have closed behind its answer already.
@@ -104,7 +104,7 @@ impl HttpPull {
         ClientEvent::NextServer(NextServer { host, port, tls })
     }
 
-    /// A piece of a body. It may tell that something else is to be asked for.
+    /// Takes a piece of the body. Returns an event if another part must be requested.
     fn take(&mut self, bytes: Bytes) -> Option<ClientEvent> {
         match self.reading.push(bytes) {
             Ok(false) => None,

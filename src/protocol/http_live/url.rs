@@ -1,8 +1,8 @@
-//! `http://` and `https://` URLs of live streams, FLV or MPEG-TS, and of files that are pulled as they are played.
+//! `http://` and `https://` URLs of live streams (FLV or MPEG-TS) and of files that are pulled at playback speed.
 
 use crate::auth::url::{self, Url, UrlError};
 
-/// The endings of the names of streams.
+/// Extensions of stream names.
 const ENDINGS: [&str; 3] = ["flv", "ts", "mp4"];
 
 /// The parsed URL.
@@ -12,11 +12,11 @@ pub(crate) struct LiveUrl {
     pub(crate) host: String,
     /// Explicit port, or the scheme's default.
     pub(crate) port: u16,
-    /// `Host` of the request.
+    /// `Host` field of the request.
     pub(crate) authority: String,
     /// Path and query.
     pub(crate) target: String,
-    /// Under TLS.
+    /// True for `https`.
     pub(crate) tls: bool,
 }
 
@@ -32,8 +32,7 @@ impl LiveUrl {
         Ok(Self { host, port, authority, target, tls: matches!(url.scheme, "https" | "wss") })
     }
 
-    /// The target of a redirect: a reference relative to this URL (RFC 3986 §5.2). The name of a stream there may have any
-    /// ending.
+    /// Returns the target of a redirect, a reference relative to this URL (RFC 3986 §5.2). The stream's name there may have any extension.
     pub(crate) fn moved(&self, reference: &str) -> Option<Self> {
         // Nothing is mended that a URL cannot have.
         if !reference.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -54,7 +53,7 @@ impl LiveUrl {
     }
 }
 
-/// Whether the path of an HTTP URL may be a live stream: it ends so, or says nothing of what it is.
+/// True if the path of an HTTP URL may be a live stream: it has such an extension, or none.
 fn may_be_live(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or("");
     let name = path.rsplit('/').next().unwrap_or("");

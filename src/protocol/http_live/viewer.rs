@@ -1,5 +1,5 @@
-//! A viewer of HTTP-FLV or WS-FLV: from the verdict on its subscription to the last byte. The units themselves go from
-//! the hub to the socket; what passes here is the head before them and the goodbye behind.
+//! A viewer of HTTP-FLV or WS-FLV, from the verdict on its subscription to the last byte. The units themselves go from the hub to the
+//! socket; only the head before them and the end pass here.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -18,32 +18,32 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamKey};
 
-/// The time for which the tracks of a stream are waited for before the header announces both.
+/// Maximum wait for the tracks of a stream; then the header announces both audio and video.
 const TRACKS_WAIT: Duration = Duration::from_millis(500);
 
-/// The limits of docs/robustness.md, the same for all connections.
+/// The limits of docs/robustness.md, shared by all connections.
 static LIMITS: LazyLock<Arc<websocket::Limits>> = LazyLock::new(Arc::default);
 
-/// Names of the protocols, for logs and counters.
+/// Names of the two protocols, for logs and counters.
 const OVER_HTTP: &str = "http-flv";
 const OVER_WS: &str = "ws-flv";
 
-/// The state of the viewer.
+/// The stage of a viewer.
 #[derive(Debug)]
 enum Stage {
     /// The worker was asked.
     Asked,
     /// Subscribed, and paused until the tracks are known.
     Waiting { until: Instant },
-    /// Tags flow as a body.
+    /// Tags are sent as the body of the response.
     Body,
-    /// Tags flow as messages.
+    /// Tags are sent as WebSocket messages.
     Messages,
     /// The stream has ended.
     Over,
 }
 
-/// Handler: a viewer of a live stream.
+/// Handler of viewers of a live stream.
 pub(super) fn play(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     let key = StreamKey::new(asked.name("app"), asked.name("id"));
     let Asked { request, fields, .. } = asked;
@@ -63,17 +63,17 @@ pub(super) fn play(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     session.begin(viewer);
 }
 
-/// A viewer.
+/// A viewer of a live stream.
 #[derive(Debug)]
 struct Viewer {
     stage: Stage,
     subscription: Handle,
-    /// The stream that it watches.
+    /// The stream being watched.
     key: StreamKey,
     format: Format,
-    /// The 101 to send, for WS-FLV.
+    /// The 101 response to send, for WS-FLV.
     upgrade: Option<Response>,
-    /// Fields that every answer gets.
+    /// Header fields of every response.
     fields: Fields,
     head_only: bool,
 }
@@ -96,7 +96,7 @@ impl Viewer {
         self.format
     }
 
-    /// The request to the worker.
+    /// Makes the request to the worker.
     fn ask(&mut self, params: Vec<(String, String)>, origin: String) -> PlayAsk {
         PlayAsk {
             key: self.key.clone(),
@@ -108,7 +108,7 @@ impl Viewer {
         }
     }
 
-    /// The worker's verdict. Returns what the worker must do.
+    /// Handles the worker's verdict. Returns the event for the worker.
     fn verdict(
         &mut self,
         ctx: &Context<'_>,
@@ -143,7 +143,7 @@ impl Viewer {
         }
     }
 
-    /// The stream has ended, or the server is shutting down.
+    /// Ends the viewer, because the stream has ended or the server is shutting down.
     fn end(&mut self, now: Now, link: &mut Link, end: StreamEnd) {
         let (why, goodbye) = match end {
             StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
@@ -178,7 +178,7 @@ impl Viewer {
         if matches!(self.stage, Stage::Over) { Next::Over } else { Next::Stay }
     }
 
-    /// Sends the bytes in front of the first tag.
+    /// Sends the bytes before the first tag.
     fn start(&mut self, now: Now, link: &mut Link, header: Header) {
         let first = file_header(header);
         let Some(upgrade) = self.upgrade.take() else {
@@ -274,7 +274,7 @@ impl Responder for Viewer {
     }
 }
 
-/// Status and text of a refusal (docs/http.md).
+/// Returns the response to a refusal (docs/http.md).
 fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
         NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "No such stream"),

@@ -1,5 +1,4 @@
-//! WS-FLV: the same file as of HTTP-FLV in binary messages, cut anywhere. The load generator plays it; nothing is pulled
-//! so.
+//! WS-FLV: the same file as HTTP-FLV in binary messages, split anywhere. Only the load generator plays it; nothing is pulled this way.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,14 +12,14 @@ use super::url::LiveUrl;
 use crate::http::websocket::{self, ClientHandshake, WebSocket};
 use crate::protocol::pull::{Client, ClientEvent, ClientStream, Media, Start, TAG_BYTES_MAX};
 
-/// The client.
+/// A client of WS-FLV.
 #[derive(Debug)]
 pub(super) struct WsFlvClient {
     request: Option<Bytes>,
     stage: Stage,
     file: Reader,
     accepted: bool,
-    /// Reported once everything before it is.
+    /// The reason of the end, reported after everything before it.
     ended: Option<String>,
 }
 
@@ -96,7 +95,7 @@ impl ClientStream for WsFlvClient {
 }
 
 impl Client for WsFlvClient {
-    /// The request is there from the start.
+    /// Does nothing, because the request was made at construction.
     fn begin(&mut self, _start: &Start<'_>) {}
 
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {

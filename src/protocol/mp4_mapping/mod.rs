@@ -1,8 +1,8 @@
-//! MP4 as access units: files that are pulled as they are played, fragmented or plain, and segments of HLS.
+//! MP4 as access units: files that are pulled at playback speed, fragmented or plain, and HLS segments.
 //!
-//! A file has the samples of its tracks in runs, up to a whole fragment of one behind a whole fragment of the other. They are
-//! given out in the order of their decoding times: a unit waits until every track has a later one, or until too much waits.
-//! Times are 90 kHz. A video begins with a key frame.
+//! A file has the samples of its tracks in runs, up to a whole fragment of one track after a whole fragment of another. They are emitted in
+//! decode order: a unit waits until every track has a later one, or until too much waits. Times are in 90 kHz. A video begins with a key
+//! frame.
 
 pub(in crate::protocol) mod samples;
 
@@ -16,29 +16,29 @@ use media::{AccessUnit, ClockNews, Timeline, Timescale, Track, TrackId, TrackKin
 use crate::mail::Grant;
 use crate::protocol::usable::{Supply, video_payload};
 
-/// Ticks of the units.
+/// Time scale of the units.
 const TICKS: Timescale = Timescale::new(90_000);
-/// Bits of the clock that the timeline is given.
+/// Number of bits of the clock given to the timeline.
 const CLOCK_BITS: u32 = 33;
-/// The most that the first waiting unit may be behind the last one: longer fragments than this are rare.
+/// Maximum time by which the first waiting unit may be behind the last one; longer fragments are rare.
 const SPAN_MAX: i64 = 20 * 90_000;
-/// Bytes of units that wait.
+/// Maximum bytes of waiting units.
 const WAITING_BYTES_MAX: usize = 32 << 20;
-/// Units that wait.
+/// Maximum number of waiting units.
 const WAITING_MAX: usize = 16_384;
 
-/// A unit with the file's times.
+/// A unit with times on the file's clock.
 #[derive(Debug)]
 struct Waiting {
     dts: i64,
     unit: AccessUnit,
 }
 
-/// A track of a file that is carried.
+/// A supported track of a file.
 #[derive(Debug)]
 struct Lane {
     input: usize,
-    /// In the file.
+    /// Number of the track in the file.
     number: u32,
     id: TrackId,
     timescale: Timescale,
@@ -47,10 +47,10 @@ struct Lane {
     waiting: VecDeque<Waiting>,
 }
 
-/// See the module.
+/// Converts MP4 files to access units.
 #[derive(Debug)]
 pub(in crate::protocol) struct Depackager {
-    /// Files whose tracks belong together.
+    /// Readers of the files whose tracks belong together.
     readers: Vec<Reader>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
@@ -59,12 +59,12 @@ pub(in crate::protocol) struct Depackager {
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     delivers: bool,
-    /// Samples before this time of the file are passed over, in ticks.
+    /// Time in the file, in ticks, before which samples are skipped.
     from: i64,
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant, with the tracks of so many files beside each other.
+    /// Continues the stream at the position of the grant, with the tracks of `inputs` files side by side.
     pub(in crate::protocol) fn new(grant: &Grant, inputs: usize) -> Self {
         Self {
             readers: (0..inputs).map(|_| Reader::new(Limits::default())).collect(),
@@ -79,7 +79,7 @@ impl Depackager {
         }
     }
 
-    /// Passes over so much of the files; a video then begins at its next key frame.
+    /// Skips the beginning of the files; a video then begins at its next key frame.
     pub(in crate::protocol) fn beginning_at(mut self, time: Duration) -> Self {
         if !time.is_zero() {
             self.from = i64::try_from(time.as_millis()).unwrap_or(i64::MAX).saturating_mul(90);
@@ -87,15 +87,15 @@ impl Depackager {
         self
     }
 
-    /// Whether samples come, and all so far were passed over.
+    /// True if samples come, but all so far were skipped.
     pub(in crate::protocol) fn skips(&self) -> bool {
         self.from != i64::MIN && !self.delivers
     }
 
-    /// Bytes of a file, in any split.
+    /// Takes bytes of a file, split anywhere.
     ///
     /// # Errors
-    /// The reason it cannot be read; nothing more of it is.
+    /// The reason it cannot be read; nothing more of it is read.
     pub(in crate::protocol) fn handle(&mut self, input: usize, bytes: &[u8]) -> Result<(), fmp4::Error> {
         let mut bytes = bytes;
         while let Some(reader) = self.readers.get_mut(input)
@@ -112,7 +112,7 @@ impl Depackager {
     /// Begins the next segment of a file.
     ///
     /// # Errors
-    /// The one before has ended early.
+    /// The previous segment was incomplete.
     pub(in crate::protocol) fn begin_segment(&mut self, input: usize) -> Result<(), fmp4::Error> {
         self.readers.get_mut(input).map_or(Ok(()), Reader::begin_segment)
     }
@@ -127,7 +127,7 @@ impl Depackager {
         }
     }
 
-    /// The index of a file that has it behind its media: what follows are the bytes from this offset on.
+    /// Sets the index of a file that has it after its media; the following bytes are those from `offset` on.
     ///
     /// # Errors
     /// The reason the index cannot be used.
@@ -145,27 +145,27 @@ impl Depackager {
         Ok(())
     }
 
-    /// The file has ended: what waited for more of it comes now.
+    /// Ends the file: emits units that waited for more of it.
     pub(in crate::protocol) fn finish(&mut self) {
         while self.give_first() {}
     }
 
-    /// The next unit, and the tracks that decode it.
+    /// Returns the next unit with its tracks.
     pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         self.units.pop_front()
     }
 
-    /// A fault of the file's clock that was not taken yet.
+    /// Takes the next fault of the file's clock.
     pub(in crate::protocol) fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.timeline.take_clock_news()
     }
 
-    /// Samples that could not be used, since this was asked before.
+    /// Takes the number of samples that could not be used since the last call.
     pub(in crate::protocol) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// The part of the stream that has come so far.
+    /// Returns what has come of the stream so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let lacks_video = self.lanes.iter().any(|lane| lane.is_video && !lane.has_begun);
         match self.delivers {
@@ -176,7 +176,7 @@ impl Depackager {
         }
     }
 
-    /// An index: the samples behind it are of these tracks.
+    /// Handles an index: the samples after it are of these tracks.
     fn begin(&mut self, input: usize, tracks: &[fmp4::Track]) {
         if self.is_known(input, tracks) {
             return;
@@ -210,7 +210,7 @@ impl Depackager {
         }
     }
 
-    /// Whether a file has had this very index before: what waits of it goes on.
+    /// True if a file had this same index before, so that its waiting units go on.
     fn is_known(&self, input: usize, tracks: &[fmp4::Track]) -> bool {
         let of_input = || self.lanes.iter().filter(|lane| lane.input == input);
         let is_same = |(lane, track): (&Lane, &fmp4::Track)| {
@@ -221,7 +221,7 @@ impl Depackager {
         of_input().count() == tracks.len() && of_input().zip(tracks).all(is_same)
     }
 
-    /// Makes this the configuration of the track. One that differs begins an epoch of it.
+    /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, track: &fmp4::Track) {
         if self.tracks.get(id).is_some_and(|known| known.config == track.config) {
             return;
@@ -264,7 +264,7 @@ impl Depackager {
         while self.is_due() && self.give_first() {}
     }
 
-    /// Whether the first unit waits for none any more.
+    /// True if the first unit need not wait any longer.
     fn is_due(&self) -> bool {
         let waiting =
             || self.lanes.iter().flat_map(|lane| [lane.waiting.front(), lane.waiting.back()]).flatten();
@@ -278,7 +278,7 @@ impl Depackager {
             || self.lanes.iter().map(|lane| lane.waiting.len()).sum::<usize>() > WAITING_MAX
     }
 
-    /// Gives out the first unit that waits. False: there is none.
+    /// Emits the first waiting unit. Returns false if there is none.
     fn give_first(&mut self) -> bool {
         let of = |lane: &Lane| lane.waiting.front().map(|waiting| waiting.dts);
         let first = self.lanes.iter_mut().filter(|lane| !lane.waiting.is_empty()).min_by_key(|lane| of(lane));

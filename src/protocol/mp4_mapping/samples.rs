@@ -1,25 +1,25 @@
-//! Units of a track as samples of fragments: each lasts until the next one.
+//! Units of a track as samples of fragments; each sample lasts until the next one.
 
 use bytes::Bytes;
 use fmp4::{Description, FragmentSample};
 use media::{AccessUnit, CodecConfig, Track, TrackId};
 
-/// The samples of one track that are in no fragment yet.
+/// The samples of one track that are not in a fragment yet.
 #[derive(Debug)]
 pub(in crate::protocol) struct Samples {
     /// The track.
     pub(in crate::protocol) id: TrackId,
     /// The description of the track in an init segment.
     pub(in crate::protocol) description: Description,
-    /// The newest, whose duration is not known yet, and its decode time.
+    /// The newest sample, whose duration is not known yet, and its decode time.
     open: Option<(i64, FragmentSample)>,
-    /// Decode time of the first of the others, in ticks of the stream.
+    /// Decode time of the first complete sample, in ticks of the stream.
     at: i64,
     complete: Vec<FragmentSample>,
 }
 
 impl Samples {
-    /// Of the track `number` of a file.
+    /// Makes the samples of track `number` of a file.
     pub(in crate::protocol) fn new(number: u32, track: &Track) -> Self {
         Self {
             id: track.id,
@@ -33,17 +33,17 @@ impl Samples {
         }
     }
 
-    /// Whether no unit has come.
+    /// True if no unit has come.
     pub(in crate::protocol) const fn is_new(&self) -> bool {
         self.open.is_none() && self.complete.is_empty()
     }
 
-    /// Whether there is nothing for a fragment.
+    /// True if there is no complete sample.
     pub(in crate::protocol) const fn is_empty(&self) -> bool {
         self.complete.is_empty()
     }
 
-    /// Takes a unit. The one before it is complete.
+    /// Adds a unit, which completes the one before it.
     pub(in crate::protocol) fn push(&mut self, unit: &AccessUnit) {
         let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
         let sample = FragmentSample {
@@ -61,19 +61,19 @@ impl Samples {
         self.add(dts, before);
     }
 
-    /// Nothing follows the last one directly.
+    /// Completes the last sample, because no unit follows it directly.
     pub(in crate::protocol) fn finish(&mut self) {
         if let Some((dts, sample)) = self.open.take() {
             self.add(dts, sample);
         }
     }
 
-    /// Number of complete samples, and how many ticks they last.
+    /// Returns the number of complete samples and their duration in ticks.
     pub(in crate::protocol) fn measure(&self) -> (usize, u64) {
         (self.complete.len(), self.complete.iter().map(|sample| u64::from(sample.duration)).sum())
     }
 
-    /// The complete samples, for a fragment, with the decode time of the first.
+    /// Takes the complete samples for a fragment, with the decode time of the first.
     pub(in crate::protocol) fn take(&mut self) -> (i64, Vec<FragmentSample>) {
         (self.at, std::mem::take(&mut self.complete))
     }
@@ -86,7 +86,7 @@ impl Samples {
     }
 }
 
-/// Units have NAL units with four-byte lengths, whatever the configuration said when it came (ISO/IEC 14496-15 §5.3.3.1,
+/// Returns the configuration changed to four-byte NAL unit lengths, which units have whatever it said (ISO/IEC 14496-15 §5.3.3.1,
 /// §8.3.3.1).
 pub(in crate::protocol) fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let patched = |record: &Bytes, at: usize| {

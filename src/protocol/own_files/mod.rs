@@ -1,4 +1,4 @@
-//! Files of an application's own as sources: read from the disk by jobs, as fast as they are to be seen.
+//! Files of an application as stream sources, read from disk by jobs at playback speed.
 //!
 //! 1. The file is opened below `webapps`, name by name and without following links, as files are that are served.
 //! 2. A block is asked for when everything before it has gone out: the session does not poll while the stream is ahead of real
@@ -21,21 +21,21 @@ use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 pub(super) use path::OwnPath;
 
-/// Bytes that are read ahead of what has gone out.
+/// Size of a block, and so the bytes read ahead.
 const BLOCK_BYTES: usize = 128 * 1024;
-/// The job service may be busy for some time; the session's own deadlines bound it.
+/// Pause before a job is submitted again while the job service is busy; the session's own deadlines bound it.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
-/// The id of its jobs; a single one is under way at a time.
+/// The id of the client's jobs, of which only one is in progress.
 const JOB: JobId = JobId(0);
 
-/// The target of a file.
+/// Makes the target of a file.
 pub(super) fn target(names: Vec<String>) -> Target {
     let request: Box<dyn Request> = Box::new(OwnFile(names));
     let host = IpAddr::V4(Ipv4Addr::UNSPECIFIED).to_string();
     Target::new("file", (host, 0), Transport::File, Arc::new(request))
 }
 
-/// The names of a file below `webapps`.
+/// The path of a file below `webapps`.
 #[derive(Debug)]
 struct OwnFile(Vec<String>);
 
@@ -49,7 +49,7 @@ impl Request for OwnFile {
     }
 }
 
-/// The file.
+/// The stage of reading a file.
 #[derive(Debug)]
 enum Stage {
     Closed {
@@ -60,22 +60,22 @@ enum Stage {
         length: u64,
         at: u64,
     },
-    /// Whether the end was reported.
+    /// The end; true once it was reported.
     Over,
 }
 
-/// The client.
+/// The client that reads a file.
 #[derive(Debug)]
 struct FilePull {
     stage: Stage,
     reading: Reading,
-    /// The index of the file, before the media that it is the index of.
+    /// The index of the file, to be emitted before its media.
     index: Option<Media>,
-    /// A job is under way.
+    /// True while a job is in progress.
     asked: bool,
-    /// No job before this time.
+    /// Time before which no job is submitted.
     paused_until: Option<Instant>,
-    /// Reported once everything before it is.
+    /// The reason of the end, reported after everything before it.
     ended: Option<String>,
 }
 

@@ -1,36 +1,36 @@
-//! Paths of files below an application's `streams`, and the rule for those that may be played as a source.
+//! Paths of files below an application's `streams`, and the rule for those that may be a stream source.
 
 use crate::auth::url::{URL_BYTES_MAX, UrlError};
 
-/// The folder of applications, and the one of an application's recordings and uploads.
+/// The folder of applications; then the folder of an application's recordings and uploads.
 const WEBAPPS: &str = "webapps";
 const STREAMS: &str = "streams";
-/// The endings of the names of such files: those of the containers that are read from a body over HTTP.
+/// Extensions of playable files: the containers that can also be read from an HTTP response.
 const ENDINGS: [&str; 3] = ["mp4", "flv", "ts"];
-/// Folders below `streams`, and the file in them.
+/// Maximum number of names below `streams`, including the file's.
 const NAMES_MAX: usize = 16;
-/// A file of another application is never read.
+/// The error for a file of another application, which is never read.
 const WRONG_APP: UrlError = UrlError::Unsupported("Only files of the same application can be played");
 const NO_FILE: UrlError =
     UrlError::Unsupported("A path leads to an MP4, FLV or MPEG-TS file below the streams of the application");
 
-/// The path of a file.
+/// The path of a file below `streams`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::protocol) struct OwnPath {
-    /// `None`: that of whoever asks.
+    /// The application; `None` for that of the stream.
     app: Option<String>,
-    /// Below `streams`.
+    /// The names below `streams`.
     names: Vec<String>,
 }
 
 impl OwnPath {
-    /// Whether a text is such a path rather than a URL, whatever else is wrong with it.
+    /// True if a text looks like such a path rather than a URL.
     pub(in crate::protocol) fn is_meant(text: &str) -> bool {
         !text.contains("://") && (behind_streams(text).is_some() || behind_webapps(text).is_some())
     }
 
-    /// Reads `streams/a.mp4`, `webapps/live/streams/a.mp4`, or the latter as an absolute path. What is before `webapps` there
-    /// is the home, whatever it is called.
+    /// Parses `streams/a.mp4`, `webapps/live/streams/a.mp4`, or the latter as an absolute path. Whatever precedes `webapps` is taken for
+    /// the home folder.
     pub(in crate::protocol) fn read(text: &str) -> Result<Self, UrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(UrlError::TooLong);
@@ -44,7 +44,7 @@ impl OwnPath {
         Self::below_webapps(behind_webapps(text).ok_or(UrlError::Scheme)?).ok_or(NO_FILE)?
     }
 
-    /// Reads a path that begins with an application, as that of a URL does. `None`: it does not lead below its `streams`.
+    /// Parses a path that begins with an application, like that of a URL. `None` if it does not lead below its `streams`.
     pub(in crate::protocol) fn below_webapps(path: &str) -> Option<Result<Self, UrlError>> {
         let (app, rest) = path.split_once('/')?;
         Some(Self::of(Some(app.to_owned()), behind_streams(rest)?))
@@ -62,7 +62,7 @@ impl OwnPath {
         Ok(Self { app, names })
     }
 
-    /// The names below `webapps`, for a stream of this application.
+    /// Returns the names below `webapps`, for a stream of this application.
     pub(in crate::protocol) fn names_for(self, app: &str) -> Result<Vec<String>, UrlError> {
         if self.app.is_some_and(|of_path| of_path != app) {
             return Err(WRONG_APP);

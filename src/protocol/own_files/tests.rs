@@ -16,7 +16,7 @@ fn boxed(kind: &[u8; 4], body: &[u8]) -> Vec<u8> {
     [&u32::try_from(8 + body.len()).unwrap().to_be_bytes()[..], kind, body].concat()
 }
 
-/// Plays a file of which so much is said to be there. The pieces, the offsets that were read, and the end.
+/// Plays a file that reports this length. Returns the pieces, the offsets that were read, and the end.
 fn play(file: &[u8], length: u64) -> (Vec<Media>, Vec<u64>, String) {
     let now = Instant::now();
     let (mut client, mut pieces, mut offsets) = (FilePull::new(vec!["x".into()]), Vec::new(), Vec::new());

@@ -1,5 +1,4 @@
-//! The container of a source that is one run of bytes, the body of a response or a file: FLV, an MPEG transport stream or MP4, as its first
-//! bytes say.
+//! The container of a source that is one run of bytes (a response's body or a file), detected from its first bytes: FLV, MPEG-TS or MP4.
 
 use bytes::{Bytes, BytesMut};
 use flv::file::Reader;
@@ -7,43 +6,43 @@ use flv::file::Reader;
 use super::Media;
 use super::layout::{Beginning, Layout};
 
-/// Larger tags are not what a stream has.
+/// Maximum size of a tag; larger ones cannot belong to a stream.
 pub(in crate::protocol) const TAG_BYTES_MAX: u32 = 8 << 20;
 /// The beginning of an FLV file (FLV 10.1 §E.2).
 const FLV_SIGNATURE: &[u8] = b"FLV";
-/// The beginning of an MP4 file, behind the length of its first box (ISO/IEC 14496-12 §4.3).
+/// The beginning of an MP4 file, after the length of its first box (ISO/IEC 14496-12 §4.3).
 const MP4_SIGNATURE: &[u8] = b"ftyp";
-/// The beginning of a packet of a transport stream (ISO/IEC 13818-1 §2.4.3.2).
+/// The sync byte of an MPEG-TS packet (ISO/IEC 13818-1 §2.4.3.2).
 const TS_SYNC: u8 = 0x47;
 
-/// See the module.
+/// The body of a source.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// Too few bytes came to tell.
+    /// Too few bytes have come to detect the container.
     Unknown(BytesMut),
     /// An FLV file.
     Flv(Reader),
-    /// A transport stream, and what came of it and was not polled.
+    /// A transport stream, with bytes that were not polled yet.
     Ts(Option<Bytes>),
-    /// An MP4 file of which too little came to tell where its index is.
+    /// An MP4 file of which too little has come to know where its index is.
     Mp4Begins(Beginning),
-    /// An MP4 file, as a transport stream.
+    /// An MP4 file, with bytes that were not polled yet.
     Mp4(Option<Bytes>),
-    /// An MP4 file whose media, at the first offset, comes before its index, at the second one or behind.
+    /// An MP4 file whose media, at the first offset, precedes its index, at or after the second offset.
     MediaFirst(u64, u64),
-    /// Another form, which is still to be reported.
+    /// An unknown container, not reported yet.
     Other,
-    /// Nothing more is read.
+    /// The end: nothing more is read.
     Over,
 }
 
 impl Body {
-    /// Creates a body of which nothing came yet.
+    /// Makes an empty body.
     pub(super) fn new() -> Self {
         Self::Unknown(BytesMut::new())
     }
 
-    /// Takes the next bytes; what came before is polled by then.
+    /// Takes the next bytes; earlier ones must have been polled.
     pub(super) fn push(&mut self, bytes: Bytes) {
         match self {
             Self::Unknown(begun) => {
@@ -90,10 +89,10 @@ impl Body {
         }
     }
 
-    /// The next piece of the stream.
+    /// Returns the next piece of the stream.
     ///
     /// # Errors
-    /// The reason why there is none and will be none; once.
+    /// The reason for which there are no more pieces; returned once.
     pub(super) fn poll(&mut self) -> Result<Option<Media>, String> {
         let next = self.next();
         if next.is_err() {

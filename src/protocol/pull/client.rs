@@ -1,4 +1,4 @@
-//! The protocol of a pull: what each brings ([`Client`]), and what it says ([`ClientEvent`], [`Media`]).
+//! The protocol of a pull: the interface of its client ([`Client`]), and its output ([`ClientEvent`], [`Media`]).
 
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -18,28 +18,28 @@ use crate::protocol::usable::Supply;
 use crate::protocol::{OpenPath, PathId, To};
 use crate::stats::Figures;
 
-/// A piece of a stream from a server.
+/// A piece of a stream from a server, in its container.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::protocol) enum Media {
-    /// A tag of FLV.
+    /// An FLV tag.
     Tag(Tag),
     /// A piece of an MP4 file.
     Mp4(Bytes),
-    /// The index of an MP4 file, a whole `moov`. The pieces begin at this offset of the file.
+    /// The index of an MP4 file, a complete `moov`. The following pieces begin at this offset of the file.
     Mp4Index {
         /// The index.
         index: Bytes,
         /// The offset.
         media_at: u64,
     },
-    /// Packets of MPEG-TS.
+    /// MPEG-TS packets.
     Payload(Bytes),
-    /// Packets of MPEG-TS are missing here.
+    /// A gap: MPEG-TS packets are missing here.
     Lost,
 }
 
 impl Media {
-    /// Whether there is, or may be, video or audio in it.
+    /// True if the piece contains, or may contain, video or audio.
     pub(super) fn is_media(&self) -> bool {
         match self {
             Self::Tag(tag) => matches!(tag.kind, TagKind::Audio | TagKind::Video),
@@ -48,7 +48,7 @@ impl Media {
         }
     }
 
-    /// Whether it is worth to be held.
+    /// True if the piece should be kept until the grant.
     pub(super) fn is_kept(&self) -> bool {
         match self {
             Self::Tag(tag) => {
@@ -61,31 +61,31 @@ impl Media {
     }
 }
 
-/// The parts that a client begins with.
+/// The context in which a client begins.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::protocol) struct Start<'a> {
     /// The nodes that a copy is for, besides this one.
     pub(in crate::protocol) via: &'a [String],
     /// The time.
     pub(in crate::protocol) now: Instant,
-    /// The address that is connected to, or waited at; the load generator does not say.
+    /// The address connected to, or listened at; `None` in the load generator.
     pub(in crate::protocol) address: Option<SocketAddr>,
     /// The settings of the server.
     pub(in crate::protocol) server: &'a SessionSettings,
-    /// The settings of the application; the load generator has none.
+    /// Settings of the application; `None` in the load generator.
     pub(in crate::protocol) app: Option<&'a AppSettings>,
 }
 
 /// An event of a [`Client`].
 #[derive(Debug, PartialEq)]
 pub(in crate::protocol) enum ClientEvent {
-    /// The peers know each other, where that is more than the socket.
+    /// The handshake is complete, in protocols that have one.
     Connected,
-    /// The server has the stream, and will send it.
+    /// The server has the stream and will send it.
     Accepted,
     /// A piece of the stream.
     Media(Media),
-    /// The stream has begun; what follows are units, from the grant on ([`UnitClient`]).
+    /// The stream has begun; units follow once it is granted ([`UnitClient`]).
     Begun,
     /// A unit.
     Unit {
@@ -94,37 +94,37 @@ pub(in crate::protocol) enum ClientEvent {
         /// The tracks that decode it.
         tracks: Arc<Tracks>,
     },
-    /// Units that could not be used.
+    /// The number of units that could not be used.
     Dropped(u64),
     /// A clock of the source was wrong, and was corrected.
     ClockNews(ClockNews),
-    /// Goes on at another server, in a connection of its own: [`Client::begin`] says when it is there.
+    /// The client goes on at another server, over a connection of its own; [`Client::begin`] is called when that is open.
     NextServer(NextServer),
-    /// Has no more use for the connection.
+    /// The client no longer needs the connection.
     Disconnect,
-    /// Wants a UDP socket of its own; answered by [`ClientDatagrams::handle_local`].
+    /// The client needs a UDP socket of its own; answered by [`ClientDatagrams::handle_local`].
     OpenPath(OpenPath),
-    /// Closes one.
+    /// The client closes a socket of its own.
     ClosePath(PathId),
-    /// The end, with the reason.
+    /// The client has ended, for this reason.
     Ended(String),
-    /// The same, and the stream is over as far as the server knows.
+    /// The client has ended, and according to the server the stream has ended too.
     Over(String),
 }
 
 /// The timeouts of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For the end of the handshake, or the head of the response.
+    /// Time for the handshake, or until the response's head.
     pub handshake: Duration,
-    /// From there to the stream.
+    /// Time from then to the stream.
     pub ready: Duration,
-    /// Between media.
+    /// Time between media.
     pub stall: Duration,
 }
 
 impl Patience {
-    /// The timeouts of pulls. The session's own deadlines are shorter in sum; the last two only bound the machine.
+    /// The timeouts of pulls. The session's own deadlines are shorter in total; the last two only bound the machine.
     pub(in crate::protocol) const PULL: Self = Self {
         handshake: Duration::from_secs(5),
         ready: Duration::from_secs(10),
@@ -132,103 +132,103 @@ impl Patience {
     };
 }
 
-/// The protocol of a pull, over a byte stream or datagrams.
+/// The protocol's client of a pull, over a byte stream or datagrams.
 pub(in crate::protocol) trait Client: Debug + Send {
-    /// The connection is established; another one, when the client has asked for it.
+    /// Begins on an established connection; called again for another connection that the client has asked for.
     fn begin(&mut self, start: &Start<'_>);
-    /// The connection is gone. What came before is still polled.
+    /// Notes that the connection has ended. Earlier input is still polled.
     fn handle_end(&mut self, now: Instant);
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
     /// Closes the connection in the way of its protocol.
     fn close(&mut self, now: Instant);
-    /// The next event.
+    /// Returns the next event.
     fn poll(&mut self) -> Option<ClientEvent>;
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
-    /// The byte stream, if it has one.
+    /// Returns the byte stream, if the client has one.
     fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
         None
     }
-    /// The datagrams, if it has any.
+    /// Returns the datagram side, if the client has one.
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
         None
     }
-    /// Itself, if it reads files.
+    /// Returns the client as a reader of files, if it is one.
     fn jobs(&mut self) -> Option<&mut dyn ClientJobs> {
         None
     }
-    /// Itself, if it makes units of what comes rather than hand on pieces of a container.
+    /// Returns the client as a maker of units, if it makes units rather than pieces of a container.
     fn units(&mut self) -> Option<&mut dyn UnitClient> {
         None
     }
-    /// Itself, if it can ask for key frames and for fewer tracks.
+    /// Returns the client as one that can request key frames and fewer tracks, if it is one.
     fn demands(&mut self) -> Option<&mut dyn Demands> {
         None
     }
-    /// For a copy of another node's stream, the time at which the clock of that stream was zero ([`crate::protocol::PublishAsk::zero_ms`]).
-    /// The origin judges what its publisher sends; here only silence of the node is a fault.
+    /// For a copy of another node's stream, returns the wall clock at which that stream's clock was zero
+    /// ([`crate::protocol::PublishAsk::zero_ms`]). The origin judges its publisher's stream; here only silence of the node is a fault.
     fn zero_ms(&self) -> Option<i64> {
         None
     }
-    /// The time by which its media are kept ahead of real time, if they come faster than they are to be seen, as a file does.
-    /// `None`: it is live, as far as it is known.
+    /// Returns the time by which media is kept ahead of real time, if it comes faster than it is played, like a file. `None` for a live
+    /// source.
     fn reserve(&self) -> Option<Duration> {
         None
     }
-    /// Whether it may take as long as it likes until the first media: it waits to be called.
+    /// True if the client may take any time until the first media, because it waits for a caller.
     fn waits(&self) -> bool {
         false
     }
-    /// Figures of its connection; its protocol knows what they are.
+    /// Returns the figures of the connection, which only its protocol understands.
     fn figures(&self) -> Option<Arc<dyn Figures>> {
         None
     }
-    /// The name, for logs and counters.
+    /// Name of the protocol, for logs and counters.
     fn name(&self) -> &'static str;
 }
 
-/// A client that makes units of what comes.
+/// A client that makes units itself.
 pub(in crate::protocol) trait UnitClient {
-    /// Takes the position of the stream: what comes becomes units from there on.
+    /// Sets the position of the stream, from which units follow.
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
-    /// The part of the stream that has come so far.
+    /// Returns what has come of the stream so far.
     fn supply(&self) -> Supply;
 }
 
-/// A client whose server can be asked for what viewers want.
+/// A client that can pass viewers' demands to its server.
 pub(in crate::protocol) trait Demands {
-    /// Takes the tracks that somebody is sent; no others are wanted.
+    /// Sets the tracks that are wanted; no others need to be sent.
     fn handle_wanted(&mut self, tracks: TrackSet);
-    /// Notes that somebody waits for a key frame of this track.
+    /// Notes that a subscriber waits for a key frame of this track.
     fn handle_key_frame_needed(&mut self, track: TrackId);
-    /// Takes the number of viewers of the stream here.
+    /// Sets the number of viewers of the stream at this node.
     fn handle_audience(&mut self, viewers: &::relay::Viewers);
 }
 
 /// A client over a byte stream.
 pub trait ClientStream {
-    /// Bytes of the server.
+    /// Takes bytes of the server.
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]);
-    /// Moves what is to be sent.
+    /// Moves output to `out`.
     fn poll_transmit(&mut self, out: &mut SendQueue);
 }
 
 /// A client over datagrams.
 pub trait ClientDatagrams {
-    /// Takes the address at which a socket receives, once it is open and not connected to the server. `None`: a socket
-    /// that the client wanted could not be opened.
+    /// Notes the local address of a socket that is open and not connected to the server, or `None` if the socket that the client asked for
+    /// could not be opened.
     fn handle_local(&mut self, now: Instant, path: PathId, local: Option<SocketAddr>);
-    /// A datagram of the server; it may be opened in place.
+    /// Takes a datagram of the server, which may be decrypted in place.
     fn handle_datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]);
-    /// Adds the datagrams that are to be sent, and says where to.
+    /// Adds the datagrams to send, and returns their destination.
     fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To;
 }
 
-/// A client that has work done which may block.
+/// A client that needs blocking work done.
 pub(in crate::protocol) trait ClientJobs {
-    /// The next job, once everything that has come is polled; one is under way at a time.
+    /// Returns the next job, once all events were polled; at most one is in progress.
     fn poll_job(&mut self) -> Option<Job>;
-    /// The answer to it.
+    /// Handles the answer to a job.
     fn handle_job(&mut self, now: Instant, done: JobDone);
 }

@@ -1,4 +1,4 @@
-//! Streams of other servers to access units, from FLV tags, MPEG-TS packets or MP4 files.
+//! Converts streams of other servers, as FLV tags, MPEG-TS packets or MP4 files, to access units.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,36 +11,36 @@ use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 use crate::protocol::{flv_mapping, mp4_mapping, ts};
 
-/// The result of a piece of the stream.
+/// The result of converting a piece of the stream.
 #[derive(Debug)]
 pub(super) enum Output {
-    /// A unit for the hub. `ms` is its time when it is a video or audio.
+    /// A unit for the hub. `ms` is its time if it is video or audio.
     Unit {
         /// The unit.
         unit: AccessUnit,
         /// The tracks that decode it.
         tracks: Arc<Tracks>,
-        /// The time in milliseconds of the stream.
+        /// Time of the unit on the stream's clock, in milliseconds.
         ms: Option<i64>,
     },
-    /// Units came that could not be used.
+    /// Units that could not be used.
     Dropped {
         /// The number of units.
         units: u64,
-        /// Video or audio.
+        /// True if these were video or audio.
         media: bool,
     },
-    /// A clock was wrong, and was corrected.
+    /// A clock fault that was corrected.
     Clock(ClockNews),
-    /// Malformed.
+    /// A malformed piece.
     Bad,
-    /// The stream cannot be carried.
+    /// The stream is not supported, for this reason.
     Unsupported(String),
-    /// Audio that cannot be carried is left out.
+    /// Audio that is not supported was left out, for this reason.
     LeftOut(String),
 }
 
-/// The depackager of the kind of stream.
+/// The depackager for the kind of container.
 #[derive(Debug)]
 pub(super) enum Depackager {
     Tags(Box<flv_mapping::Depackager>),
@@ -49,7 +49,7 @@ pub(super) enum Depackager {
 }
 
 impl Depackager {
-    /// Continues the stream at the position of the grant. So much of a file is passed over.
+    /// Continues the stream at the position of the grant. `skip` is the duration to skip at the beginning of a file.
     pub(super) fn new(grant: &Grant, first: Option<&Media>, skip: Duration) -> Self {
         match first {
             Some(Media::Payload(_) | Media::Lost) => Self::Ts(Box::new(ts::Depackager::new(grant))),
@@ -60,7 +60,7 @@ impl Depackager {
         }
     }
 
-    /// The part of the stream that has come so far.
+    /// Returns what has come of the stream so far.
     pub(super) fn supply(&self) -> Supply {
         match self {
             Self::Tags(ingest) => ingest.supply(),
@@ -69,7 +69,7 @@ impl Depackager {
         }
     }
 
-    /// Whether the part of the file that comes is passed over.
+    /// True while the beginning of a file is being skipped.
     pub(super) fn skips(&self) -> bool {
         match self {
             Self::Tags(_) | Self::Ts(_) => false,
@@ -77,7 +77,7 @@ impl Depackager {
         }
     }
 
-    /// The fault of the last piece that made no sense; `None` as long as all did.
+    /// Returns the fault of the last malformed piece; `None` if there was none.
     pub(super) fn why_bad(&self) -> Option<&'static str> {
         match self {
             Self::Tags(ingest) => Some(ingest.why_bad()).filter(|why| !why.is_empty()),
@@ -119,7 +119,7 @@ impl Depackager {
         }
     }
 
-    /// The pieces that follow arrive now. A file has no arrival.
+    /// Sets the arrival time of the following pieces. Files have none.
     pub(super) fn arrive(&mut self, now: Instant) {
         match self {
             Self::Tags(ingest) => ingest.arrive(now),
@@ -128,7 +128,7 @@ impl Depackager {
         }
     }
 
-    /// A fault of the clocks that was not taken yet.
+    /// Takes the next clock fault.
     pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
         match self {
             Self::Tags(ingest) => ingest.take_clock_news(),
@@ -137,7 +137,7 @@ impl Depackager {
         }
     }
 
-    /// Nothing follows: what was held back, because more of it might have come, comes now.
+    /// Ends the stream: emits units that were held back for more of them.
     pub(super) fn finish(&mut self, out: &mut Vec<Output>) {
         match self {
             Self::Tags(_) => {}
@@ -190,7 +190,7 @@ fn output(unit: AccessUnit, tracks: &Arc<Tracks>) -> Output {
     Output::Unit { unit, tracks: Arc::clone(tracks), ms }
 }
 
-/// The time of a unit in milliseconds of the stream, when it is video or audio.
+/// Returns the time of a unit in milliseconds, if it is video or audio.
 pub(super) fn time_of(unit: &AccessUnit, tracks: &Tracks) -> Option<i64> {
     let track = tracks.get(unit.track).filter(|track| track.kind() != TrackKind::Data)?;
     Some(track.timescale.to_ms(unit.dts))

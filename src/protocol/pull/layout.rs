@@ -1,32 +1,32 @@
-//! The layout of an MP4 file: where its index is, according to its first boxes (ISO/IEC 14496-12 §4.2). Most encoders write the
-//! index behind the media; it is then read from there.
+//! The layout of an MP4 file, i.e. the position of its index, according to its first boxes (ISO/IEC 14496-12 §4.2). Most encoders write the
+//! index after the media; it is then read from there.
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The number of bytes behind which nothing is looked for.
+/// Number of bytes at the beginning that are searched.
 const SEARCH_BYTES_MAX: usize = 1 << 20;
-/// Bytes of an index, and of what stands before it: sample tables of about a day.
+/// Maximum size of an index and of anything before it: sample tables of about a day.
 const INDEX_BYTES_MAX: usize = 33 << 20;
-/// The head of a box with a size of 32 bits.
+/// Size of a box head with a 32-bit size.
 const HEAD_BYTES: usize = 8;
-/// The head of a box with a size of 64 bits.
+/// Size of a box head with a 64-bit size.
 const LARGE_HEAD_BYTES: usize = 16;
 
-/// The order of a file, as its first boxes tell.
+/// The order of a file's parts, according to its first boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Layout {
-    /// Readable as it comes, or it will be seen why not.
+    /// The file can be read from the beginning (or reading it will show the fault).
     InOrder,
-    /// The media comes first.
+    /// The media precedes the index.
     MediaFirst {
         /// Offset of the media.
         media_at: u64,
-        /// Offset of the first byte behind it.
+        /// Offset of the first byte after the media.
         index_at: u64,
     },
 }
 
-/// The kind of a box and its bytes; 0: it lasts to the end of the file. `None`: too little has come.
+/// Parses a box head into type and size; 0 if the box extends to the end of the file. `None` if too little has come.
 fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
     let (size, rest) = bytes.split_first_chunk::<4>()?;
     let (kind, rest) = rest.split_first_chunk::<4>()?;
@@ -38,16 +38,16 @@ fn head(bytes: &[u8]) -> Option<([u8; 4], u64)> {
     Some((*kind, size))
 }
 
-/// The beginning of a file, until its layout is known. Bytes come in small pieces, and each box is looked at once.
+/// The beginning of a file, until its layout is known. Bytes may come in small pieces; each box is parsed once.
 #[derive(Debug, Default)]
 pub(super) struct Beginning {
     bytes: BytesMut,
-    /// The offset of the first box that was not passed.
+    /// Offset of the first box not skipped yet.
     at: usize,
 }
 
 impl Beginning {
-    /// Takes the next bytes; the layout of the file. `None`: too little has come.
+    /// Takes the next bytes and returns the layout, or `None` if too little has come.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Option<Layout> {
         self.bytes.extend_from_slice(bytes);
         loop {
@@ -70,25 +70,25 @@ impl Beginning {
         }
     }
 
-    /// All that has come.
+    /// Returns all bytes that have come.
     pub(super) fn take(&mut self) -> Bytes {
         std::mem::take(&mut self.bytes).freeze()
     }
 }
 
-/// The bytes behind the media, until the index is there. Bytes before that are forgotten.
+/// The bytes after the media, until the index is complete. Bytes before it are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
     bytes: BytesMut,
-    /// Bytes of the boxes that were passed.
+    /// Number of bytes of the boxes skipped.
     passed: usize,
 }
 
 impl Behind {
-    /// Takes the next bytes; the index, a whole `moov`. `Ok(None)`: too little has come.
+    /// Takes the next bytes and returns the index, a complete `moov`, or `None` if too little has come.
     ///
     /// # Errors
-    /// The reason there is none.
+    /// The reason for which there is no index.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Result<Option<Bytes>, &'static str> {
         self.bytes.extend_from_slice(bytes);
         while let Some((kind, size)) = head(&self.bytes) {

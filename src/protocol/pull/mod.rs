@@ -5,8 +5,8 @@
 //! 3. The grant says where the stream stands; what comes becomes units from there on.
 //! 4. No media for 4 s, no video for 10 s while sound goes on ([`stall`]), an end, or a fault of the server: [`PullState::Lost`] and the end. The stream waits in control.
 //!
-//! Each protocol brings a [`Client`]. The server is not trusted: what it sends is bounded as a publisher's is. A source that is a
-//! file comes as fast as it is read; its units leave one by one when they are due ([`pace`]). A live source is never held back.
+//! Each protocol brings a [`Client`]. The server is not trusted: its input is bounded as a publisher's is. A file is received as fast as it
+//! is read; its units are emitted one by one when due ([`pace`]). A live source is never delayed.
 
 mod body;
 mod client;
@@ -41,45 +41,45 @@ use pace::Pace;
 pub(super) use reading::Reading;
 use stall::Stall;
 
-/// Time from the connection to the first video or audio.
+/// Maximum time from the connection to the first video or audio.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A server that is to call us may do so whenever it likes.
+/// Maximum time to wait for a server that is to call us, i.e. practically none.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 86_400);
-/// The most pieces held before the first video or audio: metadata.
+/// Maximum number of metadata pieces held before the first video or audio.
 const HELD_MAX: usize = 16;
-/// Larger metadata is not held.
+/// Maximum size of metadata that is held.
 const HELD_BYTES_MAX: usize = 64 * 1024;
-/// Bodies without sense, in a row.
+/// Number of consecutive malformed bodies that end the pull.
 const BAD_MAX: u32 = 100;
-/// The time by which a file runs ahead of real time: longer than a slow disk takes, and than the pause before a file starts
-/// over. A viewer that joins is sent all of it at once.
+/// Time by which a file is kept ahead of real time: longer than a slow disk takes, and than the pause before a file restarts. A new viewer
+/// is sent all of it at once.
 pub(crate) const FILE_RESERVE: Duration = Duration::from_secs(2);
-/// A source this far ahead of real time is a file, whatever it seemed to be. Servers keep less for new viewers.
+/// Lead over real time from which a source is a file, whatever it seemed to be. Servers keep less for new viewers.
 const LIVE_AHEAD_MAX: Duration = Duration::from_secs(20);
-/// The most characters of a server's reason that are passed on.
+/// Maximum number of characters of a server's reason that are passed on.
 const REASON_CHARS_MAX: usize = 200;
 
-/// The state of an attempt.
+/// The stage of an attempt.
 #[derive(Debug)]
 enum Stage {
     Connecting {
         until: Instant,
     },
-    /// The stream is asked for; no video or audio yet.
+    /// The stream was asked for; no video or audio has come.
     Preparing {
         until: Instant,
     },
-    /// Control is asked whether it may publish.
+    /// Control was asked whether the stream may be published.
     Asked,
     /// The stream flows.
     Live {
-        /// `None`: the client makes the units.
+        /// The depackager; `None` if the client makes the units.
         depackager: Option<Depackager>,
         usable: Usable,
         stall: Box<Stall>,
-        /// `None`: it is live.
+        /// The pacing of a file; `None` for a live source.
         pace: Option<Pace>,
-        /// A moment, and the media time in milliseconds that came then.
+        /// A time, and the media time in milliseconds that came then.
         began: Option<(Instant, i64)>,
     },
     Over,
@@ -95,7 +95,7 @@ pub(crate) struct PullSession {
     skip: Duration,
     via: Vec<String>,
     stage: Stage,
-    /// On the way to another server.
+    /// True while the client moves to another server.
     moves: bool,
     held: VecDeque<Media>,
     bad: u32,
@@ -119,7 +119,7 @@ impl PullSession {
         }
     }
 
-    /// Takes what the client has, until there is an event or it must wait.
+    /// Handles the client's events, until there is an event to emit or the session must wait.
     fn drain_client(&mut self, now: Instant) {
         self.release(now);
         while self.events.is_empty() && self.wants_media() {
@@ -167,7 +167,7 @@ impl PullSession {
         }
     }
 
-    /// A server that was waited for is there.
+    /// Handles the arrival of a server that was waited for.
     fn connected(&mut self, now: Instant) {
         if let Stage::Preparing { until } = &mut self.stage {
             *until = now + PREPARE_TIMEOUT;
@@ -182,7 +182,7 @@ impl PullSession {
         }
     }
 
-    /// Keeps what comes before the grant; the first video or audio asks for it.
+    /// Holds a piece until the grant; the first video or audio asks for it.
     fn hold(&mut self, media: Media) {
         if !media.is_kept() {
             return;
@@ -197,7 +197,7 @@ impl PullSession {
         }
     }
 
-    /// Asks control whether the stream may be published, now that there is media.
+    /// Asks control whether the stream may be published, because media has come.
     fn ask(&mut self) {
         if !matches!(self.stage, Stage::Preparing { .. }) {
             return;
@@ -216,7 +216,7 @@ impl PullSession {
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Publish(ask)));
     }
 
-    /// A piece of a container becomes units.
+    /// Converts a piece of a container to units.
     fn take_piece(&mut self, now: Instant, media: &Media) {
         let Stage::Live { depackager: Some(depackager), usable, pace, .. } = &mut self.stage else { return };
         let mut outputs = Vec::new();
@@ -232,7 +232,7 @@ impl PullSession {
         self.ingest(now, outputs);
     }
 
-    /// Behind the last piece: what waited for more of it.
+    /// Emits what was held back, after the last piece.
     fn finish_pieces(&mut self, now: Instant) {
         let Stage::Live { depackager: Some(depackager), .. } = &mut self.stage else { return };
         let mut outputs = Vec::new();
@@ -265,7 +265,7 @@ impl PullSession {
         }
     }
 
-    /// Gives out the output of a live source, unless the source has just turned out to be a file.
+    /// Emits an output of a live source, or queues it if the source has turned out to be a file.
     fn take_output(&mut self, now: Instant, output: Output) {
         match &mut self.stage {
             Stage::Live { pace: Some(pace), .. } => pace.push(output),
@@ -279,7 +279,7 @@ impl PullSession {
         }
     }
 
-    /// Gives out the units of a file that are due.
+    /// Emits the units of a file that are due.
     fn release(&mut self, now: Instant) {
         while let Stage::Live { pace: Some(pace), .. } = &mut self.stage
             && let Some(output) = pace.poll(now)
@@ -294,7 +294,7 @@ impl PullSession {
         }
     }
 
-    /// Turns an output of the source into an event.
+    /// Converts an output of the source to an event.
     fn give(&mut self, now: Instant, output: Output) {
         let is_copy = self.client.zero_ms().is_some();
         let Stage::Live { stall, pace, began, .. } = &mut self.stage else { return };
@@ -346,7 +346,7 @@ impl PullSession {
         }
     }
 
-    /// The client has ended. Units of a file that are not due yet are still given out.
+    /// Handles the end of the client. Units of a file that are not due yet are still emitted.
     fn client_ended(&mut self, now: Instant, reason: String) {
         self.finish_pieces(now);
         match &mut self.stage {
@@ -412,7 +412,7 @@ impl PullSession {
         }
     }
 
-    /// Something happened to a socket that the client wanted.
+    /// Handles an event on a socket that the client has asked for.
     fn handle_socket(&mut self, ctx: &Context<'_>, path: PathId, event: PathEvent<'_>) {
         let local = match event {
             PathEvent::Open { local } => local,
@@ -427,7 +427,7 @@ impl PullSession {
         self.end_as(now, reason, false);
     }
 
-    /// The first reason counts. `is_over`: the stream is no more.
+    /// Ends the attempt; the first reason counts. `is_over` is true if the stream has ended too.
     fn end_as(&mut self, now: Instant, reason: &str, is_over: bool) {
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(REASON_CHARS_MAX).collect();
         let stage = std::mem::replace(&mut self.stage, Stage::Over);

@@ -1,30 +1,30 @@
-//! Pacing of files: each unit leaves when its DTS is due, as from an encoder.
+//! Pacing of files: each unit is emitted when its DTS is due, as by an encoder.
 //!
-//! A piece of a file makes many units. They wait here, and nothing further is read while any waits. The stream keeps a reserve
-//! ahead of real time, given out at once at its start, for slow disks and for the pause between two files. When the reserve is
-//! used up, all that follows moves on.
+//! A piece of a file contains many units. They wait here, and nothing further is read while any waits. The stream keeps a reserve ahead of
+//! real time, emitted at once at its start, against slow disks and pauses between two files. When the reserve is used up, everything that
+//! follows is delayed.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::depackager::Output;
 
-/// A unit is given out up to this much before it is due, so that one wake serves the units of a moment.
+/// Maximum time by which a unit is emitted early, so that one wake-up serves the units of a moment.
 const EARLY: Duration = Duration::from_millis(2);
 
-/// See the module.
+/// The pacing of one file.
 #[derive(Debug)]
 pub(super) struct Pace {
     waiting: VecDeque<Output>,
-    /// The reason of the end behind them.
+    /// The reason for the end of the file, after the waiting outputs.
     ended: Option<String>,
-    /// The time by which the stream is to be ahead of real time.
+    /// Time by which the stream should be ahead of real time.
     reserve: Duration,
-    /// The time by which it was ahead before this attempt.
+    /// Time by which the stream was ahead before this attempt.
     lead: Duration,
-    /// A moment, and the media time in milliseconds that is due then.
+    /// A time, and the media time in milliseconds that is due then.
     base: Option<(Instant, i64)>,
-    /// The latest media time given out.
+    /// The latest media time emitted.
     latest: i64,
 }
 
@@ -38,22 +38,22 @@ impl Pace {
         self.waiting.push_back(output);
     }
 
-    /// The file has ended.
+    /// Notes that the file has ended.
     pub(super) fn end(&mut self, reason: String) {
         self.ended.get_or_insert(reason);
     }
 
-    /// The reason of the end; asked for when nothing waits.
+    /// Takes the reason of the end; to be called when nothing waits.
     pub(super) const fn take_end(&mut self) -> Option<String> {
         self.ended.take()
     }
 
-    /// Whether nothing waits.
+    /// True if nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// The next output that is due at `now`.
+    /// Returns the next output that is due at `now`.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Output> {
         let Some(ms) = time_of(self.waiting.front()?) else { return self.waiting.pop_front() };
         let lead = i64::try_from(self.lead.as_millis()).unwrap_or(0);
@@ -74,7 +74,7 @@ impl Pace {
         output
     }
 
-    /// Time at which the next output is due.
+    /// Returns the time at which the next output is due.
     pub(super) fn due(&self) -> Option<Instant> {
         let ms = time_of(self.waiting.front()?);
         let (since, from) = self.base?;
@@ -82,19 +82,19 @@ impl Pace {
         Some(seen.checked_sub(self.reserve).unwrap_or(seen))
     }
 
-    /// The time by which the stream is ahead of real time.
+    /// Returns the stream's lead over real time.
     pub(super) fn ahead_at(&self, now: Instant) -> Duration {
         let Some((since, from)) = self.base else { return Duration::ZERO };
         ahead(since, from, self.latest, now)
     }
 }
 
-/// The time by which media are ahead of real time.
+/// Returns the lead of media over real time.
 pub(super) fn ahead(since: Instant, from: i64, ms: i64, now: Instant) -> Duration {
     moment(since, from, ms).saturating_duration_since(now)
 }
 
-/// The moment at which a media time is to be seen.
+/// Returns the time at which a media time is played.
 fn moment(since: Instant, from: i64, ms: i64) -> Instant {
     let media = Duration::from_millis(u64::try_from(ms.saturating_sub(from)).unwrap_or(0));
     since.checked_add(media).unwrap_or(since)

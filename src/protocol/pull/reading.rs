@@ -1,5 +1,5 @@
-//! The order in which a source that is one run of bytes is read: all of it as it stands; or, of an MP4 file with its
-//! index behind its media, its beginning, then the index, and then the media.
+//! The order in which a source that is one run of bytes is read: from start to end, or, for an MP4 file with its index after its media,
+//! first the beginning, then the index, then the media.
 
 use bytes::Bytes;
 
@@ -7,18 +7,18 @@ use super::Media;
 use super::body::Body;
 use super::layout::Behind;
 
-/// The part that is read.
+/// The part being read.
 #[derive(Debug)]
 enum Part {
     /// All of it.
     Whole,
-    /// The index of a file, which is at this offset or behind; and what has come of that.
+    /// The index of a file, at this offset or later, with the bytes that have come of it.
     Index { media_at: u64, index_at: u64, behind: Behind },
-    /// The media, with the index before it.
+    /// The media, whose index was read before.
     Media { media_at: u64, index: Bytes },
 }
 
-/// See the module.
+/// The reading of one source.
 #[derive(Debug)]
 pub(in crate::protocol) struct Reading {
     part: Part,
@@ -26,12 +26,12 @@ pub(in crate::protocol) struct Reading {
 }
 
 impl Reading {
-    /// Nothing is read yet.
+    /// Makes the reading of a source of which nothing was read.
     pub(in crate::protocol) fn new() -> Self {
         Self { part: Part::Whole, body: Body::new() }
     }
 
-    /// The offset from which what is read now begins; `None`: all is read.
+    /// Returns the offset of the part to read now; `None` for the whole.
     pub(in crate::protocol) const fn from(&self) -> Option<u64> {
         match &self.part {
             Part::Whole => None,
@@ -40,7 +40,7 @@ impl Reading {
         }
     }
 
-    /// The index, where the media follow it.
+    /// Returns the index, if its media is being read.
     pub(in crate::protocol) fn index(&self) -> Option<Media> {
         match &self.part {
             Part::Media { media_at, index } => {
@@ -50,11 +50,10 @@ impl Reading {
         }
     }
 
-    /// Takes the next bytes; what came before is polled by then. True: the rest of this part is of no use, another one is to be
+    /// Takes the next bytes; earlier ones must have been polled. Returns true if the rest of this part is useless and another part must be
     /// read.
     ///
-    /// # Errors
-    /// The reason nothing can come of it.
+    /// The reason for which the source cannot be used.
     pub(in crate::protocol) fn push(&mut self, bytes: Bytes) -> Result<bool, &'static str> {
         let Part::Index { media_at, behind, .. } = &mut self.part else {
             self.body.push(bytes);
@@ -68,10 +67,10 @@ impl Reading {
         Ok(true)
     }
 
-    /// The next piece of the stream.
+    /// Returns the next piece of the stream.
     ///
     /// # Errors
-    /// The reason why there is none and will be none; once.
+    /// The reason for which there are no more pieces; returned once.
     pub(in crate::protocol) fn poll(&mut self) -> Result<Option<Media>, String> {
         self.body.poll()
     }

@@ -1,19 +1,18 @@
-//! Watches that media of a pulled live stream keep coming, and its video on its own: sound that goes on would hide a picture
-//! that has stopped for good.
+//! Detects that a pulled live stream has stopped, and that its video has stopped while audio goes on.
 
 use std::time::{Duration, Instant};
 
-/// The longest time between two units of a stream that flows.
+/// Maximum time between two units of a live stream.
 const MEDIA_WITHIN: Duration = Duration::from_secs(4);
-/// The longest time between two pictures, of a video that has shown that it flows.
+/// Maximum time between two pictures of a video that has proved to be continuous.
 const VIDEO_WITHIN: Duration = Duration::from_secs(10);
-/// The longest time between two pictures before enough have come to show how rare they are.
+/// Maximum time between two pictures before enough have come to know their usual distance.
 const VIDEO_WITHIN_AT_FIRST: Duration = Duration::from_secs(60);
 const PICTURES_KNOWN: u32 = 10;
-/// Slides may come in so many times the longest distance that they have had.
+/// Factor on the longest distance between pictures so far that is allowed, for slide shows.
 const SLIDES_FACTOR: u32 = 3;
 
-/// The video so far.
+/// Statistics of the video so far.
 #[derive(Debug, Clone, Copy)]
 struct Video {
     last: Instant,
@@ -28,7 +27,7 @@ impl Video {
     }
 }
 
-/// See the module.
+/// The stall detection of one stream.
 #[derive(Debug)]
 pub(super) struct Stall {
     due: Instant,
@@ -40,12 +39,12 @@ impl Stall {
         Self { due: now + MEDIA_WITHIN, video: None }
     }
 
-    /// Media came, whatever they are.
+    /// Notes that media has come.
     pub(super) fn renew(&mut self, now: Instant) {
         self.due = now + MEDIA_WITHIN;
     }
 
-    /// A picture came.
+    /// Notes that a picture has come.
     pub(super) fn picture(&mut self, now: Instant) {
         let video = self.video.get_or_insert(Video { last: now, longest: Duration::ZERO, pictures: 0 });
         video.longest = video.longest.max(now.saturating_duration_since(video.last));
@@ -53,17 +52,17 @@ impl Stall {
         video.pictures = video.pictures.saturating_add(1);
     }
 
-    /// Deadline for the next media.
+    /// Returns the deadline for the next media.
     pub(super) const fn due(&self) -> Instant {
         self.due
     }
 
-    /// The reason when nothing comes any more.
+    /// Returns the reason if no media comes any more.
     pub(super) fn frozen(&self, now: Instant) -> Option<String> {
         (self.due <= now).then(|| format!("frozen: no media for {} s", MEDIA_WITHIN.as_secs()))
     }
 
-    /// The reason when sound came and the video has stopped.
+    /// Returns the reason if audio comes but video has stopped.
     pub(super) fn without_video(&self, now: Instant) -> Option<String> {
         let video = self.video?;
         let within = video.within();
@@ -76,7 +75,7 @@ impl Stall {
 mod tests {
     use super::*;
 
-    /// The second at which a video has stopped that had so many pictures, so far apart.
+    /// Returns the second at which a video of this many pictures, this far apart, counts as stopped.
     fn stopped_at(pictures: u64, apart_ms: u64) -> Option<u64> {
         let began = Instant::now();
         let mut stall = Stall::new(began);

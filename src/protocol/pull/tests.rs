@@ -100,12 +100,12 @@ impl Rig {
         self.events()
     }
 
-    /// A stream that flows.
+    /// Begins a pull that receives media.
     fn flowing() -> Self {
         Self::begun(HEAD)
     }
 
-    /// The same of a response with this head.
+    /// Begins a pull whose response has this head.
     fn begun(head: &[u8]) -> Self {
         let mut rig = Self::flv();
         rig.connected();

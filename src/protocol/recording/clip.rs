@@ -1,5 +1,5 @@
-//! A clip: what a stream's HLS segments in memory have between two dates, written as a recording is. Nothing is decoded; it begins
-//! with the key frame at or before its beginning, and ends before the key frame at or behind its end.
+//! A clip: the media between two dates in a stream's HLS segments in memory, written like a recording. Nothing is decoded; the clip begins
+//! at the key frame at or before its beginning, and ends before the key frame at or after its end.
 //!
 //! 1. Control orders it like a recording, with the two dates. The sink subscribes to nothing.
 //! 2. It takes the segments of that time which the playlist names, when it begins: what leaves memory meanwhile stays until it is done.
@@ -21,29 +21,29 @@ use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{About, Context, Event, Reply, Session, Timers, mp4_mapping, ts};
 use crate::types::StreamKey;
 
-/// Bytes of segments that are read in one turn, and the pause behind it: 50 MB a second.
+/// Bytes of segments read in one turn; with the pause below 50 MB per second.
 const CHUNK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
-/// The ending of the names of playlists.
+/// Extension of playlists.
 const ENDING: &str = ".m3u8";
-/// The reason of a clip that has nothing in it.
+/// The reason given for an empty clip.
 const NOTHING: &str = "nothing of that time is kept in memory";
 
-/// See [`crate::protocol::sinks`].
+/// The kind of sink that writes clips.
 pub(super) static KIND: SinkKind =
     kind("clip", |_| Container::Mp4.name(), |_, order, _| Box::new(ClipSink::new(order)));
 
-/// A segment in memory.
+/// A segment kept in memory.
 #[derive(Debug)]
 struct Kept {
     bytes: Bytes,
-    /// Its initialization section, of fragmented MP4.
+    /// Initialization section of the segment, for fragmented MP4.
     init: Option<Bytes>,
     discontinuity: bool,
     date_ms: i64,
 }
 
-/// The segments of a time that a playlist names and memory has, the oldest first.
+/// Returns the segments of a time range that a playlist names and memory has, oldest first.
 fn kept(blobs: &Blobs, app: &str, playlist: &str, range: ClipRange) -> VecDeque<Kept> {
     let text = blobs.get(app, playlist).map(|blob| blob.bytes.clone()).unwrap_or_default();
     let Ok(Playlist::Media(media)) = Playlist::read(&text) else { return VecDeque::new() };
@@ -64,11 +64,11 @@ fn kept(blobs: &Blobs, app: &str, playlist: &str, range: ClipRange) -> VecDeque<
     media.segments.iter().filter_map(of_segment).collect()
 }
 
-/// Segments as units.
+/// Converts segments to units.
 #[derive(Debug)]
 enum Depackager {
     Ts(Box<ts::Depackager>),
-    /// With the initialization section that it has read.
+    /// For fragmented MP4, with the initialization section read last.
     Mp4(Box<mp4_mapping::Depackager>, Bytes),
 }
 
@@ -80,7 +80,7 @@ impl Depackager {
         }
     }
 
-    /// A segment begins.
+    /// Begins a segment.
     fn begin(&mut self, segment: &Kept) -> Result<(), String> {
         match (self, &segment.init) {
             (Self::Ts(depackager), None) => {
@@ -131,14 +131,14 @@ impl Depackager {
     }
 }
 
-/// Picks the units between two dates.
+/// Selects the units between two dates.
 #[derive(Debug)]
 struct Cutter {
     range: ClipRange,
     chosen: Chosen,
-    /// Milliseconds from DTS to the date, once a unit has come.
+    /// Milliseconds from DTS to date, once a unit has come.
     offset_ms: Option<i64>,
-    /// Units since the last key frame, before the clip has begun.
+    /// Units since the last key frame, held until the clip begins.
     held: Vec<Entry>,
     is_begun: bool,
     is_over: bool,
@@ -150,7 +150,7 @@ impl Cutter {
         Self { range, chosen, offset_ms: None, held: Vec::new(), is_begun: false, is_over: false }
     }
 
-    /// Takes a unit of segments of which the first begins at this date. The units of the clip that are known by it.
+    /// Takes a unit of segments, the first of which begins at `first_ms`. Returns the units of the clip that are known by now.
     fn take(&mut self, entry: Entry, first_ms: i64) -> Vec<Entry> {
         let selection = Selection { data: Pick::None, ..Selection::ALL };
         self.chosen.update(selection, &entry.tracks, &|track| Container::Mp4.fit(track));
@@ -181,14 +181,14 @@ impl Cutter {
         taken
     }
 
-    /// The units that were held back: the clip begins with them.
+    /// Returns the units held back, with which the clip begins.
     fn rest(&mut self) -> Vec<Entry> {
         self.is_begun = true;
         std::mem::take(&mut self.held)
     }
 }
 
-/// See the module.
+/// The sink that writes a clip.
 #[derive(Debug)]
 struct ClipSink {
     recording: RecordingSink,
@@ -198,9 +198,9 @@ struct ClipSink {
     cutter: Cutter,
     segments: VecDeque<Kept>,
     depackager: Option<Depackager>,
-    /// Bytes of the first segment that were read.
+    /// Number of bytes read of the first segment.
     at: usize,
-    /// Date of the first segment of all.
+    /// Date of the first segment of all, in milliseconds of Unix time.
     first_ms: i64,
     is_begun: bool,
     step_at: Option<Instant>,
@@ -231,7 +231,7 @@ impl ClipSink {
         }
     }
 
-    /// Takes the segments of its time.
+    /// Takes the segments of the time range.
     fn begin(&mut self, ctx: &Context<'_>) {
         self.segments = kept(ctx.blobs, &self.key.app, &self.playlist, self.cutter.range);
         let Some(first) = self.segments.front() else { return self.recording.close(ctx, NOTHING) };
@@ -240,7 +240,7 @@ impl ClipSink {
         self.step_at = Some(ctx.now.mono);
     }
 
-    /// Reads a little more.
+    /// Reads a chunk of the segments.
     fn step(&mut self, ctx: &Context<'_>) {
         self.step_at = ctx.now.mono.checked_add(PAUSE);
         if !self.recording.has_room_for_more() {

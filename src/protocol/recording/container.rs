@@ -9,17 +9,17 @@ use crate::hub::{Chosen, Fit};
 /// The container of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Container {
-    /// MP4: every codec but G.711.
+    /// MP4: every codec except G.711.
     Mp4,
     /// WebM: VP8, VP9, AV1 and Opus.
     WebM,
 }
 
 impl Container {
-    /// Both of them.
+    /// All containers.
     pub const ALL: [Self; 2] = [Self::Mp4, Self::WebM];
 
-    /// The ending of its files; its sink and its format have that name, too.
+    /// Name of the file extension, the sink and the format.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -28,8 +28,8 @@ impl Container {
         }
     }
 
-    /// Whether a stream whose publisher sends these codecs is recorded. A WebM file of a stream with video has video: sound alone would
-    /// be no recording of it. What is made from other sound goes with such video only.
+    /// True if a stream with these codecs is recorded. A WebM recording of a stream with video must contain video; audio alone would be no
+    /// recording of it. Transcoded audio is recorded only with such video.
     pub fn records(self, mut codecs: impl Iterator<Item = Codec> + Clone) -> bool {
         match self {
             Self::Mp4 => true,
@@ -40,13 +40,13 @@ impl Container {
         }
     }
 
-    /// The same of the published tracks of a stream.
+    /// True if a stream with these published tracks is recorded.
     pub(super) fn records_stream(self, chosen: &Chosen) -> bool {
         let published = chosen.all().iter().filter(|track| !track.id.is_derived());
         self.records(published.map(|track| track.config.codec()))
     }
 
-    /// Judges how well it carries a track.
+    /// Returns how well the container carries a track.
     pub(super) fn fit(self, track: &Track) -> Fit {
         let codec = track.config.codec();
         Fit::of(match self {
@@ -55,7 +55,7 @@ impl Container {
         })
     }
 
-    /// The writer of a file.
+    /// Makes the writer of a file.
     pub(super) fn muxer(self) -> Box<dyn Muxer> {
         match self {
             Self::Mp4 => Box::new(mp4::Mp4::default()),

@@ -1,6 +1,6 @@
 //! Units of a stream as the fragments of one file.
 //!
-//! A fragment has what came in [`FRAGMENT_MS`], so that a crash takes no more than that.
+//! A fragment contains [`FRAGMENT_MS`] of media, so that a crash loses no more than that.
 
 use std::fmt;
 
@@ -10,54 +10,54 @@ use media::{Track, TrackId};
 use super::Container;
 use crate::hub::{Chosen, Entry};
 
-/// A fragment ends when it has so much, in milliseconds.
+/// Duration of a fragment in milliseconds.
 const FRAGMENT_MS: i64 = 500;
-/// The first one waits for tracks that the publisher announces a little later.
+/// Duration of the first fragment in milliseconds, so that it includes tracks announced a little later.
 const FIRST_FRAGMENT_MS: i64 = 1000;
-/// A fragment ends when it has so many bytes.
+/// Maximum size of a fragment in bytes.
 const FRAGMENT_BYTES_MAX: usize = 4 << 20;
 
-/// The reason a fragment cannot be written.
+/// The reason for which a fragment cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// MP4 has no place for the tracks.
+    /// MP4 cannot store the tracks.
     #[error(transparent)]
     Mp4(#[from] fmp4::Error),
 }
 
-/// Units as the bytes of a container.
+/// Writes units as the bytes of a container.
 pub(super) trait Muxer: fmt::Debug + Send {
-    /// The file has this track, too. Nothing was written yet.
+    /// Adds a track to the file, before anything was written.
     fn add_track(&mut self, track: &Track);
 
-    /// Takes a unit. False: it is not in the file.
+    /// Takes a unit. Returns false if its track is not in the file.
     fn push(&mut self, entry: &Entry) -> bool;
 
-    /// The fragment of the units so far, behind the head of the file when it is the first. `None`: there is nothing to write.
+    /// Returns the fragment of the units so far, preceded by the head of the file if it is the first. `None` if there is nothing to write.
     ///
     /// # Errors
-    /// Tracks that cannot be written.
+    /// The tracks cannot be written.
     fn write(&mut self) -> Result<Option<Vec<Bytes>>, Error>;
 
-    /// The same, when nothing follows.
+    /// Returns the last fragment, when no unit follows.
     ///
     /// # Errors
-    /// Tracks that cannot be written.
+    /// The tracks cannot be written.
     fn write_last(&mut self) -> Result<Option<Vec<Bytes>>, Error>;
 }
 
-/// See the module.
+/// The fragments of one file.
 #[derive(Debug)]
 pub(super) struct Fragments {
     muxer: Box<dyn Muxer>,
-    /// The tracks of the file, and their epochs.
+    /// The tracks of the file with their epochs.
     tracks: Vec<(TrackId, u32)>,
-    /// The track whose key frames a file begins with.
+    /// The track whose key frames the file begins with.
     lead: Option<TrackId>,
     chosen_epoch: u32,
-    /// Whether something was written.
+    /// True if anything was written.
     is_begun: bool,
-    /// The times at which the fragment and the file began.
+    /// The times at which the fragment and the file began, in milliseconds.
     fragment_ms: Option<i64>,
     file_ms: Option<i64>,
     fragment_bytes: usize,
@@ -87,12 +87,12 @@ impl Fragments {
         self.muxer.add_track(track);
     }
 
-    /// Whether nothing was written.
+    /// True if nothing was written.
     pub(super) const fn is_empty(&self) -> bool {
         !self.is_begun
     }
 
-    /// Whether the stream has other tracks than the file. A file that nothing was written of takes those that were added.
+    /// True if the stream's tracks differ from the file's. A file of which nothing was written gets added tracks instead.
     pub(super) fn is_of_others(&mut self, chosen: &Chosen) -> bool {
         if self.chosen_epoch == chosen.epoch() {
             return false;
@@ -110,20 +110,20 @@ impl Fragments {
         false
     }
 
-    /// Whether a file may begin with this unit.
+    /// True if a file may begin with this unit.
     pub(super) fn may_begin(chosen: &Chosen, entry: &Entry) -> bool {
         chosen.lead().is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame)
     }
 
-    /// The extent of the file: milliseconds up to this unit, and bytes of media.
+    /// Returns the extent of the file: milliseconds up to this unit, and bytes of media.
     pub(super) fn extent(&self, entry: &Entry) -> (i64, u64) {
         (self.file_ms.map_or(0, |from| entry.dts_ms.saturating_sub(from)), self.bytes)
     }
 
-    /// Adds a unit. What is to be written before it, when a fragment is complete.
+    /// Adds a unit. Returns the bytes to write before it, if that completes a fragment.
     ///
     /// # Errors
-    /// Tracks that cannot be written.
+    /// The tracks cannot be written.
     pub(super) fn unit(&mut self, entry: &Entry) -> Result<Option<Vec<Bytes>>, Error> {
         let from = *self.fragment_ms.get_or_insert(entry.dts_ms);
         self.file_ms.get_or_insert(entry.dts_ms);
@@ -143,10 +143,10 @@ impl Fragments {
         Ok(written)
     }
 
-    /// The rest, when nothing follows.
+    /// Returns the remaining bytes, when no unit follows.
     ///
     /// # Errors
-    /// Tracks that cannot be written.
+    /// The tracks cannot be written.
     pub(super) fn finish(mut self) -> Result<Option<Vec<Bytes>>, Error> {
         self.muxer.write_last()
     }

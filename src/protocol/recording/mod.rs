@@ -14,6 +14,6 @@ mod webm;
 use super::row::Protocol;
 pub use container::Container;
 
-/// The row of the registry.
+/// The row of recordings in [`super::registry`].
 pub(super) static PROTOCOL: Protocol =
     Protocol { sinks: &[&sink::MP4, &sink::WEBM, &clip::KIND], ..Protocol::NONE };

@@ -1,5 +1,5 @@
-//! Units as the fragments of an MP4 file. The presentation begins with the first picture of the leading video track; other tracks are
-//! as far behind it as they came.
+//! Units as the fragments of an MP4 file. The presentation begins with the first picture of the leading video track; other tracks keep
+//! their distance to it.
 
 use bytes::Bytes;
 use fmp4::{Description, Fragment, FragmentSample, recording_head};
@@ -9,10 +9,10 @@ use super::fragments::{Error, Muxer};
 use crate::hub::Entry;
 use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
 
-/// Room in front of the fragments for the index of the finished file: two minutes of a usual stream. More is made when it is needed.
+/// Room before the fragments for the index of the finished file: two minutes of a usual stream. More is made when needed.
 const ROOM_BYTES: u32 = 64 << 10;
 
-/// A unit that lasts until the next one of its track.
+/// A unit whose duration is not known until the next one of its track.
 #[derive(Debug)]
 struct Waiting {
     dts: i64,
@@ -25,10 +25,10 @@ struct Lane {
     id: TrackId,
     epoch: u32,
     description: Description,
-    /// The decode time, in ticks of the stream, that is zero in the file.
+    /// Decode time in ticks of the stream that is zero in the file.
     base: Option<i64>,
     waiting: Option<Waiting>,
-    /// Decode time of the first of them in the file.
+    /// Decode time in the file of the first complete sample.
     at: u64,
     samples: Vec<FragmentSample>,
 }
@@ -49,7 +49,7 @@ impl Lane {
         }
     }
 
-    /// Adds a unit; the one before it is complete now.
+    /// Adds a unit, which completes the one before it.
     fn push(&mut self, base: i64, entry: &Entry) {
         let unit = &entry.unit;
         let narrow = |ticks: i64| i32::try_from(ticks).unwrap_or(0);
@@ -77,11 +77,11 @@ impl Lane {
     }
 }
 
-/// See the module.
+/// The writer of an MP4 file.
 #[derive(Debug, Default)]
 pub(super) struct Mp4 {
     lanes: Vec<Lane>,
-    /// The time that is presented at zero, by this clock.
+    /// The time presented at zero, and its time scale.
     zero: Option<(i64, Timescale)>,
     sequence: u32,
 }

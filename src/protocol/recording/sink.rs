@@ -1,4 +1,4 @@
-//! A sink that records a stream: one file, and the next one when it is full or the tracks of the stream change.
+//! A sink that records a stream to a file, and to the next one when the file is full or the stream's tracks change.
 //!
 //! An append is under way at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no more units,
 //! its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full. What was appended is
@@ -25,38 +25,38 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now};
 
-/// A file has no more than a day, whatever the application says: the index of a finished file is made in memory.
+/// Maximum duration of a file, whatever the application says: a day, because the index of a finished file is made in memory.
 const FILE_MS_MAX: u64 = 24 * 60 * 60 * 1000;
-/// Bytes that are gathered while a job is under way.
+/// Maximum bytes gathered while a job is in progress.
 const HELD_BYTES_MAX: usize = 8 << 20;
-/// Bytes that are appended before a sync has ended.
+/// Maximum bytes appended before a sync has ended.
 const UNSYNCED_BYTES_MAX: usize = 8 << 20;
-/// Changes of the tracks that begin a file at once; further ones begin one in [`CHANGE_PERIOD`]. What comes meanwhile is not
-/// recorded.
+/// Number of track changes that begin a file at once; beyond it, one file per [`CHANGE_PERIOD`] is begun, and nothing is recorded until
+/// then.
 const CHANGES_MAX: u32 = 8;
-/// See [`CHANGES_MAX`].
+/// Period for which [`CHANGES_MAX`] allows a file.
 const CHANGE_PERIOD: Duration = Duration::from_secs(10);
-/// The jobs under way at a time.
+/// Ids of the jobs in progress.
 const WRITE: JobId = JobId(0);
 const SYNC: JobId = JobId(1);
-/// Pause before a job is submitted again that there was no room for.
+/// Pause before a job for which there was no room is submitted again.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// See [`crate::protocol::sinks`].
+/// The kind of sink that records MP4.
 pub(super) static MP4: SinkKind = kind(
     Container::Mp4.name(),
     |_| Container::Mp4.name(),
     |_, order, _| Box::new(RecordingSink::new(Container::Mp4, order)),
 );
 
-/// See [`crate::protocol::sinks`].
+/// The kind of sink that records WebM.
 pub(super) static WEBM: SinkKind = kind(
     Container::WebM.name(),
     |_| Container::WebM.name(),
     |_, order, _| Box::new(RecordingSink::new(Container::WebM, order)),
 );
 
-/// A kind of sink that makes no blobs, and begins when control orders it.
+/// Makes a kind of sink that has no blobs, and begins when control orders it.
 pub(super) const fn kind(
     name: &'static str,
     viewers: fn(&str) -> &'static str,
@@ -76,10 +76,10 @@ pub(super) const fn kind(
     }
 }
 
-/// Every track that MP4 has a place for.
+/// Format of every track that MP4 can store.
 static MP4_FORMAT: FormatKind = format(Container::Mp4.name(), |_| Some(Box::new(AsTheyAre(Container::Mp4))));
 
-/// Every track that WebM has a place for.
+/// Format of every track that WebM can store.
 static WEBM_FORMAT: FormatKind =
     format(Container::WebM.name(), |_| Some(Box::new(AsTheyAre(Container::WebM))));
 
@@ -94,7 +94,7 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
     }
 }
 
-/// Units as they are, of the tracks that fit.
+/// Units as published, of the tracks that the container can store.
 #[derive(Debug)]
 struct AsTheyAre(Container);
 
@@ -112,17 +112,17 @@ impl Package for AsTheyAre {
     }
 }
 
-/// A step on files; steps are done in order.
+/// A step on files, to be done in order.
 #[derive(Debug)]
 enum Step {
     /// Begin a file.
     Begin,
     Append(Vec<Bytes>),
-    /// Nothing more comes into the file.
+    /// End the file.
     End,
 }
 
-/// The file that is written.
+/// The file being written.
 #[derive(Debug)]
 struct OpenFile {
     path: Vec<String>,
@@ -130,36 +130,36 @@ struct OpenFile {
     unsynced_bytes: usize,
 }
 
-/// The step that is under way.
+/// The step in progress.
 #[derive(Debug)]
 enum Doing {
     Nothing,
     Begin,
-    /// Kept until it is in the file: it is submitted again when there was no room for the job.
+    /// An append. The bytes are kept until they are in the file, because the job is submitted again if there was no room.
     Append(Vec<Bytes>),
 }
 
-/// Limits how often a new file begins because the tracks have changed: a publisher that changes them with every key frame
-/// would fill the disk with files.
+/// Limits how often a new file begins because tracks have changed: a publisher that changes them with every key frame would fill the disk
+/// with files.
 #[derive(Debug, Default)]
 struct Changes {
-    /// Changes of late, less one for each period that has passed.
+    /// Recent changes, less one for each period that has passed.
     count: u32,
     /// Beginning of the period.
     since: Option<Instant>,
-    /// A file is due, and has to wait.
+    /// True if a new file is due and must wait.
     waits: bool,
-    /// The log has that it waits.
+    /// True if it was logged that a file waits.
     told: bool,
 }
 
 impl Changes {
-    /// The tracks have changed: a file is due.
+    /// Notes that the tracks have changed, so that a file is due.
     fn note(&mut self) {
         self.waits = true;
     }
 
-    /// Whether the file that is due may begin now.
+    /// True if the file that is due may begin now.
     fn may_begin(&mut self, now: Instant) -> bool {
         if !self.waits {
             return true;
@@ -177,7 +177,7 @@ impl Changes {
         !self.waits
     }
 
-    /// Whether the log has no line yet that a file waits.
+    /// Returns true, once, if it must be logged that a file waits.
     fn is_news(&mut self) -> bool {
         !std::mem::replace(&mut self.told, true)
     }
@@ -189,17 +189,17 @@ pub(super) struct RecordingSink {
     order: RecordingOrder,
     attached: bool,
     fragments: Option<Fragments>,
-    /// The file goes over into the next one at the next key frame.
+    /// True if the file ends at the next key frame.
     ends_soon: bool,
     changes: Changes,
     steps: VecDeque<Step>,
     held_bytes: usize,
     doing: Doing,
-    /// Bytes that a sync under way has reach the disk.
+    /// Number of bytes covered by the sync in progress.
     syncing: Option<usize>,
     file: Option<OpenFile>,
     retry_at: Option<Instant>,
-    /// The reason it has given up.
+    /// The reason the sink has given up, if it has.
     failed: Option<String>,
     events: VecDeque<Event>,
     closing: Option<String>,
@@ -210,12 +210,12 @@ impl RecordingSink {
         Self::of(container, order.recording.clone().unwrap_or_default())
     }
 
-    /// In MP4, without a subscription.
+    /// Makes a sink for a clip: MP4, without a subscription.
     pub(super) fn of_clip(order: RecordingOrder) -> Self {
         Self { attached: true, ..Self::of(Container::Mp4, order) }
     }
 
-    /// Whether more units are taken now.
+    /// True if more units are accepted now.
     pub(super) const fn has_room_for_more(&self) -> bool {
         self.held_bytes < HELD_BYTES_MAX || self.failed.is_some()
     }
@@ -248,7 +248,7 @@ impl RecordingSink {
         }
     }
 
-    /// Whether the file is full.
+    /// True if the file is full.
     fn is_full(&self, entry: &Entry) -> bool {
         let (length_ms, bytes) = self.fragments.as_ref().map_or((0, 0), |fragments| fragments.extent(entry));
         let is_over = |limit: Option<u64>, value: u64| limit.is_some_and(|limit| value >= limit);
@@ -306,7 +306,7 @@ impl RecordingSink {
         self.ends_soon = false;
     }
 
-    /// Gives up: what was gathered is lost, what is in the file stays. The jobs under way end first.
+    /// Gives up: gathered units are lost, the file stays. Jobs in progress end first.
     fn fail(&mut self, reason: String) {
         self.fragments = None;
         self.steps.clear();
@@ -320,7 +320,7 @@ impl RecordingSink {
         self.failed.get_or_insert(reason);
     }
 
-    /// A job that can begin now.
+    /// Returns a job that can begin now.
     fn next_job(&mut self) -> Option<Job> {
         if self.retry_at.is_some() {
             return None;
@@ -418,7 +418,7 @@ impl RecordingSink {
     }
 }
 
-/// The reason a file cannot be written.
+/// Returns the reason for which a file cannot be written.
 const fn reason(error: AppendError) -> &'static str {
     match error {
         AppendError::Path => "the path leads to something that is no file",

@@ -1,4 +1,4 @@
-//! Units as the clusters of a WebM file. It begins with the earliest unit of its first second, so that none has a time before it.
+//! Units as the clusters of a WebM file. The file begins with the earliest unit of its first second, so that no unit has an earlier time.
 
 use bytes::Bytes;
 use media::{Timescale, Track, TrackId, TrackKind};
@@ -7,9 +7,9 @@ use webm::{Block, Description, clusters, recording_head};
 use super::fragments::{Error, Muxer};
 use crate::hub::Entry;
 
-/// Room in front of the clusters for what can be sought to: an hour of a usual stream. What does not fit stands behind them.
+/// Room before the clusters for the seek index: an hour of a usual stream. If the index is larger, it is written after them.
 const ROOM_BYTES: usize = 64 << 10;
-/// Times are compared in it before they are milliseconds of the file.
+/// Time scale in which times are compared before they are rounded to milliseconds of the file.
 const NANOSECONDS: Timescale = Timescale::new(1_000_000_000);
 const NS_PER_MS: i64 = 1_000_000;
 
@@ -20,13 +20,13 @@ struct Lane {
     epoch: u32,
     description: Description,
     has_unit: bool,
-    /// The time at which the last of its units is presented, and the time of its block.
+    /// Presentation time of the last unit, and the time of its block.
     last: Option<(i64, i64)>,
 }
 
 impl Lane {
-    /// The time of the next block. A millisecond is long for a browser's clock: units that share one follow each other in the file,
-    /// too, since readers take two pictures of one time for a mistake.
+    /// Returns the time of the next block. Units that would share a millisecond get consecutive ones, because readers take two pictures of
+    /// the same time for an error, and browser clocks are coarse.
     fn block_ms(&mut self, at_ns: i64, rounded_ms: i64) -> i64 {
         let follows = self.last.filter(|(last_ns, last_ms)| at_ns >= *last_ns && rounded_ms <= *last_ms);
         let at_ms = follows.map_or(rounded_ms, |(_, last_ms)| last_ms.saturating_add(1));
@@ -35,7 +35,7 @@ impl Lane {
     }
 }
 
-/// A unit that is in no cluster yet, and when it is presented.
+/// A unit that is not in a cluster yet, and its presentation time.
 #[derive(Debug)]
 struct Waiting {
     lane: u8,
@@ -44,17 +44,17 @@ struct Waiting {
     frame: Bytes,
 }
 
-/// See the module.
+/// The writer of a WebM file.
 #[derive(Debug, Default)]
 pub(super) struct WebM {
     lanes: Vec<Lane>,
-    /// The time of the beginning, once it is written.
+    /// Time of the file's beginning, once it was written.
     zero_ns: Option<i64>,
     waiting: Vec<Waiting>,
 }
 
 impl WebM {
-    /// The waiting units as blocks: of the tracks that the file has, and not before its beginning.
+    /// Converts waiting units to blocks: units of the file's tracks that are not before its beginning.
     fn blocks(&mut self, zero_ns: i64) -> Vec<Block> {
         let lanes = &mut self.lanes;
         let block = |waiting: Waiting| {

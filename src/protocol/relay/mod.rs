@@ -4,9 +4,9 @@
 //! origin: ring ── RelayPackage, once for all nodes ──> Session ══ TLS ══> RelayPull ── the same units ──> ring: edge
 //! ```
 //!
-//! The node that wants a copy connects ([`pull`]), the one that has the stream subscribes it like a viewer ([`session`]). Tracks, units and
-//! clocks are those of the origin, so every node cuts the same segments. The peers have proved to be nodes of the cluster
-//! ([`Security::Nodes`]) and are not checked any further. The machines are the crate `relay`.
+//! The node that wants a copy connects ([`pull`]); the node that has the stream subscribes to it like a viewer ([`session`]). Tracks, units
+//! and clocks are those of the origin, so that every node cuts the same segments. The peers are authenticated as nodes of the cluster
+//! ([`Security::Nodes`]), and nothing else is checked. The machines are in the crate `relay`.
 
 mod pull;
 mod session;
@@ -31,10 +31,10 @@ use pull::RelayPull;
 use session::RelaySession;
 pub(super) use settings::{cluster_of, secret_of};
 
-/// The port of URLs without one.
+/// Default port of `relay` URLs.
 const DEFAULT_PORT: u16 = 5000;
 
-/// See [`super::registry`].
+/// The relay's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[Listener {
         name: "relay",
@@ -60,7 +60,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// Tracks and units as other nodes are sent them.
+/// Format of tracks and units for other nodes.
 static FORMAT: FormatKind = FormatKind {
     name: "relay",
     counted_as: None,
@@ -70,7 +70,7 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: true,
 };
 
-/// The stream of another node.
+/// The request for a stream of another node.
 #[derive(Debug, Clone)]
 struct RelayUrl {
     key: StreamKey,
@@ -87,7 +87,7 @@ fn outbound(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
     Ok(Outbound { host, port, transport: Transport::NodeTls, request })
 }
 
-/// The stream at a node whose relay has this address.
+/// Makes the target of a stream at the node whose relay has this address.
 fn target_at(host: &str, port: u16, key: &StreamKey) -> Target {
     let request: Box<dyn Request> = Box::new(RelayUrl { key: key.clone() });
     Target::new("relay", (host.to_owned(), port), Transport::NodeTls, Arc::new(request))
@@ -103,14 +103,14 @@ impl Request for RelayUrl {
     }
 }
 
-/// Heads are cut out of blocks of this size: one allocation for some hundred units.
+/// Size of the blocks that heads are cut from: one allocation for some hundred units.
 const SCRATCH_BYTES: usize = 8192;
 
-/// Frames of one stream, the same for all nodes that want the same tracks.
+/// Frames of one stream, shared by all nodes that want the same tracks.
 #[derive(Debug, Default)]
 struct RelayPackage {
     scratch: BytesMut,
-    /// The epoch of the tracks that the last unit had.
+    /// Epoch of the last unit's tracks.
     epoch: Option<u32>,
 }
 
@@ -133,7 +133,7 @@ impl Package for RelayPackage {
         Parts::new([tracks_frame(chosen.all())])
     }
 
-    /// In front of a unit that has other tracks than the last one, those: also a track that nobody wants yet has to be known.
+    /// Writes the tracks before a unit whose tracks have changed, including unselected ones, because every track must be known.
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
         let Some(head) = unit_head(&entry.unit) else { return Parts::default() };
         let head = self.head(&head);

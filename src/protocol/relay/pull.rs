@@ -1,8 +1,8 @@
-//! The node that wants a copy of a stream.
+//! The client of a node that wants a copy of a stream.
 //!
-//! Units keep their tracks and times. The clock of the copy is that of the stream which it began with: a stream of the same id at another
-//! node, begun anew, has another one, and its units are moved by what lies between the two on the wall clock. So all copies move by the same,
-//! and their segments keep equal numbers. Units that the copy has had are passed over.
+//! Units keep their tracks and times. The clock of a copy is that of the stream with which it began. If the stream restarts at another
+//! node, it has a new clock, and its units are moved by the wall-clock difference of the two. All copies move by the same amount, so that
+//! segments keep equal numbers. Units that the copy already has are skipped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::types::StreamKey;
 #[derive(Debug)]
 pub(super) struct RelayPull {
     key: StreamKey,
-    /// `None`: not connected yet.
+    /// The machine; `None` before the connection.
     machine: Option<Machine>,
     playing: Option<Playing>,
-    /// The first unit was reported, and waits for the grant.
+    /// True if the first unit was reported and waits for the grant.
     has_begun: bool,
     waiting: VecDeque<(AccessUnit, Arc<Tracks>)>,
     clock: Option<Clock>,
-    /// Reported once everything before it is.
+    /// The end, reported after everything before it.
     ended: Option<ClientEvent>,
 }
 
@@ -160,7 +160,7 @@ impl UnitClient for RelayPull {
         self.clock = Some(Clock::new(grant, zero_ms));
     }
 
-    /// The origin has judged the stream.
+    /// Returns [`Supply::Frames`], because the origin has judged the stream.
     fn supply(&self) -> Supply {
         Supply::Frames
     }
@@ -187,21 +187,21 @@ impl Demands for RelayPull {
     }
 }
 
-/// The way from the origin's clock and epochs to the copy's.
+/// Maps the origin's clock and epochs to the copy's.
 #[derive(Debug)]
 struct Clock {
-    /// Added to each time, in milliseconds. `None`: to be found with the first unit.
+    /// Shift of all times in milliseconds; `None` until the first unit.
     shift_ms: Option<i64>,
-    /// From the origin's zero to the copy's.
+    /// Milliseconds from the origin's zero to the copy's.
     between_ms: i64,
-    /// Units up to this time are here already; `None`: there are none.
+    /// Time up to which the copy has the units; `None` if it has none.
     had_ms: Option<i64>,
-    /// Video tracks of which a key frame has come, since something was passed over.
+    /// Video tracks that have had a key frame since units were skipped.
     begun: TrackSet,
     epoch: u32,
-    /// The tracks as the origin described them last.
+    /// The tracks as last described by the origin.
     described: Arc<Tracks>,
-    /// The same as the copy has them.
+    /// The tracks as the copy has them.
     tracks: Arc<Tracks>,
 }
 
@@ -236,7 +236,7 @@ impl Clock {
         ClientEvent::Unit { unit, tracks: Arc::clone(&self.tracks) }
     }
 
-    /// The shift of all units. Of another life of the stream no unit comes before what the copy has.
+    /// Returns the shift of all units. If the stream has restarted, no unit is placed before those that the copy has.
     fn shift(&mut self, first_ms: i64) -> i64 {
         let (between_ms, had_ms) = (self.between_ms, self.had_ms);
         *self.shift_ms.get_or_insert_with(|| match had_ms {
@@ -251,7 +251,7 @@ impl Clock {
         self.had_ms.is_some_and(|had_ms| dts_ms <= had_ms)
     }
 
-    /// Whether a picture can be decoded: what follows on what the copy has, in the same life of the stream, or begins with a key frame.
+    /// True if a picture can be decoded: it directly follows what the copy has, or a key frame has come.
     fn may_begin(&mut self, unit: &AccessUnit) -> bool {
         let follows = self.had_ms.is_some() && self.between_ms == 0;
         if follows || unit.key_frame {
@@ -260,7 +260,7 @@ impl Clock {
         self.begun.contains(unit.track)
     }
 
-    /// Takes another description of the tracks. What did not change keeps its epoch.
+    /// Applies a new description of the tracks. Unchanged tracks keep their epoch.
     fn describe(&mut self, described: &Arc<Tracks>) {
         self.epoch = self.epoch.saturating_add(1);
         let epoch_of = |track: &Track| {

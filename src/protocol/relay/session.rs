@@ -1,4 +1,4 @@
-//! The node that has a stream, and one that wants a copy of it.
+//! The session of a node that has a stream with a node that wants a copy.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -17,12 +17,12 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamKey};
 
-/// The conversation with one node about one stream.
+/// The session with one node about one stream.
 #[derive(Debug)]
 pub(super) struct RelaySession {
-    /// `None`: until the first bytes, which come with the settings.
+    /// The machine; `None` until the first bytes, which come with the settings.
     server: Option<Server>,
-    /// The first moment.
+    /// Time at which the session began.
     began: Instant,
     zero_ms: i64,
     events: VecDeque<Event>,
@@ -34,7 +34,7 @@ impl RelaySession {
         Self { server: None, began: now.mono, zero_ms: 0, events: VecDeque::new(), is_over: false }
     }
 
-    /// The machine, which knows the cluster's name from the settings of the moment in which the node came.
+    /// Returns the machine, made with the cluster's name from the settings at the time of connecting.
     fn server(&mut self, ctx: &Context<'_>) -> &mut Server {
         let began = self.began;
         self.server.get_or_insert_with(|| Server::new(began, settings::cluster(ctx.server)))
@@ -59,7 +59,7 @@ impl RelaySession {
         self.subscription(SubscriptionEvent::Subscribe(ask));
     }
 
-    /// A call of the API. The node that sends it has checked who makes it.
+    /// Handles a call of the API, whose caller the sending node has authenticated.
     fn called(&mut self, ctx: &Context<'_>, call: Call) {
         if ctx.draining {
             return self.server(ctx).refuse(Refused::Unavailable, "the node is going down");
@@ -132,7 +132,7 @@ impl RelaySession {
     }
 }
 
-/// The rule that chooses these tracks. Of a kind of which several are wanted all are sent.
+/// Returns the selection for these tracks. If several of a kind are wanted, all are sent.
 fn selection(tracks: Option<TrackSet>) -> Selection {
     let Some(tracks) = tracks else { return Selection::ALL };
     let pick = |kind| {

@@ -6,7 +6,7 @@ use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
-/// Characters that a secret has at least: whoever knows it may fetch every stream.
+/// Minimum length of a secret, because knowing it allows fetching every stream.
 const SECRET_CHARS_MIN: usize = 16;
 
 const SERVER: &[Key] = &[
@@ -19,7 +19,7 @@ const SERVER: &[Key] = &[
     key("relay.port", "5000", "Port at which other nodes fetch streams; 0: any free one"),
 ];
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     read_server: |values| Ok(Extensions::of(RelaySettings::read(values)?)),
@@ -29,9 +29,9 @@ pub(super) static SECTION: Section = Section {
 /// The settings of the relay.
 #[derive(Clone, PartialEq, Eq)]
 struct RelaySettings {
-    /// `relay.secret`; `None`: there is no relay.
+    /// `relay.secret`; `None` if there is no relay.
     secret: Option<String>,
-    /// `relay.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    /// `relay.host`, else `server.host`; `None` for every address, IPv4 and IPv6.
     host: Option<IpAddr>,
     /// `relay.port`.
     port: u16,
@@ -39,7 +39,7 @@ struct RelaySettings {
     cluster: String,
 }
 
-/// Without the secret.
+/// Prints no secret.
 impl std::fmt::Debug for RelaySettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RelaySettings").field("port", &self.port).finish_non_exhaustive()
@@ -62,24 +62,24 @@ impl RelaySettings {
     }
 }
 
-/// The address of the relay.
+/// Returns the address to listen on, if there is a relay.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<RelaySettings>()?;
     settings.secret.as_ref()?;
     Some(Bind { host: settings.host, port: settings.port, key: "relay.port" })
 }
 
-/// The secret of the nodes; `None`: there is no relay.
+/// Returns the nodes' secret; `None` if there is no relay.
 pub(in crate::protocol) fn secret_of(server: &ServerSettings) -> Option<&str> {
     server.protocols.get::<RelaySettings>()?.secret.as_deref()
 }
 
-/// The name of the cluster, of the server's settings.
+/// Returns the name of the cluster from the server's settings.
 pub(in crate::protocol) fn cluster_of(server: &ServerSettings) -> &str {
     server.protocols.get::<RelaySettings>().map_or("", |settings| &settings.cluster)
 }
 
-/// The name of the cluster.
+/// Returns the name of the cluster from the session settings.
 pub(super) fn cluster(server: &SessionSettings) -> &str {
     server.protocols.get::<RelaySettings>().map_or("", |settings| &settings.cluster)
 }

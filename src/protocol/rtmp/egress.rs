@@ -1,4 +1,4 @@
-//! Access units to RTMP messages, in chunks that every viewer of a message stream shares.
+//! Access units as RTMP messages, in chunks shared by all viewers of a message stream.
 
 use bytes::{Bytes, BytesMut};
 use flv::file::TagKind;
@@ -10,20 +10,20 @@ use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
-/// Heads are cut out of blocks of this size: one allocation for some hundred messages.
+/// Size of the blocks that heads are cut from: one allocation for some hundred messages.
 const SCRATCH_BYTES: usize = 4096;
-/// Room that a head may need: chunk header with extended timestamp, and the FLV head.
+/// Maximum size of a head: chunk header with extended timestamp, and the FLV head.
 const HEAD_BYTES: usize = 32;
 
-/// The bit of a variant that says that the codecs are a guess.
+/// The bit of a format variant that marks the codecs as guessed.
 const GUESSED: u64 = 1 << 48;
 
-/// Whether a player that announced `four_ccs` is sent the track.
+/// True if a player that announced `four_ccs` is sent the track.
 pub(super) fn is_sent(track: &Track, four_ccs: FourCcs) -> bool {
     flv_mapping::needed_four_cc(track).is_none_or(|four_cc| four_ccs.contains(four_cc))
 }
 
-/// RTMP messages.
+/// Format of RTMP messages.
 pub(super) static FORMAT: FormatKind = FormatKind {
     name: "rtmp",
     counted_as: None,
@@ -33,27 +33,28 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// The format of players of a message stream that announced these codecs.
+/// Returns the format for players of a message stream that announced these codecs.
 pub(super) fn format(message_stream: u32, four_ccs: FourCcs) -> Format {
     Format::new(&FORMAT, u64::from(message_stream) | u64::from(four_ccs.bits()) << 32)
 }
 
-/// The format of a target that did not say what it decodes: it is sent everything, and of audio rather what every server knows.
+/// Returns the format for a target that did not announce its codecs: all video is sent, and of audio preferably a codec that every server
+/// supports.
 pub(super) fn guessed_format(message_stream: u32) -> Format {
     let variant = u64::from(message_stream) | u64::from(super::forwarded().bits()) << 32 | GUESSED;
     Format::new(&FORMAT, variant)
 }
 
-/// RTMP messages of one message stream, for players that can decode the same.
+/// RTMP messages of one message stream, for players that can decode the same codecs.
 #[derive(Debug)]
 pub(crate) struct RtmpPackage {
     message_stream: u32,
-    /// A track of another codec is left out, unless it has a legacy form.
+    /// FourCCs that the players can decode. A track of another codec is left out, unless it has a legacy form.
     four_ccs: FourCcs,
-    /// Whether these codecs are a guess, announced by nobody.
+    /// True if the codecs were guessed because no player announced them.
     is_guess: bool,
     scratch: BytesMut,
-    /// Slices of the message in the making.
+    /// Slices of the message being built.
     out: Vec<Bytes>,
 }
 

@@ -1,4 +1,4 @@
-//! A publisher for the load generator: what a push asks for, and messages of its own instead of a stream's.
+//! A publisher for the load generator: publishes like a push, but its own messages instead of a stream's.
 
 use std::time::Instant;
 

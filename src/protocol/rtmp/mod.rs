@@ -36,13 +36,13 @@ use session::RtmpSession;
 use settings::is_playback_enabled;
 use url::RtmpUrl;
 
-/// The port of URLs without one.
+/// Default port of `rtmp` URLs.
 const DEFAULT_PORT: u16 = 1935;
 
-/// The ingest of its streams.
+/// The ingest of streams published over RTMP.
 const INGEST: Ingest = Ingest { publish_type: "RTMP", name: "rtmp" };
 
-/// See [`super::registry`].
+/// RTMP's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         Listener {
@@ -123,7 +123,7 @@ impl Request for RtmpUrl {
     }
 }
 
-/// `rtmp://host[:port]/app/id`; the port only when it is not the default.
+/// Returns `rtmp://host[:port]/app/id`; the port is omitted if it is the default.
 fn publish_url(host: &str, port: Option<u16>, key: &StreamKey) -> String {
     match port {
         None | Some(DEFAULT_PORT) => format!("rtmp://{host}/{key}"),
@@ -131,7 +131,7 @@ fn publish_url(host: &str, port: Option<u16>, key: &StreamKey) -> String {
     }
 }
 
-/// The configuration of every client.
+/// Returns the configuration of a client, for a push or a pull.
 fn client_config(url: &RtmpUrl) -> ClientConfig {
     ClientConfig {
         app: url.app.clone(),
@@ -143,7 +143,7 @@ fn client_config(url: &RtmpUrl) -> ClientConfig {
     }
 }
 
-/// As above, with the timeouts of its user.
+/// Like [`client_config`], with the user's timeouts.
 fn patient_config(url: &RtmpUrl, patience: Patience) -> ClientConfig {
     ClientConfig {
         handshake_timeout: patience.handshake,

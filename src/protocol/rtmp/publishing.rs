@@ -1,4 +1,4 @@
-//! The publisher to another RTMP server, whoever feeds it: a push, or a publisher of the load generator.
+//! The client that publishes to another RTMP server, for a push or for the load generator.
 
 use std::time::Instant;
 
@@ -9,23 +9,23 @@ use wire::SendQueue;
 /// An event of the publisher.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Published {
-    /// The server takes the stream.
+    /// The server accepts the stream.
     Ready {
-        /// In this message stream.
+        /// Id of the message stream to publish in.
         message_stream: u32,
     },
-    /// The end, with the reason.
+    /// The connection has ended, for this reason.
     Closed(String),
 }
 
-/// The client of the `rtmp` crate, for one stream. Its errors are also its last event.
+/// A publishing client of the `rtmp` crate, for one stream. An error is also its last event.
 #[derive(Debug)]
 pub(super) struct Publishing {
     pub(super) client: Client,
 }
 
 impl Publishing {
-    /// Creates a publisher on a connection that is, or will be, there.
+    /// Makes a publisher for a connection that is open or being opened.
     pub(super) fn new(now: Instant, config: ClientConfig, seed: Seed) -> Self {
         Self { client: Client::publish(now, config.into(), seed) }
     }

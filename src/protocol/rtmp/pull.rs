@@ -1,4 +1,4 @@
-//! RTMP and RTMPS: `play` of a stream of another server.
+//! RTMP and RTMPS pulls: plays a stream of another server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::protocol::pull::{Client, ClientEvent as Event, ClientStream, Media, P
 pub(super) struct RtmpPull {
     config: Arc<ClientConfig>,
     seed: Seed,
-    /// Begins when the connection is there.
+    /// The RTMP client, made when the connection is open.
     machine: Option<Box<rtmp::Client>>,
 }
 

@@ -21,7 +21,7 @@ use crate::types::Now;
 pub(crate) struct RtmpPush {
     config: Option<ClientConfig>,
     seed: Seed,
-    /// Begins when the connection is there.
+    /// The publishing client, made when the connection is open.
     machine: Option<Box<Publishing>>,
     /// The time at which connecting is given up.
     connect_deadline: Option<Instant>,
@@ -56,9 +56,9 @@ impl RtmpPush {
         }
     }
 
-    /// The codecs that the target takes. A target that answers with a list is taken at its word. Most say nothing and take
-    /// what comes (nginx-rtmp, and everything that ffmpeg feeds, which never waits for an answer): one that says
-    /// nothing is sent everything.
+    /// Returns the format for the codecs that the target accepts. A list of codecs in the target's answer is respected. Most targets
+    /// announce none and accept everything (nginx-rtmp, and all that ffmpeg publishes to, since ffmpeg never waits for an answer); they are
+    /// sent everything.
     fn format(&self, message_stream: u32) -> Format {
         let theirs = self.machine.as_ref().and_then(|machine| machine.client.four_ccs());
         match theirs {

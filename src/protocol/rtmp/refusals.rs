@@ -1,4 +1,4 @@
-//! Refusals: their codes and texts for the peer.
+//! Refusals and the status codes and texts sent for them.
 
 use rtmp::Rejection;
 
@@ -7,7 +7,7 @@ use crate::mail::{NoSubscription, Refusal};
 use crate::protocol::Verb;
 use crate::protocol::flv_mapping::{OtherTrack, OtherTracks};
 
-/// The server ends a publish; encoders that heed `level:"error"` stop at once.
+/// Returns the status for a publish that the server ends; encoders that heed `level:"error"` stop at once.
 pub(super) fn ended(description: &'static str) -> Rejection {
     rejection("NetStream.Unpublish.Success", description, true)
 }
@@ -16,7 +16,7 @@ pub(super) fn rejection(code: &'static str, description: impl Into<String>, clos
     Rejection { code: code.into(), description: description.into(), close }
 }
 
-/// The codes and descriptions of the reference server.
+/// Returns the status of a refused publish, with the codes and descriptions of the reference server.
 pub(super) fn refusal_status(refusal: &Refusal) -> Rejection {
     match refusal {
         Refusal::Resources => rejection("NetStream.Failed", "current system resources not enough", true),
@@ -37,7 +37,7 @@ pub(super) fn refusal_status(refusal: &Refusal) -> Rejection {
     }
 }
 
-/// The words for players. The reference says `Publish.BadName` on play, and so do we.
+/// Returns the status of a refused play. `Publish.BadName` on play is what the reference sends.
 pub(super) fn no_subscription_status(why: NoSubscription) -> Rejection {
     match why {
         NoSubscription::NotFound => rejection("NetStream.Play.StreamNotFound", "No such stream.", true),
@@ -56,12 +56,12 @@ pub(super) fn no_subscription_status(why: NoSubscription) -> Rejection {
     }
 }
 
-/// A peer's name for itself, fit to be echoed.
+/// Makes an identifier chosen by the peer safe to echo.
 fn printable(text: &str) -> String {
     text.chars().take(128).map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// The kind of a refused request, as the worker has it.
+/// Converts the kind of a refused request to the worker's type.
 pub(super) const fn verb_of(verb: rtmp::Verb) -> Verb {
     match verb {
         rtmp::Verb::Connect => Verb::Connect,
@@ -70,7 +70,7 @@ pub(super) const fn verb_of(verb: rtmp::Verb) -> Verb {
     }
 }
 
-/// Logs one line for a publisher with tracks that are not carried.
+/// Logs one line for a publisher with tracks that are not supported.
 pub(super) fn log_others(others: &OtherTracks) {
     if others.packets == 0 {
         return;

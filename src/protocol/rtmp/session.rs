@@ -24,17 +24,17 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now, StreamKey};
 
-/// The limits of docs/robustness.md, the same for all connections.
+/// The limits of docs/robustness.md, shared by all connections.
 static CONFIG: LazyLock<Arc<rtmp::Config>> =
     LazyLock::new(|| Arc::new(rtmp::Config { four_ccs: super::forwarded(), ..rtmp::Config::default() }));
 
-/// Room for events that an idle session keeps.
+/// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
 
-/// The role of the peer. One stream per connection: no encoder and no player does more.
+/// The role of the peer. A connection has one stream; no encoder and no player uses more.
 #[derive(Debug)]
 enum Role {
-    /// None yet, or no longer.
+    /// The peer has no role yet, or no longer.
     None,
     /// Waits for the verdict on a publish.
     AskedPublish { message_stream: u32 },
@@ -52,16 +52,16 @@ pub(crate) struct RtmpSession {
     machine: Box<Server>,
     role: Role,
     peer: SocketAddr,
-    /// The stream that it asked for last; its application alone before that.
+    /// The stream that the peer last asked for, or its application before that.
     key: String,
     events: VecDeque<Event>,
     user_agent: String,
     via: Vec<String>,
     /// The FourCCs that the peer can decode beyond the legacy codecs.
     four_ccs: FourCcs,
-    /// The peer takes several tracks of a kind.
+    /// True if the peer accepts several tracks of a kind.
     multitrack: bool,
-    /// The format in which it plays.
+    /// The format in which the peer plays.
     format: Option<Format>,
     known: bool,
     closed: bool,
@@ -85,7 +85,7 @@ impl RtmpSession {
         }
     }
 
-    /// Translates events of the machine to events for the worker.
+    /// Translates the machine's events to events for the worker.
     fn drain_machine(&mut self, ctx: &Context<'_>) {
         while let Some(event) = self.machine.poll_event() {
             match event {
@@ -208,7 +208,7 @@ impl RtmpSession {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// A name that is no stream key; for the log without what may be a credential.
+    /// Reports a refused name that is no stream key. Parts that may be credentials are not logged.
     fn refused_name(&mut self, verb: Verb, (app, name): (&str, &str), error: &KeyError) {
         let key = key::without_credentials(app, name);
         self.events.push_back(RefusedRequest::event(verb, key, error.reason()));
@@ -228,8 +228,8 @@ impl RtmpSession {
         self.watch(ctx);
     }
 
-    /// Tells when the video that is announced never comes to anything, and ends a stream of which nothing is carried. Any
-    /// other whole stream of no use is ended by the number of its bad messages.
+    /// Reports announced video that never becomes usable, and ends a stream of which nothing is supported. Other useless streams end by
+    /// their number of bad messages.
     fn watch(&mut self, ctx: &Context<'_>) {
         let Role::Publisher { ingest, usable, message_stream } = &mut self.role else { return };
         let supply = ingest.supply();
@@ -275,7 +275,7 @@ impl RtmpSession {
         }
     }
 
-    /// Ends a publish that was granted before it showed what it sends.
+    /// Ends a publish that was granted before its unsupported codec was known.
     fn refuse_codec(&mut self, ctx: &Context<'_>, message_stream: u32, what: String) {
         self.refused(Verb::Publish, what.clone());
         let rejection = rejection("NetStream.Failed", what, true);

@@ -19,7 +19,7 @@ const APP: &[Key] = &[
     foreign("relayRTMPMetaDataToMuxers", "true", "Metadata is made of the tracks"),
 ];
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
@@ -38,7 +38,7 @@ pub(super) static SECTION: Section = Section {
 /// The RTMP settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RtmpSettings {
-    /// `rtmp.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    /// `rtmp.host`, else `server.host`; `None` for every address, IPv4 and IPv6.
     host: Option<IpAddr>,
     /// `rtmp.port`.
     port: u16,
@@ -56,7 +56,7 @@ impl RtmpSettings {
     }
 }
 
-/// The address of RTMP.
+/// Returns the address to listen on for RTMP.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     server.protocols.get::<RtmpSettings>().map(|settings| Bind {
         host: settings.host,
@@ -65,7 +65,7 @@ pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     })
 }
 
-/// The address of RTMPS.
+/// Returns the address to listen on for RTMPS, if enabled.
 pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
     server
         .protocols
@@ -80,7 +80,7 @@ struct RtmpAppSettings {
     playback: bool,
 }
 
-/// Whether an application lets viewers play over RTMP.
+/// True if the application lets viewers play over RTMP.
 pub(in crate::protocol) fn is_playback_enabled(app: &AppSettings) -> bool {
     app.protocols.get::<RtmpAppSettings>().is_none_or(|settings| settings.playback)
 }

@@ -11,7 +11,7 @@ pub(crate) struct RtmpUrl {
     pub(crate) port: u16,
     /// `app` of the connect command; empty when the path has one segment only.
     pub(crate) app: String,
-    /// `tcUrl` of the connect command: no stream name, the port only when it is not the default.
+    /// `tcUrl` of the connect command, without the stream name; the port is included only if it is not the default.
     pub(crate) tc_url: String,
     /// The stream's name with its query.
     pub(crate) name: String,
@@ -26,14 +26,14 @@ impl RtmpUrl {
         Ok(Self { host, port, app, tc_url, name })
     }
 
-    /// The stream that the name means to a server of our kind: its first segment without the query.
+    /// Returns the id of the stream on a server of our kind: the first segment of the name, without the query.
     pub(crate) fn stream_id(&self) -> &str {
         self.name.split(['/', '?']).next().unwrap_or("")
     }
 }
 
-/// Application and publish name as librtmp and ffmpeg tell them apart: two segments are the application when there
-/// are three or more, else one.
+/// Splits a path into application and stream name like librtmp and ffmpeg: the application has two segments if there are three or more,
+/// else one.
 fn split_path(tail: &str) -> Result<(String, String), UrlError> {
     let tail = tail.strip_prefix('/').ok_or(UrlError::Name)?;
     let (path, query) = match tail.find('?') {

@@ -1,14 +1,14 @@
-//! Timestamps of RTP sources in the ticks of the stream's clock.
+//! RTP timestamps of sources in ticks of the stream's clock.
 //!
-//! Each source counts at a rate of its own, from anywhere. Where its frames lie on the stream's time is for
-//! [`media::Timeline`] to say, by their arrival and by the sender's reports.
+//! Each source has a clock rate of its own and a random offset. [`media::Timeline`] places its frames on the stream's time, by their
+//! arrival and by the sender's reports.
 
 use std::time::Duration;
 
 use media::{Timescale, Unwrap};
 use rtp::NtpTime;
 
-/// Ticks of the stream's clock; every RTP clock rate in use divides it or is divided by it.
+/// Time scale of the stream's clock; every RTP clock rate in use divides it or is divided by it.
 pub(in crate::protocol) const TICKS: Timescale = Timescale::new(90_000);
 
 /// The wall clock of a sender, in ticks since the first time in its reports.
@@ -18,7 +18,7 @@ pub(in crate::protocol) struct SenderTime {
 }
 
 impl SenderTime {
-    /// A time that reports give for a frame.
+    /// Converts a time that reports give for a frame to ticks.
     pub(in crate::protocol) fn ticks(&mut self, sampled: NtpTime) -> i64 {
         let base = *self.base.get_or_insert(sampled);
         let ahead = sampled.since(base).map(ticks);
@@ -39,12 +39,12 @@ impl SourceClock {
         Self { rate, unwrap, has_begun: false }
     }
 
-    /// Whether it has had a frame.
+    /// True if a frame has come.
     pub(in crate::protocol) const fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// The timestamp of a frame, unwrapped.
+    /// Unwraps the timestamp of a frame and converts it to ticks.
     pub(in crate::protocol) fn own(&mut self, timestamp: u32) -> i64 {
         self.has_begun = true;
         self.rate.convert(self.unwrap.unwrap(timestamp.into()), TICKS)

@@ -1,4 +1,4 @@
-//! Configurations of what a publisher sends: as its description tells, where that has parameter sets, else as its frames do.
+//! Configurations of a publisher's tracks, from its description if that has parameter sets, else from its frames.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use media::CodecConfig;
@@ -6,17 +6,18 @@ use media::codec::{Codec, aac, av1, g711, h264, h265, opus, vp8, vp9};
 use media::nal::{self, Nals};
 use sdp::Format;
 
-/// The bit depth of a profile of VP9 (VP9 in ISOBMFF §2.2), in the upper half of the byte; 4:2:0, limited range below.
+/// Bit depth and subsampling byte of a VP9 profile with 8 bits (VP9 in ISOBMFF §2.2): bit depth in the upper half; 4:2:0, limited range
+/// below.
 const VP9_8_BITS: u8 = 8 << 4 | 1 << 1;
 const VP9_10_BITS: u8 = 10 << 4 | 1 << 1;
-/// Not specified (ISO/IEC 23091-2).
+/// The value "not specified" (ISO/IEC 23091-2).
 const COLOUR_UNSPECIFIED: u8 = 2;
-/// Marker and version of an AV1CodecConfigurationRecord; 8 bits, 4:2:0.
+/// Marker and version of an AV1CodecConfigurationRecord; then 8 bits, 4:2:0.
 const AV1_MARKER_AND_VERSION: u8 = 0x81;
 const AV1_SUBSAMPLING_420: u8 = 0x0c;
 const AV1_LEVEL_4_0: u8 = 8;
 
-/// The configuration of a track before any frame; `None` where a frame must tell.
+/// Returns the configuration of a track before any frame; `None` if only frames tell it.
 pub(in crate::protocol) fn known_before(codec: Codec, format: &Format) -> Option<CodecConfig> {
     Some(match codec {
         Codec::Vp8 => CodecConfig::Vp8(vp8::Config::default()),
@@ -57,8 +58,7 @@ fn h265_of(format: &Format) -> Option<h265::Config> {
     h265::Config::of_sets(&vps, &sps, &pps).ok()
 }
 
-/// The number of pictures of a video that may come before one that is shown earlier; `None` if its parameter sets do
-/// not say.
+/// Returns the number of pictures that may come before one that is presented earlier; `None` if the parameter sets do not tell.
 pub(in crate::protocol) fn reorder_of(config: &CodecConfig) -> Option<u8> {
     match config {
         CodecConfig::H264(config) => {
@@ -91,7 +91,7 @@ fn vp9_of(format: &Format) -> Option<vp9::Config> {
         .ok()
 }
 
-/// The configuration that a key frame brings, and the frame without its parameter sets.
+/// Returns the configuration in a key frame, and the frame without its parameter sets.
 pub(in crate::protocol) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Option<CodecConfig>, Bytes) {
     let none = (None, payload.clone());
     match codec {
@@ -122,7 +122,7 @@ pub(in crate::protocol) fn of_key_frame(codec: Codec, payload: &Bytes) -> (Optio
     }
 }
 
-/// Width and height of a key frame whose configuration does not tell them.
+/// Returns width and height of a key frame, for codecs whose configuration does not tell them.
 pub(in crate::protocol) fn size_of_key_frame(codec: Codec, payload: &[u8]) -> Option<(u32, u32)> {
     match codec {
         Codec::Vp8 => vp8::picture_size(payload),
@@ -144,7 +144,7 @@ fn nals(payload: &[u8], which: impl Fn(&[u8]) -> bool) -> Vec<&[u8]> {
     Nals::new(payload, 4).flatten().filter(|nal| which(nal)).collect()
 }
 
-/// The NAL units that are not these; copied, once per key frame.
+/// Copies a frame without the NAL units that `is_left_out` selects; once per key frame.
 fn without(payload: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Bytes {
     let mut out = BytesMut::with_capacity(payload.len());
     Nals::new(payload, 4)
@@ -154,7 +154,7 @@ fn without(payload: &[u8], is_left_out: impl Fn(&[u8]) -> bool) -> Bytes {
     out.freeze()
 }
 
-/// A record of the sequence header (AV1 in ISOBMFF §2.3.3).
+/// Makes the configuration of a sequence header (AV1 in ISOBMFF §2.3.3).
 fn av1_of(payload: &Bytes) -> Option<av1::Config> {
     let mut reader = wire::Reader::new(payload);
     while !reader.is_empty() {

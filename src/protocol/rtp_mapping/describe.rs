@@ -5,19 +5,19 @@ use media::codec::{g711, h265};
 use media::{CodecConfig, Timescale, Track, TrackKind};
 use sdp::{Format, Formats, H265Sets, Media, MediaKind, Parameters, PayloadType, Rtpmap};
 
-/// Ticks of video, and of MP3 (RFC 3551 §6).
+/// RTP clock rate of video and of MP3 (RFC 3551 §6).
 const VIDEO_TICKS: u32 = 90_000;
-/// RFC 7587 §4.1: whatever was sampled.
+/// RTP clock rate of Opus, whatever the sample rate (RFC 7587 §4.1).
 const OPUS_TICKS: u32 = 48_000;
-/// The first payload type without a meaning of its own (RFC 3551 §6), and how many there are.
+/// The first dynamic payload type (RFC 3551 §6); then the number of dynamic ones.
 const DYNAMIC_FIRST: u8 = 96;
 const DYNAMIC_COUNT: u8 = 32;
-/// RFC 3551 §6.
+/// Static payload types (RFC 3551 §6).
 const PCMU: u8 = 0;
 const PCMA: u8 = 8;
 const MPA: u8 = 14;
 
-/// The RTP clock of a track; `None` when RTP does not carry its codec here.
+/// Returns the RTP clock rate of a track; `None` if its codec is not supported over RTP.
 pub(in crate::protocol) fn clock_of(config: &CodecConfig) -> Option<Timescale> {
     Some(Timescale::new(match config {
         CodecConfig::H264(_)
@@ -36,7 +36,7 @@ pub(in crate::protocol) fn clock_of(config: &CodecConfig) -> Option<Timescale> {
     }))
 }
 
-/// The payload type of a track: its codec's own where it has one, else one by the track's number.
+/// Returns the payload type of a track: the codec's static one, else one by the track's number.
 pub(in crate::protocol) fn payload_type_of(track: &Track) -> Option<PayloadType> {
     let dynamic = DYNAMIC_FIRST.saturating_add(track.id.number() % DYNAMIC_COUNT);
     let number = match &track.config {
@@ -60,7 +60,7 @@ pub(in crate::protocol) fn payload_type_of(track: &Track) -> Option<PayloadType>
     PayloadType::new(number)
 }
 
-/// A section for a track, without a transport; `None` when RTP does not carry its codec here.
+/// Makes a section for a track, without a transport; `None` if its codec is not supported over RTP.
 pub(in crate::protocol) fn section_of(track: &Track) -> Option<Media> {
     let payload_type = payload_type_of(track)?;
     let kind = match track.kind() {

@@ -1,13 +1,13 @@
-//! RTP packets of a publisher to access units.
+//! Converts RTP packets of a publisher to access units.
 //!
-//! **Times.** [`media::Timeline`] places the sources' frames on the stream's time, by their arrival and the sender's reports. RTP
-//! says when a picture is shown; when it is decoded follows from the order ([`crate::protocol::decode_order`]).
+//! **Times.** [`media::Timeline`] places the sources' frames on the stream's time, by their arrival and the sender's reports. RTP carries
+//! presentation times; decode times follow from the order ([`crate::protocol::decode_order`]).
 //!
-//! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers hear of
-//! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
+//! **Beginning.** Units wait until each source is known, at most [`START_WAIT`], so that the stream's first viewers get all tracks. Units
+//! that cannot be decoded (video before a key frame, and after a loss until the next one) are dropped.
 //!
-//! **Who sends.** One source of a section is received, the first, until another one takes its place ([`super::succession`]);
-//! packets of others are dropped, and so are payload types that its description does not have.
+//! **Sources.** One source of a section is received, the first, until another one replaces it ([`super::succession`]); packets of others
+//! are dropped, and so are payload types that its description lacks.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,17 +32,17 @@ use crate::mail::Grant;
 use crate::protocol::decode_order::DecodeOrder;
 use crate::protocol::usable::Supply;
 
-/// The longest time that the first units wait for the other sources.
+/// Maximum time that the first units wait for the other sources.
 const START_WAIT: Duration = Duration::from_secs(2);
-/// Units and bytes that wait for them at most.
+/// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// The stream's time begins here, 200 ms: pictures that are shown late are decoded before the first is shown.
+/// Begin of the stream's time, 200 ms: reordered pictures are decoded before the first one is presented.
 const LEAD: i64 = 18_000;
-/// Bytes of a receiver report.
+/// Maximum size of a receiver report.
 const REPORT_BYTES_MAX: usize = 1200;
 
-/// A source of a publisher: what its description says of one of its sections.
+/// A source of a publisher, as described in a section.
 #[derive(Debug)]
 pub(in crate::protocol) struct Source {
     codec: Codec,
@@ -53,7 +53,7 @@ pub(in crate::protocol) struct Source {
 }
 
 impl Source {
-    /// Reads the first format of a section; `None` when it is not carried.
+    /// Makes the source of a section's first format; `None` if it is not supported.
     pub(in crate::protocol) fn of(format: &Format) -> Option<Self> {
         let codec = codec_of_description(format)?;
         let depacketizer = Depacketizer::new(rtp::payload::Format::of_description(format).ok()??).ok()?;
@@ -67,7 +67,7 @@ impl Source {
         })
     }
 
-    /// The configuration of AAC that came in band. ADTS does not tell of SBR, so what is described is kept where they agree.
+    /// Returns the configuration of AAC that came in band. ADTS does not signal SBR, so the described configuration is kept if they agree.
     fn aac_config(&self) -> Option<CodecConfig> {
         let in_band = self.depacketizer.aac_config()?;
         match &self.config {
@@ -82,7 +82,7 @@ impl Source {
     }
 }
 
-/// A source that is received.
+/// A source being received.
 #[derive(Debug)]
 struct Incoming {
     source: Source,
@@ -94,14 +94,14 @@ struct Incoming {
     order: DecodeOrder,
     /// The last DTS.
     decoded: i64,
-    /// Nothing is decoded before the next key frame.
+    /// True if nothing can be decoded before the next key frame.
     needs_key_frame: bool,
-    /// Packets before the next one are missing.
+    /// True if packets before the next one are missing.
     gap: bool,
 }
 
 impl Incoming {
-    /// Begins anew for another source, whose numbers and clock are its own.
+    /// Restarts for another source, which has its own sequence numbers and clock.
     fn begin_anew(&mut self) {
         self.receiver = None;
         self.mapping = ClockMapping::new(self.source.rate.ticks());
@@ -114,11 +114,11 @@ impl Incoming {
 /// The state of one publisher.
 #[derive(Debug)]
 pub(in crate::protocol) struct Depackager {
-    /// By section; `None`: it is not carried.
+    /// Sources by section; `None` for an unsupported section.
     incoming: Vec<Option<Incoming>>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// Arrival of the first frame.
+    /// Arrival time of the first frame.
     began: Instant,
     sender: SenderTime,
     starting: bool,
@@ -175,7 +175,7 @@ impl Depackager {
         self.incoming.get_mut(section).and_then(Option::as_mut)
     }
 
-    /// An RTP packet of a section. False: it is none of what was described.
+    /// Takes an RTP packet of a section. Returns false if it belongs to no described source.
     pub(in crate::protocol) fn handle_rtp(&mut self, now: Instant, section: usize, packet: &[u8]) -> bool {
         let Some(one) = self.at(section) else { return false };
         let bytes = packet;
@@ -209,8 +209,7 @@ impl Depackager {
         true
     }
 
-    /// An RTCP packet of a section. Reports of the source say how it lies to the others; a goodbye of it says nothing that the
-    /// connection does not say better.
+    /// Takes an RTCP packet of a section. Sender reports align the sources; BYE is ignored, because the connection's end says more.
     pub(in crate::protocol) fn handle_rtcp(&mut self, now: Instant, section: usize, compound: &[u8]) {
         let Some(one) = self.at(section) else { return };
         for part in rtp::rtcp::packets(compound) {
@@ -226,7 +225,7 @@ impl Depackager {
         }
     }
 
-    /// The receiver report on a section; `None` before its first packet.
+    /// Returns the receiver report for a section; `None` before its first packet.
     pub(in crate::protocol) fn report(&mut self, now: Instant, section: usize) -> Option<Vec<u8>> {
         let (ssrc, receiver) = self.at(section)?.receiver.as_mut()?;
         let own = Ssrc(!ssrc.0);
@@ -237,7 +236,7 @@ impl Depackager {
         Some(compound.into_bytes())
     }
 
-    /// Deadlines may have passed: missing packets are given up, the first units wait no longer.
+    /// Handles deadlines: gives up missing packets, and ends the wait of the first units.
     pub(in crate::protocol) fn handle_timeout(&mut self, now: Instant) {
         for section in 0..self.incoming.len() {
             if let Some((_, receiver)) = self.at(section).and_then(|one| one.receiver.as_mut()) {
@@ -248,7 +247,7 @@ impl Depackager {
         self.try_start(now);
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(in crate::protocol) fn poll_timeout(&self) -> Option<Instant> {
         let receivers = self.incoming.iter().flatten().filter_map(|one| one.receiver.as_ref());
         let starts = self.starting && !self.units.is_empty();
@@ -258,22 +257,22 @@ impl Depackager {
             .min()
     }
 
-    /// The next unit, and the tracks that decode it.
+    /// Returns the next unit with its tracks.
     pub(in crate::protocol) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         if self.starting { None } else { self.units.pop_front() }
     }
 
-    /// A fault of the sources' clocks that was not taken yet.
+    /// Takes the next fault of the sources' clocks.
     pub(in crate::protocol) fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.timeline.take_clock_news()
     }
 
-    /// Frames that could not be used, since this was asked before.
+    /// Takes the number of frames that could not be used since the last call.
     pub(in crate::protocol) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// The part of the stream that has come so far.
+    /// Returns what has come of the stream so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let mut videos =
             self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);
@@ -322,7 +321,7 @@ impl Depackager {
         }
     }
 
-    /// A whole frame of a section.
+    /// Converts a complete frame of a section.
     fn frame(&mut self, now: Instant, section: usize, frame: Frame) {
         let began = self.incoming.iter().flatten().any(|one| one.clock.has_begun());
         let Some(one) = self.incoming.get_mut(section).and_then(Option::as_mut) else { return };
@@ -365,7 +364,7 @@ impl Depackager {
         self.unit(now, section, (track, shown), frame.key_frame, payload);
     }
 
-    /// A frame becomes a unit of its track.
+    /// Makes a frame a unit of its track.
     fn unit(
         &mut self,
         now: Instant,
@@ -394,7 +393,7 @@ impl Depackager {
         self.try_start(now);
     }
 
-    /// Looks whether the first units have waited long enough.
+    /// Ends the wait of the first units, if they have waited long enough or all sources are known.
     fn try_start(&mut self, now: Instant) {
         let is_known = self.incoming.iter().flatten().all(|one| self.tracks.get(one.track).is_some());
         let is_late = now.saturating_duration_since(self.began) >= START_WAIT
@@ -411,7 +410,7 @@ impl Depackager {
         }
     }
 
-    /// Makes this the configuration of the track. One that differs begins an epoch of it.
+    /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, section: usize, id: TrackId, config: CodecConfig) {
         if self.tracks.get(id).is_some_and(|track| track.config == config) {
             return;

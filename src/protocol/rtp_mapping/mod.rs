@@ -1,5 +1,5 @@
-//! The common parts of protocols over RTP: tracks as formats of session descriptions and back, times of sources on one common
-//! clock, frames to access units.
+//! The common part of protocols over RTP: tracks as formats of session descriptions and back, sources' times on one clock, frames as access
+//! units.
 
 pub(super) mod clock;
 pub(super) mod configs;

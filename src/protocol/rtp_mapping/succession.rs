@@ -1,24 +1,23 @@
-//! The choice among the sources of a section, if its SSRC changes within the connection.
+//! The choice of a section's source, if its SSRC changes within the connection.
 //!
-//! Cameras and encoders begin anew under another SSRC. Others send stray packets of a second source between those of the
-//! first. The packets of another source are held, and it takes over once the source that is received has been silent for
-//! [`SILENCE`] meanwhile, or has sent none while those of the other filled the room. The packets that were held are its first
-//! ones, so the key frame that a change often begins with is not lost.
+//! Cameras and encoders restart with another SSRC. Others send stray packets of a second source among those of the first. Packets of
+//! another source are held, and it takes over once the current source has been silent for [`SILENCE`], or has sent none while those of the
+//! other filled the buffer. The held packets are the new source's first ones, so the key frame that often begins a change is not lost.
 
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rtp::Ssrc;
 
-/// The silence of the source that is received after which another one takes over.
+/// Silence of the current source after which another one takes over.
 const SILENCE: Duration = Duration::from_millis(500);
-/// A single packet is no source.
+/// Minimum number of packets of another source; a single packet is ignored.
 const PACKETS_MIN: usize = 2;
-/// Packets and bytes that are held.
+/// Maximum number of held packets, and of their bytes.
 const PACKETS_MAX: usize = 512;
 const BYTES_MAX: usize = 2 << 20;
 
-/// A packet, and when it came.
+/// A packet with its arrival time.
 pub(super) type Held = (Instant, Bytes);
 
 /// A source that may take over.
@@ -29,22 +28,22 @@ struct Rival {
     bytes: usize,
 }
 
-/// See the module.
+/// The choice of one section's source.
 #[derive(Debug, Default)]
 pub(super) struct Succession {
-    /// The last packet of the source that is received.
+    /// Arrival time of the current source's last packet.
     last: Option<Instant>,
     rival: Option<Rival>,
 }
 
 impl Succession {
-    /// A packet of the source that is received.
+    /// Notes a packet of the current source.
     pub(super) fn received(&mut self, now: Instant) {
         self.last = Some(now);
         self.rival = None;
     }
 
-    /// A packet of another source. Gives its packets when that takes over.
+    /// Takes a packet of another source. Returns its held packets when it takes over.
     pub(super) fn other(&mut self, now: Instant, ssrc: Ssrc, packet: &[u8]) -> Option<Vec<Held>> {
         let rival = match &mut self.rival {
             Some(rival) if rival.ssrc == ssrc => rival,

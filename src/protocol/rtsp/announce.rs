@@ -1,4 +1,4 @@
-//! The description that a client gives a server to which it publishes, and the set-up of its tracks.
+//! The description sent to a server in ANNOUNCE, and the setup of its tracks.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,16 +12,16 @@ use super::package::channel_of;
 use super::url::RtspUrl;
 use crate::protocol::rtp_mapping::describe::section_of;
 
-/// The tracks of a stream as sections.
+/// The tracks of a stream as sections of a description.
 #[derive(Debug, Default)]
 pub(super) struct Announcement {
     pub(super) description: Description,
-    /// In the order of the sections.
+    /// The tracks in the order of the sections.
     pub(super) tracks: Vec<TrackId>,
 }
 
 impl Announcement {
-    /// Creates the announcement of those tracks that RTP carries.
+    /// Makes the announcement of the tracks that RTP can carry.
     pub(super) fn of<'a>(tracks: impl Iterator<Item = &'a Track>) -> Self {
         let mut new = Self::default();
         "millstream".clone_into(&mut new.description.name);
@@ -35,19 +35,19 @@ impl Announcement {
         new
     }
 
-    /// The channels that a track's packets are cut for.
+    /// Returns the channels for which a track's packets are cut.
     pub(super) fn channels(&self, section: usize) -> Option<Channels> {
         Channels::from_rtp(channel_of(*self.tracks.get(section)?))
     }
 
-    /// Each section in the connection, on the channels that its packets are cut for.
+    /// Returns a setup of each section that interleaves it on the channels for which its packets are cut.
     pub(super) fn interleaved(&self) -> Vec<TrackSetup> {
         (0..self.tracks.len())
             .filter_map(|section| Some(TrackSetup::on_channels(section, self.channels(section)?)))
             .collect()
     }
 
-    /// A client that publishes it.
+    /// Makes a client that publishes the announcement.
     pub(super) fn publish(
         &self,
         now: Instant,

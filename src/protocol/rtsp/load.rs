@@ -1,5 +1,5 @@
-//! A publisher for the load generator: a clip cut as viewers of the server have it cut, in the connection or, when the URL
-//! says so, as datagrams. The packets alone can be had, too, for senders of another kind.
+//! A publisher for the load generator: a clip cut into packets as for the server's viewers, interleaved or, if the URL says so, as
+//! datagrams. The packets alone are available for other senders.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,7 +31,7 @@ impl From<Ask> for PublisherEvent {
     }
 }
 
-/// Bodies of FLV as packets of RTP in interleaved frames, on the channels on which viewers of the server have them.
+/// FLV bodies as RTP packets in interleaved frames, on the channels that the server's viewers have.
 #[derive(Debug)]
 pub struct RtspMux {
     mux: FlvMux<RtspPackage>,
@@ -39,7 +39,7 @@ pub struct RtspMux {
 }
 
 impl RtspMux {
-    /// Of a stream with these parameter sets.
+    /// Makes a mux for a stream with these parameter sets.
     #[must_use]
     pub fn new(now: Instant, heads: &[(TagKind, Bytes)]) -> Self {
         let mux = with_heads(now, heads);
@@ -50,13 +50,13 @@ impl RtspMux {
         Self { mux, description: description.write() }
     }
 
-    /// The description of the stream (SDP).
+    /// Returns the description of the stream (SDP).
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The frames of a unit; `None` for parameter sets and for data.
+    /// Returns the frames of a unit; `None` for parameter sets and for data.
     pub fn frames(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
         Some(self.mux.unit(now, kind, timestamp, body)?.1.slices().concat().into())
     }
@@ -70,7 +70,7 @@ fn with_heads(now: Instant, heads: &[(TagKind, Bytes)]) -> FlvMux<RtspPackage> {
     mux
 }
 
-/// A packet that goes as a datagram.
+/// A packet to send as a datagram.
 #[derive(Debug)]
 struct Packet {
     path: PathId,
@@ -87,14 +87,14 @@ pub(super) struct RtspLoad {
     seed: Seed,
     mux: FlvMux<RtspPackage>,
     announcement: Announcement,
-    /// `None`: its sockets are being opened.
+    /// The RTSP client; `None` while its sockets are being opened.
     machine: Option<Box<Client>>,
     pairs: Pairs,
-    /// Of this side, by section.
+    /// Local ports, by section.
     ports: Vec<Ports>,
-    /// The ports that packets of a section go to, by section.
+    /// Ports of the server to send to, by section.
     server: Vec<Option<Ports>>,
-    /// The server's address; with a name it must be this machine.
+    /// The server's address. A server given by name must be on this machine.
     host: IpAddr,
     media: SendQueue,
     waiting: VecDeque<Packet>,
@@ -102,7 +102,7 @@ pub(super) struct RtspLoad {
 }
 
 impl RtspLoad {
-    /// `heads` are the parameter sets of the clip: what RTP carries of it is announced.
+    /// Makes a publisher. `heads` are the parameter sets of the clip, of which everything that RTP can carry is announced.
     pub(super) fn new(
         now: Instant,
         url: &RtspUrl,
@@ -143,7 +143,7 @@ impl RtspLoad {
         self.machine = Some(Box::new(machine));
     }
 
-    /// Has the next pair of sockets opened; when all are there, sets up the tracks.
+    /// Opens the next pair of sockets; when all are open, sets up the tracks.
     fn open_next(&mut self, now: Instant) {
         if self.ports.len() < self.announcement.tracks.len() {
             self.pairs.open(self.ports.len(), None);
@@ -155,7 +155,7 @@ impl RtspLoad {
         self.announce(now, &setups);
     }
 
-    /// The path and the destination of a packet on a channel, as a datagram.
+    /// Returns the path and the destination of a datagram with a packet of this channel.
     fn datagram_way(&self, channel: u8) -> Option<(PathId, SocketAddr)> {
         let section = self.announcement.tracks.iter().position(|track| channel_of(*track) == channel & !1)?;
         let is_rtcp = channel & 1 == 1;

@@ -41,10 +41,10 @@ use request::key_of;
 use session::RtspSession;
 use url::RtspUrl;
 
-/// The ingest of its streams.
+/// The ingest of streams published over RTSP.
 const INGEST: Ingest = Ingest { publish_type: "RTSP", name: "rtsp" };
 
-/// See [`super::registry`].
+/// RTSP's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         Listener {

@@ -1,11 +1,11 @@
 //! Access units as RTP packets, cut once for all viewers of a stream: interleaved in the connection or as datagrams.
 //!
-//! A track has a fixed pair of channels, numbers of its own and one source, so viewers share the bytes: interleaved frames (RFC 2326
-//! §10.12), each of which is four bytes and a packet as it stands in a datagram. The payloads of packets are the unit's own memory, between
-//! heads, as long as few viewers share them. Naming two slices of 1.4 KB to the system costs more than copying them does
-//! among many, so those are sent one slice: [`frames`] reads either.
+//! A track has a fixed pair of channels, its own sequence numbers and one source, so that viewers share the bytes: interleaved frames (RFC
+//! 2326 §10.12), each of which is a four-byte head and the packet as a datagram would have it. While few viewers share a unit, the payloads
+//! of its packets are slices of its own memory between heads. With many viewers, gathering two slices per 1.4 KB costs more than a copy, so
+//! units are made one slice: [`frames`] reads either.
 //!
-//! Sender reports are made of the stream's own clock, so that the tracks lie to each other as they do in the stream.
+//! Sender reports follow the stream's own clock, so that the tracks are aligned as they are in the stream.
 
 use std::time::Duration;
 
@@ -19,30 +19,29 @@ use crate::hub::{Chosen, Entry, Fit, Package, Parts, Sharing};
 use crate::protocol::FormatKind;
 use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 
-/// Bytes of a payload: with the heads of RTP, UDP and IPv6 it fits an Ethernet frame and most tunnels.
+/// Maximum payload of a packet: with RTP, UDP and IPv6 headers it fits an Ethernet frame and most tunnels.
 const PAYLOAD_BYTES_MAX: usize = 1380;
-/// A packet of Opus is never cut, and has at most six frames of 1275 bytes (RFC 6716 §3.2). Longer ones are left out: neither a frame's
-/// length nor a datagram could hold whatever a publisher sends.
+/// Maximum size of an Opus packet, which is never split and has at most six frames of 1275 bytes (RFC 6716 §3.2). Larger ones are dropped,
+/// because neither a frame's length field nor a datagram could hold whatever a publisher sends.
 const WHOLE_BYTES_MAX: usize = 6 * 1275 + 14;
-/// The number of viewers that share a unit from which on it is one slice: there is a copy of what the ring
-/// holds.
+/// Number of viewers from which a unit is copied into one slice.
 const ONE_SLICE_FROM: usize = 16;
-/// The head of an interleaved frame.
+/// Size of the head of an interleaved frame.
 const FRAME_HEAD_BYTES: usize = 4;
-/// The frame head and the head of an RTP packet.
+/// Size of a frame head and an RTP header together.
 const HEAD_BYTES: usize = FRAME_HEAD_BYTES + rtp::HEADER_BYTES;
-/// Heads are cut out of blocks of this size.
+/// Size of the blocks that heads are cut from.
 const SCRATCH_BYTES: usize = 4096;
-/// The time between two sender reports of a track: 5 s (RFC 3550 §6.2).
+/// Interval of the sender reports of a track: 5 s (RFC 3550 §6.2).
 const REPORT_INTERVAL_MS: i64 = 5000;
-/// Bytes of a report.
+/// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
-/// Version 2 and nothing else; the marker bit.
+/// First byte of an RTP header: version 2, no flags. Next: the marker bit.
 const RTP_VERSION: u8 = 0x80;
 const MARKER: u8 = 0x80;
 const MICROSECONDS: Timescale = Timescale::new(1_000_000);
 
-/// RTP packets.
+/// Format of RTP packets.
 pub(super) static FORMAT: FormatKind = FormatKind {
     name: "rtsp",
     counted_as: None,
@@ -52,12 +51,12 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// The channel of a track's RTP packets; its RTCP has the next one.
+/// Returns the channel of a track's RTP packets; its RTCP has the next channel.
 pub(super) const fn channel_of(track: TrackId) -> u8 {
     track.number().saturating_mul(2)
 }
 
-/// A track that is cut.
+/// A track that is cut into packets.
 #[derive(Debug)]
 struct Cut {
     track: TrackId,
@@ -66,11 +65,11 @@ struct Cut {
     payload_type: PayloadType,
     clock: Timescale,
     ssrc: Ssrc,
-    /// The number of the next packet.
+    /// Sequence number of the next packet.
     sequence: u16,
     packets: u32,
     octets: u32,
-    /// The time at which the last report was made, in the stream's time.
+    /// Time of the last sender report, on the stream's clock.
     reported_ms: Option<i64>,
 }
 
@@ -94,7 +93,7 @@ impl Cut {
         })
     }
 
-    /// The timestamp of a time of a track: its nearest tick, the lower half of it.
+    /// Returns the RTP timestamp nearest to a time of the track; the lower one in the middle.
     fn timestamp(&self, timescale: Timescale, time: i64) -> u32 {
         let doubled = timescale.convert(time.saturating_mul(2), self.clock);
         #[allow(clippy::cast_possible_truncation, reason = "RTP's clock wraps")]
@@ -103,22 +102,22 @@ impl Cut {
     }
 }
 
-/// See the module.
+/// The packets of a stream.
 #[derive(Debug, Default)]
 pub(super) struct RtspPackage {
     cuts: Vec<Cut>,
-    /// The wall clock at the stream's zero.
+    /// The wall clock at the stream's zero, once known.
     clock: Option<NtpTime>,
     seed: u64,
     scratch: BytesMut,
     payloads: Payloads,
     out: Vec<Bytes>,
-    /// Whether units are one slice.
+    /// True if units are made one slice.
     in_one: bool,
 }
 
 impl RtspPackage {
-    /// The place of a track, which is made for it the first time. One that has another codec now begins anew.
+    /// Returns the index of a track's cut, making it at first use. A track with a new configuration begins anew.
     fn place(&mut self, track: &Track) -> Option<usize> {
         if let Some(at) = self.cuts.iter().position(|cut| cut.track == track.id) {
             let cut = self.cuts.get_mut(at)?;
@@ -135,7 +134,7 @@ impl RtspPackage {
         self.cuts.len().checked_sub(1)
     }
 
-    /// Adds a sender report of a track as of a time of it.
+    /// Adds a sender report of a track for a time on its clock.
     fn report(&mut self, track: &Track, dts: i64) {
         let (Some(at), Some(zero)) = (self.place(track), self.clock) else { return };
         let Some(cut) = self.cuts.get_mut(at) else { return };
@@ -163,7 +162,7 @@ impl RtspPackage {
         }
     }
 
-    /// The added slices.
+    /// Returns the slices added so far.
     fn take(&mut self) -> Parts {
         if !self.in_one || self.out.len() < 3 {
             return Parts::new(self.out.drain(..));
@@ -173,7 +172,7 @@ impl RtspPackage {
         Parts::new([whole.freeze()])
     }
 
-    /// Learns the wall clock at the stream's zero.
+    /// Derives the wall clock at the stream's zero from a unit.
     fn see(&mut self, entry: &Entry) {
         if self.clock.is_none() {
             let wall =
@@ -223,7 +222,7 @@ impl RtspPackage {
     }
 }
 
-/// `$`, the channel, the length (RFC 2326 §10.12).
+/// Writes the head of an interleaved frame: `$`, the channel, the length (RFC 2326 §10.12).
 fn put_frame_head(out: &mut BytesMut, channel: u8, length: usize) {
     out.put_slice(b"$");
     out.put_u8(channel);
@@ -235,20 +234,20 @@ fn put_frame_head(out: &mut BytesMut, channel: u8, length: usize) {
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) channel: u8,
-    /// The heads of frame and packet; or all of it.
+    /// The heads of frame and packet, or the whole frame.
     pub(super) head: Bytes,
-    /// The rest.
+    /// The rest of the frame.
     pub(super) payload: Bytes,
 }
 
 impl Frame {
-    /// The packet, in two slices.
+    /// Returns the packet, without the frame's head, in two slices.
     pub(super) fn into_packet(self) -> (Bytes, Bytes) {
         (self.head.slice(FRAME_HEAD_BYTES.min(self.head.len())..), self.payload)
     }
 }
 
-/// The packets in what [`RtspPackage`] makes.
+/// Iterates over the frames in the output of [`RtspPackage`].
 pub(super) fn frames(parts: &Parts) -> impl Iterator<Item = Frame> {
     let mut slices = parts.slices().iter();
     let mut rest = Bytes::new();

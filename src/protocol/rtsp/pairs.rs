@@ -1,6 +1,6 @@
-//! The sockets of a session that has agreed on datagrams: for each track a pair, RTP's port even and RTCP's the next one
-//! (RFC 3550 §11). Those of an accepted connection are connected to the peer's own; a client that asks for a stream tells
-//! its ports before it knows the server's, and looks at where each datagram is from.
+//! The sockets of a session that uses datagrams: a pair for each track, RTP's port even and RTCP's the next one (RFC 3550 §11). The sockets
+//! of an accepted connection are connected to the peer's ports. A client announces its ports before it knows the server's, and checks where
+//! each datagram comes from.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,17 +10,17 @@ use ::rtsp::Ports;
 use crate::protocol::pull::ClientEvent;
 use crate::protocol::{Event, OpenPath, PathId, SocketEvent};
 
-/// Tracks that may have sockets.
+/// Maximum number of tracks with sockets.
 const PAIRS_MAX: usize = 16;
-/// Attempts to find two ports next to each other.
+/// Maximum number of attempts to find two adjacent ports.
 const TRIES_MAX: u8 = 16;
 
-/// A request to the owner of sockets.
+/// A request to the owner of the sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// To open one.
+    /// Open a socket.
     Open(OpenPath),
-    /// To close one.
+    /// Close a socket.
     Close(PathId),
 }
 
@@ -45,11 +45,11 @@ impl From<Ask> for ClientEvent {
 /// The outcome of opening a socket.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Opened {
-    /// Another one is being opened.
+    /// Another socket is being opened.
     NotYet,
-    /// The pair of a track is there, at these ports.
+    /// The pair of this track is open, at these ports.
     Pair(usize, Ports),
-    /// None could be found.
+    /// No pair could be opened.
     Failed,
 }
 
@@ -58,12 +58,12 @@ pub(super) enum Opened {
 struct Opening {
     track: usize,
     peer: Option<Ports>,
-    /// The port of RTP, once it is open.
+    /// The port of RTP, once its socket is open.
     rtp: Option<u16>,
     tries: u8,
 }
 
-/// See the module.
+/// The pairs of sockets of a session.
 #[derive(Debug)]
 pub(super) struct Pairs {
     peer: IpAddr,
@@ -72,30 +72,30 @@ pub(super) struct Pairs {
     asks: VecDeque<Ask>,
 }
 
-/// The path of a track's RTP, or of its RTCP. The stream itself has 0.
+/// Returns the path of a track's RTP or RTCP. Path 0 is the stream itself.
 pub(super) fn path_of(track: usize, is_rtcp: bool) -> PathId {
     let number = track.saturating_mul(2).saturating_add(if is_rtcp { 2 } else { 1 });
     PathId(u8::try_from(number).unwrap_or(u8::MAX))
 }
 
-/// The track of a path, and whether it is RTCP's.
+/// Returns the track of a path, and true if it is the path of RTCP.
 pub(super) fn track_of(path: PathId) -> Option<(usize, bool)> {
     let number = usize::from(path.0.checked_sub(1)?);
     Some((number / 2, number % 2 == 1))
 }
 
 impl Pairs {
-    /// Of a peer with this address, or of one whose family it has.
+    /// Makes the pairs for a peer with this address, or with its address family.
     pub(super) const fn new(peer: IpAddr) -> Self {
         Self { peer, opening: None, open: Vec::new(), asks: VecDeque::new() }
     }
 
-    /// The requests to the owner of the sockets since the last call.
+    /// Takes the pending requests to the owner of the sockets.
     pub(super) fn take_asks<A: From<Ask>>(&mut self) -> impl Iterator<Item = A> {
         self.asks.drain(..).map(A::from)
     }
 
-    /// Begins to open the pair of a track, connected to the peer's ports if they are known. False: it has too many, or has
+    /// Begins to open the pair of a track, connected to the peer's ports if known. Returns false if there are too many, or the track has
     /// one.
     pub(super) fn open(&mut self, track: usize, peer: Option<Ports>) -> bool {
         if track >= PAIRS_MAX || self.opening.is_some() || self.open.contains(&track) {
@@ -106,7 +106,7 @@ impl Pairs {
         true
     }
 
-    /// Asks for RTP's socket at this port; 0: any.
+    /// Requests RTP's socket at this port; 0 for any.
     fn ask(&mut self, port: u16) {
         let Some(opening) = &self.opening else { return };
         let (track, to) = (opening.track, opening.peer.map(|peer| peer.rtp));
@@ -124,7 +124,7 @@ impl Pairs {
         self.asks.push_back(Ask::Open(OpenPath { path: path_of(track, is_rtcp), bind, to }));
     }
 
-    /// A socket is open at this port, or could not be opened (`None`).
+    /// Handles the outcome of opening a socket: its port, or `None` if it failed.
     pub(super) fn opened(&mut self, path: PathId, local: Option<u16>) -> Opened {
         let Some(opening) = &mut self.opening else { return Opened::NotYet };
         let (track, rtp_path) = (opening.track, path_of(opening.track, false));
@@ -156,7 +156,7 @@ impl Pairs {
         }
     }
 
-    /// Closes all of them.
+    /// Closes all pairs.
     pub(super) fn close(&mut self) {
         let opening = self.opening.take().map(|opening| opening.track);
         for track in self.open.drain(..).chain(opening) {

@@ -1,4 +1,4 @@
-//! A publisher: its packets become units, and it gets reports of their reception.
+//! A publisher: its packets become units, and it is sent receiver reports.
 
 use std::time::{Duration, Instant};
 
@@ -10,30 +10,30 @@ use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{Event, PublicationEvent};
 use crate::types::Handle;
 
-/// The longest time from the grant to the first packet.
+/// Maximum time from the grant to the first packet.
 const FIRST_WITHIN: Duration = Duration::from_secs(20);
-/// The longest time between two packets.
+/// Maximum time between two packets.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The time between two receiver reports.
+/// Interval of receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// The reason a publisher is ended.
+/// The reason for which a publisher is ended.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) reason: &'static str,
     pub(super) departure: Departure,
 }
 
-/// See the module.
+/// The state of a publisher.
 #[derive(Debug)]
 pub(super) struct Publisher {
     ingest: Depackager,
     usable: Usable,
     sections: usize,
-    /// By when the next packet must have come.
+    /// Time by which the next packet must come.
     silent_at: Instant,
     report_at: Instant,
-    /// Reports to be sent, by section.
+    /// Receiver reports to send, by section.
     reports: Vec<(usize, Bytes)>,
 }
 
@@ -49,7 +49,7 @@ impl Publisher {
         }
     }
 
-    /// A packet of a section. True: it is one of what was described.
+    /// Handles a packet of a section. Returns true if it is a media packet of a described source.
     pub(super) fn packet(&mut self, now: Instant, section: usize, is_rtcp: bool, packet: &[u8]) -> bool {
         if is_rtcp {
             self.ingest.handle_rtcp(now, section, packet);
@@ -62,7 +62,7 @@ impl Publisher {
         is_taken
     }
 
-    /// Hands on units, and says when it is to be ended.
+    /// Emits the units that are ready. Returns the reason if the publisher must be ended.
     pub(super) fn poll(&mut self, now: Instant, events: &mut impl Extend<Event>) -> Option<End> {
         let publication = Handle::ONLY;
         while let Some((unit, tracks)) = self.ingest.poll_unit() {
@@ -84,7 +84,7 @@ impl Publisher {
         matches!(fault, Fault::Unusable(_)).then_some(End { reason, departure: Departure::Clean })
     }
 
-    /// A deadline may have passed.
+    /// Handles deadlines that have passed.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.ingest.handle_timeout(now);
         if self.report_at <= now {
@@ -95,18 +95,18 @@ impl Publisher {
         }
     }
 
-    /// Hands out the reports that go into the connection: `send` takes those of interleaved sections.
+    /// Hands the reports to `send`, which returns true for those of interleaved sections; the others remain.
     pub(super) fn take_reports(&mut self, mut send: impl FnMut(usize, Bytes) -> bool) {
         self.reports.retain(|(section, report)| !send(*section, report.clone()));
     }
 
-    /// The next report that goes as a datagram: of a section for which `is_datagram`.
+    /// Takes the next report to send as a datagram, of a section for which `is_datagram` is true.
     pub(super) fn poll_report(&mut self, is_datagram: impl Fn(usize) -> bool) -> Option<(usize, Bytes)> {
         let at = self.reports.iter().position(|(section, _)| is_datagram(*section))?;
         Some(self.reports.swap_remove(at))
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let usable = self.usable.deadline(self.ingest.supply());
         [self.ingest.poll_timeout(), usable, Some(self.silent_at), Some(self.report_at)]

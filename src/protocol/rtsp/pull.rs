@@ -1,9 +1,8 @@
 //! A pull: the stream of a camera, a recorder or another server.
 //!
-//! Packets come in the connection, or as datagrams to sockets that are opened before the server learns of them. Anybody
-//! can send datagrams to those sockets, so all that are not from the server's address and ports are dropped (RFC 7826
-//! §21.2.3). Before the first of them come this side sends one to each of the server's ports, so that address translators
-//! on the way let the others in.
+//! Packets come interleaved, or as datagrams to sockets that are opened before the server learns of them. Anybody can send to these
+//! sockets, so datagrams that are not from the server's address and ports are dropped (RFC 7826 §21.2.3). At first this side sends a
+//! datagram to each of the server's ports, so that address translators on the way let the server's datagrams in.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -31,16 +30,16 @@ use crate::protocol::rtp_mapping::{Depackager, Source};
 use crate::protocol::usable::Supply;
 use crate::protocol::{PathId, Remote, To};
 
-/// The time between two receiver reports.
+/// Interval of receiver reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
-/// Packets that wait for the grant; those behind them are lost.
+/// Maximum number of packets that wait for the grant; further ones are lost.
 const WAITING_MAX: usize = 512;
-/// Units that wait for somebody who takes them no faster than they are to be seen. Datagrams that come meanwhile are lost.
+/// Maximum number of units that wait for a consumer that reads at playback speed. Datagrams that come meanwhile are lost.
 const UNITS_MAX: usize = 2048;
-/// Bytes of a report.
+/// Maximum size of a report in bytes.
 const REPORT_BYTES_MAX: usize = 256;
 
-/// A packet of a section.
+/// A received packet of a section.
 #[derive(Debug)]
 struct Arrived {
     section: usize,
@@ -48,10 +47,10 @@ struct Arrived {
     packet: Bytes,
 }
 
-/// The treatment of packets.
+/// The stage of receiving packets.
 #[derive(Debug)]
 enum Intake {
-    /// Nothing is described yet.
+    /// The stream is not described yet.
     None,
     /// The stream is described; its packets wait for the grant.
     Described { sources: Vec<Option<Source>>, waiting: VecDeque<Arrived> },
@@ -59,18 +58,18 @@ enum Intake {
     Granted(Box<Depackager>),
 }
 
-/// The ways of a track's packets.
+/// The transport of a track's packets.
 #[derive(Debug)]
 struct Way {
     section: usize,
-    /// Of this side, when it has sockets.
+    /// Local ports, if there are sockets.
     ports: Option<Ports>,
-    /// Of the server, when it says so.
+    /// Ports of the server, if it has announced them.
     server: Option<Ports>,
     lower: Lower,
 }
 
-/// A datagram that is to be sent.
+/// A datagram to send.
 #[derive(Debug)]
 struct Outgoing {
     path: PathId,
@@ -78,17 +77,17 @@ struct Outgoing {
     payload: Bytes,
 }
 
-/// The client.
+/// A pull's client.
 #[derive(Debug)]
 pub(super) struct RtspPull {
     config: ClientConfig,
     seed: Seed,
-    /// As the URL says.
+    /// The transport that the URL asks for, if any.
     asked: Option<Carriage>,
     carriage: Carriage,
-    /// Begins when the connection is there.
+    /// The RTSP client, made when the connection is open.
     machine: Option<Box<::rtsp::Client>>,
-    /// The server's address, when it is known.
+    /// The server's address, if known.
     server: Option<IpAddr>,
     pairs: Pairs,
     ways: Vec<Way>,
@@ -126,7 +125,7 @@ impl RtspPull {
         }
     }
 
-    /// Takes what the machine has to say.
+    /// Handles the events of the RTSP client.
     fn drain_machine(&mut self, now: Instant) {
         while let Some(told) = self.machine.as_mut().and_then(|machine| machine.poll_event()) {
             match told {
@@ -153,7 +152,7 @@ impl RtspPull {
         self.events.push_back(ClientEvent::Ended(reason.to_owned()));
     }
 
-    /// Chooses what can be carried.
+    /// Selects the sections that are supported.
     fn described(&mut self, now: Instant, description: &Description) {
         let sources: Vec<_> =
             description.media.iter().map(|media| Source::of(&media.rtp_formats().next()?)).collect();
@@ -175,7 +174,7 @@ impl RtspPull {
         }
     }
 
-    /// Has the next pair of sockets opened; when all are there, sets up the tracks.
+    /// Opens the next pair of sockets; when all are open, sets up the tracks.
     fn open_next(&mut self, now: Instant) {
         match self.ways.iter().find(|way| way.ports.is_none()).map(|way| way.section) {
             Some(section) if self.pairs.open(section, None) => self.events.extend(self.pairs.take_asks()),
@@ -195,7 +194,7 @@ impl RtspPull {
         }
     }
 
-    /// A track has its way; the server's ports are reached out to.
+    /// Handles a completed SETUP of a track, and sends first datagrams to the server's ports.
     fn set_up(&mut self, section: usize, transport: &Transport) {
         let Some(way) = self.ways.iter_mut().find(|way| way.section == section) else { return };
         (way.lower, way.server) = (transport.lower, transport.server_ports);
@@ -215,7 +214,7 @@ impl RtspPull {
         self.outgoing.extend([of(false, ports.rtp, rtp), of(true, ports.rtcp, rtcp)]);
     }
 
-    /// Whether a datagram on a track's path is the server's.
+    /// True if a datagram on a track's path is from the server.
     fn is_servers(&self, section: usize, is_rtcp: bool, from: SocketAddr) -> bool {
         let Some(way) = self.ways.iter().find(|way| way.section == section) else { return false };
         let port = way.server.map(|ports| if is_rtcp { ports.rtcp } else { ports.rtp });
@@ -268,7 +267,7 @@ impl RtspPull {
         }
     }
 
-    /// Tells the server how its packets arrive.
+    /// Sends receiver reports to the server when due.
     fn report(&mut self, now: Instant) {
         if self.report_at.is_none_or(|at| at > now) {
             return;
@@ -294,7 +293,7 @@ impl RtspPull {
     }
 }
 
-/// The text of a server's refusal.
+/// Describes a server's refusal.
 fn refusal(status: Status, reason: &str) -> String {
     format!("RTSP {} {reason}", status.code())
 }

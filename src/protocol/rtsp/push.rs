@@ -1,6 +1,6 @@
 //! A push: publishes one of our streams to another RTSP server. Its supervisor is control; one session is one attempt.
 //!
-//! 1. The connection is there: the stream is attached, and held back until there is an answer to all that follows.
+//! 1. The connection is open: the stream is attached and paused until all requests are answered.
 //! 2. Its tracks are known: `ANNOUNCE` describes them, `SETUP` asks for each on the channels that its packets are cut for.
 //! 3. `RECORD` is answered: what is cut for viewers goes out as it is.
 
@@ -22,24 +22,24 @@ use crate::protocol::{
 };
 use crate::types::Now;
 
-/// The longest wait for the tracks of a stream that has none yet.
+/// Maximum wait for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
-/// The longest time from a request to its answer.
+/// Maximum time from a request to its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// The stage of an attempt.
 #[derive(Debug)]
 enum Stage {
-    /// Until then there must be a connection.
+    /// Connecting; the connection must be open by this time.
     Connecting(Instant),
-    /// Until then there must be tracks.
+    /// Waiting for the stream's tracks, which must be known by this time.
     AwaitsTracks(Instant),
     /// Announced to the target.
     Announced(Box<Announced>),
     Over,
 }
 
-/// A stream that is announced to the target.
+/// A stream announced to the target.
 #[derive(Debug)]
 struct Announced {
     machine: Client,
@@ -120,7 +120,7 @@ impl RtspPush {
         }
     }
 
-    /// The packets are cut for all viewers alike: the target takes them on their channels, or not at all.
+    /// Checks the transport chosen by the target. Packets are cut for all viewers alike, so the target must accept their channels.
     fn set_up(&mut self, now: Instant, section: usize, transport: &Transport) {
         let Stage::Announced(announced) = &mut self.stage else { return };
         let wanted = announced.announcement.channels(section);

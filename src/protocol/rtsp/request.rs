@@ -1,4 +1,4 @@
-//! The stream that a URL asks for, and the statuses of refusals.
+//! The stream requested by a URL, and the statuses of refusals.
 
 use ::rtsp::{Status, Target};
 use percent_encoding::percent_decode_str;
@@ -7,16 +7,16 @@ use crate::auth::access::{Params, is_stream_id};
 use crate::mail::{NoSubscription, Refusal};
 use crate::types::StreamKey;
 
-/// Parameters of a URL that are kept.
+/// Maximum number of parameters of a URL that are kept.
 const PARAMS_MAX: usize = 32;
 
-/// The stream of a URL, `/{app}/{id}`; `None` for what no stream may be called.
+/// Returns the stream of a URL `/{app}/{id}`; `None` if the path is no valid stream key.
 pub(super) fn key_of(target: &Target) -> Option<StreamKey> {
     let (app, id) = target.path.split_once('/')?;
     (is_stream_id(app) && is_stream_id(id)).then(|| StreamKey::new(app, id))
 }
 
-/// The parameters of its query, decoded.
+/// Returns the decoded parameters of the URL's query.
 pub(super) fn params_of(target: &Target) -> Params {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let query = target.query.as_deref().unwrap_or_default();
@@ -29,7 +29,7 @@ pub(super) fn params_of(target: &Target) -> Params {
         .collect()
 }
 
-/// The status of a refused publish.
+/// Returns the status of a refused publish.
 pub(super) const fn refusal_status(refusal: &Refusal) -> Status {
     match refusal {
         Refusal::NoApplication => Status::NOT_FOUND,
@@ -39,7 +39,7 @@ pub(super) const fn refusal_status(refusal: &Refusal) -> Status {
     }
 }
 
-/// The status of a refused play.
+/// Returns the status of a refused play.
 pub(super) const fn no_subscription_status(why: &NoSubscription) -> Status {
     match why {
         NoSubscription::NotFound => Status::NOT_FOUND,

@@ -1,7 +1,7 @@
 //! The session of an RTSP peer, publisher or viewer.
 //!
-//! A publisher asks with its `ANNOUNCE`, a viewer with its `DESCRIBE`, so that both hear at once why not. A viewer's
-//! subscription is paused until it plays.
+//! A publisher asks with ANNOUNCE and a viewer with DESCRIBE, so that both get a refusal at once. A viewer's subscription is paused until
+//! it plays.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -31,19 +31,19 @@ use crate::protocol::{
 };
 use crate::types::{Handle, Now};
 
-/// The limits of docs/robustness.md, the same for all connections.
+/// The limits of docs/robustness.md, shared by all connections.
 static CONFIG: LazyLock<Arc<::rtsp::Config>> = LazyLock::new(|| Arc::new(::rtsp::Config::default()));
 
-/// The longest time that a viewer waits for the tracks of a stream that has none yet.
+/// Maximum wait of a viewer for the tracks of a stream that has none yet.
 const TRACKS_WITHIN: Duration = Duration::from_secs(10);
 
-/// The reason of a refusal: no stream is called so.
+/// Reason for refusing a path that cannot be a stream's.
 const NO_STREAM: &str = "the path is not that of a stream, /APPLICATION/ID";
 
 /// The role of the peer.
 #[derive(Debug)]
 enum Role {
-    /// None yet, or no longer.
+    /// The peer has no role yet, or no longer.
     None,
     /// Waits for the verdict on a publish, with the sources that it described.
     AskedPublish(Vec<Option<Source>>),
@@ -60,7 +60,7 @@ enum Role {
 /// The session of an accepted connection.
 #[derive(Debug)]
 pub(crate) struct RtspSession {
-    /// Of the connection; datagrams have none.
+    /// Security of the connection; datagrams have none.
     security: Security,
     machine: Box<Server>,
     role: Role,
@@ -88,7 +88,7 @@ impl RtspSession {
         }
     }
 
-    /// Translates events of the machine to events for the worker.
+    /// Translates the machine's events to events for the worker.
     fn drain_machine(&mut self, ctx: &Context<'_>) {
         while self.events.is_empty()
             && let Some(event) = self.machine.poll_event()
@@ -167,7 +167,7 @@ impl RtspSession {
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// A track is given its way: channels that all viewers share, a publisher's own, or a pair of sockets.
+    /// Chooses the transport of a track: channels that all viewers share, a publisher's own, or a pair of sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
         // Who asks for TLS would not have media go around it.
@@ -234,7 +234,7 @@ impl RtspSession {
         self.take_units(ctx);
     }
 
-    /// Hands on what a publisher's packets have become.
+    /// Passes on the units made of a publisher's packets.
     fn take_units(&mut self, ctx: &Context<'_>) {
         let Role::Publisher(publisher) = &mut self.role else { return };
         if let Some(end) = publisher.poll(ctx.now.mono, &mut self.events) {
@@ -292,13 +292,13 @@ impl RtspSession {
         self.role = Role::Viewer(Box::new(viewer));
     }
 
-    /// A subscription comes to nothing.
+    /// Ends a subscription that failed, and rejects its request.
     fn give_up(&mut self, ctx: &Context<'_>, status: Status) {
         self.leave(Departure::Clean);
         self.machine.reject(ctx.now.mono, status);
     }
 
-    /// The session is over, whatever it was; the connection may go on.
+    /// Ends the session's role; the connection may go on.
     fn leave(&mut self, departure: Departure) {
         match std::mem::replace(&mut self.role, Role::None) {
             Role::AskedPublish(_) | Role::Publisher(_) => {
@@ -323,7 +323,7 @@ impl RtspSession {
         }
     }
 
-    /// A socket of the session's own is open, or is not.
+    /// Handles the outcome of opening one of the session's sockets.
     fn opened(&mut self, ctx: &Context<'_>, path: PathId, local: Option<SocketAddr>) {
         let port = local.map(|local| local.port());
         let opened = self.pairs.opened(path, port);

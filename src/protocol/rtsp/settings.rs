@@ -22,10 +22,10 @@ const APP: &[Key] = &[
     key("rtspTimeoutDurationMs", "5000", "Milliseconds that an RTSP source has for an answer"),
 ];
 
-/// Milliseconds that an answer may take.
+/// Range of the time for an answer, in milliseconds.
 const TIMEOUTS_MS: (u64, u64) = (100, 60_000);
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
@@ -40,7 +40,7 @@ pub(super) static SECTION: Section = Section {
 /// The RTSP settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RtspSettings {
-    /// `rtsp.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    /// `rtsp.host`, else `server.host`; `None` for every address, IPv4 and IPv6.
     host: Option<IpAddr>,
     /// `rtsp.port`.
     port: u16,
@@ -58,7 +58,7 @@ impl RtspSettings {
     }
 }
 
-/// The address of RTSP.
+/// Returns the address to listen on for RTSP.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     server.protocols.get::<RtspSettings>().map(|settings| Bind {
         host: settings.host,
@@ -67,25 +67,25 @@ pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     })
 }
 
-/// The address of RTSPS.
+/// Returns the address to listen on for RTSPS, if enabled.
 pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<RtspSettings>()?;
     Some(Bind { host: settings.host, port: settings.tls_port?, key: "rtsps.port" })
 }
 
-/// The transport of a source's packets.
+/// The transport of packets pulled from a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Carriage {
-    /// In the connection.
+    /// Interleaved in the connection.
     Interleaved,
     /// As datagrams.
     Datagrams,
-    /// In the connection, or as datagrams from a server that does not interleave.
+    /// Interleaved, or as datagrams if the server does not interleave.
     Either,
 }
 
 impl Carriage {
-    /// The one that URLs call so.
+    /// Returns the transport that URLs call by this name.
     pub(super) fn named(text: &str) -> Option<Self> {
         match text {
             "tcp" => Some(Self::Interleaved),
@@ -118,7 +118,7 @@ impl RtspAppSettings {
         Ok(Self { carriage, timeout: Duration::from_millis(timeout) })
     }
 
-    /// The settings of an application.
+    /// Returns the RTSP settings of an application.
     pub(super) fn of(app: &AppSettings) -> Option<Self> {
         app.protocols.get::<Self>().copied()
     }

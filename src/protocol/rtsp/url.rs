@@ -1,4 +1,4 @@
-//! `rtsp://` and `rtsps://` URLs. User and password are answers to a server's challenge; they never go into a request line.
+//! `rtsp://` and `rtsps://` URLs. User and password answer a server's challenge; they are never part of a request line.
 
 use ::rtsp::Uri;
 
@@ -14,7 +14,7 @@ pub(crate) struct RtspUrl {
     pub(crate) port: u16,
     /// The URI of the request.
     pub(crate) uri: Uri,
-    /// `?tcp` or `?udp`, as ffmpeg has it: how media is to come, whatever the settings say. The server does not see it.
+    /// `?tcp` or `?udp`, as in ffmpeg's URLs: the transport of media, which overrides the settings. It is not sent to the server.
     pub(crate) carriage: Option<Carriage>,
 }
 

@@ -1,4 +1,4 @@
-//! A viewer: what it was described, what it has set up, and the datagrams that wait for its pace.
+//! A viewer: the tracks described to it, those it has set up, and the datagrams that wait for its pace.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,28 +15,28 @@ use crate::hub::{Chosen, Parts, Pick, Selection};
 use crate::protocol::rtp_mapping::describe::section_of;
 use crate::protocol::{PathId, To};
 
-/// Bytes that wait to be sent; behind that its cursor stays.
+/// Maximum bytes that wait to be sent; beyond it the viewer's cursor does not move.
 const WAITING_BYTES_MAX: usize = 1 << 20;
-/// The bytes that are sent at once, and how soon the next may follow: 128 Mb/s, so that the backlog that a viewer begins with does not
-/// overrun its socket.
+/// Maximum bytes sent at once. With the interval below they limit the rate to 128 Mb/s, so that a viewer's initial backlog does not
+/// overflow its socket.
 const PACE_BYTES: usize = 32 << 10;
 const PACE_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A time after another one.
+/// Returns the time `duration` after `now`.
 pub(super) fn after(now: Instant, duration: Duration) -> Instant {
     now.checked_add(duration).unwrap_or(now)
 }
 
-/// A track that it was described.
+/// A track described to the viewer.
 #[derive(Debug)]
 struct Described {
     track: TrackId,
     kind: TrackKind,
-    /// The transport by which it is sent, once it is set up.
+    /// The transport of the track, once it is set up.
     lower: Option<Lower>,
 }
 
-/// A packet in two pieces.
+/// A packet in two slices.
 #[derive(Debug)]
 struct Packet {
     path: PathId,
@@ -44,20 +44,20 @@ struct Packet {
     payload: Bytes,
 }
 
-/// See the module.
+/// The state of a viewer.
 #[derive(Debug)]
 pub(super) struct Viewer {
-    /// In the order of their sections.
+    /// The described tracks in the order of their sections.
     tracks: Vec<Described>,
     description: Description,
     waiting: VecDeque<Packet>,
     waiting_bytes: usize,
-    /// Bytes that were sent, and since when.
+    /// Start of the pacing window and bytes sent in it.
     paced: (Instant, usize),
 }
 
 impl Viewer {
-    /// A viewer of these tracks.
+    /// Makes a viewer of these tracks.
     pub(super) fn new(now: Instant, chosen: &Chosen) -> Self {
         let mut description = Description { name: "millstream".to_owned(), ..Description::default() };
         description.connection = Some(Connection::new(Host::UNSPECIFIED));
@@ -73,45 +73,45 @@ impl Viewer {
         Self { tracks, description, waiting: VecDeque::new(), waiting_bytes: 0, paced: (now, 0) }
     }
 
-    /// Whether there is nothing that it could be sent.
+    /// True if there is no track that the viewer could be sent.
     pub(super) const fn is_empty(&self) -> bool {
         self.tracks.is_empty()
     }
 
-    /// The description that it got.
+    /// Returns the description sent to the viewer.
     pub(super) const fn description(&self) -> &Description {
         &self.description
     }
 
-    /// The track of a section.
+    /// Returns the track of a section.
     pub(super) fn track(&self, section: usize) -> Option<TrackId> {
         self.tracks.get(section).map(|one| one.track)
     }
 
-    /// Whether a track may be set up so: all of them go one way.
+    /// True if a track may use this transport: all tracks of a viewer use the same.
     pub(super) fn may_use(&self, lower: Lower) -> bool {
         self.tracks.iter().all(|one| one.lower.is_none_or(|other| other == lower))
     }
 
-    /// A section is set up.
+    /// Notes that a section is set up.
     pub(super) fn set_up(&mut self, section: usize, lower: Lower) {
         if let Some(one) = self.tracks.get_mut(section) {
             one.lower = Some(lower);
         }
     }
 
-    /// The sections that are set up.
+    /// Returns the sections that are set up.
     pub(super) fn set_up_tracks(&self) -> impl Iterator<Item = usize> {
         self.tracks.iter().enumerate().filter(|(_, one)| one.lower.is_some()).map(|(section, _)| section)
     }
 
-    /// Whether it takes datagrams.
+    /// True if the viewer receives datagrams.
     pub(super) fn takes_datagrams(&self) -> bool {
         self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
     }
 
-    /// The part of its stream that it wants, when that is not all: nothing comes that it has not set up, tracks that the stream gets later
-    /// neither.
+    /// Returns the selection for the tracks that are set up, or `None` if all are. Tracks not set up are not sent, and neither are tracks
+    /// that the stream gets later.
     pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
         let pick = |kind, whole| {
             let mut of_kind = self.tracks.iter().filter(|one| one.kind == kind && one.lower.is_some());
@@ -130,12 +130,12 @@ impl Viewer {
         (narrowed != selection).then_some(narrowed)
     }
 
-    /// Whether there is room for a unit.
+    /// True if there is room for another unit.
     pub(super) const fn has_room(&self) -> bool {
         self.waiting_bytes < WAITING_BYTES_MAX
     }
 
-    /// A unit, or what it needs first, as [`super::package`] makes it.
+    /// Queues a unit or its prelude, in the form made by [`super::package`].
     pub(super) fn push(&mut self, parts: &Parts) {
         for frame in package::frames(parts) {
             let channel = frame.channel;
@@ -148,7 +148,7 @@ impl Viewer {
         }
     }
 
-    /// Adds the next datagrams of one path, as far as its pace allows.
+    /// Adds the next datagrams of one path, as far as the pace allows. Returns their destination.
     pub(super) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
         if now.saturating_duration_since(self.paced.0) >= PACE_INTERVAL {
             self.paced = (now, 0);
@@ -170,7 +170,7 @@ impl Viewer {
         To { path, ..To::PEER }
     }
 
-    /// The time at which more may be sent.
+    /// Returns the time at which more may be sent.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (!self.waiting.is_empty()).then(|| after(self.paced.0, PACE_INTERVAL))
     }

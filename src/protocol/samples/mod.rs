@@ -1,3 +1,3 @@
-//! A sink, small and complete: it shows how much code a new one has to touch.
+//! A small but complete sink, which shows how little code a new one has to touch.
 
 pub(super) mod file_sink;

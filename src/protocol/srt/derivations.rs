@@ -1,6 +1,5 @@
-//! Limits on the keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each): few in a turn, and few in a second,
-//! however many callers ask for it; each address has a share of them. A packet whose key is not derived now is dropped as if it
-//! were lost: the peer sends it again.
+//! Limits on the number of keys that a worker derives from passphrases (PBKDF2, 0.3 to 0.6 ms each), per turn, per second and per address,
+//! however many callers there are. A packet whose key cannot be derived now is dropped as if lost; the peer sends it again.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
@@ -11,18 +10,17 @@ use crypto::Seed;
 
 use crate::auth::network;
 
-/// Derivations a second: at most a tenth of a worker's time.
+/// Maximum derivations per second: at most a tenth of a worker's time.
 const PER_SECOND: u64 = 200;
-/// The most of one address in a second.
+/// Maximum derivations per second for one address.
 const PER_SECOND_AND_ADDRESS: u64 = 20;
-/// The number of derivations that may come at once, of one address or of all, which is the most that one turn
-/// does.
+/// Maximum derivations at once, of one address or of all; so also the maximum of one turn.
 const BURST: u64 = 4;
-/// Counters for addresses. Two that share one share its allowance.
+/// Number of address counters. Two addresses that share a counter share its allowance.
 const BUCKETS: usize = 1024;
 const SECOND_US: u64 = 1_000_000;
 
-/// A rate, as the time in microseconds up to which its allowance is used (GCRA).
+/// A rate limit, stored as the time in microseconds up to which the allowance is used (GCRA).
 #[derive(Debug, Default)]
 struct Rate(AtomicU64);
 
@@ -32,7 +30,7 @@ impl Rate {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step).is_ok()
     }
 
-    /// Whether there is one to take.
+    /// True if the allowance is not used up.
     fn has(&self, now: u64, per_second: u64) -> bool {
         Self::next(self.0.load(Ordering::Relaxed), now, per_second).is_some()
     }
@@ -44,11 +42,11 @@ impl Rate {
     }
 }
 
-/// The allowance of one worker; the port and its sessions share it.
+/// The allowance of one worker, shared by its port and its sessions.
 #[derive(Debug)]
 pub(super) struct Derivations {
     began: Instant,
-    /// The secret that keeps outsiders from finding out which addresses share a counter.
+    /// Secret that keeps outsiders from finding addresses that share a counter.
     secret: u64,
     all: Rate,
     of_addresses: Box<[Rate]>,
@@ -60,7 +58,7 @@ impl Derivations {
         Self { began: now, secret: seed.random().u64(), all: Rate::default(), of_addresses }
     }
 
-    /// Takes one for an address. False: there is none for now.
+    /// Takes a derivation for an address. Returns false if none is allowed now.
     pub(super) fn take(&self, now: Instant, address: IpAddr) -> bool {
         let now = now.saturating_duration_since(self.began).as_micros();
         let now = u64::try_from(now).unwrap_or(u64::MAX);

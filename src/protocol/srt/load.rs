@@ -1,4 +1,4 @@
-//! A publisher for the load generator: a push's connection, and units of its own instead of a stream's.
+//! A publisher for the load generator: connects like a push, but sends its own units instead of a stream's.
 
 use std::net::SocketAddr;
 use std::time::Instant;

@@ -55,16 +55,16 @@ use settings::is_playback_enabled;
 use stream_id::{StreamRequest, with_via};
 use url::{SrtAddress, SrtUrl};
 
-/// A receiver forgets what it still holds back when it hears a goodbye. So that comes when the end of the stream is due there,
-/// but no later than this behind it...
+/// Maximum time from the end of a stream to the shutdown message. A receiver that gets it discards data that it still delays, so it is sent
+/// when that data was due.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(1);
-/// ... and this, for lines whose delay is not always the same.
+/// Margin added to that time, for lines with jitter.
 const GOODBYE_MARGIN: Duration = Duration::from_millis(20);
 
-/// The ingest of its streams.
+/// The ingest of streams published over SRT.
 const INGEST: Ingest = Ingest { publish_type: "SRT", name: "srt" };
 
-/// MPEG-TS packets.
+/// Format of MPEG-TS packets.
 static FORMAT: FormatKind = FormatKind {
     name: "ts",
     counted_as: None,
@@ -74,7 +74,7 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// See [`super::registry`].
+/// SRT's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     statistics: Some(&statistics::CATALOGUE),
@@ -136,7 +136,7 @@ impl Request for SrtAddress {
     }
 }
 
-/// The configuration of a connection, as the server's settings have it.
+/// Returns the configuration of a connection by the server's settings.
 fn config(server: &SrtSettings, latency: Option<Duration>, passphrase: Option<&Secret>) -> Config {
     let latency = latency.unwrap_or(server.latency).min(server.latency_max);
     Config {
@@ -159,13 +159,13 @@ const fn key_length(bytes: u8) -> KeyLength {
     }
 }
 
-/// The configuration for a caller that asks for a stream of this application.
+/// Returns the configuration for callers of this application.
 fn config_of_app(server: &SrtSettings, app: &AppSettings) -> Arc<Config> {
     let SrtAppSettings { latency, passphrase, .. } = SrtAppSettings::of(app);
     Arc::new(config(server, *latency, passphrase.as_ref().or(server.passphrase.as_ref())))
 }
 
-/// The configuration of a connection to an address.
+/// Returns the configuration of a connection to an address.
 fn config_of_address(server: &SrtSettings, address: &SrtAddress) -> Arc<Config> {
     let config = config(server, address.latency, address.passphrase.as_ref());
     Arc::new(Config {
@@ -175,18 +175,18 @@ fn config_of_address(server: &SrtSettings, address: &SrtAddress) -> Arc<Config> 
     })
 }
 
-/// Whether a unit is taken: a large one must find room, too. On a path that is full it stays in the ring, where a
-/// viewer that falls too far behind leaves out what it cannot have.
+/// True if the connection accepts another unit; even a large one needs room. On a full path units stay in the ring, where a viewer that is
+/// too far behind skips what it cannot get.
 fn has_room(connection: &Connection) -> bool {
     !connection.is_behind() && connection.send_room() > connection.queued_bytes()
 }
 
-/// The time at which a connection is closed if its stream ends now.
+/// Returns the time at which a connection is closed if its stream ends now.
 fn goodbye_at(now: Instant, stats: ::srt::Stats) -> Instant {
     now + Duration::from_millis(stats.ms_snd_tsb_pd_delay.into()).min(GOODBYE_WITHIN) + GOODBYE_MARGIN
 }
 
-/// The reason a connection has ended, for logs and states.
+/// Describes the reason for which a connection has ended, for logs and states.
 fn words(reason: CloseReason) -> String {
     match reason {
         CloseReason::Local => "closed here".to_owned(),
@@ -199,14 +199,14 @@ fn words(reason: CloseReason) -> String {
     }
 }
 
-/// Sends a message. There was room for it; what has none all the same is counted by the connection as dropped.
+/// Sends a message. Room was checked before; if there is none, the connection counts the message as dropped.
 fn send(connection: &mut Connection, now: Instant, payload: Bytes) {
     if let Err(error) = connection.send(now, payload) {
         tracing::trace!(%error, "payload not sent");
     }
 }
 
-/// The codes of docs/srt.md.
+/// Returns the rejection code of docs/srt.md for a refusal.
 const fn refusal_code(refusal: &Refusal) -> RejectReason {
     match refusal {
         Refusal::NoApplication => RejectReason::NOTFOUND,
@@ -218,7 +218,7 @@ const fn refusal_code(refusal: &Refusal) -> RejectReason {
     }
 }
 
-/// Fault of a call that is refused before its stream is asked for, for the log.
+/// Describes why a call was refused before its stream was asked for, for the log.
 fn refusal_words(code: RejectReason) -> Cow<'static, str> {
     match code {
         RejectReason::NOTFOUND => "no such application".into(),

@@ -1,4 +1,4 @@
-//! A connection on a socket of its own: we call, or wait to be called.
+//! An SRT connection on a socket of its own, as caller or as listener.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -13,49 +13,48 @@ use wire::Datagrams;
 use super::settings::SrtSettings;
 use super::url::SrtAddress;
 
-/// Callers whose passphrase is tried follow each other by this: trying costs up to a millisecond. Who is passed over
-/// calls again.
+/// Minimum pause between trials of callers' passphrases, each of which costs up to a millisecond. A caller that is not tried calls again.
 const TRIAL_PAUSE: Duration = Duration::from_millis(10);
 
-/// Answers to callers that wait to be sent; who gets none calls again.
+/// Maximum number of queued replies to callers. A caller without a reply calls again.
 const REPLIES_MAX: usize = 16;
 
 /// An event of an [`OutboundConnection`].
 #[derive(Debug)]
 pub(crate) enum OutboundEvent {
-    /// The peers know each other.
+    /// The handshake is complete.
     Connected {
-        /// Bytes of the largest message.
+        /// Maximum message size in bytes.
         payload_bytes: usize,
     },
-    /// A message, at its time.
+    /// A message, delivered at its time.
     Payload(Bytes),
-    /// Messages are missing before the next.
+    /// Messages before the next one were lost.
     Lost,
-    /// The end, with the reason.
+    /// The connection has ended, for this reason.
     Closed(String),
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Waits to be called.
+    /// Waits for a caller.
     Waiting {
         endpoint: Box<Endpoint<()>>,
-        /// Replies with their destinations.
+        /// Replies to callers, with their destinations.
         replies: VecDeque<(SocketAddr, Vec<u8>)>,
-        /// No caller is tried before.
+        /// Time before which no caller is tried.
         trial_at: Instant,
     },
-    /// Calls, or was called.
+    /// The handshake has begun, in either role.
     Open {
         connection: Box<Connection>,
-        /// The caller.
+        /// The address of the caller.
         peer: Option<SocketAddr>,
     },
     Over,
 }
 
-/// See the module.
+/// An SRT connection on a socket of its own.
 #[derive(Debug)]
 pub(crate) struct OutboundConnection {
     config: Arc<Config>,
@@ -65,7 +64,7 @@ pub(crate) struct OutboundConnection {
 }
 
 impl OutboundConnection {
-    /// Calls at once, or waits, as the address says.
+    /// Calls at once or waits for a caller, as the address says.
     pub(crate) fn new(now: Instant, server: &SrtSettings, address: &SrtAddress, seed: Seed) -> Self {
         let config = super::config_of_address(server, address);
         // On a socket of its own any id but zero is unique.
@@ -161,7 +160,7 @@ impl OutboundConnection {
         }
     }
 
-    /// Room for what is to be sent.
+    /// True if there is room for another unit to send.
     pub(crate) fn has_send_room(&self) -> bool {
         matches!(&self.stage, Stage::Open { connection, .. } if super::has_room(connection))
     }
@@ -172,7 +171,7 @@ impl OutboundConnection {
         }
     }
 
-    /// Figures, once somebody is there.
+    /// Returns the statistics, once there is a connection.
     pub(crate) fn stats(&self) -> Option<::srt::Stats> {
         match &self.stage {
             Stage::Open { connection, .. } => Some(connection.stats()),
@@ -180,7 +179,7 @@ impl OutboundConnection {
         }
     }
 
-    /// Closes the connection; one that waits for a caller just ends.
+    /// Closes the connection. A listener without a caller just ends.
     pub(crate) fn close(&mut self, now: Instant) {
         match &mut self.stage {
             Stage::Open { connection, .. } => connection.close(now, CloseReason::Local),

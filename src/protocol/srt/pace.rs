@@ -1,33 +1,32 @@
-//! Pacing for a peer of the units that its stream had before it came, or that it has fallen behind by.
+//! Pacing of units that are old for a peer, because they came before it joined or because it has fallen behind.
 //!
-//! A viewer begins with the newest key frame, which may be ten seconds old: all at once that would fill the queues of any line,
-//! and what they lose comes too late when it is sent again. So units that are not new leave at [`SPEED`] times the speed at
-//! which they came, as long as what was sent is acknowledged in little more than a round trip, and otherwise at [`SPEED_MIN`].
-//! Nothing waits here: the units stay in the ring.
+//! A viewer begins with the newest key frame, which may be ten seconds old. Sent at once, this backlog would overflow any queue on the
+//! path, and retransmissions would come too late. Old units are therefore sent at [`SPEED`] times their arrival speed while data is
+//! acknowledged in little more than a round trip, else at [`SPEED_MIN`]. No unit is queued here; they stay in the ring.
 
 use std::time::{Duration, Instant};
 
 use ::srt::Stats;
 
-/// The age up to which a unit is new, and leaves at once: units may wait for so long to be sent together.
+/// Age up to which a unit is new and is sent at once; units may wait this long to be sent together.
 const NEW: Duration = Duration::from_millis(100);
-/// The speed of a line with nothing in its queues, in percent of that at which the units came.
+/// Speed on a path without queues, in percent of the units' arrival speed.
 const SPEED: u32 = 400;
-/// The speed of any other.
+/// Speed on any other path.
 const SPEED_MIN: u32 = 110;
-/// The most that counts of the time between two units. A publisher that was away leaves a gap of seconds, in which nothing came that a
-/// line would have to carry; so units that are rarer than this leave faster than the speeds say.
+/// Maximum counted time between two units. After a publisher's absence there is a gap of seconds without data for the path, so units that
+/// are rarer than this are sent faster than the speeds say.
 const GAP_MAX: Duration = Duration::from_millis(250);
-/// Units may leave so much before their time, so that several go out together.
+/// Time by which units may be sent early, so that several go out together.
 const BURST: Duration = Duration::from_millis(10);
-/// The margin over the shortest round trip that an acknowledgement may take: an acknowledgement's interval (10 ms) and a queue.
+/// Margin over the minimum round trip for an acknowledgement: the acknowledgement interval (10 ms) and a queue.
 const QUEUE: Duration = Duration::from_millis(50);
 
-/// The state of a line.
+/// The state of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line {
     rtt: Duration,
-    /// The age of the oldest packet that is not acknowledged.
+    /// Age of the oldest unacknowledged packet.
     unacknowledged: Duration,
 }
 
@@ -38,20 +37,20 @@ impl From<Stats> for Line {
     }
 }
 
-/// See the module.
+/// The pacing of one peer.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// The time at which the last unit that was not new had come; `None` while the peer is up to date.
+    /// Arrival time of the last old unit; `None` while the peer is up to date.
     last: Option<Instant>,
-    /// The time at which the next unit may leave; a time in the past means unused allowance.
+    /// Time at which the next unit may be sent; if past, some allowance is unused.
     due: Option<Instant>,
-    /// Whether the time of the next unit is still to come.
+    /// True if the time of the next unit is still to come.
     waits: bool,
-    /// The time at which the next unit leaves even if the line has queues.
+    /// Time at which the next unit is sent even if the path has queues.
     latest: Option<Instant>,
-    /// The shortest round trip so far.
+    /// The minimum round trip so far.
     rtt: Duration,
-    /// Nothing is paced any more.
+    /// True once nothing is paced any more.
     is_over: bool,
 }
 
@@ -60,7 +59,7 @@ impl Pace {
         Self { last: None, due: None, waits: false, latest: None, rtt: Duration::MAX, is_over: false }
     }
 
-    /// Whether the next unit has to wait.
+    /// True if the next unit must wait.
     pub(super) fn holds(&self, line: impl FnOnce() -> Line) -> bool {
         let is_full = || line().unacknowledged > self.rtt.saturating_add(QUEUE);
         self.waits || (self.latest.is_some() && is_full())
@@ -71,7 +70,7 @@ impl Pace {
         if self.waits { self.due } else { self.latest }
     }
 
-    /// Lets the next unit leave when its time has come.
+    /// Lets the next unit be sent if its time has come.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.waits = self.waits && self.due.is_some_and(|due| now < due);
         self.latest = self.latest.filter(|latest| now < *latest);
@@ -81,7 +80,7 @@ impl Pace {
         (self.last, self.due, self.waits, self.latest) = (None, None, false, None);
     }
 
-    /// A unit leaves that had come at `received`.
+    /// Notes that a unit received at `received` is being sent.
     pub(super) fn sent(&mut self, now: Instant, received: Instant, line: impl FnOnce() -> Line) {
         if self.is_over || now.saturating_duration_since(received) < NEW {
             return self.rest();
@@ -112,7 +111,7 @@ mod tests {
     use super::*;
     use crate::protocol::Paced;
 
-    /// Sends units that came every 20 ms, of the last `seconds` and until there is none; the moments at which they left.
+    /// Sends a backlog of the last `seconds`, one unit every 20 ms, until it is empty. Returns the times of sending.
     fn leave(pace: &mut Pace, seconds: u64, line: impl Fn() -> Line) -> Vec<Duration> {
         let mut clock = Clock::new();
         clock.advance(secs(seconds));

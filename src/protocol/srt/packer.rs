@@ -1,14 +1,13 @@
-//! Units of a stream as payloads of SRT: as many whole packets of MPEG-TS as go into one.
+//! Packs units of a stream into SRT payloads, each with as many whole MPEG-TS packets as fit.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::hub::Parts;
 
-/// A packet of MPEG-TS (ISO/IEC 13818-1 §2.4.3.2).
+/// Size of an MPEG-TS packet (ISO/IEC 13818-1 §2.4.3.2).
 const TS_PACKET_BYTES: usize = 188;
 
-/// Fills payloads. What a unit leaves over begins the next payload, so that audio that goes out with video does not make
-/// datagrams of its own.
+/// Fills payloads. The remainder of a unit begins the next payload, so that audio sent with video needs no datagrams of its own.
 #[derive(Debug)]
 pub(crate) struct Packer {
     payload: usize,
@@ -16,13 +15,13 @@ pub(crate) struct Packer {
 }
 
 impl Packer {
-    /// Packs into payloads of at most this many bytes.
+    /// Makes a packer for payloads of at most this many bytes.
     pub(crate) fn new(payload_bytes: usize) -> Self {
         let payload = payload_bytes / TS_PACKET_BYTES * TS_PACKET_BYTES;
         Self { payload: payload.max(TS_PACKET_BYTES), rest: BytesMut::new() }
     }
 
-    /// Adds a unit; `send` gets every payload that is full. They share the unit's bytes but at its ends.
+    /// Adds a unit; `send` gets every full payload. Payloads share the unit's memory except at its ends.
     pub(crate) fn push(&mut self, parts: &Parts, mut send: impl FnMut(Bytes)) {
         for slice in parts.slices() {
             let mut slice = slice.clone();
@@ -45,7 +44,7 @@ impl Packer {
         }
     }
 
-    /// The rest, as a payload.
+    /// Returns the remainder as a payload, if there is any.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let rest = (!self.rest.is_empty()).then(|| self.rest.split().freeze());
         // Nothing is kept between two flushes: there may be thousands of viewers.

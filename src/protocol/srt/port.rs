@@ -1,4 +1,4 @@
-//! The UDP port that SRT peers share.
+//! The UDP port shared by SRT peers.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use super::session::SrtSession;
 use crate::protocol::{Context, Demux, Remote, Route, Session};
 use crate::types::{ConnId, Now, WorkerId};
 
-/// Random ids that are tried for one that is free.
+/// Maximum number of random ids tried until one is free.
 const TRIES_MAX: u32 = 64;
 
-/// Tells peers apart.
+/// The demultiplexer of the port.
 #[derive(Debug)]
 pub(crate) struct SrtPort {
     endpoint: Endpoint<ConnId>,
     random: Random,
     derivations: Arc<Derivations>,
-    /// The peer that was just routed as [`Route::New`].
+    /// The peer of the last datagram that was [`Route::New`].
     newcomer: Option<Box<Incoming>>,
     ids: HashMap<ConnId, SocketId>,
 }
@@ -40,8 +40,8 @@ impl SrtPort {
         }
     }
 
-    /// A socket id, most likely one that nobody has. It is what a forger has to guess, so all bits are random that others do
-    /// not take for something else: with the two above them, libsrt means groups and errors. Zero is for those without one.
+    /// Draws a socket id, most likely an unused one. A forger would have to guess it, so as many bits are random as possible: libsrt gives
+    /// the top two a meaning (groups, errors), and zero stands for no id.
     fn socket_id(&mut self) -> SocketId {
         const IDS: u64 = (1 << 30) - 1;
         SocketId(u32::try_from(self.random.below(IDS)).unwrap_or(0).saturating_add(1))

@@ -1,4 +1,4 @@
-//! The publisher to another SRT server, whoever feeds it: a push, or a publisher of the load generator.
+//! The connection that publishes to another SRT server, for a push or for the load generator.
 
 use std::time::Instant;
 
@@ -7,11 +7,11 @@ use super::packer::Packer;
 use crate::hub::Parts;
 use crate::protocol::publisher::PublisherEvent;
 
-/// A connection, and payloads that are being filled.
+/// A connection, and the payloads being filled for it.
 #[derive(Debug)]
 pub(super) struct Publishing {
     pub(super) connection: OutboundConnection,
-    /// Begins when the peers know each other.
+    /// The packer, made when the handshake is complete.
     packer: Option<Packer>,
 }
 
@@ -20,14 +20,14 @@ impl Publishing {
         Self { connection, packer: None }
     }
 
-    /// Adds a unit; sends every payload that is full. Without a peer it is for nobody.
+    /// Adds a unit and sends every full payload. Without a connection the unit is dropped.
     pub(super) fn send(&mut self, now: Instant, parts: &Parts) {
         let Some(packer) = &mut self.packer else { return };
         let connection = &mut self.connection;
         packer.push(parts, |payload| connection.send(now, payload));
     }
 
-    /// Sends what is left over.
+    /// Sends the remainder of the last unit.
     pub(super) fn flush(&mut self, now: Instant) {
         if let Some(payload) = self.packer.as_mut().and_then(Packer::finish) {
             self.connection.send(now, payload);

@@ -1,4 +1,4 @@
-//! SRT: a stream of another server, which we call, or which calls us.
+//! SRT pulls: receives a stream from another server, as caller or as listener.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media, Start};
 use crate::protocol::{PathId, To};
 use crate::stats::Figures;
 
-/// The client.
+/// A pull's client.
 #[derive(Debug)]
 pub(super) struct SrtPull {
     address: SrtAddress,
     seed: Seed,
-    /// Begins when the socket is there.
+    /// The connection, made when the socket is open.
     connection: Option<Box<OutboundConnection>>,
 }
 

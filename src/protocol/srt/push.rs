@@ -27,10 +27,10 @@ use crate::types::Handle;
 pub(crate) struct SrtPush {
     address: SrtAddress,
     seed: Seed,
-    /// Begins when the socket is there.
+    /// The connection, made when the socket is open.
     publishing: Option<Box<Publishing>>,
     pace: Pace,
-    /// The time at which the peer hears that the stream is over.
+    /// Time at which the connection is closed because the stream has ended.
     goodbye_at: Option<Instant>,
     attempt: Attempt,
 }

@@ -1,4 +1,4 @@
-//! A caller: publisher or viewer, as its stream id says.
+//! The session of a caller, which is a publisher or a viewer according to its stream id.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -28,13 +28,13 @@ use crate::protocol::{
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
 
-/// Room for events that an idle session keeps.
+/// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
 
 /// The role of the caller.
 #[derive(Debug)]
 enum Role {
-    /// None: refused, or gone.
+    /// No role: refused, or gone.
     None,
     /// Waits for the verdict on a publish.
     AskedPublish,
@@ -55,9 +55,9 @@ pub(crate) struct SrtSession {
     events: VecDeque<Event>,
     derivations: Arc<Derivations>,
     known: bool,
-    /// The reason this side ended it, if that was something the peer sent.
+    /// The reason this side ended the connection, if it was a fault of the peer's data.
     ended_for: Option<&'static str>,
-    /// The time at which the viewer hears that the stream is over.
+    /// Time at which the viewer's connection is closed because the stream has ended.
     goodbye_at: Option<Instant>,
     closed: bool,
 }
@@ -99,7 +99,7 @@ impl SrtSession {
         session
     }
 
-    /// Asks for what the caller wants, once it has shown that it knows the passphrase.
+    /// Asks control for what the caller wants, once the caller has proved that it knows the passphrase.
     fn ask(
         &mut self,
         ctx: &Context<'_>,
@@ -178,7 +178,7 @@ impl SrtSession {
         self.watch(now);
     }
 
-    /// Ends a stream that nobody can play, and tells of one that goes on without its video.
+    /// Ends a stream that nobody can play, and reports one that goes on without its video.
     fn watch(&mut self, now: Instant) {
         let Role::Publisher(ingest, usable) = &mut self.role else { return };
         let Some(fault) = usable.check(now, ingest.supply()) else { return };
@@ -254,7 +254,7 @@ impl SrtSession {
         self.connection.close(ctx.now.mono, CloseReason::Local);
     }
 
-    /// A publisher that says goodbye ends its stream; one that falls silent is waited for.
+    /// Handles the end of the connection. A publisher that closes it ends its stream; one that falls silent may return.
     fn over(&mut self, reason: CloseReason) {
         if std::mem::replace(&mut self.closed, true) {
             return;
@@ -448,7 +448,7 @@ impl Paths for SrtSession {
     }
 }
 
-/// Logs one line for a publisher with tracks that are not carried.
+/// Logs one line for a publisher with tracks that are not supported.
 fn log_others(stats: &ts::Stats) {
     if !stats.demux.others.is_empty() || stats.bad > 0 {
         let (others, gaps) = (&stats.demux.others, stats.demux.gaps);
@@ -456,13 +456,13 @@ fn log_others(stats: &ts::Stats) {
     }
 }
 
-/// The beginning of a stream id that cannot be read, up to the first character that may begin a credential.
+/// Returns the part of a malformed stream id that may be logged: up to the first character that may begin a credential.
 fn shown(stream_id: &str) -> String {
     stream_id.chars().take_while(|c| !",?=".contains(*c)).collect()
 }
 
-/// The request of a stream id. Without one: a publish to the application that is set for such callers, under the
-/// caller's address (docs/srt.md).
+/// Parses the request in a stream id. A caller without one publishes to the application configured for such callers, under its address
+/// (docs/srt.md).
 fn request_of(
     ctx: &Context<'_>,
     stream_id: Option<&str>,

@@ -34,10 +34,10 @@ const APP: &[Key] = &[
     explicit("srtReceiveLatencyInMs", "150", "SRT latency of this application; unset: srt.latency_ms"),
 ];
 
-/// Latencies that can be asked for travel in 16 bits of milliseconds (draft-sharabayko-srt-01 §3.2.1.1).
+/// Maximum latency in milliseconds; the handshake has 16 bits for it (draft-sharabayko-srt-01 §3.2.1.1).
 const LATENCY_MS_MAX: u64 = 65_535;
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
@@ -49,13 +49,13 @@ pub(super) static SECTION: Section = Section {
 /// The SRT settings of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SrtSettings {
-    /// `srt.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    /// `srt.host`, else `server.host`; `None` for every address, IPv4 and IPv6.
     pub(crate) host: Option<IpAddr>,
     /// `server.srt_port`, unless `srt.enabled` is off.
     pub(crate) port: Option<u16>,
     /// `srt.passphrase`.
     pub(crate) passphrase: Option<Secret>,
-    /// `srt.pbkeylen`: bytes of the keys that we make.
+    /// `srt.pbkeylen`: length in bytes of the keys that this side makes.
     pub(crate) key_bytes: u8,
     /// `srt.latency_ms`.
     pub(crate) latency: Duration,
@@ -63,12 +63,11 @@ pub(crate) struct SrtSettings {
     pub(crate) latency_max: Duration,
     /// `srt.packet_filter`.
     pub(crate) packet_filter: PacketFilter,
-    /// `appIngestsSrtStreamsWithoutStreamId`; empty: they are refused.
+    /// `appIngestsSrtStreamsWithoutStreamId`; empty to refuse such callers.
     pub(crate) default_app: String,
 }
 
-/// The settings when nothing was configured: the defaults of the keys, and no application for callers without
-/// a stream id.
+/// The settings if nothing was configured: the defaults of the keys, and no application for callers without a stream id.
 static DEFAULTS: SrtSettings = SrtSettings {
     host: None,
     port: None,
@@ -81,7 +80,7 @@ static DEFAULTS: SrtSettings = SrtSettings {
 };
 
 impl SrtSettings {
-    /// The SRT part of the session settings, or the defaults.
+    /// Returns the SRT part of the session settings, or the defaults.
     pub(super) fn of(settings: &SessionSettings) -> &Self {
         settings.protocols.get().unwrap_or(&DEFAULTS)
     }
@@ -113,7 +112,7 @@ impl Default for SrtSettings {
     }
 }
 
-/// The address of SRT.
+/// Returns the address to listen on for SRT, if enabled.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     server
         .protocols
@@ -126,9 +125,9 @@ pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
 pub(super) struct SrtAppSettings {
     /// `srtPlaybackEnabled`.
     playback: bool,
-    /// `srtReceiveLatencyInMs`, when the operator has set it: instead of `srt.latency_ms`.
+    /// `srtReceiveLatencyInMs`, if the operator has set it: used instead of `srt.latency_ms`.
     pub(super) latency: Option<Duration>,
-    /// `srtPassphrase`: instead of `srt.passphrase`.
+    /// `srtPassphrase`: used instead of `srt.passphrase`.
     pub(super) passphrase: Option<Secret>,
 }
 
@@ -150,7 +149,7 @@ impl SrtAppSettings {
     }
 }
 
-/// Whether an application lets viewers play over SRT.
+/// True if the application lets viewers play over SRT.
 pub(in crate::protocol) fn is_playback_enabled(app: &AppSettings) -> bool {
     SrtAppSettings::of(app).playback
 }
@@ -161,7 +160,7 @@ fn packet_filter(values: &Values) -> Result<PacketFilter, Error> {
     values.text(key).parse().map_err(|_| values.bad(key, rule))
 }
 
-/// The passphrase of a key, if there is one.
+/// Reads the passphrase of a key; `None` if it is empty.
 fn passphrase(values: &Values, key: &'static str) -> Result<Option<Secret>, Error> {
     match values.text(key) {
         "" => Ok(None),

@@ -1,11 +1,11 @@
-//! Figures of a connection, with the names of libsrt's statistics.
+//! Statistics of a connection, under the names of libsrt's.
 
 use serde_json::{Map, Value, json};
 use smallvec::smallvec;
 
 use crate::stats::{Catalogue, Figures, Reception, Values};
 
-/// The figures in `/metrics` (docs/metrics.md).
+/// The catalogue of the figures in `/metrics` (docs/metrics.md).
 pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "srt",
     counted: ["packets", "Data packets of SRT", "Data packets of one SRT connection"],
@@ -121,7 +121,7 @@ impl Figures for SrtFigures {
     }
 }
 
-/// A figure that is never negative, without its fraction.
+/// Truncates a figure that is never negative.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` stops at the ends of u64")]
 const fn whole(value: f64) -> u64 {
     value as u64

@@ -1,57 +1,56 @@
 //! Stream ids: the requests of SRT callers.
 //!
-//! Two forms are in use. Encoders that were made for one kind of server send `app/id`, with parameters behind commas;
-//! the others use the form of SRT's access control guide, `#!::r=app/id,m=publish`. Without a mode the first publishes
-//! and the second plays, as its guide says.
+//! Two forms are in use. Some encoders send `app/id` with parameters after commas; others the form of SRT's access control guide,
+//! `#!::r=app/id,m=publish`. Without a mode the first form publishes and the second plays, as the guide says.
 
 use ::srt::STREAM_ID_BYTES_MAX;
 use ::srt::streamid::{self, StreamIdError, StreamIdKeys};
 
 use crate::auth::access::{Params, is_stream_id};
 
-/// Parameters of a stream id.
+/// Maximum number of parameters in a stream id.
 const PARAMS_MAX: usize = 16;
 /// The prefix of the form of the access control guide.
 const STANDARD_FORM: &str = "#!::";
-/// The key for the streams that a stream was forwarded through, and what separates them. Other servers ignore it.
+/// The key that lists the streams through which a stream was forwarded; other servers ignore it.
 const VIA: &str = "via";
 const VIA_SEPARATOR: &str = "|";
 
 /// The direction of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The caller brings it.
+    /// The caller publishes the stream.
     Publish,
-    /// The caller wants it.
+    /// The caller plays the stream.
     Request,
 }
 
 /// The reason a stream id is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BadStreamId {
-    /// Malformed, or with characters that are not allowed.
+    /// The stream id is malformed, or contains characters that are not allowed.
     Malformed,
-    /// A mode other than to publish or to play.
+    /// The mode is neither publish nor request.
     Mode,
 }
 
 /// A parsed stream id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamRequest {
-    /// The application.
+    /// Name of the application.
     pub(crate) app: String,
-    /// The stream.
+    /// Id of the stream.
     pub(crate) id: String,
     /// The direction.
     pub(crate) mode: Mode,
     /// All other parameters, in order.
     pub(crate) params: Params,
-    /// The streams that it was forwarded through.
+    /// The streams through which this one was forwarded.
     pub(crate) via: Vec<String>,
 }
 
 impl StreamRequest {
-    /// Takes a stream id apart.
+    /// Parses a stream id.
     ///
     /// # Errors
     /// The reason it is refused.
@@ -117,7 +116,7 @@ fn add(params: &mut Params, key: &str, value: &str) -> Result<(), BadStreamId> {
     Ok(())
 }
 
-/// Application and id.
+/// Splits a path into application and stream id.
 fn key_of(path: &str) -> Result<(String, String), BadStreamId> {
     let path = path.strip_prefix('/').unwrap_or(path);
     match path.split_once('/') {
@@ -126,7 +125,7 @@ fn key_of(path: &str) -> Result<(String, String), BadStreamId> {
     }
 }
 
-/// Adds `via` entries to a stream id. Only the form with keys has room for them that every server ignores.
+/// Adds `via` entries to a stream id, if it has the form with keys, the only one in which every server ignores them.
 pub(crate) fn with_via(stream_id: &str, via: &[String]) -> String {
     let added = format!("{stream_id},{VIA}={}", via.join(VIA_SEPARATOR));
     let fits = stream_id.starts_with(STANDARD_FORM) && added.len() <= STREAM_ID_BYTES_MAX;

@@ -7,20 +7,20 @@ use ::srt::{PASSPHRASE_BYTES_MAX, PASSPHRASE_BYTES_MIN, PacketFilter, STREAM_ID_
 use crate::auth::access::Secret;
 use crate::auth::url::{Url, UrlError, port_of};
 
-/// A latency above this in a URL is in microseconds, as ffmpeg has it; others write milliseconds.
+/// A larger latency in a URL is in microseconds, as ffmpeg writes it; other programs write milliseconds.
 const LATENCY_MS_MAX: u64 = 8000;
-/// Bytes of a passphrase.
+/// Range of a passphrase's length in bytes.
 pub(crate) const PASSPHRASE_BYTES: std::ops::RangeInclusive<usize> =
     PASSPHRASE_BYTES_MIN..=PASSPHRASE_BYTES_MAX;
 
 /// The parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SrtUrl {
-    /// Host name or address, without brackets. The unspecified address, when listening without one.
+    /// Host name or address, without brackets. The unspecified address for a listener without a host.
     pub(crate) host: String,
     /// Explicit port, or the default.
     pub(crate) port: u16,
-    /// The query.
+    /// The options of the query.
     pub(crate) address: SrtAddress,
 }
 
@@ -39,22 +39,22 @@ impl SrtUrl {
 /// The address of an outgoing SRT connection, or of one that waits for its peer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct SrtAddress {
-    /// The stream id, as it is sent.
+    /// The stream id to send.
     pub(crate) stream_id: String,
     /// The passphrase.
     pub(crate) passphrase: Option<Secret>,
-    /// Bytes of the key, when ours is the side that makes it; `None`: as set for the server.
+    /// Length of the key in bytes if this side makes it; `None` for the server's setting.
     pub(crate) key_bytes: Option<u8>,
-    /// The latency that is asked for; `None`: as set for the server.
+    /// The requested latency; `None` for the server's setting.
     pub(crate) latency: Option<Duration>,
-    /// The packet filter; `None`: as set for the server.
+    /// The packet filter; `None` for the server's setting.
     pub(crate) packet_filter: Option<PacketFilter>,
-    /// Wait for a caller instead of calling.
+    /// True to wait for a caller instead of calling.
     pub(crate) listens: bool,
 }
 
-/// Reads the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `packetfilter`, `mode`. Other
-/// options of other programs are passed over.
+/// Parses the query of an `srt://` URL: `streamid`, `passphrase`, `pbkeylen`, `latency`, `packetfilter`, `mode`. Options of other programs
+/// are ignored.
 fn parse_query(query: &str) -> Result<SrtAddress, UrlError> {
     let mut address = SrtAddress::default();
     for member in query.split('&').filter(|member| !member.is_empty()) {

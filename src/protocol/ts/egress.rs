@@ -1,13 +1,12 @@
-//! Access units to transport packets: those that every viewer of a stream shares, and those of segments.
+//! Converts access units to MPEG-TS packets: those shared by all viewers of a stream, and those of segments.
 //!
-//! **Viewers** ([`TsPackage::live`]). Each unit of the ring has packets of its own, or none: audio frames wait for each other,
-//! 70 ms at most ([`Packing::LIVE`]), and the last one of a PES packet brings all of them. So a viewer who comes between two
-//! of them gets a few frames from before it came, and none twice or in part. Tables stand before every key frame,
-//! before the first unit of an epoch and before a unit every 400 ms, each time a prelude is made. The prelude is a copy of
-//! those, with their counters: whoever comes later begins with it, and goes on with the next tables as all others do; whoever begins
-//! at the same unit has them twice, as ISO/IEC 13818-1 §2.4.3.3 allows.
+//! **Viewers** ([`TsPackage::live`]). Each unit of the ring has packets of its own, or none: audio frames wait for each other, 70 ms at
+//! most ([`Packing::LIVE`]), and the last frame of a PES packet brings the whole packet. A viewer that joins between them gets a few frames
+//! from before, and none twice or in part. Tables precede every key frame, the first unit of an epoch, and a unit every 400 ms, each time
+//! with a new prelude. The prelude is a copy of the tables with their counters: a later viewer begins with it, and continues with the next
+//! tables like all others; a viewer that begins at the same unit gets the tables twice, as ISO/IEC 13818-1 §2.4.3.3 allows.
 //!
-//! **Segments** ([`TsPackage::segments`]) are made as a whole: their owner says where they begin ([`TsPackage::begin`]) and end
+//! **Segments** ([`TsPackage::segments`]) are made as a whole: their owner determines where they begin ([`TsPackage::begin`]) and end
 //! ([`TsPackage::flush`]).
 //!
 //! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left out, and not
@@ -22,12 +21,12 @@ use smallvec::SmallVec;
 use super::{TICKS, ZERO};
 use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 
-/// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
+/// Sample rates below this are MPEG-2 audio (ISO/IEC 13818-3).
 const MPEG2_RATE: u32 = 32_000;
-/// A piece of a payload: what most frames need without an allocation.
+/// Slices of a payload; as many as most frames need without an allocation.
 type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
 
-/// The tables are repeated so often, in milliseconds: with a frame on top that is less than the 500 ms of ETSI TR 101 290.
+/// Interval of the tables in milliseconds: with a frame on top, less than the 500 ms of ETSI TR 101 290.
 const TABLES_MS: i64 = 400;
 
 /// A program of the chosen tracks.
@@ -38,32 +37,32 @@ pub(crate) struct TsPackage {
 }
 
 impl TsPackage {
-    /// Packets that viewers share, in front of the first unit.
+    /// Makes a package for viewers, which share packets.
     pub(crate) fn live() -> Self {
         Self { muxer: Muxer::with_packing(Packing::LIVE), epoch: None }
     }
 
-    /// Segments, which are sent whole.
+    /// Makes a package for segments, which are sent whole.
     pub(crate) fn segments() -> Self {
         Self { muxer: Muxer::with_packing(Packing::SEGMENT), epoch: None }
     }
 
-    /// Packets of every unit at once.
+    /// Makes a package that writes the packets of every unit at once.
     pub(crate) fn at_once() -> Self {
         Self { muxer: Muxer::with_packing(Packing::NONE), epoch: None }
     }
 
-    /// A segment begins: with the tables.
+    /// Begins a segment, with the tables.
     pub(crate) const fn begin(&mut self) {
         self.muxer.begin();
     }
 
-    /// The packets of the frames that still wait for others.
+    /// Returns the packets of frames that still wait for others.
     pub(crate) fn flush(&mut self) -> Bytes {
         self.muxer.flush()
     }
 
-    /// Takes note of the chosen tracks.
+    /// Applies the chosen tracks.
     fn follow(&mut self, chosen: &Chosen) {
         if self.epoch != Some(chosen.epoch()) {
             self.epoch = Some(chosen.epoch());
@@ -72,7 +71,7 @@ impl TsPackage {
         }
     }
 
-    /// The packets of a unit, with those of frames that have waited for it; `None` when it cannot be carried.
+    /// Returns the packets of a unit, with those of frames that have waited for it; `None` if it cannot be carried.
     pub(crate) fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
         let unit = &entry.unit;
         let tracks = &entry.tracks;
@@ -148,19 +147,19 @@ impl Package for TsPackage {
     }
 }
 
-/// Judges how well a track is carried.
+/// Returns how well MPEG-TS carries a track.
 pub(crate) fn fit(track: &Track) -> Fit {
     Fit::of(stream_kind(track).is_some())
 }
 
-/// The position of a track in the program: the first of its kind is the first stream of it, whatever its id.
+/// Returns the position of a track in the program: the first track of a kind is its first stream, whatever its id.
 fn stream_number(track: &Track, chosen: &Chosen) -> StreamNumber {
     let kind = if track.kind() == TrackKind::Video { Kind::Video } else { Kind::Audio };
     let number = if chosen.is_first(track) { 0 } else { track.id.index() };
     StreamNumber { kind, number }
 }
 
-/// The kind under which a track is announced; `None` when it cannot be carried.
+/// Returns the stream type of a track; `None` if it cannot be carried.
 fn stream_kind(track: &Track) -> Option<StreamKind> {
     Some(match &track.config {
         CodecConfig::H264(_) => StreamKind::H264,
@@ -182,7 +181,7 @@ fn stream_kind(track: &Track) -> Option<StreamKind> {
     })
 }
 
-/// The bytes before an audio frame.
+/// Returns the bytes before an audio frame.
 fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     match config {
         CodecConfig::Aac(config) => {
@@ -202,8 +201,8 @@ fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
     }
 }
 
-/// A coded picture behind start codes: a delimiter first (H.264 in MPEG-TS must have one, ISO/IEC 13818-1 §2.14.1), then the
-/// parameter sets, unless the picture has brought its own.
+/// Assembles a coded picture with start codes: first a delimiter (which H.264 in MPEG-TS must have, ISO/IEC 13818-1 §2.14.1), then the
+/// parameter sets, unless the picture contains its own.
 fn picture<'a>(
     delimiter: &'a [u8],
     sets: impl Iterator<Item = &'a [u8]>,

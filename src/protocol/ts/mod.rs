@@ -1,11 +1,10 @@
-//! Access units as MPEG-TS and back: what SRT, TS over HTTP and HLS have in common.
+//! Access units as MPEG-TS and back: the common part of SRT, TS over HTTP and HLS.
 //!
-//! [`Depackager`] turns transport packets into access units, [`TsPackage`] access units into transport packets. How those
-//! travel is the protocol's.
+//! [`Depackager`] converts transport packets to access units, [`TsPackage`] access units to transport packets. Their transport is the
+//! protocol's.
 //!
-//! Both count 90 kHz, and both take [`ZERO`] for the zero of a stream: a transport stream of ffmpeg begins there, so one
-//! that comes in that way begins at zero in the hub, as the same stream over RTMP does, and goes out with the times it
-//! came with.
+//! Both use 90 kHz, and both take [`ZERO`] for the zero of a stream: transport streams of ffmpeg begin there, so such a stream begins at
+//! zero in the hub, like the same stream over RTMP, and goes out with its original times.
 
 mod egress;
 mod ingest;
@@ -16,13 +15,13 @@ pub(crate) use egress::{TsPackage, fit};
 pub(crate) use ingest::Depackager;
 pub(in crate::protocol) use ingest::Stats;
 
-/// Ticks of PTS and DTS.
+/// Time scale of PTS and DTS.
 const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
-/// The reason in the log for the first frame that makes no sense.
+/// The reason logged for the first malformed frame.
 pub(in crate::protocol) const BAD_FRAME: &str =
     "a frame that is malformed, or of a codec that is not carried";
-/// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,
-/// which stands [`mpegts::LATE_MAX`] before the unit at most, is then never negative.
+/// Position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The PCR, which is at most
+/// [`mpegts::LATE_MAX`] before the unit, is then never negative.
 const ZERO: u64 = 126_000;
 
 #[cfg(test)]

@@ -18,12 +18,12 @@ mod tcp;
 
 use super::row::{Listener, Port, Protocol, Security};
 
-/// The names of the ports, as in the ready line.
+/// Names of the ports in the ready line.
 const PORT: &str = "turn";
 const TCP: &str = "turn-tcp";
 const TLS: &str = "turns";
 
-/// See [`super::registry`].
+/// TURN's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
         listener(TCP, Security::Plain, settings::listen),

@@ -6,7 +6,7 @@ use super::settings::{TurnSettings, secret_of};
 use super::{PORT, TCP, TLS};
 use crate::protocol::ice_servers::{IceAsk, IceServer, is_host};
 
-/// The addresses of this TURN server, with credentials for one client: UDP first, which is the fastest.
+/// Returns the addresses of this TURN server, with credentials for one client; UDP, the fastest, comes first.
 pub(super) fn servers(ask: &IceAsk<'_>) -> Vec<IceServer> {
     let Some(settings) = TurnSettings::of(ask.server) else { return Vec::new() };
     let host = if settings.address.is_empty() { ask.host } else { &settings.address };

@@ -1,4 +1,4 @@
-//! The UDP port of TURN, and what its connections carry.
+//! The UDP port of TURN, including datagrams carried by its TCP connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use crate::protocol::row::PortContext;
 use crate::protocol::{Context, Demux, Remote, Route, Session, registry};
 use crate::types::ConnId;
 
-/// Tells clients apart.
+/// The demultiplexer of the port.
 #[derive(Debug)]
 pub(super) struct TurnPort {
     seed: Seed,
-    /// Made when the first message comes, of the settings that stand beside it.
+    /// The endpoint, made when the first message comes, and the settings from which it was made.
     endpoint: Option<(Endpoint<ConnId>, SessionSettings)>,
-    /// The client that was just routed as [`Route::New`].
+    /// The client of the last datagram that was [`Route::New`].
     newcomer: Option<Box<Incoming>>,
 }
 
@@ -30,7 +30,7 @@ impl TurnPort {
         Self { seed: ctx.secret.derive("TURN port", 0), endpoint: None, newcomer: None }
     }
 
-    /// The endpoint with the settings of now; `None`: there is no TURN server.
+    /// Returns the endpoint for the current settings; `None` if there is no TURN server.
     fn endpoint(&mut self, ctx: &Context<'_>) -> Option<&mut Endpoint<ConnId>> {
         let is_of_now = |(_, of): &(_, SessionSettings)| {
             Arc::ptr_eq(&of.site, &ctx.server.site) && of.protocols == ctx.server.protocols
@@ -52,7 +52,7 @@ impl TurnPort {
     }
 }
 
-/// The configuration of allocations to come.
+/// Returns the configuration of new allocations.
 fn config(ctx: &Context<'_>) -> Option<Config> {
     let settings = TurnSettings::of(ctx.server)?;
     let peers = registry::media_addresses(ctx.server);
@@ -66,7 +66,7 @@ fn config(ctx: &Context<'_>) -> Option<Config> {
     })
 }
 
-/// A client by the way that it comes.
+/// Returns the client at a remote.
 fn client_of(from: Remote) -> Client {
     Client {
         address: SocketAddr::new(from.peer.ip().to_canonical(), from.peer.port()),

@@ -1,4 +1,4 @@
-//! The session of an allocation: the client at the shared port, and a socket of its own for the peers.
+//! The session of an allocation: the client at the shared port, and a socket of its own for peers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::protocol::{
 };
 use crate::stats::Figures;
 
-/// The client's way through the shared port.
+/// The path to the client through the shared port.
 const CLIENT: PathId = PathId(0);
-/// The socket that peers see.
+/// The path of the socket that peers see.
 const PEERS: PathId = PathId(1);
 
-/// See the module.
+/// The session of an allocation.
 #[derive(Debug)]
 pub(super) struct TurnSession {
     allocation: Allocation,
@@ -31,7 +31,7 @@ impl TurnSession {
     }
 }
 
-/// Any free port of loopback: peers are on this machine, whichever of its addresses they are reached at.
+/// Returns the address to bind for peers: any free port of loopback, because peers are on this machine at whichever address.
 fn own_address(family: Family) -> SocketAddr {
     let ip: IpAddr = match family {
         Family::V4 => Ipv4Addr::LOCALHOST.into(),
@@ -40,7 +40,7 @@ fn own_address(family: Family) -> SocketAddr {
     SocketAddr::new(ip, 0)
 }
 
-/// The reason of an end, for the log.
+/// Describes the reason of an end, for the log.
 const fn words(reason: CloseReason) -> &'static str {
     match reason {
         CloseReason::Client => "the client has ended it",

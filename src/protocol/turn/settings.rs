@@ -9,7 +9,7 @@ use crate::mail::SessionSettings;
 use crate::protocol::ice_servers::is_host;
 use crate::protocol::row::Bind;
 
-/// Characters that a secret has at least: whoever knows it makes credentials.
+/// Minimum length of a secret, because knowing it allows making credentials.
 const SECRET_CHARS_MIN: usize = 16;
 
 const SERVER: &[Key] = &[
@@ -52,7 +52,7 @@ const SERVER: &[Key] = &[
     key("turn.allocation_kbps", "50000", "Kilobits per second that a TURN allocation relays each way"),
 ];
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     read_server: |values| Ok(Extensions::of(TurnSettings::read(values)?)),
@@ -66,24 +66,24 @@ pub(super) struct TurnSettings {
     port: Option<u16>,
     /// `turn.tls_port`, unless `turn.tls` is off.
     tls_port: Option<u16>,
-    /// `turn.host`, else `server.host`; `None`: every address, IPv4 and IPv6.
+    /// `turn.host`, else `server.host`; `None` for every address, IPv4 and IPv6.
     host: Option<IpAddr>,
     /// `turn.address`.
     pub(super) address: String,
     /// `turn.realm`.
     pub(super) realm: String,
-    /// `turn.secret`; `None`: the server draws one.
+    /// `turn.secret`; `None` if the server draws one.
     pub(super) secret: Option<Secret>,
     /// `turn.credentials_ttl`.
     pub(super) ttl: Duration,
-    /// `turn.allocations` and those of an address and a user.
+    /// `turn.allocations`, and the limits per address and per user.
     pub(super) caps: turn::Caps,
-    /// `turn.allocation_kbps`, in bytes.
+    /// `turn.allocation_kbps`, converted to bytes per second.
     pub(super) bytes_per_second: u64,
 }
 
 impl TurnSettings {
-    /// The TURN part of the session settings; `None`: there is no TURN server.
+    /// Returns the TURN part of the session settings; `None` if there is no TURN server.
     pub(super) fn of(settings: &SessionSettings) -> Option<&Self> {
         settings.protocols.get::<Self>().filter(|settings| settings.port.is_some())
     }
@@ -123,19 +123,19 @@ impl TurnSettings {
     }
 }
 
-/// The address of TURN over UDP and TCP.
+/// Returns the address of TURN over UDP and TCP, if enabled.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<TurnSettings>()?;
     Some(Bind { host: settings.host, port: settings.port?, key: "turn.port" })
 }
 
-/// The address of TURN over TLS.
+/// Returns the address of TURN over TLS, if enabled.
 pub(super) fn listen_tls(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<TurnSettings>()?;
     Some(Bind { host: settings.host, port: settings.tls_port?, key: "turn.tls_port" })
 }
 
-/// The secret of credentials: the operator's, or that of this life of the server.
+/// Returns the secret of credentials: the operator's, or one derived from the secret drawn at start.
 pub(super) fn secret_of(settings: &TurnSettings, server: &SessionSettings) -> Option<Vec<u8>> {
     if let Some(secret) = &settings.secret {
         return Some(secret.reveal().as_bytes().to_vec());

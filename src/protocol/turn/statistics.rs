@@ -1,11 +1,11 @@
-//! Figures of an allocation.
+//! Statistics of an allocation.
 
 use serde_json::{Map, Value, json};
 use smallvec::smallvec;
 
 use crate::stats::{Catalogue, Figures, Values};
 
-/// The figures in `/metrics` (docs/metrics.md).
+/// The catalogue of the figures in `/metrics` (docs/metrics.md).
 pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "turn",
     counted: ["events", "What TURN allocations did", "What one TURN allocation did"],

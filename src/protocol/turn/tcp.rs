@@ -1,5 +1,5 @@
-//! TURN over TCP and TLS (RFC 8656 §3.1): messages in a byte stream are datagrams of the port. The connection ends with its
-//! allocation, which has a lifetime of its own, so silence is not limited here.
+//! TURN over TCP and TLS (RFC 8656 §3.1): messages of the byte stream are handled as datagrams of the port. The connection ends with its
+//! allocation, which has a lifetime, so silence is not limited here.
 
 use bytes::BytesMut;
 use turn::stream::{MessageReader, write};
@@ -15,12 +15,12 @@ static TERMS: Terms = Terms {
     unwanted: "it has no allocation",
 };
 
-/// The session of an accepted connection.
+/// Makes the session of an accepted connection.
 pub(super) fn carrier(now: Now) -> StreamCarrier<TurnMessages> {
     StreamCarrier::new(now, &TERMS, TurnMessages(MessageReader::accepted()))
 }
 
-/// STUN messages and ChannelData.
+/// Framing of STUN messages and ChannelData.
 #[derive(Debug)]
 pub(super) struct TurnMessages(MessageReader);
 

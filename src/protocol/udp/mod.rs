@@ -1,6 +1,5 @@
-//! MPEG-TS in plain datagrams, as encoders and headends send it: a stream source that is waited for at an address of this
-//! machine, or at a multicast group. There is no connection, and nobody is asked who it is: the first sender is the source,
-//! until it falls silent.
+//! MPEG-TS in plain datagrams, as sent by encoders and headends: a stream source that is received at an address of this machine or a
+//! multicast group. There is no connection and no authentication: the first sender is the source, until it falls silent.
 
 mod pull;
 mod url;
@@ -14,7 +13,7 @@ use crate::types::StreamKey;
 use pull::UdpPull;
 use url::UdpUrl;
 
-/// See [`super::registry`].
+/// The row of plain UDP in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     schemes: &[Scheme {
         name: "udp",

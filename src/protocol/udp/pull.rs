@@ -1,4 +1,4 @@
-//! The client: datagrams of one sender.
+//! The client of a UDP pull, which receives the datagrams of one sender.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -10,38 +10,36 @@ use wire::Datagrams;
 use crate::protocol::pull::{Client, ClientDatagrams, ClientEvent, Media, Start};
 use crate::protocol::{PathId, To};
 
-/// The silence of a sender after which another one may take its place.
+/// Silence of a sender after which another one may replace it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Datagrams that wait for somebody who takes them no faster than they are to be seen. Those behind them are lost, which
-/// their counters show.
+/// Maximum number of datagrams that wait for a consumer at playback speed. Further ones are lost, which their continuity counters show.
 const WAITING_MAX: usize = 1024;
-/// The first byte of a packet (ISO/IEC 13818-1 §2.4.3.2).
+/// The sync byte of a packet (ISO/IEC 13818-1 §2.4.3.2).
 const SYNC: u8 = 0x47;
-/// Distances of packets, and the bytes of arrival time before each packet of 192.
+/// Distances between packets; those of 192 bytes have the arrival time before each packet.
 const STRIDES: [usize; 3] = [188, 192, 204];
 const ARRIVAL_BYTES: usize = 4;
-/// Datagrams of encoders that put RTP around them (RFC 2250): its head, and the payload type.
+/// Size of the RTP header in datagrams of encoders that use RTP (RFC 2250); then the payload type.
 const RTP_HEAD_BYTES: usize = 12;
 const RTP_MP2T: u8 = 33;
-/// The number of datagrams in a row, none of which begins a transport stream, after which the wait ends with
-/// a reason.
+/// Number of consecutive datagrams without the beginning of a transport stream after which the wait ends with a reason.
 const UNKNOWN_MAX: u32 = 100;
 
-/// See the module.
+/// The client of a UDP pull.
 #[derive(Debug, Default)]
 pub(super) struct UdpPull {
     source: Option<Source>,
-    /// Datagrams since the last one that was of use, while there is no source.
+    /// Number of datagrams since the last usable one, while there is no source.
     unknown: u32,
     waiting: VecDeque<Bytes>,
     ended: Option<&'static str>,
 }
 
-/// The sender whose datagrams are taken.
+/// The current sender.
 #[derive(Debug)]
 struct Source {
     address: SocketAddr,
-    /// The time at which it was last heard.
+    /// Time at which the source was last heard.
     heard: Instant,
     form: Form,
 }
@@ -49,14 +47,14 @@ struct Source {
 /// The form of a source's datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Bytes of the transport stream, cut anywhere: ffmpeg cuts at 1472.
+    /// Bytes of the transport stream, split anywhere; ffmpeg splits at 1472.
     Bytes,
-    /// Packets in RTP.
+    /// Transport packets in RTP.
     Rtp,
 }
 
 impl Form {
-    /// The form of the datagram with which a source begins; `None` where it is not known for a transport stream.
+    /// Detects the form from a source's first datagram; `None` if it is no transport stream.
     fn of(datagram: &[u8]) -> Option<Self> {
         let is_sync = |bytes: &[u8], at: usize| bytes.get(at) == Some(&SYNC);
         if Self::Rtp.payload(datagram).is_some_and(|inner| is_sync(inner, 0)) {
@@ -67,7 +65,7 @@ impl Form {
         (begins || STRIDES.into_iter().any(repeats)).then_some(Self::Bytes)
     }
 
-    /// The bytes of the transport stream in a datagram.
+    /// Returns the bytes of the transport stream in a datagram.
     fn payload(self, datagram: &[u8]) -> Option<&[u8]> {
         match (self, datagram) {
             (Self::Bytes, _) => Some(datagram).filter(|bytes| !bytes.is_empty()),
@@ -80,7 +78,7 @@ impl Form {
 }
 
 impl UdpPull {
-    /// The bytes of a datagram that belong to the source, which its sender may become.
+    /// Returns the transport stream's bytes in a datagram of the source, which its sender may become.
     fn take<'a>(&mut self, now: Instant, from: SocketAddr, datagram: &'a [u8]) -> Option<&'a [u8]> {
         let known = self.source.as_mut().filter(|source| source.address == from);
         if let Some(source) = known {

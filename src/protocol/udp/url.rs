@@ -1,5 +1,5 @@
-//! `udp://` URLs: `udp://239.0.0.1:1234` (a group), `udp://192.0.2.1:1234` (an address of this machine) and `udp://:1234` (every
-//! one); an `@` before the address, as VLC writes it, means nothing.
+//! `udp://` URLs: `udp://239.0.0.1:1234` (a multicast group), `udp://192.0.2.1:1234` (an address of this machine) and `udp://:1234` (every
+//! address). An `@` before the address, as VLC writes it, is ignored.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use crate::auth::url::{Url, UrlError, port_of};
 /// The parsed URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UdpUrl {
-    /// The address, without brackets; the unspecified one where none is given.
+    /// The address, without brackets; unspecified if none is given.
     pub(super) host: String,
     /// The port.
     pub(super) port: u16,

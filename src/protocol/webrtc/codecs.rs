@@ -1,11 +1,11 @@
-//! The codecs of video that an application has over WebRTC (`h264Enabled`, `h265Enabled`, `vp8Enabled`, `av1Enabled`).
+//! The video codecs that an application enables over WebRTC (`h264Enabled`, `h265Enabled`, `vp8Enabled`, `av1Enabled`).
 
 use media::codec::Codec;
 use media::{Track, Tracks};
 
 use crate::config::{Error, Origin, Values};
 
-/// Switches of codecs. VP9 and audio have none.
+/// The codec switches. VP9 and audio codecs have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Codecs {
     h264: bool,
@@ -15,10 +15,10 @@ pub(super) struct Codecs {
 }
 
 impl Codecs {
-    /// The set of every codec.
+    /// All codecs enabled.
     pub(super) const ALL: Self = Self { h264: true, h265: true, vp8: true, av1: true };
 
-    /// Reads the switches. The reference has H.264 alone unless more is asked for; here each codec is on until it is switched off.
+    /// Reads the switches. The reference enables only H.264 by default; here each codec is enabled unless switched off.
     pub(super) fn read(values: &Values) -> Result<Self, Error> {
         let switch = |key| Ok(values.boolean(key)? || values.origin(key) == Origin::Default);
         Ok(Self {
@@ -29,7 +29,7 @@ impl Codecs {
         })
     }
 
-    /// Whether a codec is on.
+    /// True if a codec is enabled.
     pub(super) const fn has(self, codec: Codec) -> bool {
         match codec {
             Codec::H264 => self.h264,
@@ -47,7 +47,7 @@ impl Codecs {
         }
     }
 
-    /// The tracks whose codecs are on.
+    /// Returns the tracks whose codecs are enabled.
     pub(super) fn of(self, tracks: &Tracks) -> Tracks {
         let is_on = |track: &&Track| self.has(track.config.codec());
         Tracks::new(tracks.epoch, tracks.iter().filter(is_on).cloned())

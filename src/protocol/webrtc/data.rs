@@ -1,9 +1,8 @@
-//! Data channels of a session: messages of its peer go to the stream, and messages of others to the peer.
+//! Data channels of a session: the peer's messages go to the stream, and messages of others to the peer.
 //!
-//! A publisher's messages go to all viewers. A viewer's go to the publisher, and to other viewers, as
-//! `dataChannelPlayerDistribution` says; a viewer was let in to the stream before. Each session may send so much a second
-//! and no more: the rest is dropped, so that a flood reaches nobody. A peer that does not take messages as fast as they
-//! come misses those for which its buffer has no room.
+//! A publisher's messages go to all viewers. A viewer's messages go to the publisher and to other viewers according to
+//! `dataChannelPlayerDistribution`, once the viewer was admitted to the stream. Each session's rate is limited and the excess dropped, so
+//! that a flood reaches nobody. A peer that receives too slowly misses messages for which its buffer has no room.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,11 +13,11 @@ use sctp::{ChannelId, Kind};
 
 use crate::mail::{DataSender, StreamData};
 
-/// Bytes a second that a publisher may send, and at once.
+/// Bytes per second that a publisher may send, and the size of a burst.
 const PUBLISHER_RATE: (u64, u64) = (1 << 20, 4 << 20);
-/// The same for a viewer.
+/// Bytes per second that a viewer may send, and the size of a burst.
 const VIEWER_RATE: (u64, u64) = (32 << 10, 512 << 10);
-/// Bytes that each message counts for beyond its own.
+/// Bytes that each message counts beyond its payload.
 const MESSAGE_BYTES: u64 = 512;
 
 /// The receivers of viewers' messages (`dataChannelPlayerDistribution`).
@@ -33,7 +32,7 @@ pub(super) enum Distribution {
 }
 
 impl Distribution {
-    /// The value of a setting.
+    /// Parses the value of the setting.
     pub(super) fn read(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
             "none" => Some(Self::Nobody),
@@ -44,7 +43,7 @@ impl Distribution {
     }
 }
 
-/// The settings of data channels of an application.
+/// An application's settings of data channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DataSettings {
     /// `dataChannelEnabled`.
@@ -54,18 +53,18 @@ pub(super) struct DataSettings {
 }
 
 impl DataSettings {
-    /// The settings without an application.
+    /// The settings if the application does not exist.
     pub(super) const NONE: Self = Self { enabled: false, distribution: Distribution::Nobody };
 }
 
-/// See the module. Made for peers that have channels.
+/// The data channels of a peer that has any.
 #[derive(Debug)]
 pub(super) struct DataRelay {
     publishes: bool,
-    /// The channel that messages go to: the peer's, or one of ours until it opens one.
+    /// The channel for messages to the peer: the peer's, or one of ours until the peer opens one.
     channel: Option<ChannelId>,
     is_ours: bool,
-    /// Bytes that may be sent now, as of then.
+    /// Bytes that may be sent now, and the time of that figure.
     allowance: (u64, Instant),
 }
 
@@ -75,7 +74,7 @@ impl DataRelay {
         Self { publishes, channel: None, is_ours: false, allowance: (burst, now) }
     }
 
-    /// An event of the peer's channels; the message that it has for the stream with this id.
+    /// Handles an event of the peer's channels. Returns a message for the stream with this id, if there is one.
     pub(super) fn handle_event(
         &mut self,
         now: Instant,
@@ -103,12 +102,12 @@ impl DataRelay {
         None
     }
 
-    /// Says something of the server's own to the peer. Without a channel, or room in its buffer, the peer misses it.
+    /// Sends a text of the server to the peer. Returns false if there is no channel, or no room in its buffer.
     pub(super) fn say(&self, now: Instant, peer: &mut Peer, text: String) -> bool {
         self.channel.is_some_and(|channel| peer.send_data(now, channel, Kind::Text, text.into()).is_ok())
     }
 
-    /// A message of the peer, if it may send it.
+    /// Accepts a message of the peer, if the peer may send it.
     fn take(
         &mut self,
         now: Instant,
@@ -136,7 +135,7 @@ impl DataRelay {
         rest.map(|_| StreamData { sender, stream, is_text: kind == Kind::Text, payload })
     }
 
-    /// A message of the stream, for the peer.
+    /// Sends a message of the stream to the peer, if the message is for it.
     pub(super) fn hear(&self, now: Instant, peer: &mut Peer, data: &StreamData) {
         let Some(channel) = self.channel.filter(|_| data.is_for(self.publishes)) else { return };
         let kind = if data.is_text { Kind::Text } else { Kind::Binary };

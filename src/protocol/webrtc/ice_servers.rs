@@ -1,5 +1,5 @@
-//! The servers that help a client to find a path: the application's, those of `webrtc.ice_servers`, and this server's own. Answers to
-//! WHIP and WHEP name them in `Link` fields (RFC 9725 §4.6).
+//! The ICE servers announced to clients: the application's, those of `webrtc.ice_servers`, and this server's own. Answers to WHIP and WHEP
+//! list them in `Link` fields (RFC 9725 §4.6).
 
 use turn::Credentials;
 
@@ -8,17 +8,17 @@ use crate::auth::access::Secret;
 use crate::protocol::ice_servers::{IceAsk, IceServer};
 use crate::protocol::registry;
 
-/// Servers that `webrtc.ice_servers` may list.
+/// Maximum number of servers in `webrtc.ice_servers`.
 const OUTSIDE_MAX: usize = 16;
-/// Seconds for which credentials that are made of a secret can be used.
+/// Validity in seconds of credentials derived from a secret.
 const TTL_SECONDS: u64 = 86_400;
 
-/// The recipient of the answer.
+/// The recipient of a list of ICE servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum For {
-    /// A client that was let in.
+    /// An admitted client.
     Client,
-    /// Anybody: servers with credentials are left out.
+    /// Anybody; servers with credentials are left out.
     Anybody,
 }
 
@@ -29,19 +29,19 @@ pub(super) struct Outside {
     access: Access,
 }
 
-/// The way in which clients get into a server of others.
+/// The credentials of an external server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Access {
     /// Without credentials.
     Open,
-    /// By these credentials.
+    /// Fixed credentials.
     Fixed(String, Secret),
-    /// By credentials that are made of a secret that it shares with us (draft-uberti-behave-turn-rest-00).
+    /// Credentials derived from a secret shared with the server (draft-uberti-behave-turn-rest-00).
     Shared(Secret),
 }
 
 impl Outside {
-    /// Reads a list; the error says what is wrong, without secrets.
+    /// Parses a list. The error describes the fault without secrets.
     pub(super) fn read(list: &str) -> Result<Vec<Self>, String> {
         let each = list.split(',').map(str::trim).filter(|text| !text.is_empty());
         let servers: Vec<Self> = each.map(Self::read_one).collect::<Result<_, _>>()?;
@@ -85,7 +85,7 @@ impl Outside {
     }
 }
 
-/// Whether the server of a URI relays; `None`: it is no URI of a server.
+/// Returns true for the URI of a relay (TURN), false for STUN; `None` if it is no ICE server URI.
 fn relays(uri: &str) -> Option<bool> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'<' | b'>' | b'"' | b',');
     let (scheme, _) =
@@ -97,7 +97,7 @@ fn relays(uri: &str) -> Option<bool> {
     }
 }
 
-/// The servers for a client of an application.
+/// Returns the servers to announce to a client of an application.
 pub(super) fn told(ask: &IceAsk<'_>, app: &RtcAppSettings, whom: For) -> Vec<IceServer> {
     let of_app = relays(&app.stun).map(|relays| {
         let credentials = relays.then(|| (app.turn_user.clone(), app.turn_credential.clone()));
@@ -108,7 +108,7 @@ pub(super) fn told(ask: &IceAsk<'_>, app: &RtcAppSettings, whom: For) -> Vec<Ice
     all.filter(|server| whom == For::Client || server.credentials.is_none()).collect()
 }
 
-/// The values of `Link` for servers; one whose credentials a field cannot have is left out.
+/// Returns `Link` field values for the servers; a server whose credentials cannot be part of a field is left out.
 pub(super) fn links(servers: &[IceServer]) -> Vec<String> {
     let link = |server: &IceServer| {
         let uri = &server.uri;
@@ -123,7 +123,7 @@ pub(super) fn links(servers: &[IceServer]) -> Vec<String> {
     servers.iter().filter_map(link).collect()
 }
 
-/// A quoted string (RFC 9110 §5.6.4); `None` for what a field cannot have.
+/// Returns a quoted string (RFC 9110 §5.6.4); `None` if the text has characters that a field cannot contain.
 fn quoted(text: &str) -> Option<String> {
     let is_carried = |c: char| c == '\t' || !c.is_control();
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,11 +1,11 @@
-//! The answers to questions of a page about a stream: its tracks, and how much of each there is.
+//! Information about a stream for a page: its tracks and their rates.
 
 use std::time::{Duration, Instant};
 
 use media::{Track, TrackId, TrackKind, Tracks};
 use smallvec::SmallVec;
 
-/// The time over which a rate is measured.
+/// Time over which a rate is measured.
 const MEASURE: Duration = Duration::from_secs(1);
 
 /// A track of a stream.
@@ -13,15 +13,15 @@ const MEASURE: Duration = Duration::from_secs(1);
 pub(super) struct TrackInfo {
     pub(super) is_video: bool,
     pub(super) codec: String,
-    /// Width and height of pictures, where they are known.
+    /// Width and height of the video, if known.
     pub(super) size: Option<(u32, u32)>,
-    /// Bits per second of late.
+    /// Recent bit rate in bits per second.
     pub(super) bit_rate: u64,
-    /// Units in a thousand seconds, of late.
+    /// Recent rate in units per 1000 seconds.
     pub(super) unit_rate: u64,
 }
 
-/// The rate that a viewer is sent, and the one that its path carries: bits per second.
+/// The rate sent to a viewer, and the estimated rate of its path, in bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Bitrates {
     pub(super) target: u64,
@@ -29,7 +29,7 @@ pub(super) struct Bitrates {
     pub(super) audio: u64,
 }
 
-/// The bytes of a track in the last second that is over.
+/// Bytes of a track in the last complete second.
 #[derive(Debug)]
 struct Rate {
     track: TrackId,
@@ -40,12 +40,12 @@ struct Rate {
     unit_rate: u64,
 }
 
-/// The rates of a few tracks.
+/// The rates of several tracks.
 #[derive(Debug, Default)]
 pub(super) struct Rates(SmallVec<[Rate; 2]>);
 
 impl Rates {
-    /// A unit of so many bytes of a track came, or was sent.
+    /// Counts a unit of a track that was received or sent.
     pub(super) fn add(&mut self, now: Instant, track: TrackId, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let Some(rate) = self.0.iter_mut().find(|rate| rate.track == track) else {
@@ -62,12 +62,12 @@ impl Rates {
         rate.bytes = rate.bytes.saturating_add(bytes);
     }
 
-    /// Bits per second of a track; 0 before they are known.
+    /// Returns the bit rate of a track in bits per second; 0 until it is known.
     pub(super) fn of(&self, track: TrackId) -> u64 {
         self.0.iter().find(|rate| rate.track == track).map_or(0, |rate| rate.bit_rate)
     }
 
-    /// The description of these tracks.
+    /// Describes these tracks.
     pub(super) fn info(&self, tracks: &Tracks) -> Vec<TrackInfo> {
         let info = |track: &Track| {
             let rate = self.0.iter().find(|rate| rate.track == track.id);

@@ -1,12 +1,12 @@
-//! Frames of a publisher to access units.
+//! Converts a publisher's frames to access units.
 //!
 //! **Times.** [`media::Timeline`] places the frames of the sections on the stream's time, by their arrival and the sender's reports.
 //!
-//! **Layers.** The layers of a simulcast are tracks that show the same: renditions. One that the publisher stops sending
-//! is taken out of the stream, and comes back with its next key frame.
+//! **Layers.** The layers of a simulcast are tracks with the same picture: renditions. A layer that the publisher stops sending is removed
+//! from the stream, and returns with its next key frame.
 //!
-//! **Beginning.** Units wait until each section is known, at most [`START_WAIT`], so that the stream's first viewers hear of
-//! all tracks. What cannot be decoded (video before a key frame, and behind a loss until the next one) is dropped.
+//! **Beginning.** Units wait until each section is known, at most [`START_WAIT`], so that the stream's first viewers get all tracks. Units
+//! that cannot be decoded (video before a key frame, and after a loss until the next one) are dropped.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,31 +26,31 @@ use crate::mail::Grant;
 use crate::protocol::rtp_mapping::clock::{SenderTime, SourceClock, TICKS};
 use crate::protocol::rtp_mapping::configs;
 
-/// The longest time that the first units wait for the other sections.
+/// Maximum time that the first units wait for the other sections.
 const START_WAIT: Duration = Duration::from_secs(2);
-/// Units and bytes that wait for them at most.
+/// Maximum number of waiting units, and of their bytes.
 const START_UNITS_MAX: usize = 512;
 const START_BYTES_MAX: usize = 4 << 20;
-/// A layer that is silent for so long, while others of its section are not, is not sent any more.
+/// Time without frames, while other layers of the section go on, after which a layer counts as stopped.
 const LAYER_SILENCE: Duration = Duration::from_secs(2);
-/// The interval of reports of a rendition's rate, when it has become another one.
+/// Minimum interval of updates of a rendition's rate.
 const RATE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A section that is received, or a layer of it.
+/// A received section, or a layer of it.
 #[derive(Debug)]
 struct Incoming {
     section: SectionId,
     layer: u8,
-    /// The group of renditions that it belongs to; 0: it is the only one.
+    /// Number of the group of renditions; 0 if the section has no layers.
     group: u8,
-    /// The time at which its last frame came.
+    /// Time of the last frame.
     heard: Option<Instant>,
     track: TrackId,
     codec: Codec,
     clock: SourceClock,
-    /// Nothing is decoded before the next key frame.
+    /// True if nothing can be decoded before the next key frame.
     needs_key_frame: bool,
-    /// Its first format tells all there is to know.
+    /// The configuration, if the codec's format determines it completely.
     config: Option<CodecConfig>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct Ingest {
     sections: Vec<Incoming>,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// Arrival of the first frame.
+    /// Arrival time of the first frame.
     began: Instant,
     sender: SenderTime,
     starting: bool,
@@ -68,7 +68,7 @@ pub(super) struct Ingest {
     waiting_bytes: usize,
     dropped: u64,
     rates: Rates,
-    /// The time at which the rates of renditions were last looked at.
+    /// Time of the last update of the renditions' rates.
     rated: Option<Instant>,
 }
 
@@ -118,7 +118,7 @@ impl Ingest {
         }
     }
 
-    /// A whole frame of a section. False: nothing can be made of it before a key frame.
+    /// Takes a complete frame of a section. Returns false if a key frame is needed first.
     pub(super) fn frame(
         &mut self,
         now: Instant,
@@ -179,7 +179,7 @@ impl Ingest {
         true
     }
 
-    /// Takes the layers of a section out of the stream that the publisher does not send any more.
+    /// Removes layers of a section that the publisher no longer sends.
     fn drop_silent_layers(&mut self, now: Instant, section: SectionId) {
         let is_silent = |heard: Option<Instant>| {
             heard.is_some_and(|at| now.saturating_duration_since(at) >= LAYER_SILENCE)
@@ -193,7 +193,7 @@ impl Ingest {
         }
     }
 
-    /// Tells what renditions have in a second, where that has become more or less by a quarter.
+    /// Updates the announced rates of renditions that have changed by a quarter.
     fn tell_rates(&mut self, now: Instant) {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < RATE_INTERVAL;
         if self.rated.is_some_and(is_soon) || self.sections.iter().all(|one| one.group == 0) {
@@ -215,7 +215,7 @@ impl Ingest {
         }
     }
 
-    /// Video of a section was lost: until the next key frame nothing can be decoded.
+    /// Notes a loss in a section; video cannot be decoded until the next key frame.
     pub(super) fn lost(&mut self, section: SectionId, layer: u8) {
         let is_it = |one: &&mut Incoming| one.section == section && one.layer == layer;
         if let Some(incoming) = self.sections.iter_mut().find(is_it) {
@@ -223,22 +223,22 @@ impl Ingest {
         }
     }
 
-    /// The description of the stream's tracks.
+    /// Describes the stream's tracks.
     pub(super) fn info(&self) -> Vec<TrackInfo> {
         self.rates.info(&self.tracks)
     }
 
-    /// The section of a track, and the layer of it.
+    /// Returns the section and layer of a track.
     pub(super) fn source_of(&self, track: TrackId) -> Option<(SectionId, u8)> {
         self.sections.iter().find(|one| one.track == track).map(|one| (one.section, one.layer))
     }
 
-    /// The time at which the first units wait no longer.
+    /// Returns the time at which the first units stop waiting.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         (self.starting && !self.units.is_empty()).then(|| self.began.checked_add(START_WAIT)).flatten()
     }
 
-    /// Looks whether the first units have waited long enough.
+    /// Ends the wait of the first units, if they have waited long enough or all sections are known.
     pub(super) fn try_start(&mut self, now: Instant) {
         // Of layers one is enough: a publisher sends the larger ones when its path carries them.
         let has_track = |section| {
@@ -260,22 +260,22 @@ impl Ingest {
         }
     }
 
-    /// The next unit, and the tracks that decode it.
+    /// Returns the next unit with its tracks.
     pub(super) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         if self.starting { None } else { self.units.pop_front() }
     }
 
-    /// A fault of the publisher's clocks that was not taken yet.
+    /// Takes the next news of the publisher's clocks.
     pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.timeline.take_clock_news()
     }
 
-    /// Frames that could not be used, since this was asked before.
+    /// Takes the number of frames that could not be used since the last call.
     pub(super) fn take_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Makes this the configuration of the track. One that differs begins an epoch of it.
+    /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
         if self.tracks.get(id).is_some_and(|track| track.config == config) {
             return;
@@ -290,7 +290,7 @@ impl Ingest {
         tracks.put(Track { epoch, rendition, ..Track::new(id, config, TICKS) });
     }
 
-    /// Records the frame size of the track when its configuration lacks it. Decoders need not hear of it.
+    /// Records the frame size of a track whose configuration lacks it. Decoders need not be notified.
     fn resize(&mut self, id: TrackId, (width, height): (u32, u32)) {
         if self.tracks.get(id).is_none_or(|track| track.picture_size() == Some((width, height))) {
             return;

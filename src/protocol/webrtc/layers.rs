@@ -1,9 +1,8 @@
-//! The choice of the rendition of a stream that a viewer is sent: the largest that its path carries, or the one
-//! that it asked for.
+//! The choice of the rendition that a viewer is sent: the largest that its path carries, or the one that it asked for.
 //!
-//! Down as soon as the path carries less than what is sent; up when it is known to carry the next one. What a path carries
-//! beyond what it is sent is not known: it is tried ([`::webrtc::Peer::probe`]), and more seldom each time it did not. The
-//! hub switches at a key frame of the other rendition, and goes on with the old one until then.
+//! A smaller rendition is chosen as soon as the path carries less than is sent; a larger one once the path is known to carry it. The
+//! capacity beyond the current rate is unknown, so it is probed ([`::webrtc::Peer::probe`]), less often after each failure. The hub
+//! switches at a key frame of the other rendition, and sends the old one until then.
 
 use std::time::{Duration, Instant};
 
@@ -13,38 +12,38 @@ use media::{Track, TrackId, TrackKind, Tracks};
 
 use crate::hub::Pick;
 
-/// The time between two looks at the path.
+/// Interval of evaluations of the path.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Looks in a row at a path that is too narrow, before it is believed.
+/// Number of consecutive evaluations that must find the path too narrow.
 const NARROW_LOOKS: u8 = 2;
-/// The time without trouble before a larger rendition is tried, and the longest such time after failures.
+/// Time without trouble before a larger rendition is tried, and its maximum after failures.
 const CALM: Duration = Duration::from_secs(3);
 const CALM_MAX: Duration = Duration::from_secs(48);
-/// The time after a switch up within which a switch down counts it as a failure.
+/// Time after a switch up within which a switch down counts it as a failure.
 const TRIAL: Duration = Duration::from_secs(8);
-/// A viewer whose rendition does not come for so long is sent whatever there is: it may have left the stream, and a viewer
-/// that is sent nothing does not hear of that.
+/// Time without pictures after which a viewer is sent any rendition: its own may have left the stream, and a viewer without media gets no
+/// notice of that.
 const STARVED_AFTER: Duration = Duration::from_secs(2);
-/// The rate that a path must carry beyond a rendition's, in eighths of it.
+/// Rate that a path must carry for a rendition, in eighths of the rendition's rate.
 const MARGIN_EIGHTHS: u64 = 9;
-/// Loss in thousandths up to which nothing is wrong.
+/// Loss in thousandths that does not count as trouble.
 const LOSS_CALM: u16 = 50;
-/// The rate that a new viewer's path is thought to carry, in bits per second.
+/// Rate that a new viewer's path is assumed to carry, in bits per second.
 const RATE_FIRST: u64 = 1_500_000;
 
 /// The state of a viewer's path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PathState {
-    /// Bits per second that it carries, as far as it was tried.
+    /// Estimated capacity in bits per second, as far as it was tried.
     pub(super) estimate: Option<u64>,
-    /// Queues on it grow.
+    /// True if queues on the path are growing.
     pub(super) is_congested: bool,
-    /// In thousandths.
+    /// Loss in thousandths.
     pub(super) loss: u16,
 }
 
 impl PathState {
-    /// A part of so many of what the path carries.
+    /// Returns one of `shares` equal parts of the path.
     pub(super) fn of(peer: &Peer, now: Instant, shares: usize) -> Self {
         let shares = u64::try_from(shares).unwrap_or(1).max(1);
         let estimate = peer.estimate(now).map(|bits| bits / shares);
@@ -52,23 +51,23 @@ impl PathState {
     }
 }
 
-/// The next step of a viewer.
+/// The next step for a viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// Send another track: [`Layers::pick`].
     Switch,
-    /// Try whether the path carries so many bits per second.
+    /// Probe the path at this rate in bits per second.
     Probe(u64),
 }
 
-/// The choice that the path suggests.
+/// The choice suggested by the path's state.
 #[derive(Debug, Clone, Copy)]
 enum Choice {
     Track(TrackId),
     Probe(u64),
 }
 
-/// The choice among renditions.
+/// The choice among renditions for one viewer.
 #[derive(Debug)]
 pub(super) struct Layers {
     codec: Codec,
@@ -78,17 +77,17 @@ pub(super) struct Layers {
     forced: Option<u32>,
     look_at: Instant,
     narrow: u8,
-    /// The time since which nothing was wrong, and how long that must last.
+    /// Time since which there was no trouble, and how long that must last.
     calm_since: Instant,
     calm: Duration,
-    /// The last switch up, while it may turn out a failure.
+    /// Time of the last switch up, while it may still turn out a failure.
     trial: Option<Instant>,
-    /// The time at which pictures were last sent, and whether that is too long ago.
+    /// Time at which pictures were last sent, and whether that is too long ago.
     fed: Instant,
     starves: bool,
 }
 
-/// The renditions of a group that a viewer can decode, the smallest first.
+/// Returns the renditions of a group that a viewer can decode, smallest first.
 fn renditions(tracks: &Tracks, codec: Codec, group: u8) -> Vec<&Track> {
     let is_one = |track: &&Track| {
         track.config.codec() == codec && track.rendition.as_ref().is_some_and(|one| one.group == group)
@@ -107,7 +106,7 @@ fn height_of(track: &Track) -> u32 {
 }
 
 impl Layers {
-    /// `None` for a stream that has no renditions of this track.
+    /// Makes the choice for a track; `None` if the stream has no renditions of it.
     pub(super) fn of(now: Instant, tracks: &Tracks, track: TrackId) -> Option<Self> {
         let first = tracks.get(track)?;
         let group = first.rendition.as_ref().map_or(0, |rendition| rendition.group);
@@ -126,7 +125,7 @@ impl Layers {
         })
     }
 
-    /// The rendition that a viewer begins with, before anything is known of its path.
+    /// Chooses the rendition that a viewer begins with, when its path is not known yet.
     pub(super) fn first(&mut self, tracks: &Tracks) -> TrackId {
         let all = renditions(tracks, self.codec, self.group);
         let fits = all.iter().rev().find(|track| rate_of(track) <= RATE_FIRST);
@@ -136,37 +135,37 @@ impl Layers {
         self.wanted
     }
 
-    /// The viewer asks for a height, or leaves the choice to us.
+    /// Sets the height that the viewer asked for; `None` to choose by the path.
     pub(super) const fn force(&mut self, height: Option<u32>) {
         self.forced = height;
     }
 
-    /// The tracks to send.
+    /// Returns the tracks to send.
     pub(super) const fn pick(&self) -> Pick {
         if self.starves { Pick::Default } else { Pick::Only(self.wanted) }
     }
 
-    /// The viewer is sent pictures.
+    /// Notes that the viewer was sent pictures.
     pub(super) const fn feed(&mut self, now: Instant) {
         self.fed = now;
     }
 
-    /// The codec of all of them.
+    /// The codec of all renditions.
     pub(super) const fn codec(&self) -> Codec {
         self.codec
     }
 
-    /// Whether a track shows the same.
+    /// True if a track is one of the renditions.
     pub(super) fn has(&self, tracks: &Tracks, track: TrackId) -> bool {
         renditions(tracks, self.codec, self.group).iter().any(|one| one.id == track)
     }
 
-    /// The time at which the next look is due.
+    /// Returns the time of the next evaluation.
     pub(super) const fn poll_timeout(&self) -> Instant {
         self.look_at
     }
 
-    /// Looks at the path and at what there is.
+    /// Evaluates the path and the available renditions.
     pub(super) fn look(&mut self, now: Instant, tracks: &Tracks, path: PathState) -> Option<Step> {
         if now < self.look_at {
             return None;
@@ -226,12 +225,12 @@ impl Layers {
     }
 }
 
-/// The rate that a path must carry for a rendition.
+/// Returns the rate that a path must carry for a rendition, in bits per second.
 fn needed(track: &Track) -> u64 {
     rate_of(track).saturating_mul(MARGIN_EIGHTHS) / 8
 }
 
-/// The largest rendition that is not higher, or the lowest.
+/// Returns the largest rendition that is not higher than `height`, or else the lowest one.
 fn forced<'t>(all: &[&'t Track], height: u32) -> Option<&'t Track> {
     all.iter().rev().find(|track| height_of(track) <= height).or_else(|| all.first()).copied()
 }
@@ -273,7 +272,7 @@ mod tests {
             Self { now: start, start, tracks, layers, probes: Vec::new() }
         }
 
-        /// Looks for so many seconds; the switches, with their milliseconds.
+        /// Evaluates for this many seconds. Returns the switches, with their times in milliseconds.
         fn run(&mut self, seconds: u64, path: impl Fn(TrackId) -> PathState) -> Vec<(u128, TrackId)> {
             let mut switches = Vec::new();
             for _ in 0..seconds * 100 {

@@ -1,4 +1,4 @@
-//! The messages of a session and its asker.
+//! The messages between a session and its controller, which speaks with the client.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::auth::access::Params;
 use crate::mail::{NoSubscription, Refusal};
 use crate::types::StreamKey;
 
-/// The purpose of a session.
+/// The request to make a session.
 #[derive(Debug)]
 pub(super) struct Ask {
     pub(super) publishes: bool,
@@ -18,17 +18,17 @@ pub(super) struct Ask {
     pub(super) params: Params,
     pub(super) user_agent: String,
     pub(super) origin: String,
-    /// Whether a page of another asks.
+    /// True if a page of another origin asks.
     pub(super) of_foreign_page: bool,
-    /// The client's offer, when it makes one.
+    /// The client's offer, if it makes one.
     pub(super) offer: Option<Description>,
-    /// The streams that a client wants of a main track, if it takes later offers.
+    /// The streams of a main track that the client wants, if it accepts later offers.
     pub(super) choice: Option<Choice>,
-    /// Part of the session's public name: who knows it may speak for the client.
+    /// Part of the session's public name; knowing it entitles a request to speak for the client.
     pub(super) secret: u64,
 }
 
-/// A message of an asker to a session.
+/// A message of the controller to a session.
 #[derive(Debug, Clone)]
 pub(super) enum ToSession {
     /// The client's offer.
@@ -37,90 +37,90 @@ pub(super) enum ToSession {
     Answer(Description),
     /// The kinds of tracks that a viewer wants.
     Want { video: bool, audio: bool },
-    /// The same of one stream of a main track, by its id or the name of a track; `None`: as before.
+    /// The same for one stream of a main track, by its id or the name of a track; `None` leaves a kind unchanged.
     WantOf { name: String, video: Option<bool>, audio: Option<bool> },
-    /// The page wants to hear which videos of a main track it is sent, by a data channel.
+    /// The page wants to be notified by data channel of the videos of a main track that it is sent.
     Assignments,
     /// The streams of a main track whose video the page wants, by their order.
     TurnOver(Range<usize>),
-    /// The page pins the video of one stream of a main track, or lets it go.
+    /// The page pins or unpins the video of one stream of a main track.
     Pin { name: String, pins: bool },
-    /// The page wants so many videos of a main track at most; `None`: as many as it may have.
+    /// The maximum number of videos of a main track that the page wants; `None` for as many as it may have.
     LimitVideos(Option<usize>),
-    /// The height that a viewer wants; `None`: what its path carries.
+    /// The height that a viewer wants; `None` to choose by the path.
     Force(Option<u32>),
-    /// The client asks what the stream is.
+    /// The client asks for information about the stream.
     Info,
-    /// A later request, with the secret that its URL had.
+    /// A later request, with the secret from its URL.
     Request { secret: u64, request: Later },
-    /// The client wants no more.
+    /// The client ends the session.
     End,
 }
 
 /// A later request about a session.
 #[derive(Debug, Clone)]
 pub(super) enum Later {
-    /// The client ends it.
+    /// The client ends the session.
     Delete,
-    /// The client's answer to our offer.
+    /// The client's answer to an offer of ours.
     Answer(Box<Description>),
-    /// The client tells candidates, or restarts ICE: the fragment of a description, and `If-Match`.
+    /// The client adds candidates or restarts ICE: the fragment of a description, and `If-Match`.
     Patch { fragment: Box<Description>, if_match: Option<String> },
 }
 
-/// A message of a session to its asker.
+/// A message of a session to its controller.
 #[derive(Debug, Clone)]
 pub(super) enum FromSession {
     /// The stream that a viewer asked for is being started.
     Soon,
-    /// A publisher goes on with a stream that waited for it.
+    /// A publisher continues a stream that waited for it.
     Restored,
-    /// A publisher may send its offer.
+    /// A publisher is granted, and may send its offer.
     Granted,
-    /// An answer, or our offer.
+    /// An answer or an offer of ours.
     Described(Described),
-    /// The client's offer cannot be taken, or it made none: ours, which its answer is waited for.
+    /// An offer of ours, because the client's cannot be accepted or there was none; the client's answer is awaited.
     Countered(Described),
     /// Media can flow.
     Connected,
-    /// The first media came, or was sent.
+    /// The first media was received or sent.
     Started,
-    /// The session will not begin.
+    /// The session was refused.
     Refused(Refused),
-    /// The stream has ended, or its session.
+    /// The stream or the session has ended.
     Ended,
-    /// The tracks of the stream, as far as they are known.
+    /// The tracks of the stream, as far as known.
     Info(Vec<TrackInfo>),
-    /// The rates of the viewer, once in a while.
+    /// The rates of the viewer, sent at intervals.
     Bitrates(Bitrates),
-    /// The viewer is sent another rendition, so many lines high.
+    /// The viewer is now sent another rendition, of this height.
     Resolution(u32),
     /// The answer to a [`ToSession::Request`]: status, entity tag, and body.
     Answered(u16, Option<String>, String),
 }
 
-/// A description of ours.
+/// A session description of ours.
 #[derive(Debug, Clone)]
 pub(super) struct Described {
     /// The text.
     pub(super) sdp: String,
-    /// The name of what it is about, for conditions of later requests.
+    /// Entity tag of the session's ICE state, for conditions of later requests.
     pub(super) tag: String,
-    /// The track of each `mid`, as pages know it; for our offers.
+    /// The track name of each `mid`, as pages know it; for offers.
     pub(super) names: Vec<(String, String)>,
 }
 
 /// The reason a session is refused or closed before it begins.
 #[derive(Debug, Clone)]
 pub(super) enum Refused {
-    /// Not allowed to publish.
+    /// Publishing is not allowed.
     Publish(Refusal),
-    /// Not allowed to play, or nothing there.
+    /// Playing is not allowed, or the stream does not exist.
     Play(NoSubscription),
     /// The stream has no tracks yet.
     NoTracks,
-    /// The descriptions have nothing in common, or the client's is none.
+    /// The descriptions have nothing in common, or the client's is invalid.
     Description(::webrtc::Error),
-    /// The server closed it, or nothing came.
+    /// The server closed the session, or no media came.
     Closed,
 }

@@ -45,13 +45,13 @@ use crate::types::Ingest;
 use package::RtcPackage;
 use port::RtcPort;
 
-/// The name of the port.
+/// The name of the shared port.
 const PORT: &str = "webrtc";
 
-/// The ingest of its streams.
+/// The ingest of streams published over WebRTC.
 const INGEST: Ingest = Ingest { publish_type: "WebRTC", name: "webrtc" };
 
-/// Packets that all viewers share.
+/// Format of packets shared by all viewers.
 static FORMAT: FormatKind = FormatKind {
     name: "webrtc",
     counted_as: Some("webrtc"),
@@ -61,7 +61,7 @@ static FORMAT: FormatKind = FormatKind {
     is_for_nodes: false,
 };
 
-/// The use of a URL with such a segment in its path by the load generator.
+/// Use by the load generator of URLs with this path segment.
 const WHIP: LoadUse = LoadUse { plays: false, publishes: true, segment: Some("whip"), ..of_load("whip") };
 const WHEP: LoadUse = LoadUse { segment: Some("whep"), ..of_load("whep") };
 
@@ -69,7 +69,7 @@ const fn of_load(protocol: &'static str) -> LoadUse {
     LoadUse { sockets: Sockets::StreamAndDatagrams, ..LoadUse::plays(protocol) }
 }
 
-/// Streams are neither pushed nor pulled: these URLs are for the load generator alone.
+/// Makes a scheme for the load generator only: streams are neither pushed nor pulled over WebRTC.
 const fn scheme(name: &'static str, default_port: u16, tls: bool, load: LoadUse) -> Scheme {
     Scheme {
         name,
@@ -83,7 +83,7 @@ const fn scheme(name: &'static str, default_port: u16, tls: bool, load: LoadUse)
     }
 }
 
-/// See [`super::registry`].
+/// WebRTC's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[Listener {
         name: "webrtc-tcp",

@@ -1,6 +1,5 @@
-//! The server's answers to a client's sections, and its offers: the codecs of the stream, and no others. A viewer's section of a
-//! kind that the stream does not have is reserved, with a form of each codec: a publisher may begin its sound or its pictures
-//! late, and WHEP has no second negotiation.
+//! The server's answers to a client's sections, and its offers, with the codecs of the stream only. A viewer's section of a kind that the
+//! stream lacks is reserved with a form of each codec, because a publisher may begin audio or video late, and WHEP has no renegotiation.
 
 use ::webrtc::{MediaPreference, Section, SectionFormat, offered_formats};
 use media::codec::{Codec, CodecConfig, g711};
@@ -17,21 +16,21 @@ use super::package::is_carried;
 #[cfg(test)]
 mod tests;
 
-/// The first payload type of formats that we number.
+/// First payload type of formats numbered by this side.
 const PAYLOAD_TYPE_FIRST: u8 = 96;
-/// Offsets of profile and level in an `AVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §5.3.3.1.2).
+/// Range of profile and level in an `AVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §5.3.3.1.2).
 const AVC_PROFILE: std::ops::Range<usize> = 1..4;
 /// Offset of general_profile_idc in an `HEVCDecoderConfigurationRecord` (ISO/IEC 14496-15 §8.3.3.1.2): the lower five bits.
 const HEVC_PROFILE: usize = 1;
 /// Profiles of H.265 (H.265 §A.3).
 const HEVC_MAIN: u32 = 1;
 const HEVC_MAIN_10: u32 = 2;
-/// The prefix that pages strip from the name of a track to have that of its stream.
+/// The prefix that pages strip from a track's name to get the stream's id.
 const VIDEO_PREFIX: &str = "ARDAMSv";
 const AUDIO_PREFIX: &str = "ARDAMSa";
 
-/// Chooses the codec of a publisher's section among those that the application has on. H.264 where it is offered, since every
-/// protocol carries it; else the first that is known.
+/// Chooses the codec of a publisher's section among those enabled: H.264 if offered, because every protocol carries it, else the first
+/// known codec.
 pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
     let offered: Vec<Codec> = media
         .rtp_formats()
@@ -44,8 +43,8 @@ pub(super) fn take(media: &Media, codecs: Codecs) -> Option<MediaPreference> {
     Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
 }
 
-/// The forms of a codec that a publisher's section may be answered with: the usual ones, and where it has none of them, its
-/// own, whatever their profile. Nothing is decoded here.
+/// Returns the forms of a codec in the answer to a publisher's section: the usual ones, or else the section's own with any profile, because
+/// nothing is decoded here.
 fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
     let usual = formats_of(codec);
     if !media.select(&usual).is_empty() {
@@ -54,16 +53,16 @@ fn forms_taken(media: &Media, codec: Codec) -> Vec<Format> {
     mirrored(media, codec).collect()
 }
 
-/// Whether a publisher would send video that is not taken: its offer is refused as a whole, since it would be live without
-/// a picture.
+/// True if a publisher would send video that is not supported. Its offer is then refused as a whole, because the stream would have no
+/// picture.
 pub(super) fn leaves_out_video(offer: &Description, codecs: Codecs) -> bool {
     let sends = |media: &&Media| !media.is_rejected() && offer.direction(media).sends();
     let mut videos = offer.media.iter().filter(|media| media.kind == MediaKind::Video).filter(sends);
     videos.any(|media| take(media, codecs).is_none())
 }
 
-/// The offered forms of a codec as ours, with the parameters that both sides of an answer share; without those that cannot
-/// be read: H.264 interleaved (RFC 6184 §5.4), H.265 in several streams or with decoding order numbers (RFC 7798 §7.1).
+/// Returns the offered forms of a codec, reduced to parameters that both sides of an answer share. Forms that cannot be depacketized are
+/// left out: interleaved H.264 (RFC 6184 §5.4), H.265 in several streams or with decoding order numbers (RFC 7798 §7.1).
 fn mirrored(media: &Media, codec: Codec) -> impl Iterator<Item = Format> {
     let feedback = formats_of(codec).into_iter().next().map(|format| format.feedback).unwrap_or_default();
     let names: &[&str] = match codec {
@@ -96,7 +95,7 @@ fn is_readable(format: &Format) -> bool {
     one_stream && in_order && rtp::payload::Format::of_description(format).is_ok_and(|read| read.is_some())
 }
 
-/// The forms of a codec that a publisher may send. Of H.264 the baseline comes first, which every viewer decodes.
+/// Returns the forms of a codec that a publisher may send. For H.264 the baseline profile, which every viewer decodes, comes first.
 fn formats_of(codec: Codec) -> Vec<Format> {
     let mut formats = offered_formats(codec, PAYLOAD_TYPE_FIRST);
     if codec == Codec::H264 {
@@ -109,22 +108,22 @@ fn formats_of(codec: Codec) -> Vec<Format> {
     formats
 }
 
-/// The kinds that sections of a viewer carry already.
+/// The kinds of tracks that a viewer's sections carry already.
 #[derive(Debug, Default)]
 pub(super) struct Taken(Vec<TrackKind>);
 
-/// The stream that a viewer is answered with, or offered.
+/// The stream that a viewer is answered with or offered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown<'s> {
     pub(super) tracks: &'s Tracks,
     pub(super) codecs: Codecs,
-    /// The kinds that it may still begin to have ([`to_come`]).
+    /// The kinds of tracks that the stream lacks and may still get ([`to_come`]).
     pub(super) to_come: &'static [TrackKind],
     pub(super) id: &'s str,
 }
 
 impl Shown<'_> {
-    /// The codecs of a kind that a section without a track is reserved for, in order of preference.
+    /// Returns the codecs for which a section without a track is reserved, in order of preference.
     fn reserved(&self, kind: TrackKind) -> impl Iterator<Item = Codec> {
         let all: &[Codec] = match kind {
             TrackKind::Video => &[Codec::H264, Codec::Vp8, Codec::Vp9, Codec::Av1, Codec::H265],
@@ -136,8 +135,8 @@ impl Shown<'_> {
     }
 }
 
-/// The kinds that a stream does not have and may still begin to have. A page that has a track of video waits for its first picture,
-/// so where a stream has had sound alone for a while it is to be no more.
+/// Returns the kinds of tracks that a stream lacks and may still get. A page with a video track waits for its first picture, so video is
+/// not expected of a stream that has been audio-only for a while.
 pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind] {
     let lacks = |kind| tracks.of_kind(kind).all(Track::is_stand_in);
     match (lacks(TrackKind::Audio), lacks(TrackKind::Video) && !is_seasoned) {
@@ -148,8 +147,8 @@ pub(super) fn to_come(tracks: &Tracks, is_seasoned: bool) -> &'static [TrackKind
     }
 }
 
-/// The answer to a viewer's section: the track of its kind that it can decode, unless another section has it. A section of a
-/// kind that the stream does not have is reserved for a track to come.
+/// Answers a viewer's section with the track of its kind that the viewer can decode, unless another section has it. A section of a kind
+/// that the stream lacks is reserved for a track to come.
 pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let formats = match default_of(stream.tracks, kind) {
@@ -164,14 +163,14 @@ pub(super) fn give(media: &Media, stream: Shown<'_>, taken: &mut Taken) -> Optio
     Some(MediaPreference { direction: Direction::SendOnly, formats, msid: Some(name_of(kind, stream.id)) })
 }
 
-/// The forms that a track to come may be sent as in a viewer's section: the first of each codec that the viewer takes.
+/// Returns the forms in which a track to come may be sent in a viewer's section: the first of each codec that the viewer accepts.
 fn forms_reserved(media: &Media, codecs: impl Iterator<Item = Codec>) -> Vec<Format> {
     let is_taken =
         |form: &Format| takes_fragments(form) && !media.select(std::slice::from_ref(form)).is_empty();
     codecs.filter_map(|codec| forms_taken(media, codec).into_iter().find(is_taken)).collect()
 }
 
-/// The track that a viewer's section carries, and the format: of those agreed on the first that decodes the track, or else of its
+/// Returns the track that a viewer's section carries, and the payload type of the first agreed format that decodes it, or else of its
 /// codec.
 pub(super) fn carries<'t>(section: &Section, tracks: &'t Tracks) -> Option<(&'t Track, PayloadType)> {
     let kind = if section.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
@@ -184,20 +183,20 @@ pub(super) fn carries<'t>(section: &Section, tracks: &'t Tracks) -> Option<(&'t 
     Some((track, format.payload_type()))
 }
 
-/// The forms that a track may be sent as in a viewer's section: the usual ones, and the viewer's own, of those that decode it.
+/// Returns the forms in which a track may be sent in a viewer's section: those that decode it among the usual ones and the viewer's own.
 fn forms_given(media: &Media, track: &Track) -> Vec<Format> {
     let codec = track.config.codec();
     let forms = formats_of_track(track).into_iter().chain(mirrored(media, codec));
     forms.filter(|form| decodes(form, &track.config)).collect()
 }
 
-/// Whether a viewer with this form takes pictures in fragments. A form of H.264 without a packetization mode stands for 1 here,
-/// since peers that leave it out understand fragments; one that says 0 does not take them (RFC 6184 §6.2).
+/// True if a viewer with this form accepts fragmented pictures. A form of H.264 without a packetization mode counts as mode 1, because
+/// peers that omit it support fragments; mode 0 does not allow them (RFC 6184 §6.2).
 fn takes_fragments(form: &Format) -> bool {
     form.parameters.number("packetization-mode").is_none_or(|mode| mode == 1)
 }
 
-/// Whether a viewer with this form may be sent the track.
+/// True if a track with this configuration may be sent in this form.
 fn decodes(form: &Format, config: &CodecConfig) -> bool {
     match config {
         CodecConfig::H264(config) => {
@@ -224,8 +223,8 @@ fn decodes(form: &Format, config: &CodecConfig) -> bool {
     }
 }
 
-/// Whether a decoder of one profile of H.264 is worth a try with a stream of another. Those of the usual profiles decode
-/// more than they say; others no more than the standard has them decode.
+/// True if a viewer's H.264 profile is worth trying with the stream's. Decoders of the usual profiles decode more than they announce;
+/// others only what the standard requires.
 fn shows_h264(viewer: H264Profile, stream: H264Profile) -> bool {
     let is_usual = |profile| match profile {
         H264Profile::ConstrainedBaseline
@@ -245,8 +244,7 @@ fn avc_profile(record: &[u8]) -> Option<ProfileLevelId> {
     Some(ProfileLevelId { idc, flags, level })
 }
 
-/// Whether a viewer wants the stream's video in its codec, and in no form that it could be sent as. It would see nothing, and
-/// hear no reason.
+/// True if a viewer wants the stream's video codec, but in no form in which it can be sent. It would see nothing and get no reason.
 pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     let Some(track) = default_of(tracks, TrackKind::Video) else { return false };
     let codec = track.config.codec();
@@ -259,14 +257,14 @@ pub(super) fn lacks_form(offer: &Description, tracks: &Tracks) -> bool {
     sections.peek().is_some() && sections.all(|media| media.select(&forms_given(media, track)).is_empty())
 }
 
-/// The track that is sent without a selection.
+/// Returns the track that is sent without a selection.
 pub(super) fn default_of(tracks: &Tracks, kind: TrackKind) -> Option<&Track> {
     let is_sent = |track: &Track| !track.is_stand_in() && is_carried(track.config.codec());
     let carried = |track: &&Track| track.kind() == kind && is_sent(track);
     Tracks::preferred(tracks.iter().filter(carried))
 }
 
-/// A section that nothing is sent by. It is not rejected: some peers find the transport in it alone.
+/// Returns an inactive section. It is not rejected, because some peers find the transport only there.
 fn idle(media: &Media) -> Option<MediaPreference> {
     let codecs = media.rtp_formats().filter_map(|format| codec_of_description(&format));
     let known =
@@ -274,7 +272,7 @@ fn idle(media: &Media) -> Option<MediaPreference> {
     Some(MediaPreference { direction: Direction::Inactive, formats: known?, msid: None })
 }
 
-/// The sections that we offer a viewer of a stream: audio first, as pages have it. Tracks may come later.
+/// Returns the sections offered to a viewer of a stream, audio first as pages expect. Tracks may come later.
 pub(super) fn offered(stream: Shown<'_>) -> Vec<(MediaKind, MediaPreference)> {
     let first = |codec| formats_of(codec).into_iter().next();
     let section = |kind, section: MediaKind| {
@@ -291,7 +289,7 @@ pub(super) fn offered(stream: Shown<'_>) -> Vec<(MediaKind, MediaPreference)> {
     sections
 }
 
-/// Gives formats of different sections different payload types: they share a transport (RFC 9143 §9.1).
+/// Gives formats of different sections different payload types, because they share a transport (RFC 9143 §9.1).
 fn number_apart(sections: &mut [(MediaKind, MediaPreference)]) {
     let mut next = PAYLOAD_TYPE_FIRST;
     for (_, preference) in sections {
@@ -306,8 +304,7 @@ fn number_apart(sections: &mut [(MediaKind, MediaPreference)]) {
     }
 }
 
-/// The forms that a track may be sent as: of H.264 the stream's own profile first, then the others, whose decoders may
-/// well take it.
+/// Returns the forms in which a track may be sent: for H.264 the stream's own profile first, then others whose decoders may accept it.
 pub(super) fn formats_of_track(track: &Track) -> Vec<Format> {
     let mut formats = offered_formats(track.config.codec(), PAYLOAD_TYPE_FIRST);
     if let CodecConfig::H264(config) = &track.config
@@ -329,19 +326,19 @@ pub(super) fn formats_of_track(track: &Track) -> Vec<Format> {
     formats
 }
 
-/// The name of a stream's track, in the media stream of that name.
+/// Returns the name of a stream's track, in a media stream named like the stream.
 pub(super) fn name_of(kind: TrackKind, stream: &str) -> Msid {
     let prefix = if kind == TrackKind::Video { VIDEO_PREFIX } else { AUDIO_PREFIX };
     Msid { stream: stream.to_owned(), track: Some(format!("{prefix}{stream}")) }
 }
 
-/// The stream of a track's name; a name without prefix is that of the stream.
+/// Returns the stream's id from a track's name; a name without prefix is the id itself.
 pub(super) fn stream_of_track(name: &str) -> &str {
     let bare = |prefix| name.strip_prefix(prefix);
     bare(VIDEO_PREFIX).or_else(|| bare(AUDIO_PREFIX)).unwrap_or(name)
 }
 
-/// The name of the track of each section, by its `mid`.
+/// Returns the track name of each section, by its `mid`.
 pub(super) fn names(offer: &Description) -> Vec<(String, String)> {
     let name = |media: &Media| {
         let track = media.attributes.msid()?.track.clone()?;
@@ -350,7 +347,7 @@ pub(super) fn names(offer: &Description) -> Vec<(String, String)> {
     offer.media.iter().filter_map(name).collect()
 }
 
-/// Whether a fragment restarts ICE: its user name fragment is not the one that the client has had.
+/// True if a fragment restarts ICE, i.e. its ufrag differs from the known one.
 pub(super) fn restarts(fragment: &Description, known: &str) -> bool {
     let of_sections = fragment.media.iter().flat_map(|media| media.attributes.iter());
     fragment
@@ -360,13 +357,13 @@ pub(super) fn restarts(fragment: &Description, known: &str) -> bool {
         .any(|attribute| matches!(attribute, Attribute::IceUfrag(ufrag) if ufrag != known))
 }
 
-/// The candidates of a fragment.
+/// Returns the candidates in a fragment.
 pub(super) fn candidates(fragment: &Description) -> impl Iterator<Item = &sdp::Candidate> {
     let of_sections = fragment.media.iter().flat_map(|media| media.attributes.candidates());
     fragment.attributes.candidates().chain(of_sections)
 }
 
-/// The text of a fragment.
+/// Returns the text of a description's ICE fragment.
 pub(super) fn fragment_of(description: &Description) -> String {
     description.write_fragment()
 }

@@ -1,12 +1,12 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
-//! The viewers do not share bytes, since each has numbers and keys of its own, but the packets before those: a log per
-//! track, kept from the newest key frame on for those who join. The hub's [`Parts`] of a unit are its number in the
-//! list of cut units; viewers look it up in [`RtcPackage`] itself ([`Package::shared`]).
+//! Viewers do not share bytes, because each has its own sequence numbers and keys, but the packets before those: a log per track, kept from
+//! the newest key frame on for new viewers. The hub's [`Parts`] of a unit are its number in the list of cut units, which viewers look up in
+//! [`RtcPackage`] ([`Package::shared`]).
 //!
-//! WebRTC shows pictures in the order in which they come, and a browser whose decoder must put them in order stands still. Of
-//! a stream with B-frames those are left out that are shown before one that has been sent: fewer pictures, in order. Others
-//! may refer to some of them; a decoder takes what it has instead, until the next key frame.
+//! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. Of a stream with B-frames, pictures
+//! that are shown before one already sent are dropped: fewer pictures, in order. Others may refer to some of them; a decoder then conceals
+//! the loss until the next key frame.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -22,32 +22,31 @@ use rtp::history::PacketLog;
 
 use crate::hub::{Chosen, Entry, Fit, Package, Parts};
 
-/// Bytes of a payload in the datagrams that viewers are sent (`Peer::payload_bytes_max` of the default configuration).
+/// Maximum payload in datagrams to viewers (`Peer::payload_bytes_max` of the default configuration).
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
-/// Cut units that are remembered: what a ring may hold.
+/// Maximum number of cut units kept: as many as a ring may hold.
 const UNITS_MAX: usize = 4096;
-/// The time for which the packets of the GOP before the newest are kept: a viewer that began with it, and is sent it at a
-/// pace, is done by then.
+/// Time for which packets of the GOP before the newest are kept; a viewer that began with it and is paced has been sent it by then.
 const CATCH_UP: Duration = Duration::from_secs(4);
-/// Ticks of video in RTP.
+/// Clock rate of video in RTP.
 const VIDEO_TICKS: Timescale = Timescale::new(90_000);
 
-/// A track as packets.
+/// A track cut into packets.
 #[derive(Debug)]
 struct Cut {
     track: TrackId,
     codec: Codec,
     packets: Packets,
-    /// The timestamp of the newest unit.
+    /// RTP timestamp of the newest unit.
     edge: u32,
-    /// The latest time at which a picture since the key frame is shown.
+    /// Latest presentation time of a picture since the key frame.
     latest: i64,
-    /// The key frames from which on packets are kept, and when they came: the newest, and the one before it for a while.
+    /// Key frames from which packets are kept, with their arrival time: the newest, and for a while the one before.
     keys: VecDeque<(Instant, SentUnit)>,
 }
 
 impl Cut {
-    /// Keeps what viewers begin with, and what those need who have begun.
+    /// Keeps the packets that new viewers begin with, and those that recent viewers still need.
     fn hold(&mut self, at: Instant, key: Option<&SentUnit>) {
         if let Some(key) = key {
             self.keys.push_back((at, key.clone()));
@@ -62,26 +61,26 @@ impl Cut {
     }
 }
 
-/// A unit as packets, and which others it needs.
+/// A unit cut into packets, with its dependencies.
 #[derive(Debug)]
 pub(super) struct CutUnit {
     pub(super) packets: SentUnit,
     pub(super) needs: Dependency,
 }
 
-/// See the module.
+/// The packets of a stream.
 #[derive(Debug, Default)]
 pub(super) struct RtcPackage {
     cuts: Vec<Cut>,
     units: VecDeque<CutUnit>,
-    /// The number of the first of `units`.
+    /// Number of the first unit in `units`.
     base: u64,
-    /// Pictures that were left out.
+    /// Number of pictures left out.
     left_out: u64,
     told: Cell<bool>,
 }
 
-/// Whether WebRTC carries a codec.
+/// True if WebRTC carries the codec.
 pub(super) const fn is_carried(codec: Codec) -> bool {
     match codec {
         Codec::H264 | Codec::H265 | Codec::Vp8 | Codec::Vp9 | Codec::Av1 | Codec::Opus | Codec::G711(_) => {
@@ -91,7 +90,7 @@ pub(super) const fn is_carried(codec: Codec) -> bool {
     }
 }
 
-/// The RTP clock of a codec (RFC 3551 §6, RFC 7587 §4.1).
+/// Returns the RTP clock rate of a codec (RFC 3551 §6, RFC 7587 §4.1).
 pub(super) const fn clock_of(codec: Codec) -> Timescale {
     match codec {
         Codec::Opus => Timescale::new(48_000),
@@ -110,23 +109,23 @@ pub(super) const fn clock_of(codec: Codec) -> Timescale {
 }
 
 impl RtcPackage {
-    /// The cut unit that the hub's parts name.
+    /// Returns the cut unit to which the hub's parts refer.
     pub(super) fn sent(&self, parts: &Parts) -> Option<&CutUnit> {
         let number = u64::from_le_bytes(parts.slices().first()?.first_chunk().copied()?);
         self.units.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
-    /// The packets of a track.
+    /// Returns the packet log of a track.
     pub(super) fn log(&self, track: TrackId) -> Option<&PacketLog> {
         self.cut(track).map(|cut| cut.packets.log())
     }
 
-    /// The codec of a track's packets, and the timestamp of its newest unit.
+    /// Returns the codec of a track, and the RTP timestamp of its newest unit.
     pub(super) fn edge(&self, track: TrackId) -> Option<(Codec, u32)> {
         self.cut(track).map(|cut| (cut.codec, cut.edge))
     }
 
-    /// The pictures that were left out, once there are any: for one line of the log.
+    /// Returns once the number of pictures left out, if there are any, for one line of the log.
     pub(super) fn take_news(&self) -> Option<u64> {
         (self.left_out > 0 && !self.told.replace(true)).then_some(self.left_out)
     }

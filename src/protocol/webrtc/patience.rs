@@ -1,24 +1,24 @@
-//! A limit on one viewer's requests for key frames: a key frame goes to all viewers, and costs them all.
+//! A limit on one viewer's key frame requests, because a key frame is sent to all viewers at their cost.
 
 use std::time::{Duration, Instant};
 
-/// The time between a request that was heard and the next one; doubled each time.
+/// Time after an accepted request before the next is accepted; doubled each time.
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(8);
-/// The time without a request after which the next one is heard at once again.
+/// Time without a request after which the next one is accepted at once again.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(10);
 
-/// The requests of one viewer. Its first one is heard at once; while it goes on asking it waits longer and longer.
+/// The requests of one viewer. The first is accepted at once; while the viewer goes on asking, it must wait longer and longer.
 #[derive(Debug, Default)]
 pub(super) struct Patience {
-    /// The time of its last request, heard or not.
+    /// Time of the last request, accepted or not.
     asked: Option<Instant>,
-    /// The time at which a request was last heard, and the wait from then on.
+    /// Time of the last accepted request, and the wait from then on.
     heard: Option<(Instant, Duration)>,
 }
 
 impl Patience {
-    /// The viewer asks: whether it is heard. Viewers ask again until they have what they need.
+    /// Notes a request and returns true if it is accepted. Viewers repeat requests until they get a key frame.
     pub(super) fn hears(&mut self, now: Instant) -> bool {
         let since = |at: Instant| now.saturating_duration_since(at);
         let is_forgiven = self.asked.replace(now).is_none_or(|at| since(at) >= FORGIVEN_AFTER);

@@ -1,8 +1,8 @@
 //! The UDP port of a worker's WebRTC peers.
 //!
-//! Nobody is let in by a datagram: a session is made for a request that was admitted over HTTP or a signalling socket
-//! ([`SessionsOnRequest::create`]). Its name in the port's table is the ICE fragment of our description; what comes by a path that
-//! it has validated is its own.
+//! No peer is admitted by a datagram: a session is made for a request that was admitted over HTTP or a signalling socket
+//! ([`SessionsOnRequest::create`]). The port's table knows it by the ICE ufrag of our description; datagrams on a path that it has
+//! validated are routed to it.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -25,35 +25,34 @@ use crate::protocol::ice_servers::MediaAddress;
 use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, SessionsOnRequest, Wanted};
 use crate::types::{ConnId, Now, WorkerId};
 
-/// Sessions of one worker.
+/// Maximum sessions of one worker.
 const SESSIONS_MAX: usize = 20_000;
-/// Sessions of one address (/64) that have no validated path yet. This machine is exempt, as of all limits for
-/// addresses.
+/// Maximum sessions of one address (/64) without a validated path. Loopback is exempt, as from all limits per address.
 const WAITING_MAX: u32 = 256;
-/// A peer that has not shown a path by then is gone.
+/// Time within which a peer must have a validated path.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sessions that are over and that requests may still name: browsers close their peer, and then send DELETE.
+/// Maximum number of ended sessions that requests may still name: browsers close their peer before they send DELETE.
 const PAST_MAX: usize = 1024;
-/// The time for which they are remembered.
+/// Time for which ended sessions are remembered.
 const PAST_KEPT: Duration = Duration::from_secs(30);
 
-/// Tells peers apart.
+/// The demultiplexer of the port.
 #[derive(Debug)]
 pub(super) struct RtcPort {
     sessions: ice::Demux<ConnId>,
     identity: Option<Arc<Identity>>,
     anchor: NtpAnchor,
-    /// The address that it is bound to, once it is.
+    /// The address that the port is bound to, once it is.
     bound: Option<SocketAddr>,
     /// The addresses of the machine.
     hosts: Vec<IpAddr>,
-    /// The configuration of sessions, and the settings that it was made of.
+    /// The configuration of sessions, and the settings from which it was made.
     config: Option<(RtcSettings, Arc<Config>)>,
-    /// Sessions without a validated path, by network; and of which network a session is.
+    /// Number of sessions without a validated path, by network; then the network of each such session.
     waiting: HashMap<IpAddr, u32>,
     waits: HashMap<ConnId, IpAddr>,
-    /// Sessions that are over, with their secrets, and until when they are remembered; the oldest first.
+    /// Ended sessions with their secrets, and until when they are remembered; oldest first.
     past: VecDeque<(ConnId, u64, Instant)>,
 }
 
@@ -89,7 +88,7 @@ impl RtcPort {
         Some(config)
     }
 
-    /// Counts a session that has no path yet. False when its network has too many.
+    /// Counts a session without a path. Returns false if its network has too many.
     fn begin_wait(&mut self, conn: ConnId, peer: IpAddr) -> bool {
         if peer.is_loopback() {
             return true;
@@ -222,7 +221,7 @@ impl SessionsOnRequest for RtcPort {
     }
 }
 
-/// The settings of peers for one application: it may have no media over TCP, and another time to connect.
+/// Returns the configuration for one application, which may disable media over TCP or set another time to connect.
 fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
     let settings = RtcAppSettings::of(app);
     let tcp = config.tcp && settings.tcp;
@@ -236,8 +235,8 @@ fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
     Arc::new(own)
 }
 
-/// The addresses in candidates: those of the setting, else the one that the port is bound to, else those of the
-/// interfaces. Loopback is only for a port that is bound to it, or a machine that has nothing else.
+/// Returns the addresses for candidates: those of the setting, else the address that the port is bound to, else those of the interfaces.
+/// Loopback is used only if the port is bound to it, or the machine has no other address.
 fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<SocketAddr> {
     let with_port = |ip: &IpAddr| SocketAddr::new(*ip, bound.port());
     if !setting.is_empty() {
@@ -260,8 +259,8 @@ fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<So
     found
 }
 
-/// The media addresses of all workers, as candidates have them and as this machine reaches them: behind a translator of addresses it may
-/// not reach itself by a public one.
+/// Returns the media addresses of all workers, both as in candidates and as this machine reaches them: behind NAT it may not reach itself
+/// by a public address.
 pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
     let settings = RtcSettings::of(server);
     let bound = server.site.bound.iter().filter(|(name, _)| *name == super::PORT);

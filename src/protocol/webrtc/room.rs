@@ -1,12 +1,12 @@
 //! A viewer of a main track: one peer that is sent the tracks of all its streams.
 //!
 //! Each stream is a subscription with a [`Viewer`] of its own, and has a place for each kind of track: a section of our offers. The first
-//! place carries nothing but the transport, so that an empty room connects, and so that whoever leaves does not take the transport
-//! along. Streams come and go; then there is another offer, one at a time. A place that was given up is withdrawn first, so that
-//! the page's track ends, and is given to another stream by a later offer.
+//! place carries only the transport, so that an empty room can connect, and a leaving stream does not take the transport with it. When
+//! streams come or go there is another offer, one at a time. A place given up is first withdrawn, so that the page's track ends, and is
+//! reused for another stream by a later offer.
 //!
-//! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): they are offered once, for any codec, and carry
-//! one stream after the other, by who speaks ([`seated`]). Only streams with a seat are subscribed to.
+//! A viewer that has fewer places than streams ([`Limits`]) has seats ([`seating`]): these are offered once, for any codec, and carry one
+//! stream after another, depending on who speaks ([`seated`]). Only streams with a seat are subscribed to.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -35,25 +35,25 @@ mod tests;
 pub(super) use self::seated::{Limits, Step};
 pub(super) use self::seating::SEATS_MAX;
 
-/// Streams of a main track that a viewer is sent at once.
+/// Maximum number of streams of a main track sent to a viewer at once.
 pub(super) const STREAMS_MAX: usize = 50;
-/// Streams of a main track that a viewer with seats alone chooses from.
+/// Maximum number of streams from which a viewer with seats only chooses.
 const CANDIDATES_MAX: usize = 1000;
-/// Forms that a track is offered in: of H.264 its own profile, and those that every browser knows.
+/// Maximum number of forms in which a track is offered: for H.264 its own profile, and those that every browser knows.
 const FORMS_MAX: usize = 3;
-/// Payload types of forms; those above are for what repeats them.
+/// Payload types of forms; higher ones are used for their retransmission.
 const PAYLOAD_TYPES: std::ops::RangeInclusive<u8> = 96..=111;
-/// The level of a stream that does not speak, or whose loudness nobody knows.
+/// The level of a stream that is silent or whose loudness is unknown.
 const SILENCE: u8 = 127;
 
 /// The streams of a main track that a viewer wants.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Choice {
-    /// The streams that are wanted alone, where there are any.
+    /// The only streams that are wanted; empty for all.
     pub(super) only: Vec<String>,
     /// The streams that are not wanted.
     pub(super) without: Vec<String>,
-    /// Whether nothing is sent of a stream before the viewer wants it.
+    /// True if nothing is sent of a stream until the viewer asks for it.
     pub(super) is_off: bool,
 }
 
@@ -67,19 +67,19 @@ impl Choice {
 /// The use of a place.
 #[derive(Debug)]
 enum Holder {
-    /// The transport alone.
+    /// The transport only.
     Transport,
     /// Data channels.
     Data,
-    /// A track of the stream of this subscription, in the forms that were offered.
+    /// A track of this subscription's stream, in the offered forms.
     Track(Handle, MediaPreference),
-    /// A seat: whoever has it now, in the forms that were offered.
+    /// A seat for the stream that currently has it, in the offered forms.
     Seat(TrackKind, usize, MediaPreference),
-    /// Given up, which the peer does not know.
+    /// Given up, but not yet withdrawn from the peer.
     GivenUp,
-    /// Withdrawn by the offer that is open.
+    /// Withdrawn by the pending offer.
     Withdrawn,
-    /// To be taken.
+    /// Free for reuse.
     Free,
 }
 
@@ -93,9 +93,9 @@ struct Place {
 /// The state of the subscription to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Subscribed {
-    /// None: the stream has no seat.
+    /// Not subscribed, because the stream has no seat.
     No,
-    /// The verdict is still to come.
+    /// Waiting for the verdict.
     Asked,
     Yes,
 }
@@ -107,24 +107,24 @@ struct Member {
     state: Subscribed,
     tracks: Arc<Tracks>,
     viewer: Option<Box<Viewer>>,
-    /// Whether video and audio are wanted.
+    /// True for video and for audio if the kind is wanted.
     wants: (bool, bool),
-    /// Whether it is known to have no video, and no audio.
+    /// True for video and for audio if the stream is known to lack the kind.
     lacks: (bool, bool),
-    /// Time of its last speech, and its loudness.
+    /// Time of the last speech.
     spoke: Option<Instant>,
     level: u8,
 }
 
 impl Member {
-    /// Whether it may have a seat of a kind.
+    /// True if the stream may have a seat of this kind.
     fn takes_seat(&self, kind: TrackKind) -> bool {
         let of = |(video, audio)| if kind == TrackKind::Video { video } else { audio };
         of(self.wants) && !of(self.lacks)
     }
 }
 
-/// See the module.
+/// The state of a viewer of a main track.
 #[derive(Debug)]
 pub(super) struct Room {
     choice: Choice,
@@ -134,19 +134,19 @@ pub(super) struct Room {
     numbers: Numbers,
     seats: Seats,
     loud: Loud,
-    /// The videos that the page has heard of last.
+    /// The list of videos last sent to the page.
     said: String,
-    /// The streams whose video is sent, by their places in the order in which they came.
+    /// The streams whose video is sent, as a range in their order of arrival.
     window: Range<usize>,
-    /// An offer waits for its answer.
+    /// True while an offer waits for its answer.
     is_open: bool,
-    /// The last offer does not say what there is.
+    /// True if the last offer is out of date.
     is_stale: bool,
     last: Handle,
 }
 
 impl Room {
-    /// `has_data`: whether it is offered data channels, too.
+    /// Makes a room. `has_data` is true if data channels are offered too.
     pub(super) fn new(choice: Choice, has_data: bool, limits: Limits, codecs: Codecs) -> Self {
         let transport = Place { kind: MediaKind::Audio, holder: Holder::Transport };
         let data = has_data.then_some(Place { kind: MediaKind::Application, holder: Holder::Data });
@@ -168,7 +168,7 @@ impl Room {
         room
     }
 
-    /// A stream is there: the handle to subscribe to it under, if it is wanted and there is room.
+    /// Adds a stream. Returns the handle to subscribe under, if the stream is wanted and there is room.
     pub(super) fn came(&mut self, id: &Arc<str>) -> Option<Handle> {
         let most = if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX };
         if self.ids.contains_key(id) || !self.choice.takes(id) || self.members.len() >= most {
@@ -197,14 +197,14 @@ impl Room {
         Some(handle)
     }
 
-    /// The subscription of a stream that left, if there is one.
+    /// Removes a stream that has left. Returns its subscription, if there is one.
     pub(super) fn left(&mut self, id: &str) -> Option<Handle> {
         let handle = *self.ids.get(id)?;
         let member = self.take_out(handle)?;
         (member.state != Subscribed::No).then_some(handle)
     }
 
-    /// A stream is not sent any more.
+    /// Removes a stream whose subscription has ended.
     pub(super) fn remove(&mut self, handle: Handle) {
         self.take_out(handle);
     }
@@ -226,17 +226,17 @@ impl Room {
         }
     }
 
-    /// Whether streams come and go without an offer.
+    /// True if streams come and go without an offer.
     pub(super) const fn has_seats_alone(&self) -> bool {
         self.seats.are_all()
     }
 
-    /// Whether it is sent a stream, or may be.
+    /// True if the viewer is, or may be, sent a stream.
     pub(super) fn has(&self, id: &str) -> bool {
         self.ids.contains_key(id)
     }
 
-    /// Notes the tracks of a stream, as far as the application has their codecs. A kind of track without a place is given one.
+    /// Notes the tracks of a stream whose codecs are enabled. A kind of track without a place is given one.
     pub(super) fn take_tracks(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         let Some(member) = self.members.get_mut(&handle) else { return };
         member.state = Subscribed::Yes;
@@ -294,7 +294,7 @@ impl Room {
         self.is_stale = true;
     }
 
-    /// The codec of a track is another one now: its stream begins anew, at other places, or in its seats.
+    /// Restarts a stream whose codec has changed, at other places or in its seats.
     pub(super) fn begin_anew(&mut self, handle: Handle, tracks: &Tracks, codecs: Codecs) {
         self.give_up(handle);
         self.vacate_seats(handle);
@@ -306,12 +306,12 @@ impl Room {
 
     // ---- offers
 
-    /// Whether an offer waits for its answer.
+    /// True while an offer waits for its answer.
     pub(super) const fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// The sections of the next offer: when the last one does not say what there is, and is answered.
+    /// Returns the sections of the next offer, if the last one is out of date and answered.
     pub(super) fn poll_offer(&mut self) -> Option<Vec<(MediaKind, MediaPreference)>> {
         let is_settled = self.members.values().all(|member| member.state != Subscribed::Asked);
         if !self.is_stale || self.is_open || !is_settled {
@@ -322,7 +322,7 @@ impl Room {
         Some(places.iter_mut().map(|place| (place.kind.clone(), place.offer(numbers))).collect())
     }
 
-    /// The offer was answered: the streams that begin now, or go on by other sections.
+    /// Handles the answer to an offer. Returns the streams that begin or change their sections.
     pub(super) fn answered(&mut self, now: Instant, peer: &mut Peer) -> Vec<Handle> {
         self.is_open = false;
         for place in self.places.iter_mut().filter(|place| matches!(place.holder, Holder::Withdrawn)) {
@@ -334,7 +334,7 @@ impl Room {
         began
     }
 
-    /// Gives a stream the sections that are its own now. False: it goes on as it did.
+    /// Assigns a stream its current sections. Returns false if nothing changes.
     fn settle(&mut self, now: Instant, peer: &mut Peer, handle: Handle) -> bool {
         let is_own = |place: &Place| match &place.holder {
             Holder::Track(of, _) => *of == handle,
@@ -361,26 +361,26 @@ impl Room {
 
     // ---- streams that are sent
 
-    /// The viewer of a stream, and the number of streams that share the path.
+    /// Returns the viewer of a stream, and the number of streams that share the path.
     pub(super) fn viewer(&mut self, handle: Handle) -> Option<(&mut Viewer, usize)> {
         let shares = self.shares();
         let viewer = self.members.get_mut(&handle)?.viewer.as_deref_mut()?;
         Some((viewer, shares))
     }
 
-    /// Streams with video that are sent.
+    /// Number of streams sent with video, at least 1.
     fn shares(&self) -> usize {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         viewers.filter(|viewer| viewer.video().is_some()).count().max(1)
     }
 
-    /// The viewers of all streams that are sent, under their handles.
+    /// Returns the viewers of all streams being sent, by handle.
     pub(super) fn viewers(&mut self) -> impl Iterator<Item = (Handle, &mut Viewer)> {
         let members = self.members.iter_mut();
         members.filter_map(|(handle, member)| Some((*handle, member.viewer.as_deref_mut()?)))
     }
 
-    /// The subscription and the track that a section carries.
+    /// Returns the subscription and the track that a section carries.
     pub(super) fn carries(&self, section: SectionId) -> Option<(Handle, TrackId)> {
         let handle = match self.places.get(usize::from(section.0))?.holder {
             Holder::Track(handle, _) => handle,
@@ -392,13 +392,13 @@ impl Room {
         Some((handle, self.members.get(&handle)?.viewer.as_ref()?.track_of(section)?))
     }
 
-    /// Whether the tracks of a stream are others than were known.
+    /// True if the tracks of a stream have changed.
     pub(super) fn has_other_tracks(&self, handle: Handle, tracks: &Tracks) -> bool {
         self.members.get(&handle).is_some_and(|member| member.tracks.epoch != tracks.epoch)
     }
 
-    /// The kinds of tracks that are wanted of a stream from now on, by its id or the name of one of its tracks; `None`: as before. Its
-    /// subscription, if it is sent.
+    /// Sets the kinds of tracks wanted of a stream, by its id or the name of one of its tracks; `None` leaves a kind unchanged. Returns its
+    /// subscription, if it is being sent.
     pub(super) fn want(&mut self, name: &str, video: Option<bool>, audio: Option<bool>) -> Option<Handle> {
         let handle = *self.ids.get(negotiation::stream_of_track(name))?;
         let member = self.members.get_mut(&handle)?;
@@ -411,8 +411,8 @@ impl Room {
         self.viewer(handle).map(|_| handle)
     }
 
-    /// Has the video of so many streams sent, from that one on: pages that show a part of a large room turn it over. Where there are seats
-    /// for videos, those streams have them until the page wants others.
+    /// Sets the range of streams whose video is sent, for pages that show a part of a large room. If there are seats for video, these
+    /// streams keep theirs until the page changes the range.
     pub(super) fn turn_over(&mut self, window: Range<usize>) {
         if self.seats.has(TrackKind::Video) {
             self.pin_window(window);
@@ -422,7 +422,7 @@ impl Room {
         self.apply_wants();
     }
 
-    /// Has each viewer want what is wanted of its stream, and its video only within the window.
+    /// Applies to each viewer what is wanted of its stream; video only within the window.
     fn apply_wants(&mut self) {
         for (at, (handle, member)) in self.members.iter_mut().enumerate() {
             let (video, audio) = member.wants;
@@ -435,19 +435,19 @@ impl Room {
         }
     }
 
-    /// The tracks of all streams that are sent.
+    /// Describes the tracks of all streams being sent.
     pub(super) fn info(&self) -> Vec<TrackInfo> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         viewers.flat_map(|viewer| viewer.info()).collect()
     }
 
-    /// Pictures that the path had no room for.
+    /// Number of pictures for which the path had no room.
     pub(super) fn left_out(&self) -> u64 {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         viewers.map(|viewer| viewer.left_out()).sum()
     }
 
-    /// The rates of all streams, when they are due.
+    /// Returns the rates of all streams, when due.
     pub(super) fn poll_bitrates(&mut self, now: Instant, peer: &Peer) -> Option<Bitrates> {
         let rates: Vec<Bitrates> =
             self.viewers().filter_map(|(_, viewer)| viewer.poll_bitrates(now, peer)).collect();
@@ -456,7 +456,7 @@ impl Room {
         Some(Bitrates { target, video: sum(|rates| rates.video), audio: sum(|rates| rates.audio) })
     }
 
-    /// The time of the next look at the path, or of the next list of speakers.
+    /// Returns the time of the next evaluation of a path, or of the next list of speakers.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let viewers = self.members.values().filter_map(|member| member.viewer.as_ref());
         viewers.filter_map(|viewer| viewer.poll_timeout()).chain(self.loud.poll_timeout()).min()
@@ -464,7 +464,7 @@ impl Room {
 }
 
 impl Place {
-    /// The section as it is offered now.
+    /// Returns the section to offer now.
     fn offer(&mut self, numbers: &mut Numbers) -> MediaPreference {
         let nothing = MediaPreference { direction: Direction::SendOnly, formats: Vec::new(), msid: None };
         match &self.holder {
@@ -484,12 +484,12 @@ impl Place {
     }
 }
 
-/// The payload types of forms: the same in all sections, for the life of the peer (RFC 9143 §9.1).
+/// Payload types of forms: the same in all sections, for the life of the peer (RFC 9143 §9.1).
 #[derive(Debug, Default)]
 struct Numbers(Vec<(String, PayloadType)>);
 
 impl Numbers {
-    /// Gives a form its number. False when none is left.
+    /// Gives a form its payload type. Returns false if none is left.
     fn give(&mut self, format: &mut Format) -> bool {
         if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
             // A fixed one.

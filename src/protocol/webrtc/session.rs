@@ -1,8 +1,7 @@
-//! A WebRTC peer of the server: it publishes a stream, or is sent one.
+//! A WebRTC peer of the server, which publishes or plays a stream.
 //!
-//! The session is made for an asker, which speaks with the client about it: a request of WHIP or WHEP, or a signalling
-//! socket. Descriptions and news go between the two as [`ToSession`] and [`FromSession`]; media comes and goes by the
-//! port.
+//! A session is made for a controller, which speaks with the client about it: a request of WHIP or WHEP, or a signalling socket.
+//! Descriptions and news pass between the two as [`ToSession`] and [`FromSession`]; media passes through the port.
 //!
 //! | | with an offer of the client | without one |
 //! |---|---|---|
@@ -47,24 +46,23 @@ use crate::protocol::{
 use crate::stats::Figures;
 use crate::types::{Handle, SessionRef, StreamKey};
 
-/// Room for events that an idle session keeps.
+/// Capacity for events that an idle session keeps.
 const EVENTS_KEPT: usize = 4;
-/// The longest time that a viewer waits for the first tracks of its stream, and a client for anything but
-/// media.
+/// Maximum time that a viewer waits for the first tracks of its stream, and that the session waits for the client, media apart.
 const DESCRIBE_WAIT: Duration = Duration::from_secs(5);
 
 /// The role of the peer.
 #[derive(Debug)]
 enum Role {
-    /// Nothing yet, or nothing any more.
+    /// No role yet, or no longer.
     None,
-    /// Waits for the verdict on a publish; the answer to its offer, if it made one.
+    /// Waits for the verdict on a publish; holds the answer to the client's offer, if it made one.
     AskedPublish(Option<Described>),
-    /// May publish; its offer is to come.
+    /// May publish; the client's offer is to come.
     Granted(Box<Grant>),
     /// Publishes.
     Publisher(Box<Ingest>),
-    /// Waits for the verdict on a play, or for tracks; its offer, if it made one.
+    /// Waits for the verdict on a play, or for tracks; holds the client's offer, if it made one.
     AskedPlay(Option<Box<Description>>),
     /// Was sent our offer for these tracks.
     Offered(Arc<Tracks>),
@@ -74,14 +72,14 @@ enum Role {
     Room(Box<Room>),
 }
 
-/// The session that speaks with the client, and the secret that later requests for it must show.
+/// The session that speaks with the client, and the secret that later requests must know.
 #[derive(Debug)]
 struct Asker {
     session: SessionRef,
     secret: u64,
 }
 
-/// See the module.
+/// The session of a WebRTC peer.
 #[derive(Debug)]
 pub(super) struct RtcSession {
     peer: Box<Peer>,
@@ -92,14 +90,14 @@ pub(super) struct RtcSession {
     asker: Asker,
     key: StreamKey,
     publishes: bool,
-    /// The streams that it wants of a main track, until it has begun with them.
+    /// The streams of a main track that the client wants, until they were applied.
     choice: Option<Choice>,
-    /// The stream has been live for a while.
+    /// True if the stream has been live for a while.
     is_seasoned: bool,
     events: VecDeque<Event>,
-    /// The time by which it must have been described.
+    /// Time by which the session must have been described.
     describe_by: Option<Instant>,
-    /// Allowed to do what it asked for: its end is worth a line of the log.
+    /// True if the peer's request was granted, so that its end is logged.
     granted: bool,
     connected: bool,
     started: bool,
@@ -107,7 +105,7 @@ pub(super) struct RtcSession {
 }
 
 impl RtcSession {
-    /// `None` when there is no application of that name, or no certificate.
+    /// Makes a session. `None` if the application does not exist, or there is no certificate.
     pub(super) fn new(
         ctx: &Context<'_>,
         (config, anchor, bound): (Arc<Config>, NtpAnchor, SocketAddr),
@@ -184,7 +182,7 @@ impl RtcSession {
         Ok(self.describe(&answer, Vec::new()))
     }
 
-    /// The codecs that the application has.
+    /// Returns the codecs enabled in the application.
     fn codecs(&self, ctx: &Context<'_>) -> Codecs {
         ctx.apps.get(&self.key.app).map_or(Codecs::ALL, |app| RtcAppSettings::of(app).codecs)
     }
@@ -193,7 +191,7 @@ impl RtcSession {
         Described { sdp: description.write(), tag: self.peer.local_fragment().to_owned(), names }
     }
 
-    /// Tells the asker, and begins to listen for the client.
+    /// Sends a description to the controller, and begins to accept the client's datagrams.
     fn send_description(&mut self, described: Described) {
         self.listen();
         self.tell(FromSession::Described(described));
@@ -251,7 +249,7 @@ impl RtcSession {
         }
     }
 
-    /// The tracks of the stream are known: answers the client's offer, or makes one.
+    /// Answers the client's offer, or makes one, once the tracks of the stream are known.
     fn describe_stream(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
         let (codecs, to_come) = (self.codecs(ctx), negotiation::to_come(tracks, self.is_seasoned));
         let takes_data = self.data_settings(ctx).enabled;
@@ -313,7 +311,7 @@ impl RtcSession {
         }
     }
 
-    /// Selects the tracks that the viewer is to be sent from now on.
+    /// Selects the tracks that the viewer should be sent from now on.
     fn select(&mut self) {
         if let Role::Viewer(viewer) = &self.role {
             let selection = viewer.selection();
@@ -321,7 +319,7 @@ impl RtcSession {
         }
     }
 
-    /// Answers an offer that cannot be answered with one of ours: the tracks that the client could be sent.
+    /// Responds to an offer that cannot be answered with an offer of ours, of the tracks that the client could be sent.
     fn counter(&mut self, sections: &[(MediaKind, MediaPreference)], tracks: &Tracks) {
         match self.peer.offer(sections) {
             Ok(offer) => {
@@ -383,7 +381,7 @@ impl RtcSession {
         }
     }
 
-    /// The client's answer; `None` when we have made no offer, or it was answered.
+    /// Handles the client's answer; `None` if no offer of ours is pending.
     fn take_answer(
         &mut self,
         ctx: &Context<'_>,
@@ -454,14 +452,14 @@ impl RtcSession {
         self.over(&reason, Departure::Clean);
     }
 
-    /// Tells the log of a refusal that is not the worker's; gives its reason.
+    /// Logs a refusal that did not come from the worker. Returns its reason.
     fn refused(&mut self, reason: String) -> String {
         let verb = if self.publishes { Verb::Publish } else { Verb::Play };
         self.events.push_back(RefusedRequest::event(verb, &self.key, reason.clone()));
         reason
     }
 
-    /// Ends what the peer does, and says so to it.
+    /// Ends the peer's role, and closes the peer.
     fn end(&mut self, ctx: &Context<'_>, departure: Departure) {
         self.peer.close(ctx.now.mono);
         self.over("closed here", departure);

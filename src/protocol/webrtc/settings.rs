@@ -1,4 +1,4 @@
-//! Settings: `webrtc.*` of the server; of an application those that the reference has.
+//! Settings: `webrtc.*` of the server, and those of an application that the reference has.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -39,13 +39,13 @@ const SERVER: &[Key] = &[
 
 const ICE_SERVERS: &str = "webrtc.ice_servers";
 
-/// Addresses that `webrtc.candidates` may list, and that are offered.
+/// Maximum number of addresses in `webrtc.candidates`, and in offers.
 pub(super) const CANDIDATES_MAX: usize = 16;
 
-/// The longest delay that browsers can be asked to keep: what the extension's field holds.
+/// Maximum delay in milliseconds that browsers can be asked to keep, limited by the extension's field.
 const PLAYOUT_DELAY_MS_MAX: u64 = 40_950;
 
-/// See [`crate::config::Section`].
+/// The settings' [`crate::config::Section`].
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     read_server: |values| Ok(Extensions::of(RtcSettings::read(values)?)),
@@ -80,7 +80,7 @@ static DEFAULTS: RtcSettings = RtcSettings {
 };
 
 impl RtcSettings {
-    /// The WebRTC part of the session settings, or the defaults.
+    /// Returns the WebRTC part of the session settings, or the defaults.
     pub(super) fn of(settings: &SessionSettings) -> &Self {
         settings.protocols.get().unwrap_or(&DEFAULTS)
     }
@@ -108,7 +108,7 @@ impl RtcSettings {
     }
 }
 
-/// `MIN-MAX` in milliseconds; nothing when it is empty.
+/// Parses `MIN-MAX` in milliseconds; `None` if empty.
 fn playout_delay(values: &Values) -> Result<Option<PlayoutDelay>, Error> {
     let name = "webrtc.playoutDelay";
     let text = values.text(name).trim();
@@ -123,13 +123,13 @@ fn playout_delay(values: &Values) -> Result<Option<PlayoutDelay>, Error> {
     Ok(Some(PlayoutDelay { min: Duration::from_millis(min), max: Duration::from_millis(max) }))
 }
 
-/// The address of WebRTC media, on the first worker.
+/// Returns the address of WebRTC media on the first worker, if enabled.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<RtcSettings>()?;
     Some(Bind { host: settings.host, port: settings.port?, key: "webrtc.port" })
 }
 
-/// The same for media over TCP, unless `webrtc.tcp` is off.
+/// Returns the address of media over TCP, unless `webrtc.tcp` is off.
 pub(super) fn listen_tcp(server: &ServerSettings) -> Option<Bind> {
     listen(server).filter(|_| server.protocols.get::<RtcSettings>().is_some_and(|settings| settings.tcp))
 }
@@ -141,11 +141,11 @@ pub(super) struct RtcAppSettings {
     pub(super) enabled: bool,
     /// The codecs of video.
     pub(super) codecs: Codecs,
-    /// `webRTCTcpCandidatesEnabled`, when the operator has set it: whether media may come over TCP where `webrtc.tcp` is on.
+    /// `webRTCTcpCandidatesEnabled`, if the operator has set it: allows media over TCP if `webrtc.tcp` is on.
     pub(super) tcp: bool,
-    /// `webRTCClientStartTimeoutMs`: the time that a client has to connect.
+    /// `webRTCClientStartTimeoutMs`: time within which a client must connect.
     pub(super) connect_timeout: Duration,
-    /// `stunServerURI`, for pages that ask.
+    /// `stunServerURI`, announced to pages that ask.
     pub(super) stun: String,
     /// `turnServerUsername`.
     pub(super) turn_user: String,
@@ -155,7 +155,7 @@ pub(super) struct RtcAppSettings {
     pub(super) data: DataSettings,
     /// `maxVideoTrackCount` and `maxAudioTrackCount`.
     pub(super) limits: Limits,
-    /// `audioLevelThreshold`, where `sendAudioLevelToViewers` is on: the quietest level that viewers hear of.
+    /// `audioLevelThreshold`, if `sendAudioLevelToViewers` is on: the quietest level reported to viewers.
     pub(super) audio_levels: Option<u8>,
 }
 
@@ -201,7 +201,7 @@ impl RtcAppSettings {
     }
 }
 
-/// The tracks of a kind that a viewer of a room is sent, [`SEATS_MAX`] at most; -1: all.
+/// Reads the maximum number of tracks of a kind sent to a viewer of a room, at most [`SEATS_MAX`]; -1 for all.
 fn tracks(values: &Values, name: &str) -> Result<Option<usize>, Error> {
     match values.text(name).trim() {
         "-1" => Ok(None),
@@ -225,7 +225,7 @@ fn data(values: &Values) -> Result<DataSettings, Error> {
     })
 }
 
-/// Whether an application has WebRTC.
+/// True if an application enables WebRTC.
 pub(super) fn is_enabled(app: &AppSettings) -> bool {
     RtcAppSettings::of(app).enabled
 }

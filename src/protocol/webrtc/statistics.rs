@@ -1,4 +1,4 @@
-//! Figures of a peer.
+//! Statistics of a peer.
 
 use ::webrtc::{Section, SectionId, SentStats};
 use rtp::receive::ReceiveStats;
@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use super::info::TrackInfo;
 use crate::stats::{Catalogue, Figures, Reception, Values};
 
-/// The figures in `/metrics` (docs/metrics.md).
+/// The catalogue of the figures in `/metrics` (docs/metrics.md).
 pub(super) static CATALOGUE: Catalogue = Catalogue {
     name: "webrtc",
     counted: ["packets", "RTP packets of WebRTC", "RTP packets of one WebRTC peer"],
@@ -31,23 +31,23 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
 #[derive(Debug)]
 pub(super) struct RtcFigures {
     stats: ::webrtc::Stats,
-    /// Pictures that the path of a viewer had no room for.
+    /// Number of pictures for which a viewer's path had no room.
     left_out: u64,
-    /// Of the worst source.
+    /// Jitter of the worst source in milliseconds.
     jitter_ms: u64,
-    /// Names the peer for as long as it lives.
+    /// Identifies the peer during its life.
     id: u32,
-    /// The video that it is sent.
+    /// The video sent to the viewer.
     video: Option<Sent>,
     audio: Option<Sent>,
 }
 
-/// The packets of one kind that a viewer is sent.
+/// The packets of one kind sent to a viewer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     stats: SentStats,
     bit_rate: u64,
-    /// Units in a thousand seconds.
+    /// Rate in units per 1000 seconds.
     unit_rate: u64,
 }
 
@@ -65,13 +65,13 @@ impl Sent {
         Some(Self { stats: *sent, bit_rate, unit_rate })
     }
 
-    /// Milliseconds from one unit to the next.
+    /// Returns the milliseconds from one unit to the next.
     fn period_ms(&self) -> f64 {
         let rate = u32::try_from(self.unit_rate).unwrap_or(u32::MAX);
         if rate == 0 { 0.0 } else { 1_000_000.0 / f64::from(rate) }
     }
 
-    /// Packets of late, as the bytes of late have the share of all bytes.
+    /// Returns the recent packet rate, estimated from the recent share of bytes.
     fn packets_per_second(&self) -> u64 {
         let packets = self.stats.packets.saturating_mul(self.bit_rate / 8);
         packets.checked_div(self.stats.bytes).unwrap_or(0)
@@ -79,7 +79,7 @@ impl Sent {
 }
 
 impl RtcFigures {
-    /// `tracks` are what a viewer is sent.
+    /// Makes the figures; `tracks` are those sent to a viewer.
     pub(super) fn of(
         stats: ::webrtc::Stats,
         sections: &[Section],

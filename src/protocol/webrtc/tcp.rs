@@ -1,5 +1,5 @@
-//! A TCP connection to a media port (RFC 6544): the peer's way where UDP is blocked. Its frames (RFC 4571) are datagrams of the
-//! port. The first one is a check that names a session, or the connection is closed at once.
+//! A TCP connection to a media port (RFC 6544), for peers behind firewalls that block UDP. Its frames (RFC 4571) are handled as datagrams
+//! of the port. The first one must be a connectivity check that names a session, else the connection is closed at once.
 
 use std::time::Duration;
 
@@ -9,8 +9,7 @@ use ice::tcp::{FrameReader, frame_head};
 use crate::protocol::carrier::{Framing, StreamCarrier, Terms};
 use crate::types::Now;
 
-/// A path of a session that brings nothing for so long: consent to send by it is gone as well (RFC 7675 §5.1). Browsers check a
-/// path every few seconds.
+/// Maximum silence on a path; by then consent to send on it is gone as well (RFC 7675 §5.1). Browsers check a path every few seconds.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 static TERMS: Terms = Terms {
@@ -24,12 +23,12 @@ static TERMS: Terms = Terms {
 /// The session of an accepted connection.
 pub(super) type TcpCarrier = StreamCarrier<IceFrames>;
 
-/// A carrier of the frames of ICE.
+/// Makes a carrier of ICE frames.
 pub(super) fn carrier(now: Now) -> TcpCarrier {
     StreamCarrier::new(now, &TERMS, IceFrames(FrameReader::accepted(ice::limits::FRAME_BYTES_MAX)))
 }
 
-/// Frames of RFC 4571.
+/// Framing by RFC 4571.
 #[derive(Debug)]
 pub(super) struct IceFrames(FrameReader);
 

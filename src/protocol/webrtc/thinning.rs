@@ -1,5 +1,4 @@
-//! The choice of pictures for a viewer whose path does not carry all of them: fewer, but always some, and
-//! never late.
+//! The choice of pictures for a viewer whose path cannot carry all of them: fewer pictures, but always some, and never late.
 //!
 //! The measure is the time that what waits for the path needs to leave ([`::webrtc::Peer::queued`]). As it grows, pictures are
 //! left out in this order:
@@ -19,35 +18,36 @@ use std::time::{Duration, Instant};
 
 use media::codec::dependency::{Dependency, Received};
 
-/// Time in the queue from which on pictures are left out: free ones, those of upper layers, and all.
+/// Queue times from which pictures are left out: unreferenced ones, those of upper layers, and all.
 const FREE_AT: Duration = Duration::from_millis(200);
 const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
-/// A key frame's time is counted up to this.
+/// Maximum time counted for a key frame.
 const KEY_TIME_MAX: Duration = Duration::from_secs(4);
-/// The least time for which free pictures are left out; doubled when that was too short.
+/// Minimum time for which unreferenced pictures are left out; doubled if it was too short.
 const SPARSE: Duration = Duration::from_secs(3);
 const SPARSE_MAX: Duration = Duration::from_secs(48);
-/// The path must have been this free before all pictures are tried again, and a trial that fails sooner than this was one.
+/// Queue time below which the path must be before all pictures are tried again; then the time within which trouble counts as a failed
+/// trial.
 const CALM_AT: Duration = Duration::from_millis(50);
 const TRIAL: Duration = Duration::from_secs(8);
-/// The time from the first picture that was left out until a viewer asks for a key frame; doubled each time, for a key frame goes
-/// to all viewers.
+/// Time from the first referenced picture left out until a key frame is requested; doubled each time, because a key frame goes to all
+/// viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
-/// A viewer that has not asked for so long waits for the first time again.
+/// Time without requests after which a viewer waits for the first time again.
 const KEY_FORGIVEN: Duration = Duration::from_secs(30);
 
-/// Load on a viewer's path.
+/// The load on a viewer's path.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
-    /// Time until all that waits has left.
+    /// Time until everything queued has been sent.
     pub(super) queued: Duration,
-    /// Bits per second for its video; `None` while the path is not known to be narrow.
+    /// Bit rate for video in bits per second; `None` while the path is not known to be narrow.
     pub(super) budget: Option<u64>,
 }
 
-/// A picture that is to be sent.
+/// A picture to be sent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Picture {
     pub(super) needs: Dependency,
@@ -55,23 +55,23 @@ pub(super) struct Picture {
     pub(super) bytes: usize,
 }
 
-/// See the module.
+/// The state of leaving out pictures for one viewer.
 #[derive(Debug)]
 pub(super) struct Thinning {
     received: Received,
-    /// The time that the last key frame took of the path, when it came, and how long after the one before.
+    /// Time that the last key frame took on the path; then its time, and the interval to the one before.
     key_time: Duration,
     key_at: Option<Instant>,
     gop: Option<Duration>,
-    /// Free pictures are left out since, and until the queue has been short for `sparse_for`.
+    /// Since when unreferenced pictures are left out, until the queue has been short for `sparse_for`.
     sparse: Option<Instant>,
     sparse_for: Duration,
     busy_at: Option<Instant>,
     /// Time of the last trial of all pictures.
     tried: Option<Instant>,
-    /// Time at which the first picture since the key frame was left out that others refer to.
+    /// Time at which the first referenced picture since the key frame was left out.
     stands: Option<Instant>,
-    /// Time of the last request for a key frame, and how long was waited before it.
+    /// Time of the last key frame request, and the wait before it.
     asked: Option<(Instant, Duration)>,
     left_out: u64,
 }
@@ -95,12 +95,12 @@ impl Default for Thinning {
 }
 
 impl Thinning {
-    /// Whether what waits is to be left out before a key frame is queued, which makes it needless.
+    /// True if queued pictures should be dropped before a key frame is queued, which makes them useless.
     pub(super) fn is_full(load: Load) -> bool {
         load.budget.is_some() && load.queued > ALL_AT
     }
 
-    /// Whether the next picture is sent.
+    /// Returns true if the next picture should be sent.
     pub(super) fn passes(&mut self, now: Instant, picture: Picture, load: Load) -> bool {
         let passes = if picture.is_key {
             self.passes_key(now, picture, load)
@@ -122,17 +122,17 @@ impl Thinning {
         passes
     }
 
-    /// Pictures were left out that had passed.
+    /// Counts pictures that were dropped after they had passed.
     pub(super) const fn dropped(&mut self, pictures: u64) {
         self.left_out = self.left_out.saturating_add(pictures);
     }
 
-    /// Pictures that were left out.
+    /// Number of pictures left out.
     pub(super) const fn left_out(&self) -> u64 {
         self.left_out
     }
 
-    /// Pictures of another track follow, from a key frame on.
+    /// Notes that pictures of another track follow, from a key frame on.
     pub(super) const fn switch(&mut self) {
         (self.key_at, self.gop) = (None, None);
     }
@@ -161,7 +161,7 @@ impl Thinning {
         is_decodable && !is_late && !is_spared
     }
 
-    /// The part of the key frame's time that may still wait.
+    /// Returns the part of the key frame's time that may still be queued.
     fn allowance(&self, now: Instant) -> Duration {
         let (Some(at), Some(gop)) = (self.key_at, self.gop) else { return self.key_time };
         let half = u64::try_from(gop.as_micros() / 2).unwrap_or(u64::MAX).max(1);
@@ -170,7 +170,7 @@ impl Thinning {
         Duration::from_micros(micros.saturating_mul(half.saturating_sub(since)) / half)
     }
 
-    /// Whether free pictures are left out from now on.
+    /// Updates whether unreferenced pictures are left out.
     fn look(&mut self, now: Instant, waits: Duration) {
         if waits > CALM_AT {
             self.busy_at = Some(now);
@@ -190,7 +190,7 @@ impl Thinning {
         }
     }
 
-    /// Whether the owner asks for a key frame now: the viewer's picture stands, and the path has room for one.
+    /// Returns true if a key frame should be requested now: the viewer's picture stands still, and the path has room.
     pub(super) fn needs_key(&mut self, now: Instant, load: Load) -> bool {
         let Some(stands) = self.stands.filter(|_| load.queued <= CALM_AT) else { return false };
         let wait = self.asked.map_or(KEY_AFTER, |(at, waited)| {
@@ -206,7 +206,7 @@ impl Thinning {
     }
 }
 
-/// The time that a path of so many bits per second needs for so many bytes.
+/// Returns the time in which a path of this bit rate carries `bytes`.
 fn time_of(bytes: usize, bits_per_second: u64) -> Duration {
     let micros = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(8_000_000) / bits_per_second.max(1);
     Duration::from_micros(micros)

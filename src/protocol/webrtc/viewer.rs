@@ -1,9 +1,9 @@
-//! The sections of a WebRTC viewer: which one carries which track, and how it begins.
+//! The sections of a WebRTC viewer: their tracks, and how a viewer begins.
 //!
-//! A viewer begins with the newest key frame, which may be seconds old. That backlog is squeezed into [`SQUEEZED`] of its
-//! clock: it is decoded as it comes, and from the live edge on the viewer is on time. Audio begins at the edge.
+//! A viewer begins with the newest key frame, which may be seconds old. This backlog is squeezed into [`SQUEEZED`] of the viewer's clock:
+//! it is decoded on arrival, and from the live edge on the viewer is on time. Audio begins at the edge.
 //!
-//! A section whose kind of track the stream does not have is reserved ([`negotiation::give`]), and settled when there is one.
+//! A section of a kind that the stream lacks is reserved ([`negotiation::give`]), and assigned when there is a track.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,19 +22,19 @@ use super::thinning::{Load, Picture, Thinning};
 use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::types::StreamKey;
 
-/// The interval of reports to a page: its rate, and that of its path.
+/// Interval of reports to a page: its rate, and that of its path.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The time that a backlog takes of a viewer's clock.
+/// Time on a viewer's clock into which the backlog is squeezed.
 const SQUEEZED: Duration = Duration::from_millis(200);
 
-/// A section and what it carries.
+/// A section and the track that it carries.
 #[derive(Debug)]
 struct Output {
     section: SectionId,
     track: TrackId,
     codec: Codec,
-    /// Whether it was sent its first unit.
+    /// True if the first unit was sent.
     begun: bool,
 }
 
@@ -42,48 +42,48 @@ struct Output {
 #[derive(Debug)]
 pub(super) struct Viewer {
     outputs: Vec<Output>,
-    /// The sections that are its own; none: all that there are.
+    /// The viewer's own sections; empty for all sections of the peer.
     own: SmallVec<[SectionId; 2]>,
-    /// The sections carry other streams as well, one after the other.
+    /// True if the sections also carry other streams, one after another.
     has_seats: bool,
-    /// A time of the stream in milliseconds, and the time at which it counts as sampled.
+    /// A time of the stream in milliseconds, and the instant at which it counts as sampled.
     clock: Option<(i64, Instant)>,
     rates: Rates,
     patience: Patience,
-    /// The choice among renditions, where there are any.
+    /// The choice among renditions, if there are any.
     layers: Option<Box<Layers>>,
-    /// The choice has begun, and the hub does not know of it.
+    /// True if the choice has begun and the hub must be notified.
     selects: bool,
     thinning: Thinning,
-    /// The time of the next report to its page; `None` of a viewer without one.
+    /// Time of the next report to the page; `None` if it gets none.
     tells_at: Option<Instant>,
-    /// Whether it wants video and audio.
+    /// True for video and for audio if the kind is wanted.
     wants: (bool, bool),
-    /// The tracks of what was sent last.
+    /// The tracks of the last unit sent.
     tracks: Arc<Tracks>,
 }
 
-/// The outcome of a unit.
+/// The outcome of sending a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Sent, or none of the viewer's.
+    /// Sent, or not for this viewer.
     Done,
-    /// Sent, the first of another rendition, so many lines high.
+    /// Sent, as the first unit of another rendition of this height.
     Switched(u32),
-    /// Its path has no room for it.
+    /// Left out, because the path has no room.
     LeftOut,
-    /// Its track has another codec now: this session cannot go on.
+    /// The track has another codec now, so that this session cannot go on.
     OtherCodec,
 }
 
 impl Viewer {
-    /// A viewer whose sections were agreed on, with these tracks known.
+    /// Makes a viewer whose sections were agreed on, with these tracks known.
     pub(super) fn new(now: Instant, peer: &mut Peer, tracks: &Arc<Tracks>) -> Self {
         Self::of_sections(now, peer, tracks, SmallVec::new(), false)
     }
 
-    /// A viewer of one of the streams that share a peer, by these of its sections; none: by all. `has_seats`: other streams were, and may be,
-    /// sent by them.
+    /// Makes a viewer of one of several streams that share a peer, in these sections; empty for all. `has_seats`: other streams have used
+    /// and may use them too.
     pub(super) fn of_sections(
         now: Instant,
         peer: &mut Peer,
@@ -109,8 +109,7 @@ impl Viewer {
         viewer
     }
 
-    /// Takes sections that were agreed on later, with these tracks known, and leaves those that are its own no more. False: there is none
-    /// that it did not have.
+    /// Takes sections agreed on later, and leaves those that are no longer its own. Returns false if none is new.
     pub(super) fn take_sections(
         &mut self,
         now: Instant,
@@ -127,7 +126,7 @@ impl Viewer {
         has_more
     }
 
-    /// Gives sections that carry nothing yet their tracks, where the stream has them now.
+    /// Assigns tracks to sections that carry none yet, if the stream has them now.
     fn settle(&mut self, now: Instant, peer: &mut Peer) {
         let tracks = Arc::clone(&self.tracks);
         let is_free = |section: &&Section| {
@@ -155,45 +154,45 @@ impl Viewer {
         }
     }
 
-    /// The video track that it is sent first.
+    /// Returns the first video track that the viewer is sent.
     pub(super) fn video(&self) -> Option<TrackId> {
         let is_video = |output: &&Output| output.codec.kind() == TrackKind::Video;
         self.outputs.iter().find(is_video).map(|output| output.track)
     }
 
-    /// The track of a section.
+    /// Returns the track of a section.
     pub(super) fn track_of(&self, section: SectionId) -> Option<TrackId> {
         self.outputs.iter().find(|output| output.section == section).map(|output| output.track)
     }
 
-    /// The peer cannot go on without a key frame: the track of which one is asked for, unless it has asked too often.
+    /// Handles a key frame request of the peer. Returns the track to request one for, unless the peer asks too often.
     pub(super) fn key_frame_wanted(&mut self, now: Instant, section: SectionId) -> Option<TrackId> {
         self.track_of(section).filter(|_| self.patience.hears(now))
     }
 
-    /// Its picture stands since pictures were left out, and its path is free again: the track of which a key frame is asked for.
+    /// Returns the track to request a key frame for, if pictures were left out and the path is free again.
     pub(super) fn key_frame_due(&mut self, now: Instant, peer: &Peer) -> Option<TrackId> {
         if self.thinning.needs_key(now, load_of(peer, now)) { self.video() } else { None }
     }
 
-    /// Pictures that its path had no room for.
+    /// Number of pictures for which the path had no room.
     pub(super) const fn left_out(&self) -> u64 {
         self.thinning.left_out()
     }
 
-    /// The kinds of tracks that it wants from now on.
+    /// Sets the kinds of tracks that the viewer wants.
     pub(super) const fn want(&mut self, video: bool, audio: bool) {
         self.wants = (video, audio);
     }
 
-    /// The height that it wants; `None`: what its path carries.
+    /// Sets the height that the viewer wants; `None` to choose by the path.
     pub(super) const fn force(&mut self, height: Option<u32>) {
         if let Some(layers) = &mut self.layers {
             layers.force(height);
         }
     }
 
-    /// The tracks that it is to be sent. Without renditions the choice is the stream's.
+    /// Returns the selection of tracks to send. Without renditions the stream's default is used.
     pub(super) fn selection(&self) -> Selection {
         let video = self.layers.as_ref().map_or(Pick::Default, |layers| layers.pick());
         let pick = |wanted, pick| if wanted { pick } else { Pick::None };
@@ -205,7 +204,7 @@ impl Viewer {
         }
     }
 
-    /// Looks at the path, of which it has a part of so many. True: what it is to be sent has changed.
+    /// Evaluates the path, of which the viewer has one of `shares` parts. Returns true if the selection has changed.
     pub(super) fn look(&mut self, now: Instant, peer: &mut Peer, shares: usize) -> bool {
         let Some(layers) = &mut self.layers else { return false };
         if std::mem::take(&mut self.selects) {
@@ -221,17 +220,17 @@ impl Viewer {
         }
     }
 
-    /// Whether a choice among renditions has begun since it was asked last.
+    /// Returns true, once, after a choice among renditions has begun.
     pub(super) const fn begins_to_choose(&mut self) -> bool {
         std::mem::replace(&mut self.selects, false)
     }
 
-    /// Begins the reports to its page.
+    /// Begins the reports to the page.
     pub(super) fn tell_bitrates(&mut self, now: Instant) {
         self.tells_at = now.checked_add(BITRATES_INTERVAL);
     }
 
-    /// The rates for its page, when they are due and anything is known of the path.
+    /// Returns the rates for the page, if due and the path is known.
     pub(super) fn poll_bitrates(&mut self, now: Instant, peer: &Peer) -> Option<Bitrates> {
         self.tells_at.filter(|at| *at <= now)?;
         self.tells_at = now.checked_add(BITRATES_INTERVAL);
@@ -246,13 +245,13 @@ impl Viewer {
         })
     }
 
-    /// The time of the next look.
+    /// Returns the time of the next evaluation or report.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let layers = self.layers.as_ref().map(|layers| layers.poll_timeout());
         [layers, self.tells_at].into_iter().flatten().min()
     }
 
-    /// The output of a unit: that of its track, or of a rendition of what it shows.
+    /// Returns the output of a unit: that of its track, or of another rendition of the same picture.
     fn output_of(&mut self, entry: &Entry) -> Option<(&mut Output, bool)> {
         let track = entry.unit.track;
         if let Some(at) = self.outputs.iter().position(|output| output.track == track) {
@@ -264,12 +263,12 @@ impl Viewer {
         Some((output, true))
     }
 
-    /// The description of the stream's tracks.
+    /// Describes the stream's tracks.
     pub(super) fn info(&self) -> Vec<TrackInfo> {
         self.rates.info(&self.tracks)
     }
 
-    /// Has a unit sent.
+    /// Sends a unit.
     pub(super) fn send(
         &mut self,
         now: Instant,
@@ -336,7 +335,7 @@ impl Viewer {
     }
 }
 
-/// Load on the path of a peer.
+/// Returns the load on the path of a peer.
 fn load_of(peer: &Peer, now: Instant) -> Load {
     Load { queued: peer.queued(now).time, budget: peer.video_budget(now) }
 }
@@ -346,7 +345,7 @@ fn ticks(codec: Codec, duration: Duration) -> u32 {
     u32::try_from(duration.as_millis() * per_second / 1000).unwrap_or(u32::MAX)
 }
 
-/// A moment moved by milliseconds.
+/// Returns an instant moved by milliseconds.
 fn moved(at: Instant, ms: i64) -> Instant {
     let by = Duration::from_millis(ms.unsigned_abs());
     let moved = if ms < 0 { at.checked_sub(by) } else { at.checked_add(by) };

@@ -1,5 +1,5 @@
-//! Paths of ICE and ways of the shared port: the same addresses in two forms. A socket for both families names an IPv4
-//! peer as a mapped address; candidates, and the address that a peer learns of itself, have the plain one.
+//! ICE paths and routes of the shared port: the same addresses in two forms. A dual-stack socket reports an IPv4 peer as a mapped address;
+//! candidates, and the address that a peer learns about itself, have the plain one.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::protocol::Remote;
 
-/// The path of what came by this way to a port that is bound to `bound`.
+/// Returns the ICE path of datagrams with this route, received on a port bound to `bound`.
 pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
     let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
     let local = SocketAddr::new(remote.local.unwrap_or_else(|| bound.ip()), bound.port());
@@ -16,17 +16,17 @@ pub(super) fn path_of(remote: Remote, bound: SocketAddr) -> Path {
     make(plain(local), plain(remote.peer))
 }
 
-/// Ways that nobody has validated yet, of one session: as many as pairs are checked.
+/// Maximum number of routes of one session that are not validated yet; as many as pairs are checked.
 const RECENT_MAX: usize = 8;
 
-/// The ways that a session has heard of, as the socket names them.
+/// The routes that a session has received from, as the socket names them.
 #[derive(Debug)]
 pub(super) struct Ways {
     /// The address of the port.
     bound: SocketAddr,
     open: SmallVec<[(Path, Remote); 1]>,
-    /// The other paths that brought something, the latest last: answers to checks go there, although nobody has validated them. Checks of several
-    /// come at once.
+    /// Other paths that datagrams came by, newest last. Answers to checks are sent there although the paths are not validated; checks on
+    /// several arrive at once.
     recent: Vec<(Path, Remote)>,
 }
 
@@ -35,7 +35,7 @@ impl Ways {
         Self { bound, open: SmallVec::new(), recent: Vec::new() }
     }
 
-    /// A datagram came by this one; its path.
+    /// Notes the route of a datagram. Returns its path.
     pub(super) fn hear(&mut self, remote: Remote) -> Path {
         let path = path_of(remote, self.bound);
         self.note(path, remote);
@@ -55,7 +55,7 @@ impl Ways {
         self.recent.push((path, remote));
     }
 
-    /// The path was validated; its way.
+    /// Notes that a path was validated. Returns its route.
     pub(super) fn open(&mut self, path: Path) -> Option<Remote> {
         let remote = self.find(path)?;
         if self.open.iter().all(|(known, _)| *known != path) {
@@ -66,14 +66,14 @@ impl Ways {
         Some(remote)
     }
 
-    /// The path is no more; its way.
+    /// Removes a path. Returns its route.
     pub(super) fn close(&mut self, path: Path) -> Option<Remote> {
         let remote = self.find(path);
         self.open.retain(|(known, _)| *known != path);
         remote
     }
 
-    /// The way of a path.
+    /// Returns the route of a path.
     pub(super) fn find(&self, path: Path) -> Option<Remote> {
         let all = self.open.iter().chain(&self.recent);
         all.into_iter().find(|(known, _)| *known == path).map(|(_, remote)| *remote)

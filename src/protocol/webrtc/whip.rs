@@ -1,9 +1,9 @@
-//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep-03): an offer by POST, the answer with a URL of its own, by which the
-//! session is ended (DELETE), told candidates, or given another ICE (PATCH).
+//! WHIP (RFC 9725) and WHEP (draft-ietf-wish-whep-03): an offer by POST, and an answer with a session URL, by which the session is ended
+//! (DELETE), given candidates or restarted in ICE (PATCH).
 //!
-//! The URL is relative to that of the request (RFC 9725 §4.2), since a proxy may have another scheme, host, port or folder.
-//! The URL ends in the session's name: its worker, and 32 hexadecimal digits with its place there and a secret. So a request
-//! that comes to another worker finds it by one message, and who does not know the secret finds nothing.
+//! The URL is relative to the request's (RFC 9725 §4.2), because a proxy may use another scheme, host, port or folder. It ends in the
+//! session's name: its worker, and 32 hexadecimal digits with its slot there and a secret. A request that comes to another worker finds the
+//! session by one message, and without the secret finds nothing.
 
 use std::time::{Duration, Instant};
 
@@ -24,23 +24,23 @@ use crate::types::{ConnId, Handle, SessionRef, StreamKey, WorkerId};
 /// The media types of descriptions and of their fragments (RFC 8840 §9).
 const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
-/// The largest description.
+/// Maximum size of a description.
 const BODY_BYTES_MAX: usize = 128 * 1024;
-/// The time after which nothing is waited for any longer.
+/// Time after which a request is no longer kept waiting.
 const PATIENCE: Duration = Duration::from_secs(12);
-/// The time that a client that may come again should wait, in seconds.
+/// Seconds that a client should wait before it tries again.
 const RETRY_AFTER: &str = "2";
 
-/// Bodies of the rows.
+/// Bodies that the mounts accept.
 pub(in crate::protocol) const OFFERS: BodyKind = BodyKind::Of { types: &[SDP], bytes_max: BODY_BYTES_MAX };
 pub(in crate::protocol) const FRAGMENTS: BodyKind =
     BodyKind::Of { types: &[FRAGMENT, SDP], bytes_max: BODY_BYTES_MAX };
-/// Methods of the rows.
+/// Methods that the endpoints accept.
 pub(in crate::protocol) const ENDPOINT: Methods =
     Methods::These(&[Method::Get, Method::Post, Method::Options]);
 pub(in crate::protocol) const SESSION: Methods =
     Methods::These(&[Method::Get, Method::Patch, Method::Delete]);
-/// Pages of any origin, which may read what they need to go on.
+/// Cross-origin policy: pages of any origin, which may read the response fields that they need.
 pub(in crate::protocol) const CORS: Cors = Cors {
     pages: Pages::Any,
     methods: "GET,POST,HEAD,OPTIONS,PATCH,DELETE",
@@ -48,12 +48,12 @@ pub(in crate::protocol) const CORS: Cors = Cors {
     exposed: Some("Location,ETag,Link,Accept-Patch"),
 };
 
-/// Handler: WHIP's endpoint.
+/// Handler of WHIP's endpoint.
 pub(in crate::protocol) fn publish(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     begin(session, ctx, asked, true);
 }
 
-/// Handler: WHEP's endpoint.
+/// Handler of WHEP's endpoint.
 pub(in crate::protocol) fn play(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     begin(session, ctx, asked, false);
 }
@@ -116,7 +116,7 @@ fn begin(session: &mut HttpSession, ctx: &Context<'_>, asked: Asked, publishes: 
     session.converse(asked, Box::new(conversation));
 }
 
-/// Whether any section of an offer can carry what is wanted (RFC 9725 §4.2).
+/// True if any section of an offer has the right direction (RFC 9725 §4.2).
 fn goes_right(offer: &Description, publishes: bool) -> bool {
     let is_ours = |media: &&sdp::Media| {
         let direction = offer.direction(media);
@@ -125,7 +125,7 @@ fn goes_right(offer: &Description, publishes: bool) -> bool {
     offer.media.iter().any(|media| is_ours(&media))
 }
 
-/// The parameters of the query, and the token of `Authorization`: `Bearer` before it is usual, and not needed.
+/// Returns the parameters of the query, and the token of `Authorization`, where `Bearer` is usual but not required.
 fn params_of(request: &Request) -> Params {
     let mut params = request.query.clone();
     if let Some(value) = request.header("authorization") {
@@ -139,7 +139,7 @@ fn params_of(request: &Request) -> Params {
     params
 }
 
-/// The beginning of a session's URL, in front of its name.
+/// Returns the prefix of a session's URL, to which its name is appended.
 ///
 /// OBS takes any `Location` that does not begin with `http` for a path of its own and sets it by libcurl's `CURLUPART_PATH`
 /// (`WHIPOutput::Connect`), so that a relative reference would lose the application. It gets the whole path.
@@ -157,21 +157,21 @@ fn base_of(request: &Request, prefix: &str) -> String {
 
 // ---- requests that a session answers
 
-/// The subject of a request.
+/// The subject of a waiting request.
 #[derive(Debug)]
 enum About {
-    /// An offer: a session is made for it.
+    /// An offer for which a session is made.
     Offer {
         base: String,
         key: StreamKey,
         publishes: bool,
         secret: u64,
-        /// The `Link` fields of the answer, to servers that help to find a path.
+        /// The `Link` fields of the response, which announce ICE servers.
         links: Vec<String>,
-        /// Until when an offer of ours can be answered.
+        /// Time until which our counter-offer can be answered.
         valid_until: String,
     },
-    /// A session that there is, or was.
+    /// An existing or former session.
     Session,
 }
 
@@ -182,7 +182,7 @@ struct Waiting {
     event: Option<Event>,
     session: Option<SessionRef>,
     response: Option<Response>,
-    /// Until it is answered.
+    /// Time until which the request waits; `None` once answered.
     until: Option<Instant>,
 }
 
@@ -284,7 +284,7 @@ impl Conversation for Waiting {
     }
 }
 
-/// A description of ours with the URL of its session: 201 with an answer, 406 with an offer (WHEP §4.3).
+/// Returns the response with our description and its session's URL: 201 with an answer, 406 with an offer (WHEP §4.3).
 fn created((status, kind): (u16, &str), described: &Described, base: &str, name: String) -> Response {
     Response::with_body(status, kind, described.sdp.clone())
         .header("Location", format!("{base}{name}"))
@@ -292,7 +292,7 @@ fn created((status, kind): (u16, &str), described: &Described, base: &str, name:
         .header("Accept-Patch", FRAGMENT)
 }
 
-/// The `Link` fields of an application's answers, to servers that help to find a path.
+/// Returns the `Link` fields of an application's responses, which announce ICE servers.
 fn links_of(
     session: &mut HttpSession,
     ctx: &Context<'_>,
@@ -333,7 +333,7 @@ fn unavailable() -> Response {
     Response::error(503, "Service Unavailable").header("Retry-After", RETRY_AFTER)
 }
 
-/// The codes of docs/webrtc.md.
+/// Returns the response to a refusal, with the codes of docs/webrtc.md.
 fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
     let later = |status, text: &str| Response::error(status, text).header("Retry-After", RETRY_AFTER);
     match why {
@@ -363,13 +363,13 @@ fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
 
 // ---- later requests
 
-/// The public name of a session.
+/// Returns the public name of a session.
 fn name_of(session: SessionRef, secret: u64) -> String {
     let ConnId { slot, generation } = session.conn;
     format!("{}-{slot:08x}{generation:08x}{secret:016x}", session.worker.0)
 }
 
-/// The session of a public name, and the secret in it.
+/// Parses a public name into the session and the secret.
 fn read_name(name: &str) -> Option<(SessionRef, u64)> {
     let (worker, digits) = name.split_once('-')?;
     if digits.len() != 32 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
@@ -381,7 +381,7 @@ fn read_name(name: &str) -> Option<(SessionRef, u64)> {
     Some((SessionRef::new(WorkerId(worker.parse().ok()?), conn), number(16, 32)?))
 }
 
-/// Handler: a session's URL.
+/// Handler of a session's URL.
 pub(in crate::protocol) fn session(http: &mut HttpSession, ctx: &Context<'_>, asked: Asked) {
     let request = &asked.request;
     let found = read_name(asked.name("session"));

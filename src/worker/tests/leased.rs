@@ -16,7 +16,7 @@ impl Many {
         Self::telling(count, false)
     }
 
-    /// The same, where control wants to know of viewers or not.
+    /// Makes `count` workers; `tell_viewers` is true if control wants reports of viewers.
     fn telling(count: u16, tell_viewers: bool) -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
@@ -59,7 +59,7 @@ impl Many {
         self.deliver();
     }
 
-    /// Takes mail round until there is none.
+    /// Delivers mail between workers until there is none.
     fn deliver(&mut self) {
         let mut mails = Vec::new();
         loop {

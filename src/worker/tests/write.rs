@@ -31,7 +31,7 @@ impl Rig {
         Some((id, String::from_utf8(bytes).unwrap()))
     }
 
-    /// A write in which the socket takes so much of what it is offered.
+    /// Writes to a socket that takes only this many of the offered bytes.
     fn write(&mut self, taken: usize) -> Option<String> {
         let (id, offered) = self.offer()?;
         self.worker.sent(self.now.mono, id, taken, offered.len());

@@ -60,14 +60,15 @@ impl Auxiliary {
     }
 }
 
-/// An administrator as the store keeps it, for a server that does not run.
+/// Makes the stored record of an administrator, for a server that is not running.
 #[must_use]
 pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
     let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
     (Key::new(Kind::User, "", email), Auxiliary::User(user).encode())
 }
 
-/// The record of a recording whose file was found on the disk: its application, the names below that, and what the file says.
+/// Makes the record of a recording whose file was found on the disk. `below` is the path below the application; `finished` comes from the
+/// file.
 #[must_use]
 pub fn found_recording(
     app: &str,
@@ -90,12 +91,12 @@ pub fn found_recording(
     (key, Auxiliary::Vod(vod.finished(finished)).encode())
 }
 
-/// The stored records as tools for the store see them.
+/// Reads stored records for the tools that work on a store.
 #[derive(Debug, Clone, Copy)]
 pub struct StoredRecords;
 
 impl StoredRecords {
-    /// The JSON of a record: that of a broadcast stands behind the version of its form.
+    /// Returns the JSON of a record. A broadcast has a version byte before its JSON.
     #[must_use]
     pub fn json_of(bytes: &[u8]) -> &[u8] {
         match bytes.split_first() {
@@ -104,7 +105,7 @@ impl StoredRecords {
         }
     }
 
-    /// The names below the root of files that a record's file has; `None`: the record is of none.
+    /// Returns the path of a record's file below the root of files; `None` for a record without a file.
     #[must_use]
     pub fn file_of(key: &Key, bytes: &[u8]) -> Option<Vec<String>> {
         match Auxiliary::decode(key.kind, bytes) {
@@ -145,24 +146,24 @@ impl salvage::Records for StoredRecords {
     }
 }
 
-/// Changes that are committed together, and who waits for them.
+/// Auxiliary changes that are committed together, with the request that waits for them.
 #[derive(Debug)]
 pub(in crate::control) struct AuxiliaryWrite {
-    /// `None` removes.
+    /// The changed records; `None` removes a record.
     pub(in crate::control) changes: Vec<(Key, Option<Auxiliary>)>,
-    /// Files, with their applications, that go once the disk has the changes: no record is left without its file.
+    /// Files, with their applications, that are deleted after the commit, so that no record is left without its file.
     pub(in crate::control) files: Vec<(Arc<str>, Vod)>,
-    /// Gets the answer once the disk has the changes.
+    /// Request that is answered after the commit.
     pub(in crate::control) waiter: Option<(Requester, Response)>,
 }
 
-/// All of them.
+/// All auxiliary records.
 #[derive(Debug, Default)]
 pub(in crate::control) struct AuxiliaryRecords {
     records: BTreeMap<Key, Auxiliary>,
-    /// Changes on their way to the disk.
+    /// Changes that are not committed yet.
     overlay: BTreeMap<Key, Option<Auxiliary>>,
-    /// The streams of the tokens that are for a room, by application and token: those are shown without their stream.
+    /// The stream of each room token, by application and token: these tokens are shown without their stream.
     rooms: BTreeMap<(Arc<str>, String), String>,
     /// The keys of files by application and path.
     files: BTreeMap<(Arc<str>, String), Key>,
@@ -171,7 +172,7 @@ pub(in crate::control) struct AuxiliaryRecords {
 }
 
 impl AuxiliaryRecords {
-    /// Takes over what the store had.
+    /// Adds a record from the store.
     pub(in crate::control) fn insert(&mut self, key: Key, record: Auxiliary) {
         if let Auxiliary::Token(token) = &record
             && token.has_room()
@@ -189,7 +190,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Takes a record away at once; that it is gone reaches the disk later.
+    /// Removes a record from memory at once; the store follows later.
     pub(in crate::control) fn remove(&mut self, key: &Key) {
         self.forget_file(key);
         let Some(record) = self.records.remove(key) else { return };
@@ -201,7 +202,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// A record names its file no longer.
+    /// Forgets which file a record has.
     fn forget_file(&mut self, key: &Key) {
         let Some(Auxiliary::Vod(Vod { file_path: Some(path), .. })) = self.records.get(key) else { return };
         let name = (key.app.clone(), path.clone());
@@ -210,7 +211,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// The record of the file with this path below the application.
+    /// Returns the key of the record whose file has this path below the application.
     pub(in crate::control) fn of_file(&self, app: &Arc<str>, path: &str) -> Option<&Key> {
         self.files.get(&(app.clone(), path.to_owned()))
     }
@@ -220,12 +221,12 @@ impl AuxiliaryRecords {
         self.rooms.get(&(app.clone(), token.to_owned())).map(String::as_str)
     }
 
-    /// The record that everybody sees.
+    /// Returns the visible record.
     pub(in crate::control) fn get(&self, key: &Key) -> Option<&Auxiliary> {
         self.records.get(key)
     }
 
-    /// The record as it will be once everything pending is done; checks of a change look here.
+    /// Returns the record as of all pending changes; checks of a change use this one.
     pub(in crate::control) fn pending(&self, key: &Key) -> Option<&Auxiliary> {
         match self.overlay.get(key) {
             Some(record) => record.as_ref(),
@@ -273,7 +274,7 @@ impl AuxiliaryRecords {
         stored.chain(pending).filter(is_there).take(count).cloned().collect()
     }
 
-    /// Looks at `count` tokens behind one: how many there were, the last of them, and those that were over at `now_s`.
+    /// Examines up to `count` tokens after the given one. Returns how many there were, the last one, and those expired at `now_s`.
     pub(in crate::control) fn stale_tokens(
         &self,
         behind: Option<&Key>,
@@ -300,7 +301,7 @@ impl AuxiliaryRecords {
         self.counts.get(&(kind, app.clone())).copied().unwrap_or(0)
     }
 
-    /// Whether there is one of that kind, or will be once everything pending is done.
+    /// True if there is a record of this kind, counting pending changes.
     pub(in crate::control) fn has_any(&self, kind: Kind) -> bool {
         let is_there = |key: &&Key| key.kind == kind && self.overlay.get(*key).is_none_or(Option::is_some);
         self.overlay.iter().any(|(key, record)| key.kind == kind && record.is_some())
@@ -312,7 +313,7 @@ impl AuxiliaryRecords {
                 .any(|key| is_there(&key))
     }
 
-    /// All records, for a fresh file.
+    /// Returns all records, for a new store file.
     pub(in crate::control) fn all(&self) -> impl Iterator<Item = (&Key, &Auxiliary)> {
         self.records.iter()
     }

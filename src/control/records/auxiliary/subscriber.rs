@@ -14,28 +14,28 @@ const ID_CHARS_MIN: usize = 4;
 /// The type of a subscriber that is blocked from both publishing and playing.
 const BOTH: &str = "publish_play";
 
-/// A subscriber as it is stored. What is known of its connections is not.
+/// A subscriber as stored, without the state of its connections.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Subscriber {
-    /// The id that the subscriber shows.
+    /// Id that the subscriber sends.
     pub(in crate::control) subscriber_id: String,
-    /// The name, for people.
+    /// Name for display.
     pub(in crate::control) subscriber_name: Option<String>,
     /// The stream's id.
     pub(in crate::control) stream_id: String,
-    /// `publish` or `play`, when it may do only one.
+    /// `publish` or `play` if only that is allowed.
     #[serde(rename = "type")]
     pub(in crate::control) kind: Option<String>,
     /// The most concurrent connections; negative: unlimited.
     pub(in crate::control) concurrent_connections_limit: i32,
-    /// `publish`, `play` or `publish_play`.
+    /// Operations that the subscriber is blocked from: `publish`, `play` or `publish_play`.
     pub(in crate::control) blocked_type: Option<String>,
-    /// The end of the block, in Unix milliseconds.
+    /// End of the block, in Unix milliseconds.
     pub(in crate::control) blocked_until_unit_time_stamp_ms: i64,
-    /// The period of its codes.
+    /// Period of the subscriber's codes, in seconds.
     pub(in crate::control) totp_expiry_period_seconds: Option<i32>,
-    /// The secret of its codes, in Base32.
+    /// Secret of the subscriber's codes, in Base32.
     pub(in crate::control) b32_secret: Option<String>,
 }
 
@@ -66,22 +66,22 @@ impl fmt::Debug for Subscriber {
 }
 
 impl Subscriber {
-    /// The longest id, in bytes, of those that are not stored too.
+    /// Longest id that is accepted but not stored, in bytes.
     pub(in crate::control) const ID_BYTES_MAX: usize = 256;
 
-    /// The key in the store: the subscribers of a stream are adjacent.
+    /// Returns the key in the store; subscribers of one stream are adjacent.
     pub(in crate::control) fn key(app: &Arc<str>, stream: &str, id: &str) -> Key {
         Key { kind: Kind::Subscriber, app: app.clone(), id: format!("{stream}/{id}").into() }
     }
 
-    /// Whether somebody may be called so.
+    /// True if `id` is a valid subscriber id.
     pub(in crate::control) fn is_id(id: &str) -> bool {
         id.chars().count() >= ID_CHARS_MIN
             && id.len() <= Self::ID_BYTES_MAX
             && !id.chars().any(char::is_control)
     }
 
-    /// Whether `kind` names what somebody can be kept from.
+    /// True if `kind` is a valid type of block.
     pub(in crate::control) fn is_block(kind: &str) -> bool {
         [BOTH, Direction::Publish.word(), Direction::Play.word()].contains(&kind)
     }
@@ -92,7 +92,7 @@ impl Subscriber {
             && crate::control::wall(now) < self.blocked_until_unit_time_stamp_ms
     }
 
-    /// Connections at a time; `None`: any number.
+    /// Returns the limit of concurrent connections; `None` if unlimited.
     pub(in crate::control) fn connections_max(&self) -> Option<usize> {
         usize::try_from(self.concurrent_connections_limit).ok()
     }
@@ -105,7 +105,7 @@ impl Subscriber {
         self.kind.as_deref().is_none_or(|kind| kind == direction.word())
     }
 
-    /// The period of its codes, when it has its own.
+    /// Returns the subscriber's own code period, if set.
     pub(in crate::control) fn period(&self) -> Option<u64> {
         self.totp_expiry_period_seconds.and_then(|period| u64::try_from(period).ok()).filter(|p| *p > 0)
     }

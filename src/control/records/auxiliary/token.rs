@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::store::{Key, Kind};
 use crate::types::Now;
 
-/// A token. Members in the reference's order.
+/// A one-time token, with its members in the reference's order.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(in crate::control) struct Token {
-    /// The text that a peer shows.
+    /// Text of the token.
     pub(in crate::control) token_id: String,
     /// The stream's id.
     pub(in crate::control) stream_id: String,
-    /// The expiry, in Unix seconds.
+    /// Time of expiry, in Unix seconds.
     pub(in crate::control) expire_date: i64,
     /// `publish` or `play`.
     #[serde(rename = "type")]
     pub(in crate::control) kind: String,
-    /// The room it is good for, if it is for one.
+    /// Id of the room, if the token is for a room.
     pub(in crate::control) room_id: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// The key in the store: the tokens of a stream are adjacent.
+    /// Returns the key in the store; tokens of one stream are adjacent.
     pub(in crate::control) fn key(app: &Arc<str>, stream: &str, token: &str) -> Key {
         Key { kind: Kind::Token, app: app.clone(), id: format!("{stream}/{token}").into() }
     }
@@ -51,7 +51,7 @@ impl Token {
     }
 }
 
-/// Wall time in Unix seconds.
+/// Returns wall time in Unix seconds.
 pub(in crate::control) fn now_s(now: Now) -> i64 {
     i64::try_from(now.wall_ms / 1000).unwrap_or(i64::MAX)
 }

@@ -8,7 +8,7 @@ use crate::control::rest::{
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
-/// Tags of the document.
+/// Tags of the OpenAPI document.
 pub(super) const BROADCASTS: &str = "broadcasts";
 pub(super) const CAMERAS: &str = "cameras";
 const PUSH: &str = "push notification";
@@ -19,7 +19,7 @@ pub(super) const STATS: &str = "statistics";
 pub(super) const TOKENS: &str = "tokens and subscribers";
 const VODS: &str = "recordings";
 
-/// An operation of an application.
+/// Makes the route of an application's operation.
 pub(super) const fn app(
     method: Method,
     path: &'static str,
@@ -45,7 +45,7 @@ pub(super) const fn app(
     }
 }
 
-/// See the module.
+/// Routes of an application, other than [`super::broadcasts`].
 pub(super) const ROUTES: &[Route] = &[
     // ---- an application: tokens and subscribers
     app(

@@ -6,7 +6,7 @@ use crate::control::rest::{broadcasts, conference, features, import, lists, toke
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
-/// See the module.
+/// Routes of an application's broadcasts and rooms.
 pub(super) const ROUTES: &[Route] = &[
     // ---- an application: broadcasts
     app(Post, "/broadcasts/create", broadcasts::create, "Broadcast", BROADCASTS, "Create a broadcast")

@@ -1,4 +1,4 @@
-//! Operations that players use, below `/{app}/analytic`: whoever may watch may report.
+//! Operations that players use, below `/{app}/analytic`, open to all who may watch.
 
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::players;
@@ -23,7 +23,7 @@ const fn event(path: &'static str, handler: AppHandler, summary: &'static str) -
     }
 }
 
-/// See the module.
+/// Routes for players.
 pub(super) const ROUTES: &[Route] = &[
     event(
         "/events/play",

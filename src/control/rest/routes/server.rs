@@ -6,7 +6,7 @@ use crate::control::rest::{apps, feed, host, keys, nodes, proxy, root, server as
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
-/// Tags of the document.
+/// Tags of the OpenAPI document.
 const SERVER: &str = "server";
 const USERS: &str = "users";
 const PANEL: &str = "panel";
@@ -64,14 +64,14 @@ const fn root(
     }
 }
 
-/// A call of the panel to an application; what it carries is for the route behind it.
+/// Makes the route of a panel's call to an application; the inner route handles its contents.
 const fn proxied(method: Method, summary: &'static str) -> Route {
     root(method, "/request", Policy::Proxied, proxy::pass, "any", PANEL, summary).query(&["_path"])
 }
 
 use Policy::{Login, Open, Scoped, System};
 
-/// See the module.
+/// Routes of the server.
 pub(super) const ROUTES: &[Route] = &[
     server(
         "/metrics",

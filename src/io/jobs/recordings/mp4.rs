@@ -1,8 +1,8 @@
-//! MP4: every sample becomes an entry of an index in front of the media (`fmp4::plain_head`).
+//! MP4: every sample gets an entry in an index before the media (`fmp4::plain_head`).
 //!
-//! If the room in front of the fragments is too small for it, the file system makes more without moving media
-//! (`FALLOC_FL_INSERT_RANGE`). If it cannot, the media is copied into a second file. The index is written into the room, and at last
-//! the eight bytes that make it count: until then the file is a fragmented one.
+//! If the room before the fragments is too small for the index, the file system inserts more without moving media
+//! (`FALLOC_FL_INSERT_RANGE`). If it cannot, the media is copied to a second file. The index is written into the room, and last the eight
+//! bytes that make it valid; until then the file remains a fragmented one.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -17,11 +17,11 @@ use crate::io::sys;
 
 /// Bytes of the head of a box.
 const BOX_HEAD_BYTES: usize = 8;
-/// The boxes in front of the fragments, and those that a fragment begins with.
+/// The boxes before the fragments, and those that a fragment begins with.
 const HEAD: [&[u8; 4]; 3] = [b"ftyp", b"free", b"moov"];
 const FRAGMENT: [&[u8; 4]; 2] = [b"moof", b"styp"];
 
-/// Length and kind of the box at an offset.
+/// Returns length and type of the box at an offset.
 fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
     let head = read(file, offset, BOX_HEAD_BYTES.saturating_mul(2))?;
     let number = |range: std::ops::Range<usize>| {
@@ -33,7 +33,7 @@ fn box_at(file: &File, offset: u64) -> io::Result<(u64, [u8; 4])> {
     Ok((if short == 1 { number(8..16)? } else { short }, kind))
 }
 
-/// Makes a plain file of what was recorded.
+/// Makes a plain file from a fragmented recording.
 pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<Complete> {
     if is_plain(&file)? {
         return Ok(Complete::File(file));
@@ -51,7 +51,7 @@ pub(super) fn complete(place: &Place, file: File, insert: Insert) -> io::Result<
     }
 }
 
-/// Whether the index counts already: it is what follows `ftyp`.
+/// True if the file already is a plain one, with the index right after `ftyp`.
 fn is_plain(file: &File) -> io::Result<bool> {
     match box_at(file, 0) {
         Ok((from, _)) => Ok(box_at(file, from).is_ok_and(|(_, kind)| kind == *b"moov")),
@@ -61,7 +61,7 @@ fn is_plain(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether a file without a sample is only what its sink begins it with: the head, all or a part of it, and a fragment that was torn.
+/// True if a file without samples holds only what its sink begins with: the head or a part of it, and a torn fragment.
 fn is_begun_only(file: &File) -> io::Result<bool> {
     let mut at = 0;
     for _ in 0..BOXES_MAX {
@@ -77,7 +77,7 @@ fn is_begun_only(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Every sample; `None`: there is none.
+/// Indexes every sample; `None` if there is none.
 fn index(file: &File) -> io::Result<Option<Indexed>> {
     let mut indexer = Indexer::new(file.metadata()?.len(), Limits::default());
     while let Some((offset, length)) = indexer.wanted() {
@@ -95,7 +95,7 @@ fn index(file: &File) -> io::Result<Option<Indexed>> {
     }
 }
 
-/// The bytes behind `ftyp` and their place, when the room for them is there or could be made.
+/// Returns the bytes to write after `ftyp` and their offset, if there is or can be made room for them.
 fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Option<(Bytes, u64)>> {
     let (from, _) = box_at(file, 0)?;
     let block = file.metadata()?.blksize().max(1);
@@ -118,7 +118,7 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
     }
 }
 
-/// Makes a plain file of it.
+/// Writes the index so that the file becomes a plain one.
 fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
     let (first, rest) = head.split_at_checked(BOX_HEAD_BYTES).ok_or(io::ErrorKind::InvalidData)?;
     file.write_all_at(rest, from.saturating_add(BOX_HEAD_BYTES as u64))?;
@@ -127,7 +127,7 @@ fn switch(file: &File, head: &Bytes, from: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Writes a plain file beside the fragmented one, and puts it in its place, unfinished as well.
+/// Writes a plain copy beside the fragmented file and replaces it, still under the unfinished name.
 fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     // Room may have been inserted since.
     let again = index(file)?;
@@ -158,7 +158,7 @@ fn copy(place: &Place, file: &File, indexed: &Indexed) -> io::Result<File> {
     Ok(to)
 }
 
-/// The duration that a plain file tells, in milliseconds.
+/// Returns the duration stated in a plain file, in milliseconds.
 pub(super) fn duration_ms(file: &File) -> io::Result<u64> {
     let mut at = 0;
     for _ in 0..BOXES_MAX {

@@ -1,4 +1,4 @@
-//! WebM: a few elements in front of the clusters, and where they do not fit, behind them (`webm::finish`). Nothing is moved.
+//! WebM: a few elements before the clusters, or after them if they do not fit (`webm::finish`). Nothing is moved.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::{BOXES_MAX, Complete, FIRST_BYTES, damaged, may_be_cut, read};
 /// The id of the first element (EBML, RFC 8794 §11.2.1).
 const FIRST_ID: &[u8] = &[0x1a, 0x45, 0xdf, 0xa3];
 
-/// Makes a seekable file of what was recorded.
+/// Makes a seekable file from a recording.
 pub(super) fn complete(file: File) -> io::Result<Complete> {
     let length = file.metadata()?.len();
     if is_finished(&read(&file, 0, FIRST_BYTES)?, length) {
@@ -53,7 +53,7 @@ fn index(file: &File, length: u64) -> io::Result<Option<Indexed>> {
     }
 }
 
-/// The duration that a file tells, in milliseconds. `None`: it tells none.
+/// Returns the duration stated in a file, in milliseconds, or `None` if it states none.
 pub(super) fn duration_ms(file: &File) -> io::Result<Option<u64>> {
     let mut at = 0u64;
     for _ in 0..BOXES_MAX {

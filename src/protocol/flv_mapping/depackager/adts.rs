@@ -1,28 +1,28 @@
-//! AAC whose frames keep their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV wants raw frames, but some encoders pass on what
-//! they read from MPEG-TS or from files, several frames to a tag.
+//! AAC whose frames keep their ADTS heads (ISO/IEC 14496-3 §1.A.3.2). FLV requires raw frames, but some encoders pass on what they read
+//! from MPEG-TS or from files, several frames per tag.
 //!
-//! A raw frame of AAC LC or HE-AAC never looks like this: its first three bits would end it at once.
+//! A raw frame of AAC LC or HE-AAC never looks like an ADTS head: its first three bits would end it at once.
 
 use bytes::Bytes;
 use media::codec::aac;
 
-/// Frames of one tag; as many are more than a second.
+/// Maximum frames of one tag, more than a second.
 const FRAMES_MAX: usize = 64;
-/// The object types whose frames begin with the id of an element: Main to LTP, and HE-AAC by SBR and PS.
+/// The object types whose frames begin with an element id: Main to LTP, and HE-AAC by SBR and PS.
 const WITH_ELEMENT_IDS: [u32; 6] = [1, 2, 3, 4, 5, 29];
 
-/// The frames of a tag in ADTS.
+/// The ADTS frames of a tag.
 #[derive(Debug, PartialEq)]
 pub(super) struct Frames {
-    /// The head of the first frame, with which the others agree.
+    /// The head of the first frame, with which all others agree.
     pub(super) head: aac::Adts,
     /// The raw frames.
     pub(super) raw: Vec<Bytes>,
-    /// Whether they make up the whole tag.
+    /// True if the frames make up the whole tag.
     pub(super) is_whole: bool,
 }
 
-/// Takes the heads off. `None`: the tag is not in ADTS. `config` is the configuration that the publisher has sent, if any.
+/// Removes the heads; `None` if the tag is not in ADTS. `config` is the configuration that the publisher has sent, if any.
 pub(super) fn split(config: Option<&aac::Config>, tag: &Bytes) -> Option<Frames> {
     if config.is_some_and(|config| !WITH_ELEMENT_IDS.contains(&config.object_type)) {
         return None;
@@ -40,13 +40,13 @@ pub(super) fn split(config: Option<&aac::Config>, tag: &Bytes) -> Option<Frames>
     Some(frames)
 }
 
-/// Whether a further head says the same of its track. The raw blocks of a frame with several cannot be told apart.
+/// True if a further head describes the same track. Frames with several raw blocks are refused, because the blocks cannot be separated.
 fn is_of_one_track(first: &aac::Adts, next: &aac::Adts) -> bool {
     let of = |adts: &aac::Adts| (adts.object_type, adts.rate_index, adts.channel_configuration);
     of(first) == of(next) && next.blocks == 1
 }
 
-/// Milliseconds from the first frame to the frame `n` of a tag.
+/// Milliseconds from the first frame of a tag to frame `n`.
 pub(super) fn offset_ms(head: &aac::Adts, n: usize) -> u32 {
     let samples = u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(aac::FRAME_SAMPLES.into());
     let ms = samples.saturating_mul(1000).checked_div(head.sample_rate.into()).unwrap_or(0);

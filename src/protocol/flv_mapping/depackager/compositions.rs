@@ -1,17 +1,16 @@
-//! Presentation times of publishers whose composition times may be negative (SI24, FLV 10.1 §E.4.3.1).
+//! Presentation times of publishers with negative composition times (SI24, FLV 10.1 §E.4.3.1).
 //!
-//! A unit's PTS is never before its DTS. When a track has pictures with negative composition times, its decode times are
-//! lowered by the most negative one so far. Presentation times stay those of the publisher: their differences are exact, and
-//! audio is in step without being touched. Raising presentation times instead would move every other track of the stream
-//! too, and again with each composition time that is lower still.
+//! A unit's PTS is never before its DTS. If a track has pictures with negative composition times, its decode times are lowered by the most
+//! negative one so far. Presentation times stay those of the publisher, so that their differences are exact and audio stays in step.
+//! Raising presentation times instead would move every other track too, and again with each lower composition time.
 //!
-//! Decode times may not fall, so they stand still for as long as they are lowered by, and a picture in that time may be shown
-//! a little late. A track without negative composition times passes unchanged.
+//! Decode times may not decrease, so they stand still for as long as they are lowered, and a picture in that time may be shown a little
+//! late. A track without negative composition times passes unchanged.
 
 use media::TrackId;
 
-/// Decode times are lowered by this much at most: sixteen reordered pictures at 8 per second. A composition time beyond it is
-/// taken for 0.
+/// Maximum time in milliseconds by which decode times are lowered: sixteen reordered pictures at 8 per second. A composition time beyond it
+/// is taken for 0.
 const LOWERED_MS_MAX: i64 = 2_000;
 
 /// The decode times of one track.
@@ -29,7 +28,7 @@ pub(super) struct Compositions {
 }
 
 impl Compositions {
-    /// DTS and PTS of a picture whose decode time on the stream's clock is `dts`.
+    /// Returns DTS and PTS of a picture whose decode time on the stream's clock is `dts`.
     pub(super) fn place(&mut self, track: TrackId, dts: i64, composition_ms: i32) -> (i64, i64) {
         let composition = i64::from(composition_ms);
         let pts = dts.saturating_add(composition);
@@ -44,7 +43,7 @@ impl Compositions {
     }
 }
 
-/// The number of milliseconds by which a composition time requires decode times to be lowered.
+/// Returns the milliseconds by which a composition time requires decode times to be lowered.
 fn lowering(composition_ms: i64) -> i64 {
     let by_ms = composition_ms.saturating_neg().max(0);
     if by_ms > LOWERED_MS_MAX { 0 } else { by_ms }

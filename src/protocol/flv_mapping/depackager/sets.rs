@@ -1,8 +1,8 @@
-//! NAL units of H.264 and H.265 as encoders send them over RTMP, and the parameter sets among them.
+//! NAL units of H.264 and H.265 as encoders send them over RTMP, and their parameter sets.
 //!
-//! A configuration record says how long the lengths of NAL units are, and has the parameter sets. Encoders are met that send
-//! start codes in place of lengths, that send no record, and that change their parameter sets in band without a new one: the
-//! sets of the band then make the configuration. They stay in the frames, too.
+//! A configuration record gives the size of NAL unit lengths and the parameter sets. Some encoders send start codes in place of lengths,
+//! send no record, or change their parameter sets in band without a new record: the in-band sets then make the configuration. They also
+//! stay in the frames.
 
 use bytes::Bytes;
 use media::codec::{h264, h265};
@@ -11,9 +11,9 @@ use media::{Codec, CodecConfig};
 
 use crate::protocol::parameter_sets::{Coding, Sets};
 
-/// Bytes of all parameter sets of a track: more make no record.
+/// Maximum size of all parameter sets of a track; more would not fit a record.
 const SETS_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
-/// Parameter sets of one frame that are looked at.
+/// Maximum number of parameter sets taken from one frame.
 const SETS_OF_FRAME_MAX: usize = 64;
 
 impl Coding {
@@ -41,7 +41,7 @@ impl Coding {
         }
     }
 
-    /// nal_unit_type of sequence and of picture parameter sets.
+    /// Returns the nal_unit_type of sequence and picture parameter sets.
     const fn kinds(self) -> [u8; 2] {
         match self {
             Self::H264 => [h264::NAL_SPS, h264::NAL_PPS],
@@ -54,17 +54,17 @@ impl Coding {
 #[derive(Debug)]
 pub(super) struct ParameterSets {
     coding: Coding,
-    /// Bytes of a NAL length as the publisher sends it: 1, 2 or 4.
+    /// Size in bytes of a NAL unit length as the publisher sends it: 1, 2 or 4.
     length_size: u8,
-    /// Frames have had start codes.
+    /// True if frames have had start codes.
     annex_b: bool,
     sets: Sets,
-    /// The sets are others than those of the configuration given out last.
+    /// True if the sets differ from the last configuration returned.
     changed: bool,
 }
 
 impl ParameterSets {
-    /// Starts without any set, as a track without a record does. `None`: the codec has no NAL units.
+    /// Starts without sets, as for a track without a record. `None` if the codec has no NAL units.
     pub(super) fn new(codec: Codec) -> Option<Self> {
         let coding = Coding::of(codec)?;
         Some(Self { coding, length_size: 4, annex_b: false, sets: Sets::new(), changed: false })
@@ -96,12 +96,12 @@ impl ParameterSets {
         self.changed = false;
     }
 
-    /// Whether these are sets of that codec.
+    /// True if the sets are of this codec.
     pub(super) fn is_of(&self, codec: Codec) -> bool {
         Coding::of(codec) == Some(self.coding)
     }
 
-    /// Gives the NAL units of a frame 4-byte lengths, and takes its parameter sets. `None`: there is no slice of a picture in it.
+    /// Gives the NAL units of a frame 4-byte lengths, and takes its parameter sets. `None` if it contains no slice of a picture.
     pub(super) fn frame(&mut self, payload: Bytes) -> Result<Option<Bytes>, nal::Error> {
         let payload = self.with_lengths(payload)?;
         self.take(Nals::new(&payload, 4).flatten());
@@ -109,13 +109,13 @@ impl ParameterSets {
         Ok(has_picture.then_some(payload))
     }
 
-    /// Takes the parameter sets of a record that is none, but NAL units behind start codes.
+    /// Takes the parameter sets of a header that is no record but NAL units with start codes.
     pub(super) fn header(&mut self, header: &[u8]) {
         self.take(AnnexB::new(header));
     }
 
-    /// A start code and a length of 1 look alike. Lengths have to lead exactly to the end of the payload, which start codes do
-    /// only by chance; so start codes are looked for where they do not, and from then on.
+    /// Converts a frame to 4-byte lengths. A start code and a length of 1 look alike. Lengths must lead exactly to the end of the payload,
+    /// which start codes do only by chance; so start codes are tried if lengths do not, and from then on.
     fn with_lengths(&mut self, payload: Bytes) -> Result<Bytes, nal::Error> {
         if self.annex_b && begins_with_start_code(&payload) {
             return Ok(nal::to_lengths(&payload));
@@ -148,7 +148,7 @@ impl ParameterSets {
         self.changed = true;
     }
 
-    /// The configuration of the sets, when they are others than before and enough for a decoder.
+    /// Returns the configuration of the sets, if it has changed and suffices for a decoder.
     pub(super) fn new_config(&mut self) -> Option<CodecConfig> {
         let has = |kind| self.sets.keys().any(|key| key.0 == kind);
         if !self.changed || !self.coding.kinds().into_iter().all(has) {
@@ -159,7 +159,7 @@ impl ParameterSets {
     }
 }
 
-/// Whether the bytes begin with two zeros or more, and a one (H.264 §B.1.1).
+/// True if the bytes begin with a start code: at least two zeros, and a one (H.264 §B.1.1).
 pub(super) fn begins_with_start_code(bytes: &[u8]) -> bool {
     let zeros = bytes.iter().position(|&byte| byte != 0).unwrap_or(0);
     zeros >= 2 && bytes.get(zeros) == Some(&1)

@@ -52,7 +52,7 @@ struct Rig {
     syncs_stall: bool,
     /// The jobs that wait for it.
     held: Vec<Job>,
-    /// The outcomes of jobs in place of their work, after so many.
+    /// Outcomes that replace the work of jobs, after a number of them.
     faults: VecDeque<Outcome>,
     faults_after: usize,
     jobs: usize,

@@ -25,7 +25,7 @@ struct Outcome {
     end: Option<(u128, &'static str)>,
 }
 
-/// A stream is cut into packets, sent through a link and put together again, for so many seconds of it.
+/// Splits some seconds of a stream into packets, sends them over a link, and reassembles them.
 fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> Outcome {
     let (seed, start) = (Seed::from_number(seed), Instant::now());
     let track = |id, config| Track { epoch: 1, ..Track::new(id, config, Timescale::MILLISECONDS) };

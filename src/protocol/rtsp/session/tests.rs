@@ -139,7 +139,7 @@ impl Rig {
         }
     }
 
-    /// Lets so many seconds pass, and looks at the clock each second.
+    /// Lets some seconds pass, handling deadlines each second.
     fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now.mono += Duration::from_secs(1);

@@ -1,7 +1,7 @@
 //! A sink that appends the units of a stream to a file, all tracks of it, through the job service.
 //!
-//! An append is under way at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Then the sink takes no
-//! more units, its cursor lags, and behind `maxLatencyMs` it goes on at a key frame, like a viewer whose socket is full.
+//! A single append is in progress at a time; units that come meanwhile are gathered, up to [`HELD_BYTES_MAX`]. Beyond it the sink accepts
+//! no units, its cursor lags, and after `maxLatencyMs` it continues at a key frame, like a viewer whose socket is full.
 //!
 //! ```text
 //! one unit: track (u8 as id) | key frame | DTS in ms (i64) | wall clock in ms (u64) | length (u32) | payload
@@ -18,12 +18,12 @@ use crate::protocol::{
 };
 use crate::types::Handle;
 
-/// Bytes that are gathered while an append is under way.
+/// Maximum bytes gathered while an append is in progress.
 pub(crate) const HELD_BYTES_MAX: usize = 64 * 1024;
-/// Bytes before each payload.
+/// Size of the head before each payload.
 pub(crate) const HEAD_BYTES: usize = 22;
 
-/// The row of the registry.
+/// The sample's row in the registry.
 pub(in crate::protocol) static PROTOCOL: Protocol = Protocol { sinks: &[&KIND], ..Protocol::NONE };
 
 static KIND: SinkKind = SinkKind {
@@ -42,7 +42,7 @@ static KIND: SinkKind = SinkKind {
     },
 };
 
-/// Units as they are.
+/// Format of units as published, unpackaged.
 static FORMAT: FormatKind = FormatKind {
     name: "units",
     counted_as: None,
@@ -57,11 +57,11 @@ static FORMAT: FormatKind = FormatKind {
 enum Stage {
     /// Not opened yet.
     New,
-    /// An append is under way.
+    /// An append is in progress.
     Writing,
-    /// The last append is done.
+    /// No append is in progress.
     Idle(AppendTo),
-    /// The disk refuses, or the stream is over.
+    /// The disk has failed, or the stream has ended.
     Over,
 }
 
@@ -80,7 +80,7 @@ impl FileSink {
         Self { path, stage: Stage::New, attached: false, held: Vec::new(), held_bytes: 0, closing: None }
     }
 
-    /// The next append, when there is something and none is under way.
+    /// Returns the next append, if there are gathered units and none is in progress.
     fn append(&mut self) -> Option<Event> {
         let to = match std::mem::replace(&mut self.stage, Stage::Writing) {
             Stage::New => AppendTo::Path { path: self.path.clone() },

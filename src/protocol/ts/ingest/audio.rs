@@ -1,7 +1,7 @@
-//! Audio PES packets to frames.
+//! Converts audio PES packets to frames.
 //!
-//! A PES packet has one frame, several, or pieces: its PTS is that of the first frame that begins in it (ISO/IEC
-//! 13818-1 §2.4.3.7), and the frames behind are counted on from there by their samples, so nothing adds up.
+//! A PES packet contains one frame, several, or parts of frames. Its PTS is that of the first frame that begins in it (ISO/IEC 13818-1
+//! §2.4.3.7), and the times of following frames are counted from there in samples, so that errors do not accumulate.
 
 use bytes::{Bytes, BytesMut};
 use media::CodecConfig;
@@ -10,19 +10,19 @@ use mpegts::{CLOCK_MASK, Pes, Stream, StreamKind, TICKS_PER_SECOND};
 
 use super::{Frame, Made};
 
-/// Frames of one PES packet: seconds of audio.
+/// Maximum number of frames of one PES packet: seconds of audio.
 const FRAMES_MAX: usize = 256;
-/// The size that no frame exceeds.
+/// Maximum size of a frame.
 const FRAME_BYTES_MAX: usize = 64 * 1024;
-/// The most bytes of a frame's head, but for one that announces more.
+/// Maximum size of a frame's head, unless it announces more.
 const HEAD_BYTES: usize = 16;
 
 /// A frame's position in the buffer, and its time.
 #[derive(Debug, Clone, Copy)]
 struct Head {
-    /// Bytes before the payload.
+    /// Number of bytes before the payload.
     skip: usize,
-    /// Bytes of all of it.
+    /// Size of the whole frame in bytes.
     bytes: usize,
     samples: u32,
     rate: u32,
@@ -56,12 +56,12 @@ pub(super) struct Audio {
     latm: latm::Reader,
     /// The beginning of a frame that ends in the next packet.
     begun: Bytes,
-    /// The time of a frame, and the samples since.
+    /// The time of a frame; then the samples since that frame.
     anchor: Option<u64>,
     samples: u64,
     rate: u32,
     hint: Option<Hint>,
-    /// A syncword was not where it should be: the next one counts only with another behind its frame.
+    /// True if a syncword was missing: the next one counts only if another follows its frame.
     lost: bool,
 }
 
@@ -83,7 +83,7 @@ impl Audio {
         self.stream
     }
 
-    /// A PES packet.
+    /// Takes a PES packet.
     pub(super) fn push(&mut self, pes: Pes, made: &mut Vec<Made>) {
         let mut begun = std::mem::take(&mut self.begun);
         if pes.discontinuity && !begun.is_empty() {
@@ -124,7 +124,7 @@ impl Audio {
         made.push(Made::Bad);
     }
 
-    /// Reads the head of the frame that `rest` begins with. Truncated: there is not enough of it.
+    /// Parses the head of the frame at the beginning of `rest`. The error is Truncated if there are too few bytes.
     fn head(&self, rest: &[u8]) -> Result<Head, Error> {
         let head = rest.get(..HEAD_BYTES).unwrap_or(rest);
         let found = match self.stream.kind {
@@ -173,7 +173,7 @@ impl Audio {
         confirmed.then_some(found).ok_or(Error::Invalid("syncword"))
     }
 
-    /// Whether `bytes` look like a frame, as far as they go.
+    /// True if `bytes` look like a frame, as far as they go.
     fn is_head(&self, bytes: &[u8]) -> bool {
         let head = bytes.get(..HEAD_BYTES).unwrap_or(bytes);
         match self.stream.kind {
@@ -188,13 +188,13 @@ impl Audio {
         }
     }
 
-    /// The distance to the next possible frame, at least a byte.
+    /// Returns the distance to the next possible frame, at least one byte.
     fn next_head(&self, rest: &[u8]) -> usize {
         let candidate = (1..rest.len()).find(|&at| rest.get(at..).is_some_and(|next| self.is_head(next)));
         candidate.unwrap_or(rest.len()).max(1)
     }
 
-    /// Bytes of a frame with those that add channels to it (E-AC-3, ETSI TS 102 366 §E.1.3.1.1).
+    /// Returns the size of a frame with the frames that add channels to it (E-AC-3, ETSI TS 102 366 §E.1.3.1.1).
     fn with_dependents(&self, head: &Head, rest: &[u8]) -> usize {
         let mut bytes = head.bytes;
         while let (Hint::Ac3 { enhanced: true }, Some(next)) = (head.config, rest.get(bytes..)) {

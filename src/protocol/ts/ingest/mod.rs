@@ -1,14 +1,14 @@
-//! Transport packets to access units.
+//! Converts MPEG-TS packets to access units.
 //!
-//! The video and audio streams of the first program are carried, the first of each kind as the default track; what else
-//! there is is counted. Times keep their 90 kHz. Parameter sets, delimiters and filler are taken out of access units (SEI stays): sets become the
-//! track's configuration, and a new one an epoch.
+//! The video and audio streams of the first program are supported, the first of each kind as the default track; other streams are counted.
+//! Times stay in 90 kHz. Parameter sets, delimiters and filler are removed from access units (SEI stays): sets become the track's
+//! configuration, and a new one begins an epoch.
 //!
-//! A stream with video begins with a key frame: what comes before is dropped, audio too, because the tables have
-//! announced the video. When no key frame comes for [`VIDEO_WAIT`], the audio goes on alone.
+//! A stream with video begins with a key frame: units before it are dropped, audio too, because the tables have announced video. If no key
+//! frame comes for [`VIDEO_WAIT`], audio goes on alone.
 //!
-//! The first units wait until all that the tables announce is known, at most [`START_WAIT`]: muxers put a quarter of a
-//! second of audio into a PES packet, and a player to which only video was announced may never ask for the audio.
+//! The first units wait until all announced streams are known, at most [`START_WAIT`]: muxers put a quarter of a second of audio into a PES
+//! packet, and a player to which only video was announced may never request audio.
 
 mod audio;
 mod video;
@@ -27,25 +27,25 @@ use super::{TICKS, ZERO};
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 
-/// The longest time that audio waits for the announced video: 3 s.
+/// Maximum time that audio waits for announced video, in ticks: 3 s.
 const VIDEO_WAIT: u64 = 3 * 90_000;
-/// The first units wait so long for the other track: 1 s.
+/// Maximum time that the first units wait for other tracks, in ticks: 1 s.
 const START_WAIT: i64 = 90_000;
-/// The most bytes of units that wait.
+/// Maximum bytes of waiting units.
 const START_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The largest distance of PTS and DTS that is accepted: 60 s.
+/// Maximum accepted difference of PTS and DTS in ticks: 60 s.
 const COMPOSITION_MAX: u64 = 60 * 90_000;
-/// Units that wait to be polled: more than any sane input of one call makes.
+/// Maximum number of units that wait to be polled, more than any sane input of one call makes.
 const QUEUE_MAX: usize = 1024;
 
-/// The counters.
+/// Counters of one publisher.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Stats {
-    /// The counters of the demultiplexer, including streams that are not carried.
+    /// Counters of the demultiplexer, including unsupported streams.
     pub(crate) demux: mpegts::Stats,
-    /// Units that came too early: before their parameter sets, or before the first key frame.
+    /// Number of units that came too early: before their parameter sets, or before the first key frame.
     pub(crate) dropped: u64,
-    /// Frames that are malformed or of a codec that is not carried.
+    /// Number of malformed frames, and of frames of unsupported codecs.
     pub(crate) bad: u64,
 }
 
@@ -61,13 +61,13 @@ struct Frame {
 /// The result of a stream's packet.
 #[derive(Debug)]
 enum Made {
-    /// The configuration of what follows, when it is another than before.
+    /// A new configuration, for the frames that follow.
     Config(CodecConfig),
     /// A frame.
     Frame(Frame),
-    /// Something that made no sense.
+    /// A malformed part.
     Bad,
-    /// Something without a configuration or a time.
+    /// A part without a configuration or a time.
     Early,
 }
 
@@ -85,7 +85,7 @@ enum Reader {
 }
 
 impl Reader {
-    /// `None` when the stream's codec is not carried.
+    /// Makes the reader of a stream; `None` if its codec is not supported.
     fn new(stream: Stream) -> Option<(TrackKind, Self)> {
         if stream.kind.is_video() {
             return Some((TrackKind::Video, Self::Video(Box::new(Video::new(stream)?))));
@@ -107,22 +107,22 @@ pub(crate) struct Depackager {
     demuxer: Demuxer,
     timeline: Timeline,
     tracks: Arc<Tracks>,
-    /// Lowest id first, video before audio.
+    /// The supported streams, lowest id first, video before audio.
     streams: Vec<Elementary>,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
-    /// The time since which audio has been waiting for video.
+    /// Time since which audio has been waiting for video.
     waits_since: Option<u64>,
     waited: bool,
-    /// Not all announced tracks are known: units wait.
+    /// True while units wait because not all announced tracks are known.
     starting: bool,
     made: Vec<Made>,
     units: VecDeque<(AccessUnit, Arc<Tracks>)>,
     dropped: u64,
     bad: u64,
-    /// Something became a unit.
+    /// True if anything became a unit.
     delivers: bool,
-    /// The drops of both kinds that [`Depackager::take_dropped`] has reported.
+    /// Number of drops that [`Depackager::take_dropped`] has reported.
     told: u64,
 }
 
@@ -147,18 +147,18 @@ impl Depackager {
         }
     }
 
-    /// The bytes that follow arrive now. A file has no arrival.
+    /// Sets the arrival time of the following bytes. Files have none.
     pub(crate) fn arrive(&mut self, now: Instant) {
         self.timeline.arrive(now);
         self.demuxer.arrive(now);
     }
 
-    /// A fault of the publisher's clock that was not taken yet.
+    /// Takes the next clock fault of the publisher.
     pub(crate) fn take_clock_news(&mut self) -> Option<ClockNews> {
         self.timeline.take_clock_news()
     }
 
-    /// Bytes of the transport stream, in any split.
+    /// Takes bytes of the transport stream, split anywhere.
     pub(crate) fn handle(&mut self, bytes: &[u8]) {
         let mut input = bytes;
         while let Some(event) = self.demuxer.read(&mut input) {
@@ -169,18 +169,18 @@ impl Depackager {
         }
     }
 
-    /// The transport has lost a piece of the stream here.
+    /// Notes that the transport has lost a part of the stream here.
     pub(crate) fn lost(&mut self) {
         self.demuxer.lost();
     }
 
-    /// Units that could not be used, since this was asked before.
+    /// Takes the number of units that could not be used since the last call.
     pub(crate) fn take_dropped(&mut self) -> u64 {
         let dropped = self.dropped.saturating_add(self.bad);
         dropped.saturating_sub(std::mem::replace(&mut self.told, dropped))
     }
 
-    /// The transport stream has ended: what was held back, because more of it might have come, comes now.
+    /// Ends the transport stream: emits what was held back for more of it.
     pub(crate) fn finish(&mut self) {
         self.demuxer.finish();
         self.handle(&[]);
@@ -195,7 +195,7 @@ impl Depackager {
         self.start();
     }
 
-    /// The next unit, and the tracks that decode it.
+    /// Returns the next unit with its tracks.
     pub(crate) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         if self.starting {
             return None;
@@ -203,7 +203,7 @@ impl Depackager {
         self.units.pop_front()
     }
 
-    /// The part of the stream that has come so far.
+    /// Returns what has come of the stream so far.
     pub(crate) fn supply(&self) -> Supply {
         let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
         match (self.delivers, lacks_video) {
@@ -214,23 +214,23 @@ impl Depackager {
         }
     }
 
-    /// Whether a frame was malformed, or of a codec that is not carried.
+    /// True if a frame was malformed, or of an unsupported codec.
     pub(crate) const fn has_bad(&self) -> bool {
         self.bad > 0
     }
 
-    /// The tracks of the units that came out last.
+    /// Returns the tracks of the last units.
     #[cfg(test)]
     pub(super) const fn tracks(&self) -> &Arc<Tracks> {
         &self.tracks
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub(crate) fn stats(&self) -> Stats {
         Stats { demux: self.demuxer.stats(), dropped: self.dropped, bad: self.bad }
     }
 
-    /// Applies a program map: unchanged streams go on, a new one gets the lowest free track number of its kind.
+    /// Applies a program map: unchanged streams continue, a new one gets the lowest free track number of its kind.
     fn program(&mut self, map: &Pmt) {
         let lead = self.lead();
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
@@ -255,7 +255,7 @@ impl Depackager {
         }
     }
 
-    /// Carries one more stream; false when its codec is not carried, or there are too many.
+    /// Adds a stream; returns false if its codec is not supported, or there are too many.
     fn add(&mut self, stream: Stream) -> bool {
         let Some((kind, reader)) = Reader::new(stream) else { return false };
         let is_free = |id: &TrackId| self.streams.iter().all(|one| one.id != *id);
@@ -268,7 +268,7 @@ impl Depackager {
         true
     }
 
-    /// The video track that the stream begins with.
+    /// Returns the video track with which the stream begins.
     fn lead(&self) -> Option<(TrackId, Stream)> {
         let first = self.streams.first().filter(|one| matches!(one.reader, Reader::Video(_)))?;
         Some((first.id, first.reader.stream()))
@@ -284,7 +284,7 @@ impl Depackager {
         self.settle(id, arrived);
     }
 
-    /// Whether the first units must wait no longer.
+    /// True if the first units need not wait any longer.
     fn is_started(&self) -> bool {
         let (Some((first, _)), Some((last, _))) = (self.units.front(), self.units.back()) else {
             return false;
@@ -298,7 +298,7 @@ impl Depackager {
             || bytes() >= START_BYTES_MAX
     }
 
-    /// Lets the first units go, with the tracks as they are known now where those decode them.
+    /// Releases the first units, with the tracks as known now if those describe them.
     fn start(&mut self) {
         self.starting = false;
         for (unit, tracks) in &mut self.units {
@@ -308,7 +308,7 @@ impl Depackager {
         }
     }
 
-    /// Takes what was made of bytes that had arrived then; `None`: now.
+    /// Handles what was made of bytes that arrived at `arrived`; `None` means now.
     fn settle(&mut self, track: TrackId, arrived: Option<Instant>) {
         let mut made = std::mem::take(&mut self.made);
         for made in made.drain(..) {
@@ -325,7 +325,7 @@ impl Depackager {
         }
     }
 
-    /// Makes this the configuration of the track. One that differs begins an epoch of it.
+    /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
         let known = self.tracks.get(id);
         if known.is_some_and(|track| track.config == config) {
@@ -373,7 +373,7 @@ impl Depackager {
         self.units.push_back((unit, Arc::clone(&self.tracks)));
     }
 
-    /// Whether audio of this time still waits for video.
+    /// True if audio of this time still waits for video.
     fn audio_waits(&mut self, dts: u64) -> bool {
         if self.waited || self.lead().is_none_or(|(lead, _)| self.key_seen.contains(lead)) {
             return false;

@@ -1,11 +1,10 @@
-//! PES packets of H.264 and H.265 to access units with 4-byte lengths.
+//! Converts PES packets of H.264 and H.265 to access units with 4-byte lengths.
 //!
-//! Most encoders give each access unit a PES packet of its own, and it is passed on when that is there. Two others are
-//! met. Several access units in one packet are separated at their delimiters and first slices, and share its times
-//! out; H.264 that may have fields is left together, because the two fields of a frame look like two pictures. One
-//! access unit in several packets, only the first of which has a time, is put together again: that takes waiting for
-//! the next one, so it is done only for packets of nearly the 64 KiB that a length can say, and for streams that were
-//! seen to do so with smaller ones (whose first such picture is lost).
+//! Most encoders give each access unit a PES packet of its own, which is converted when complete. Two other cases are supported. Several
+//! access units in one packet are separated at their delimiters and first slices, and share the packet's times; H.264 that may have fields
+//! is left together, because the two fields of a frame look like two pictures. One access unit in several packets, only the first of which
+//! has a time, is reassembled. That requires waiting for the next packet, so it is done only for packets of nearly the 64 KiB that a length
+//! can express, and for streams that were seen to split smaller ones (whose first such picture is lost).
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{h264, h265};
@@ -16,37 +15,37 @@ use super::{Frame, Made};
 use crate::protocol::decode_order::DecodeOrder;
 use crate::protocol::parameter_sets::{Coding, SET_ID_MAX, Sets};
 
-/// Access units of one PES packet.
+/// Maximum number of access units of one PES packet.
 const PICTURES_MAX: usize = 64;
-/// A packet of a length that is at least this may be cut for its length alone.
+/// Minimum size of a packet that may be split only because of the length limit.
 const CUT_BYTES: usize = 60_000;
-/// Ticks between pictures until two have been seen: 25 a second.
+/// Ticks between pictures until two have been seen: 25 per second.
 const STEP_DEFAULT: u64 = 3600;
-/// The time between two pictures above which it is a pause and not the distance of pictures: 1 s.
+/// Distance of two pictures, in ticks, above which it is a pause: 1 s.
 const STEP_MAX: u64 = 90_000;
-/// Largest parameter set.
+/// Maximum size of a parameter set.
 const SET_BYTES_MAX: usize = media::codec::CONFIG_BYTES_MAX;
 
 /// The role of a NAL unit in an access unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// Delimiter: begins an access unit, and is not kept.
+    /// Delimiter: begins an access unit, and is dropped.
     Delimiter,
-    /// Dropped: filler, and units that mean nothing.
+    /// Filler and meaningless units, which are dropped.
     Filler,
-    /// Parameter set: kept beside.
+    /// Parameter set: kept separately.
     Set,
-    /// May stand before the picture it is of, and then begins an access unit.
+    /// May precede the picture it belongs to, and then begins an access unit.
     Before { recovery: bool },
     /// A slice of a picture.
     Slice { begins: bool, key: bool },
-    /// Anything else.
+    /// Any other NAL unit.
     Other,
 }
 
 impl Coding {
-    /// Whether a NAL unit is of a type that is reserved for other uses (H.264 0, 30 and 31: decoders differ over them), or
-    /// has nothing behind its head where its type needs something.
+    /// True if a NAL unit is of a type reserved for other uses (H.264 types 0, 30 and 31, on which decoders differ), or has no content
+    /// although its type requires some.
     fn is_void(self, nal: &[u8]) -> bool {
         match self {
             Self::H264 => match h264::nal_type(nal) {
@@ -91,7 +90,7 @@ impl Coding {
     }
 }
 
-/// An access unit in the making.
+/// An access unit being assembled.
 #[derive(Debug, Default)]
 struct Picture {
     payload: BytesMut,
@@ -101,7 +100,7 @@ struct Picture {
     recovery: bool,
 }
 
-/// A PES packet that may go on in the next.
+/// A PES packet that may continue in the next one.
 #[derive(Debug)]
 struct Held {
     first: Pes,
@@ -116,23 +115,23 @@ pub(super) struct Video {
     sets: Sets,
     sets_changed: bool,
     configured: bool,
-    /// No picture of it is a field.
+    /// True if no picture of the stream is a field.
     frames_only: bool,
     held: Option<Held>,
-    /// Whether it was seen to split access units into several packets.
+    /// True if the stream was seen to split access units into several packets.
     cuts: bool,
-    /// DTS of the first picture of the last packet, and how many it had.
+    /// DTS of the last packet's first picture, and its number of pictures.
     last: Option<(u64, u64)>,
     step: u64,
-    /// Some packet had a DTS: one without has its PTS for it (ISO/IEC 13818-1 §2.4.3.7).
+    /// True if some packet had a DTS; packets without one then have DTS equal to PTS (ISO/IEC 13818-1 §2.4.3.7).
     has_dts: bool,
-    /// Decode times of a stream that has none.
+    /// Decode times for a stream without DTS.
     order: DecodeOrder,
     unwrap: Unwrap,
 }
 
 impl Video {
-    /// `None` for what is no video.
+    /// Makes the reader of a stream; `None` if it is no video.
     pub(super) fn new(stream: Stream) -> Option<Self> {
         let coding = match stream.kind {
             StreamKind::H264 => Coding::H264,
@@ -166,7 +165,7 @@ impl Video {
         self.stream
     }
 
-    /// A PES packet.
+    /// Takes a PES packet.
     pub(super) fn push(&mut self, pes: Pes, made: &mut Vec<Made>) {
         if pes.discontinuity {
             self.finish(made);
@@ -198,14 +197,14 @@ impl Video {
         }
     }
 
-    /// The stream has ended: emits what is held.
+    /// Ends the stream: emits the held packet.
     pub(super) fn finish(&mut self, made: &mut Vec<Made>) {
         if let Some(held) = self.held.take() {
             self.pictures(&held.first, &held.payload, made);
         }
     }
 
-    /// Whether a payload begins with what an access unit begins with, and not with a slice or a piece of one.
+    /// True if a payload begins with a NAL unit that begins an access unit, and not with a slice or a part of one.
     fn begins_access_unit(&self, payload: &[u8]) -> bool {
         let zeros = payload.iter().position(|&byte| byte != 0).unwrap_or(0);
         let starts = zeros >= 2 && payload.get(zeros) == Some(&1);
@@ -294,7 +293,7 @@ impl Video {
         }
     }
 
-    /// Announces new parameter sets, before the picture that uses them.
+    /// Emits new parameter sets, before the picture that uses them.
     fn configure(&mut self, made: &mut Vec<Made>) {
         if !std::mem::take(&mut self.sets_changed) {
             return;
@@ -317,14 +316,14 @@ impl Video {
         }
     }
 
-    /// The decoding time of a picture that is shown at `pts`, in a stream without DTS. Encoders of such streams send pictures out
-    /// of their order of showing all the same.
+    /// Returns the decode time of a picture presented at `pts`, in a stream without DTS. Encoders of such streams reorder pictures all the
+    /// same.
     fn decode_time(&mut self, pts: u64) -> u64 {
         let decoded = self.order.next(self.unwrap.unwrap(pts));
         decoded.cast_unsigned() & CLOCK_MASK
     }
 
-    /// The DTS of a packet of so many pictures. One without a time continues from the last.
+    /// Returns the DTS of a packet with `pictures` pictures. A packet without a time continues from the last.
     fn time(&mut self, pes: &Pes, pictures: usize) -> Option<u64> {
         self.has_dts |= pes.dts.is_some();
         let told = match pes.pts {
@@ -342,8 +341,8 @@ impl Video {
     }
 }
 
-/// The payload in a buffer of about its size. There was room for all of the PES packet, which may have had many pictures,
-/// or filler for the most part, and the ring counts bytes and not room.
+/// Returns the payload in a buffer of about its size. The buffer had room for the whole PES packet, which may have had many pictures or
+/// mostly filler, and the ring counts bytes, not capacity.
 fn fitted(payload: BytesMut) -> Bytes {
     if payload.capacity() / 2 > payload.len() { Bytes::copy_from_slice(&payload) } else { payload.freeze() }
 }

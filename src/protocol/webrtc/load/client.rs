@@ -1,4 +1,4 @@
-//! A client: an offer by POST, its answer, the peer's machine, DELETE.
+//! A WHIP or WHEP client: sends an offer by POST, takes the answer, runs the peer, ends with DELETE.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ use super::Endpoint;
 use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
 use crate::protocol::pull::ClientStream;
 
-/// The largest answer.
+/// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 128 * 1024;
 /// The media type of descriptions.
 const SDP: &str = "application/sdp";
 const CREATED: u16 = 201;
-/// The time of the beginning in reports: no clock is here, and only differences count.
+/// Wall clock at the beginning, for reports; there is no real clock here, and only differences matter.
 const WALL_CLOCK: Duration = Duration::from_secs(1_800_000_000);
 
 /// An event of a client.
@@ -31,41 +31,41 @@ const WALL_CLOCK: Duration = Duration::from_secs(1_800_000_000);
 pub(super) enum ClientEvent {
     /// Media can be sent and received.
     Ready,
-    /// Wants another byte stream.
+    /// The client needs a new byte stream.
     Reconnect,
-    /// A frame of a section came whole.
+    /// A complete frame of a section.
     Frame { section: SectionId, payload: Bytes },
-    /// The end, with the reason.
+    /// The client has ended, for this reason.
     Closed(String),
 }
 
-/// The stage of the dialogue.
+/// The stage of the signalling.
 #[derive(Debug)]
 enum Stage {
-    /// The socket is waited for.
+    /// The socket is being opened.
     Opening,
-    /// The offer is out. `session`: where the head of the answer says that the session is.
+    /// The offer was sent. `session` is the URL of the session from the response's head.
     Offered {
         session: Option<String>,
         answer: Vec<u8>,
     },
-    /// The session is there, by its URL's path.
+    /// The session exists; holds its URL's path.
     Live {
         session: String,
     },
-    /// Being deleted.
+    /// The session is being deleted.
     Deleting,
     Closed,
 }
 
-/// See the module.
+/// A WHIP or WHEP client.
 #[derive(Debug)]
 pub(super) struct RtcClient {
     endpoint: Endpoint,
     peer: Peer,
     sections: Vec<(MediaKind, MediaPreference)>,
     stage: Stage,
-    /// The address at which the socket receives.
+    /// Address at which the socket receives.
     local: Option<SocketAddr>,
     /// The request to send over the byte stream.
     request: Option<Bytes>,
@@ -74,7 +74,7 @@ pub(super) struct RtcClient {
 }
 
 impl RtcClient {
-    /// Creates a client on a connection that is being made. `None`: there are no keys to be had.
+    /// Makes a client for a connection that is being opened. `None` if no keys could be made.
     pub(super) fn new(
         now: Instant,
         endpoint: Endpoint,
@@ -96,28 +96,28 @@ impl RtcClient {
         })
     }
 
-    /// Whether media of a kind is offered.
+    /// True if media of a kind is offered.
     pub(super) fn offers(&self, kind: &MediaKind) -> bool {
         self.sections.iter().any(|(of, _)| of == kind)
     }
 
-    /// The kind of a section's media.
+    /// Returns the media kind of a section.
     pub(super) fn kind_of(&self, section: SectionId) -> Option<&MediaKind> {
         self.peer.sections().iter().find(|own| own.id == section).map(|own| &own.kind)
     }
 
-    /// The section that sends media of a kind, when one was agreed on.
+    /// Returns the section that sends media of a kind, if one was agreed on.
     pub(super) fn section_of(&self, kind: &MediaKind) -> Option<SectionId> {
         let mut sections = self.peer.sections().iter();
         sections.find(|own| own.kind == *kind && own.direction.sends()).map(|own| own.id)
     }
 
-    /// The peer's machine, to send by.
+    /// Returns the peer, to send with.
     pub(super) const fn peer(&mut self) -> &mut Peer {
         &mut self.peer
     }
 
-    /// The socket receives at this address: the offer can be made.
+    /// Notes the socket's address, and makes the offer.
     pub(super) fn handle_local(&mut self, now: Instant, local: SocketAddr) {
         self.local = Some(local);
         let offer = match self.peer.add_local(now, local) {
@@ -145,7 +145,7 @@ impl RtcClient {
         self.drain(now);
     }
 
-    /// The byte stream has ended; nothing is expected of it once the answer is there.
+    /// Handles the end of the byte stream, which is not needed once the response has come.
     pub(super) fn handle_end(&mut self, now: Instant) {
         let ended = self.response.handle_end();
         self.read_response(now);
@@ -155,7 +155,7 @@ impl RtcClient {
         }
     }
 
-    /// Adds the datagrams that go to the address that comes back.
+    /// Adds datagrams, and returns their destination.
     pub(super) fn poll_datagrams<'l>(
         &mut self,
         now: Instant,
@@ -173,7 +173,7 @@ impl RtcClient {
         self.peer.poll_timeout()
     }
 
-    /// Has the session deleted, or drops what there is of one.
+    /// Deletes the session, or drops its unfinished parts.
     pub(super) fn close(&mut self, now: Instant) {
         match std::mem::replace(&mut self.stage, Stage::Deleting) {
             Stage::Live { session } => {
@@ -256,8 +256,7 @@ impl RtcClient {
         }
     }
 
-    /// Notes the reason of the end. The first one counts; for a session that is deleted it was reported
-    /// already.
+    /// Notes the reason of the end, unless one was noted before or the session is being deleted, whose end was reported already.
     fn end(&mut self, now: Instant, why: String) {
         if !matches!(self.stage, Stage::Deleting | Stage::Closed) {
             self.stage = Stage::Closed;
@@ -285,7 +284,8 @@ impl ClientStream for RtcClient {
     }
 }
 
-/// The path of the session that an answer names (RFC 9725 §4.2): an absolute URL, a path, or a name beside the endpoint's.
+/// Returns the path of the session from a response's `Location` (RFC 9725 §4.2): an absolute URL, a path, or a name relative to the
+/// endpoint.
 fn session_path(head: &ResponseHead, endpoint: &str) -> String {
     let location = head.header("location").unwrap_or_default();
     let location = std::str::from_utf8(location).unwrap_or_default();

@@ -25,12 +25,12 @@ use crate::types::StreamKey;
 use player::RtcPlayer;
 use publisher::RtcPublisher;
 
-/// Reads the URL of an endpoint.
+/// Parses the URL of an endpoint.
 pub(super) fn read(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
     outbound(url, scheme, Transport::Tcp)
 }
 
-/// The same over TLS.
+/// Parses the URL of an endpoint over TLS.
 pub(super) fn read_tls(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
     outbound(url, scheme, Transport::Tls)
 }
@@ -52,7 +52,7 @@ struct Endpoint {
 }
 
 impl Request for Endpoint {
-    /// Never: nothing is pushed or pulled.
+    /// Returns false, because these URLs are neither pushed to nor pulled from.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! A player: frames as they come whole.
+//! A player for the load generator, which reports complete frames.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::protocol::player::{LoadEvent, LoadPlayer};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
 use crate::protocol::{PathId, To};
 
-/// The offered codecs, with the first payload type of each.
+/// The offered video codecs, with the first payload type of each.
 const VIDEO: [(Codec, u8); 5] =
     [(Codec::H264, 96), (Codec::H265, 100), (Codec::Av1, 101), (Codec::Vp9, 102), (Codec::Vp8, 104)];
 const AUDIO: [(Codec, u8); 3] =

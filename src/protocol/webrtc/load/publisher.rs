@@ -1,4 +1,4 @@
-//! A publisher: units of a clip, cut as viewers of the server have them cut.
+//! A publisher for the load generator: sends units of a clip, cut as for viewers of the server.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::protocol::webrtc::negotiation::{self, Shown};
 use crate::protocol::webrtc::package::RtcPackage;
 use crate::protocol::{PathId, To};
 
-/// The name of the stream in the offer; the endpoint's URL has the one that counts.
+/// Name of the stream in the offer, where it has no effect; the endpoint's URL names the stream.
 const STREAM: &str = "bench";
 
 /// The publisher.
@@ -27,12 +27,12 @@ const STREAM: &str = "bench";
 pub(super) struct RtcPublisher {
     client: RtcClient,
     mux: FlvMux<RtcPackage>,
-    /// A time of the clip in milliseconds, and the time at which it counts as sampled.
+    /// A time of the clip in milliseconds, and the instant at which it counts as sampled.
     clock: Option<(i64, Instant)>,
 }
 
 impl RtcPublisher {
-    /// `heads` are the parameter sets of the clip: what WebRTC can carry of it is offered.
+    /// Makes a publisher. `heads` are the parameter sets of the clip, of which everything that WebRTC can carry is offered.
     pub(super) fn new(
         now: Instant,
         endpoint: Endpoint,
@@ -52,7 +52,7 @@ impl RtcPublisher {
         Some(Self { client: RtcClient::new(now, endpoint, seed, sections)?, mux, clock: None })
     }
 
-    /// The track that the section of a kind carries.
+    /// Returns the track that the section of a kind carries.
     fn track_of(&self, kind: &MediaKind) -> Option<TrackId> {
         let kind = if *kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
         self.mux.tracks().default_of(kind).map(|track| track.id)

@@ -1,4 +1,4 @@
-//! The tracks that a page of a room is sent, and who speaks, as the SDK's pages read it from a data channel.
+//! Messages to a room's page by data channel, in the form that the SDK's pages read: the tracks it is sent, and who speaks.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use super::seated::label;
 use super::{Room, SILENCE};
 use crate::types::Handle;
 
-/// The shortest time between two lists of speakers: pages forget speakers of whom they have heard nothing for a second.
+/// Minimum time between two lists of speakers; pages drop speakers that were not listed for a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The streams that speak, and what the page has heard of them.
+/// The streams that speak, and what was last sent to the page.
 #[derive(Debug, Default)]
 pub(super) struct Loud {
     speakers: BTreeSet<Handle>,
-    /// Former speakers that the page believes to speak.
+    /// Former speakers that the page still shows as speaking.
     ended: BTreeSet<Handle>,
     is_due: bool,
     said: Option<Instant>,
@@ -46,7 +46,8 @@ impl Loud {
 }
 
 impl Room {
-    /// The videos that are sent, as the SDK's pages expect to hear of it: with a seat the label is the seat's, else that of the stream.
+    /// Returns the list of videos being sent, as the SDK's pages expect it. The label is that of the seat if the stream has one, else that
+    /// of the stream.
     pub(in crate::protocol::webrtc) fn assignments(&self, room: &str) -> String {
         let id = |stream: Option<Handle>| {
             stream.and_then(|stream| self.members.get(&stream)).map_or("", |member| &member.id)
@@ -72,15 +73,15 @@ impl Room {
         json!({"eventType": "VIDEO_TRACK_ASSIGNMENT_LIST", "streamId": room, "payload": shown}).to_string()
     }
 
-    /// The same, if the page has heard of others, or of none.
+    /// Returns the list of videos if it differs from the one last sent.
     pub(in crate::protocol::webrtc) fn poll_assignments(&mut self, room: &str) -> Option<String> {
         let assignments = self.assignments(room);
         (assignments != self.said).then(|| self.said.clone_from(&assignments))?;
         Some(assignments)
     }
 
-    /// The sounds that are sent, and how loud they are, when it is time to say so: those of all seats, else the streams that speak and those
-    /// that have ended to. Old pages read `assignments`, others `payload`.
+    /// Returns the list of audio tracks with their loudness, when due: of all seats, else of the streams that speak and those that have
+    /// stopped. Old pages read `assignments`, others `payload`.
     pub(in crate::protocol::webrtc) fn poll_speakers(&mut self, now: Instant, room: &str) -> Option<String> {
         let is_early = self.loud.poll_timeout().is_some_and(|at| at > now);
         if !self.loud.is_due || is_early {
@@ -110,8 +111,7 @@ impl Room {
     }
 }
 
-/// The loudness as pages read it: 0 for a participant that does not speak, else over 150 and louder with
-/// larger numbers.
+/// Converts a level to the loudness that pages read: 0 for silence, above 150 for speech, larger is louder.
 const fn loudness(level: u8) -> u8 {
     SILENCE.saturating_sub(level).saturating_mul(2)
 }

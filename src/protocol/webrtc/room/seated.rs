@@ -1,8 +1,8 @@
-//! The seats of a room's viewer, and the streams that come and go by them.
+//! The seats of a room's viewer, and the streams that take and leave them.
 //!
-//! A change of seats is followed by [`Room::poll_step`]: the seat is vacated at once, whoever has lost its last one is unsubscribed from,
-//! and whoever has its first is subscribed to, and begins at a key frame in a section that the page knows. Nothing is
-//! negotiated. A change costs a viewer a look at its seats, and at the streams of the room only where a seat becomes free.
+//! A change of seats is followed by [`Room::poll_step`]: the seat is vacated at once, a stream that has lost its last seat is unsubscribed
+//! from, and one that gets its first is subscribed to and begins at a key frame in a section that the page knows. Nothing is negotiated. A
+//! change costs a check of the viewer's seats, and of the room's streams only if a seat becomes free.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use super::seating::{SEATS_MAX, Seating};
 use super::{Codecs, Holder, PAYLOAD_TYPES, Room, SILENCE, Subscribed, negotiation};
 use crate::types::Handle;
 
-/// The tracks of each kind that a viewer of a room is sent; `None`: those of every stream.
+/// Maximum number of tracks of each kind sent to a viewer of a room; `None` for no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::protocol::webrtc) struct Limits {
     /// `maxVideoTrackCount`.
@@ -28,24 +28,24 @@ pub(in crate::protocol::webrtc) struct Limits {
 }
 
 impl Limits {
-    /// A place for each track.
+    /// No limits: a place for each track.
     pub(in crate::protocol::webrtc) const NONE: Self = Self { video: None, audio: None };
 }
 
-/// A consequence of a change of seats, for the session.
+/// An effect of a change of seats, for the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::protocol::webrtc) enum Step {
-    /// A stream is to be subscribed to, under this handle.
+    /// Subscribe to a stream under this handle.
     Subscribe(Handle, Arc<str>),
-    /// A stream has no seat any more.
+    /// Unsubscribe from a stream without a seat.
     Unsubscribe(Handle),
-    /// A stream begins, or goes on by other sections.
+    /// A stream begins or changes its sections.
     Begin(Handle),
-    /// Other tracks of a stream are sent.
+    /// Change the selected tracks of a stream.
     Select(Handle),
 }
 
-/// See the module.
+/// The seats of a viewer.
 #[derive(Debug)]
 pub(super) struct Seats {
     limits: Limits,
@@ -73,12 +73,12 @@ impl Seats {
         }
     }
 
-    /// Whether there are seats for a kind.
+    /// True if there are seats for a kind.
     pub(super) const fn has(&self, kind: TrackKind) -> bool {
         self.of(kind).is_some()
     }
 
-    /// Whether the seats of a kind are places of our offers. Else seats choose among the streams' own places.
+    /// True if the seats of a kind are places in our offers; if not, seats select among the streams' own places.
     pub(super) const fn have_places(&self, kind: TrackKind) -> bool {
         match kind {
             TrackKind::Video => self.limits.video.is_some(),
@@ -87,38 +87,38 @@ impl Seats {
         }
     }
 
-    /// Whether any seats are places.
+    /// True if the seats of any kind are places.
     pub(super) const fn are_any(&self) -> bool {
         self.have_places(TrackKind::Video) || self.have_places(TrackKind::Audio)
     }
 
-    /// Whether no stream has a place of its own.
+    /// True if no stream has a place of its own.
     pub(super) const fn are_all(&self) -> bool {
         self.have_places(TrackKind::Video) && self.have_places(TrackKind::Audio)
     }
 
-    /// Whether a stream has a seat; `None` where there are none.
+    /// Returns whether a stream has a seat; `None` if there are no seats of this kind.
     pub(super) fn seats(&self, kind: TrackKind, stream: Handle) -> Option<bool> {
         self.of(kind).map(|seating| seating.seats(stream))
     }
 
-    /// The stream of a seat.
+    /// Returns the stream in a seat.
     pub(super) fn holder(&self, kind: TrackKind, seat: usize) -> Option<Handle> {
         self.of(kind)?.holder(seat)
     }
 
-    /// The streams of all seats of a kind; `None` where they are no places.
+    /// Returns the streams in all seats of a kind; `None` if the seats are no places.
     pub(super) fn holders(&self, kind: TrackKind) -> Option<impl Iterator<Item = Option<Handle>> + '_> {
         self.of(kind).filter(|_| self.have_places(kind)).map(Seating::holders)
     }
 
-    /// Whether a stream is to be subscribed to.
+    /// True if a stream should be subscribed to.
     pub(super) fn needs(&self, stream: Handle) -> bool {
         let is_seated = |kind| self.seats(kind, stream) == Some(true);
         !self.are_all() || is_seated(TrackKind::Video) || is_seated(TrackKind::Audio)
     }
 
-    /// Notes that there is something to be done about a stream.
+    /// Notes that the effects of a change on a stream are pending.
     pub(super) fn note(&mut self, stream: Handle) {
         if self.are_any() {
             self.changed.insert(stream);
@@ -126,15 +126,15 @@ impl Seats {
     }
 }
 
-/// The name of a seat: pages know it as that of a track.
+/// Returns the name of a seat, which pages know as a track's.
 pub(super) fn label(kind: TrackKind, seat: usize) -> String {
     let kind = if kind == TrackKind::Video { "video" } else { "audio" };
     format!("{kind}Track{seat}")
 }
 
 impl Room {
-    /// Gives the seats that are places their sections, in forms of every codec that the application has. Audio has Opus alone: a
-    /// source keeps its clock.
+    /// Gives the seats that are places their sections, in forms of every enabled codec. Audio has Opus only, because a source must keep its
+    /// clock rate.
     pub(super) fn offer_seats(&mut self) {
         for kind in [TrackKind::Audio, TrackKind::Video] {
             let count =
@@ -164,7 +164,7 @@ impl Room {
         on.flat_map(|codec| offered_formats(*codec, *PAYLOAD_TYPES.start())).collect()
     }
 
-    /// Changes the seats of a kind, and notes what follows.
+    /// Changes the seats of a kind, and notes the effects.
     fn reseat<T>(
         &mut self,
         kind: TrackKind,
@@ -192,7 +192,7 @@ impl Room {
         }
     }
 
-    /// Gives free seats to streams that have none: those that spoke last, then those that came first.
+    /// Gives free seats to streams without one: first those that spoke last, then those that came first.
     pub(super) fn fill_seats(&mut self) {
         for kind in [TrackKind::Video, TrackKind::Audio] {
             while self.seats.of(kind).is_some_and(Seating::has_free) {
@@ -206,7 +206,7 @@ impl Room {
         }
     }
 
-    /// A stream is this loud.
+    /// Notes the loudness of a stream, and gives it a seat if it speaks.
     pub(in crate::protocol::webrtc) fn speaks(&mut self, now: Instant, id: &str, level: u8) {
         let Some(handle) = self.ids.get(id).copied() else { return };
         let Some(member) = self.members.get_mut(&handle) else { return };
@@ -224,7 +224,7 @@ impl Room {
         }
     }
 
-    /// A stream has left the room.
+    /// Frees the seats of a stream that has left the room.
     pub(super) fn leave_seats(&mut self, stream: Handle) {
         for kind in [TrackKind::Video, TrackKind::Audio] {
             self.reseat(kind, |seating, _| seating.leave(stream));
@@ -232,7 +232,7 @@ impl Room {
         self.fill_seats();
     }
 
-    /// Takes the seat from a stream that has no use for it, and gives free ones to those who do.
+    /// Frees a stream's seat if the stream has no use for it, and fills free seats.
     pub(super) fn keep_seat_if_used(&mut self, stream: Handle, kind: TrackKind) {
         let is_used = self.members.get(&stream).is_some_and(|member| member.takes_seat(kind));
         if !is_used {
@@ -241,7 +241,7 @@ impl Room {
         self.fill_seats();
     }
 
-    /// Ends the media that a stream was sent by in its seats; it keeps them.
+    /// Ends the media of a stream in its seats, which it keeps.
     pub(super) fn vacate_seats(&mut self, stream: Handle) {
         for (section, place) in (0..).map(SectionId).zip(&self.places) {
             if let Holder::Seat(kind, seat, _) = place.holder
@@ -252,7 +252,7 @@ impl Room {
         }
     }
 
-    /// Pins the streams of a window of the room.
+    /// Pins the streams in a window of the room.
     pub(super) fn pin_window(&mut self, window: Range<usize>) {
         let streams = self.members.iter().skip(window.start).take(window.len());
         let takes = streams.filter(|(_, member)| member.takes_seat(TrackKind::Video));
@@ -261,7 +261,7 @@ impl Room {
         self.fill_seats();
     }
 
-    /// Pins the video of a stream, by its id or the name of a track, or lets it go. False where there are no seats.
+    /// Pins or unpins the video of a stream, by its id or the name of a track. Returns false if there are no seats.
     pub(in crate::protocol::webrtc) fn pin(&mut self, name: &str, pins: bool) -> bool {
         let Some(seating) = self.seats.of(TrackKind::Video) else { return false };
         let Some(stream) = self.ids.get(negotiation::stream_of_track(name)).copied() else { return true };
@@ -276,7 +276,7 @@ impl Room {
         true
     }
 
-    /// Has so many videos sent at most; `None`: as many as the application lets a viewer have. Nothing is pinned then.
+    /// Limits the number of videos; `None` for as many as the application allows. All pins are removed.
     pub(in crate::protocol::webrtc) fn limit_videos(&mut self, count: Option<usize>) {
         let most = self.seats.limits.video;
         self.window = 0..super::STREAMS_MAX;
@@ -296,7 +296,7 @@ impl Room {
         self.apply_wants();
     }
 
-    /// The next consequence of what has changed.
+    /// Returns the next effect of changed seats.
     pub(in crate::protocol::webrtc) fn poll_step(&mut self, now: Instant, peer: &mut Peer) -> Option<Step> {
         self.seats.vacated.drain(..).for_each(|section| peer.vacate(now, section));
         while let Some(handle) = self.seats.changed.pop_first() {
@@ -323,7 +323,7 @@ impl Room {
         None
     }
 
-    /// As [`Room::apply_wants`], of one stream that has places for all kinds of tracks or seats.
+    /// Like [`Room::apply_wants`], for one stream.
     fn apply_wants_of(&mut self, handle: Handle) {
         let is_in_window =
             || self.members.keys().position(|one| *one == handle).is_some_and(|at| self.window.contains(&at));

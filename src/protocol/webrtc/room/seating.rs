@@ -1,14 +1,14 @@
-//! Seats for the videos of a room, or for its sounds, where a viewer has fewer of them than there are streams. Whoever speaks takes the
-//! seat of the stream that has been silent for longest. A stream that spoke less than [`HOLD`] ago keeps its seat, so that two who
-//! talk to each other do not take turns, and one that is pinned keeps it whoever speaks.
+//! Seats for the video or audio of a room, if a viewer has fewer seats than there are streams. A stream that speaks takes the seat of the
+//! stream that has been silent longest. A stream that spoke less than [`HOLD`] ago keeps its seat, so that two people in conversation do
+//! not displace each other, and a pinned stream always keeps its seat.
 
 use std::time::{Duration, Instant};
 
 use crate::types::Handle;
 
-/// Seats of a kind that a viewer has at most.
+/// Maximum number of seats of a kind for one viewer.
 pub(in crate::protocol::webrtc) const SEATS_MAX: usize = 30;
-/// The time that a seat is kept after its stream spoke.
+/// Time for which a seat is kept after its stream spoke.
 pub(super) const HOLD: Duration = Duration::from_secs(2);
 
 /// A seat, which a stream may have.
@@ -18,14 +18,14 @@ struct Seat {
     is_pinned: bool,
 }
 
-/// See the module.
+/// The seats of one kind.
 #[derive(Debug, Default)]
 pub(super) struct Seating {
     seats: Vec<Seat>,
 }
 
 impl Seating {
-    /// Creates so many free seats.
+    /// Makes `count` free seats.
     pub(super) fn new(count: usize) -> Self {
         Self { seats: vec![Seat::default(); count.min(SEATS_MAX)] }
     }
@@ -35,22 +35,22 @@ impl Seating {
         self.seats.len()
     }
 
-    /// The stream of a seat.
+    /// Returns the stream in a seat.
     pub(super) fn holder(&self, seat: usize) -> Option<Handle> {
         self.seats.get(seat)?.holder
     }
 
-    /// The streams of all seats, in order.
+    /// Returns the streams in all seats, in order.
     pub(super) fn holders(&self) -> impl Iterator<Item = Option<Handle>> + '_ {
         self.seats.iter().map(|seat| seat.holder)
     }
 
-    /// Whether a stream has a seat.
+    /// True if a stream has a seat.
     pub(super) fn seats(&self, stream: Handle) -> bool {
         self.seat_of(stream).is_some()
     }
 
-    /// Whether a seat is free.
+    /// True if a seat is free.
     pub(super) fn has_free(&self) -> bool {
         self.seats.iter().any(|seat| seat.holder.is_none())
     }
@@ -59,7 +59,7 @@ impl Seating {
         self.seats.iter().find(|seat| seat.holder == Some(stream))
     }
 
-    /// Gives a free seat to a stream without one. False: there is none, or it has one.
+    /// Gives a free seat to a stream. Returns false if there is none, or the stream has one.
     pub(super) fn take_free(&mut self, stream: Handle) -> bool {
         if self.seats(stream) {
             return false;
@@ -68,8 +68,8 @@ impl Seating {
         free.map(|seat| seat.holder = Some(stream)).is_some()
     }
 
-    /// Gives a stream that speaks a seat. The stream that it took it from, `Some(None)` for a free one; `None`: it has one already, or
-    /// no one else's is to be had. `spoke` is when a stream spoke last.
+    /// Gives a seat to a stream that speaks. Returns the stream that lost it (`Some(None)` for a free seat), or `None` if the stream has a
+    /// seat or none can be taken. `spoke` tells when a stream spoke last.
     pub(super) fn take_for_speaker(
         &mut self,
         now: Instant,
@@ -89,14 +89,14 @@ impl Seating {
         Some(longest.holder.replace(stream))
     }
 
-    /// Frees the seat of a stream. False: it has none.
+    /// Frees the seat of a stream. Returns false if it has none.
     pub(super) fn leave(&mut self, stream: Handle) -> bool {
         let seat = self.seats.iter_mut().find(|seat| seat.holder == Some(stream));
         seat.map(|seat| *seat = Seat::default()).is_some()
     }
 
-    /// Pins these streams, as far as there are seats, and no others. Those without a seat take free ones, then those of others from the
-    /// last one on. The streams that lose theirs.
+    /// Pins exactly these streams, as far as there are seats. Streams without a seat take free ones, then seats of others from the last one
+    /// on. Returns the streams that lose their seat.
     pub(super) fn pin(&mut self, streams: &[Handle]) -> Vec<Handle> {
         let streams = streams.get(..self.count().min(streams.len())).unwrap_or_default();
         for seat in &mut self.seats {
@@ -119,13 +119,12 @@ impl Seating {
         out
     }
 
-    /// The streams that are pinned.
+    /// Returns the pinned streams.
     pub(super) fn pinned(&self) -> Vec<Handle> {
         self.seats.iter().filter(|seat| seat.is_pinned).filter_map(|seat| seat.holder).collect()
     }
 
-    /// Changes the number of seats; no stream is pinned then. The streams of seats that are no more move to free ones; those that find
-    /// none are the result.
+    /// Changes the number of seats and removes all pins. Streams in removed seats move to free ones. Returns the streams that find none.
     pub(super) fn resize(&mut self, count: usize) -> Vec<Handle> {
         let count = count.min(SEATS_MAX);
         let gone = self.seats.split_off(count.min(self.count()));

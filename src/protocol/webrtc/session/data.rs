@@ -7,13 +7,13 @@ use super::{
 use crate::protocol::RequestEvent;
 
 impl RtcSession {
-    /// The settings of data channels of the application.
+    /// Returns the application's settings of data channels.
     pub(super) fn data_settings(&self, ctx: &Context<'_>) -> DataSettings {
         let app = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).data);
         app.unwrap_or(DataSettings::NONE)
     }
 
-    /// An event of the peer's data channels.
+    /// Handles an event of the peer's data channels.
     pub(super) fn data_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
         if !matches!(self.role, Role::Publisher(_) | Role::Viewer(_) | Role::Room(_)) {
             return;
@@ -30,13 +30,13 @@ impl RtcSession {
         }
     }
 
-    /// Sends a message to the others of the stream, or of the room.
+    /// Sends a message to the other sessions of the stream or the room.
     pub(super) fn tell_stream(&mut self, data: StreamData) {
         let (stream, message) = (self.key.clone(), Message::new(data));
         self.events.push_back(Event::Family(FamilyEvent::TellStream { stream, message }));
     }
 
-    /// A message of another session. A page that is not sent a stream of its room does not hear it either.
+    /// Delivers a message of another session. A page that is not sent a stream of its room gets no messages of it either.
     pub(super) fn hear(&mut self, ctx: &Context<'_>, data: &StreamData) {
         let is_strange = match &self.role {
             Role::Room(room) => data.stream != self.key.id && !room.has(&data.stream),

@@ -8,7 +8,7 @@ use super::{
 };
 
 impl RtcSession {
-    /// A request for the session's own URL. Who does not know the secret hears that there is nothing.
+    /// Handles a request for the session's URL. A requester that does not know the secret gets 404.
     pub(super) fn later(&mut self, ctx: &Context<'_>, from: SessionRef, secret: u64, request: &Later) {
         let answer = if secret != self.asker.secret || self.closed {
             FromSession::Answered(404, None, String::new())
@@ -33,7 +33,7 @@ impl RtcSession {
         self.events.push_back(Event::Family(FamilyEvent::Tell { to: from, message: Message::new(answer) }));
     }
 
-    /// Candidates of the client, or a restart of ICE (RFC 9725 §4.3).
+    /// Handles a PATCH with candidates or an ICE restart (RFC 9725 §4.3).
     fn patch(&mut self, ctx: &Context<'_>, fragment: &Description, if_match: Option<&str>) -> FromSession {
         let answered = |status| FromSession::Answered(status, None, String::new());
         let Some(if_match) = if_match else { return answered(428) };

@@ -1,4 +1,4 @@
-//! A session that publishes: its units, and the news of its stream.
+//! A session that publishes: its units, and news of its stream.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
 use crate::mail::DataSender;
 
 impl RtcSession {
-    /// Hands the units that are ready to the worker, and what there is to say of the publisher's clocks.
+    /// Passes ready units and news of the publisher's clocks to the worker.
     pub(super) fn take_units(&mut self) {
         let Role::Publisher(ingest) = &mut self.role else { return };
         while let Some((unit, tracks)) = ingest.poll_unit() {
@@ -30,7 +30,7 @@ impl RtcSession {
         }
     }
 
-    /// The publisher is so loud: rooms hear of it, and viewers where the application wants that (`sendAudioLevelToViewers`).
+    /// Reports the publisher's loudness to rooms, and to viewers if the application wants that (`sendAudioLevelToViewers`).
     pub(super) fn note_loudness(&mut self, ctx: &Context<'_>, level: u8) {
         let Role::Publisher(_) = &self.role else { return };
         self.events.push_back(Event::Publication(Handle::ONLY, PublicationEvent::Loudness(level)));
@@ -45,7 +45,7 @@ impl RtcSession {
         self.tell_stream(StreamData { sender, stream, is_text: true, payload });
     }
 
-    /// News of the stream that the session publishes.
+    /// Handles news of the stream that the session publishes.
     pub(super) fn publication_news(&mut self, ctx: &Context<'_>, news: PublicationNews) {
         match news {
             PublicationNews::Verdict(verdict) => self.publish_verdict(ctx, verdict),

@@ -16,7 +16,7 @@ use crate::protocol::webrtc::settings::RtcAppSettings;
 use crate::types::StreamKey;
 
 impl RtcSession {
-    /// News of the main track.
+    /// Handles news of the main track.
     pub(super) fn subtrack_news(&mut self, ctx: &Context<'_>, news: SubtrackNews<'_>) {
         match news {
             SubtrackNews::Room(streams) => {
@@ -73,7 +73,7 @@ impl RtcSession {
         self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Subscribe(ask)));
     }
 
-    /// News of a stream of the main track.
+    /// Handles news of a stream of the main track.
     pub(super) fn member_news(&mut self, ctx: &Context<'_>, handle: Handle, news: &SubscriptionNews<'_>) {
         let codecs = self.codecs(ctx);
         let Role::Room(room) = &mut self.role else { return };
@@ -93,7 +93,7 @@ impl RtcSession {
         self.offer_room(ctx);
     }
 
-    /// Does what a change of seats has led to.
+    /// Carries out the effects of changed seats.
     fn take_steps(&mut self, ctx: &Context<'_>) {
         let mut has_changed = false;
         loop {
@@ -119,7 +119,7 @@ impl RtcSession {
         }
     }
 
-    /// Has a stream sent by the sections that it has now.
+    /// Begins to send a stream in its current sections.
     fn begin_stream(&mut self, ctx: &Context<'_>, handle: Handle) {
         let Role::Room(room) = &mut self.role else { return };
         let Some((viewer, _)) = room.viewer(handle) else { return };
@@ -139,7 +139,7 @@ impl RtcSession {
         }
     }
 
-    /// Offers the streams as they are, if they are others than were offered.
+    /// Offers the current streams, if they differ from the last offer.
     pub(super) fn offer_room(&mut self, ctx: &Context<'_>) {
         self.take_steps(ctx);
         let Role::Room(room) = &mut self.role else { return };
@@ -155,7 +155,7 @@ impl RtcSession {
         }
     }
 
-    /// The peer has answered our offer: streams that it has taken begin.
+    /// Begins the streams in an offer that the peer has answered.
     pub(super) fn room_answered(&mut self, ctx: &Context<'_>) {
         self.describe_by = None;
         self.say_to_room_page(ctx, self.list_of_tracks());
@@ -166,12 +166,12 @@ impl RtcSession {
         self.offer_room(ctx);
     }
 
-    /// Says to the page that its room has other streams than before.
+    /// Returns the message that the room's streams have changed.
     fn list_of_tracks(&self) -> String {
         json!({"eventType": "TRACK_LIST_UPDATED", "streamId": &*self.key.id}).to_string()
     }
 
-    /// Says to the page which videos it is sent.
+    /// Sends the list of videos to the page.
     pub(super) fn say_assignments(&mut self, ctx: &Context<'_>) {
         if let Role::Room(room) = &self.role {
             let assignments = room.assignments(&self.key.id);
@@ -179,7 +179,7 @@ impl RtcSession {
         }
     }
 
-    /// Says to the page who speaks, when it is time to.
+    /// Sends the list of speakers to the page, when due.
     fn say_speakers(&mut self, ctx: &Context<'_>) {
         if let Role::Room(room) = &mut self.role
             && let Some(speakers) = room.poll_speakers(ctx.now.mono, &self.key.id)
@@ -194,7 +194,7 @@ impl RtcSession {
         }
     }
 
-    /// Has the video of so many streams sent, from that one on.
+    /// Sets the range of streams whose video is sent.
     pub(super) fn turn_room_over(&mut self, ctx: &Context<'_>, window: Range<usize>) {
         let Role::Room(room) = &mut self.role else { return };
         room.turn_over(window);
@@ -206,7 +206,7 @@ impl RtcSession {
         self.say_assignments(ctx);
     }
 
-    /// Pins the video of a stream, or lets it go.
+    /// Pins or unpins the video of a stream.
     pub(super) fn pin_in_room(&mut self, ctx: &Context<'_>, name: &str, pins: bool) {
         let Role::Room(room) = &mut self.role else { return };
         if !room.pin(name, pins) {
@@ -216,7 +216,7 @@ impl RtcSession {
         self.say_assignments(ctx);
     }
 
-    /// Has so many videos sent at most.
+    /// Limits the number of videos.
     pub(super) fn limit_videos(&mut self, ctx: &Context<'_>, count: Option<usize>) {
         let Role::Room(room) = &mut self.role else { return };
         room.limit_videos(count);
@@ -228,7 +228,7 @@ impl RtcSession {
         self.say_assignments(ctx);
     }
 
-    /// Media can flow.
+    /// Starts the streams, because media can flow.
     pub(super) fn room_connected(&mut self) {
         let Role::Room(room) = &mut self.role else { return };
         for (handle, _) in room.viewers() {
@@ -239,7 +239,7 @@ impl RtcSession {
         }
     }
 
-    /// A unit of a stream.
+    /// Sends a unit of a stream.
     pub(super) fn room_unit(&mut self, ctx: &Context<'_>, handle: Handle, unit: &Delivery<'_>) {
         let codecs = self.codecs(ctx);
         let Role::Room(room) = &mut self.role else { return };
@@ -265,7 +265,7 @@ impl RtcSession {
         self.offer_room(ctx);
     }
 
-    /// Looks at the path of each stream.
+    /// Evaluates the path for each stream.
     pub(super) fn look_at_room(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         let Role::Room(room) = &mut self.role else { return };
@@ -283,7 +283,7 @@ impl RtcSession {
         self.say_speakers(ctx);
     }
 
-    /// The page wants other kinds of tracks of a stream.
+    /// Changes the kinds of tracks that the page wants of a stream.
     pub(super) fn want_of_room(
         &mut self,
         ctx: &Context<'_>,

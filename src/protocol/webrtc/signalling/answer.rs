@@ -1,4 +1,4 @@
-//! Our messages. The members and their order are those that the SDK's pages read.
+//! Messages to the client. The SDK's pages depend on the members and their order.
 
 use serde_json::{Value, json};
 
@@ -13,9 +13,8 @@ pub(super) fn pong() -> String {
     json!({"command": "pong"}).to_string()
 }
 
-/// The servers that help to find a path. The members of the reference are of one of them: one that relays, the application's
-/// before others; those by way of TCP, since media comes over UDP without any. `iceServers` has all of them, in the form of
-/// browsers.
+/// Returns the message with the ICE servers. The members of the reference describe one server: a relay, the application's before others,
+/// preferably over TCP because media uses UDP without a relay. `iceServers` lists all, in the form of browsers.
 pub(super) fn ice_servers(settings: &RtcAppSettings, servers: &[IceServer], whom: For) -> String {
     if !servers.iter().all(|server| server.uri == settings.stun) {
         return all_ice_servers(settings, servers);
@@ -61,7 +60,7 @@ pub(super) fn start(id: &str) -> String {
     json!({"command": "start", "streamId": id, "subscriberId": ""}).to_string()
 }
 
-/// An answer to a publisher's offer, or our offer to a viewer, with the tracks' names by `mid`.
+/// Returns the message with an answer to a publisher's offer, or with our offer to a viewer and the tracks' names by `mid`.
 pub(super) fn configuration(id: &str, is_answer: bool, described: &Described) -> String {
     let kind = if is_answer { "answer" } else { "offer" };
     let mut message =
@@ -88,7 +87,7 @@ pub(super) fn finished(id: &str, publishes: bool) -> String {
     notification(if publishes { "publish_finished" } else { "play_finished" }, id)
 }
 
-/// The rate of a viewer, in bits per second, and the rate of its path: pages warn when that is less.
+/// Returns the message with a viewer's rate and its path's rate in bits per second; pages warn if the path's is lower.
 pub(super) fn bitrates(id: &str, bitrates: &Bitrates) -> String {
     json!({
         "command": "notification",
@@ -101,7 +100,7 @@ pub(super) fn bitrates(id: &str, bitrates: &Bitrates) -> String {
     .to_string()
 }
 
-/// The message that tells a viewer of its new rendition, by its height.
+/// Returns the message that announces a viewer's new rendition by its height.
 pub(super) fn resolution(id: &str, height: u32) -> String {
     json!({
         "command": "notification",
@@ -112,12 +111,12 @@ pub(super) fn resolution(id: &str, height: u32) -> String {
     .to_string()
 }
 
-/// A stream that viewers start is being started for this one.
+/// Returns the message that a stream is being started for this viewer.
 pub(super) fn starts_soon(id: &str) -> String {
     json!({"command": "notification", "definition": "streaming_starts_soon", "streamId": id}).to_string()
 }
 
-/// A publisher has come back to its stream.
+/// Returns the message that a publisher has returned to its stream.
 pub(super) fn session_restored(id: &str) -> String {
     json!({"command": "notification", "definition": "session_restored", "streamId": id}).to_string()
 }
@@ -137,12 +136,12 @@ pub(super) fn error(definition: &str, id: Option<&str>) -> String {
     }
 }
 
-/// A stream that is not live: pages wait for [`streaming_started`].
+/// Returns the error for a stream that is not live; pages then wait for [`streaming_started`].
 pub(super) fn not_there(id: &str) -> String {
     no_stream(id, "stream_not_exist_or_not_streaming")
 }
 
-/// WebRTC is switched off.
+/// Returns the error that WebRTC is disabled.
 pub(super) fn not_enabled(id: &str) -> String {
     no_stream(id, "webrtc_not_enabled")
 }
@@ -175,7 +174,7 @@ pub(super) const fn denial(denial: &Denial) -> &'static str {
     }
 }
 
-/// An entry for each picture size that there is to choose from.
+/// Returns the message with an entry for each available resolution.
 pub(super) fn stream_information(id: &str, tracks: &[TrackInfo]) -> String {
     let audio: u64 = tracks.iter().filter(|track| !track.is_video).map(|track| track.bit_rate).sum();
     let entry = |track: &TrackInfo| {
@@ -198,7 +197,7 @@ pub(super) fn stream_information(id: &str, tracks: &[TrackInfo]) -> String {
     json!({"command": "streamInformation", "streamId": id, "streamInfo": entries}).to_string()
 }
 
-/// The picture size and rates of a live stream that this socket does not play.
+/// Returns the resolution and rates of a live stream that this socket does not play.
 pub(super) fn stream_media(id: &str, media: &Value) -> String {
     json!({
         "command": "streamInformation",
@@ -214,14 +213,14 @@ pub(super) fn stream_media(id: &str, media: &Value) -> String {
     .to_string()
 }
 
-/// The live streams of a main track: its tracks; of any other stream itself.
+/// Returns the tracks of a main track, i.e. its live streams; for any other stream, the stream itself.
 pub(super) fn track_list(id: &str, room: &Value) -> String {
     let none = room["streams"].as_array().is_none_or(Vec::is_empty);
     let list = if none { json!([id]) } else { room["streams"].clone() };
     json!({"command": "trackList", "streamId": id, "trackList": list}).to_string()
 }
 
-/// Records of a list, each a text within the text.
+/// Returns a list of records, each a JSON text within the JSON text.
 pub(super) fn records(definition: &str, id: &str, records: &Value) -> String {
     let texts = records.as_array().into_iter().flatten().map(|record| Value::from(record.to_string()));
     let mut message = json!({"command": "notification", "definition": definition, "streamId": id});
@@ -241,7 +240,7 @@ pub(super) fn count(definition: &str, id: &str, counted: &Value) -> String {
     .to_string()
 }
 
-/// The streams of a room, for the page that joined it under this id.
+/// Returns the streams of a room, for the page that joined it under this id.
 pub(super) fn joined_room(room: &str, id: &str, streams: &Value) -> String {
     let others = |list: &Value, name: fn(&Value) -> &Value| -> Value {
         let others = list.as_array().into_iter().flatten().filter(|one| *name(one) != id);
@@ -271,7 +270,7 @@ pub(super) fn left_room(room: &str, id: &str) -> String {
     .to_string()
 }
 
-/// The live streams of a room; of one that has none an error, which pages know.
+/// Returns the live streams of a room; if there are none, the error that pages expect.
 pub(super) fn room(room: &str, streams: &Value) -> String {
     if streams["streams"].as_array().is_none_or(Vec::is_empty) {
         return json!({"command": "error", "definition": "no_active_streams_in_room", "room": room})
@@ -295,12 +294,12 @@ pub(super) fn left_call(id: &str) -> String {
     json!({"command": "notification", "definition": "leaved", "streamId": id}).to_string()
 }
 
-/// The other of a call is gone: pages close that connection.
+/// Returns the message that the other party of a call has left, so that the page closes the connection.
 pub(super) fn stop(id: &str) -> String {
     json!({"command": "stop", "streamId": id}).to_string()
 }
 
-/// The record is a text within the text: pages parse it a second time.
+/// Returns a record as a JSON text within the JSON text, which pages parse a second time.
 pub(super) fn broadcast_object(id: &str, record: &str) -> String {
     json!({"command": "notification", "definition": "broadcastObject", "streamId": id, "broadcast": record})
         .to_string()

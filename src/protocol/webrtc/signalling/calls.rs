@@ -1,4 +1,4 @@
-//! Calls between two browsers: descriptions and candidates go from one socket to the other as they are.
+//! Calls between two browsers: descriptions and candidates are relayed unchanged between the two sockets.
 //!
 //! ```text
 //!     first: join -> joined          second: join -> joined
@@ -12,18 +12,18 @@ use crate::mail::{CallEvent, CallNews, Message, NoSubscription};
 use crate::protocol::{Event, FamilyEvent, RequestEvent};
 use crate::types::{SessionRef, StreamKey};
 
-/// A message of one of the two for the other, as its page gets it.
+/// A message of one party for the other, as the other's page gets it.
 #[derive(Debug)]
 pub(super) struct Relayed {
     pub(super) id: String,
     pub(super) text: String,
 }
 
-/// A call that a socket takes part in.
+/// A call that the socket has joined.
 #[derive(Debug)]
 pub(super) struct Call {
     id: String,
-    /// The other's socket, while there is one.
+    /// The other party's socket, while there is one.
     with: Option<SessionRef>,
 }
 
@@ -32,7 +32,7 @@ impl Socket {
         self.calls.iter_mut().find(|call| call.id == id)
     }
 
-    /// Takes part in a call.
+    /// Joins a call.
     pub(super) fn join_call(&mut self, id: &str, command: &Command) {
         if self.stream(id).is_some() {
             return self.send(answer::error("streamIdInUse", Some(id)));
@@ -48,7 +48,7 @@ impl Socket {
         self.events.push_back(Event::Request(RequestEvent::Call(join)));
     }
 
-    /// Leaves a call. False: it takes part in none of that id.
+    /// Leaves a call. Returns false if the socket is in no call with that id.
     pub(super) fn leave_call(&mut self, id: &str) -> bool {
         let Some(at) = self.calls.iter().position(|call| call.id == id) else { return false };
         self.calls.remove(at);
@@ -58,7 +58,7 @@ impl Socket {
         true
     }
 
-    /// Hands a message to the other. False: it takes part in no call of that id.
+    /// Relays a message to the other party. Returns false if the socket is in no call with that id.
     pub(super) fn relay(&mut self, id: &str, command: &Command) -> bool {
         let Some(call) = self.call(id) else { return false };
         match call.with {
@@ -71,7 +71,7 @@ impl Socket {
         true
     }
 
-    /// A message of the other.
+    /// Passes a message of the other party to the client.
     pub(super) fn relayed(&mut self, from: SessionRef, relayed: &Relayed) {
         let is_with = |with: SessionRef| with.worker == from.worker && with.conn == from.conn;
         if self.call(&relayed.id).is_some_and(|call| call.with.is_some_and(is_with)) {
@@ -79,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// News of a call.
+    /// Handles news of a call.
     pub(super) fn call_news(&mut self, key: &StreamKey, news: CallNews) {
         let Some(at) = self.calls.iter().position(|call| *call.id == *key.id) else { return };
         match news {

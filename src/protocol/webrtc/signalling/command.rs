@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::auth::access::Params;
 
-/// Members that become parameters of a publish or a play, as those of a URL's query do.
+/// Members that become parameters of a publish or a play, like those of a URL's query.
 const PARAMS: [&str; 9] = [
     "token",
     "key",
@@ -17,12 +17,12 @@ const PARAMS: [&str; 9] = [
     "role",
 ];
 
-/// A message.
+/// A message of the client.
 #[derive(Debug)]
 pub(super) struct Command(Map<String, Value>);
 
 impl Command {
-    /// `None` of what is no JSON object with a command.
+    /// Parses a message; `None` if it is no JSON object with a command.
     pub(super) fn read(text: &str) -> Option<Self> {
         let Ok(Value::Object(members)) = serde_json::from_str(text) else { return None };
         Some(Self(members)).filter(|command| !command.name().is_empty())
@@ -33,12 +33,12 @@ impl Command {
         self.text("command")
     }
 
-    /// A member that is a text; empty where it is not.
+    /// Returns a text member; empty if it is missing or no text.
     pub(super) fn text(&self, member: &str) -> &str {
         self.0.get(member).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A member that is true, as a value or as its word; a missing one is.
+    /// Returns true if a member is true, as a value or as text; a missing member counts as true.
     pub(super) fn flag(&self, member: &str) -> bool {
         match self.0.get(member) {
             Some(Value::Bool(flag)) => *flag,
@@ -47,7 +47,7 @@ impl Command {
         }
     }
 
-    /// A height, as a number or as text; `None` for 0, `auto` and what is neither.
+    /// Returns a height, given as a number or as text; `None` for 0, `auto` and anything else.
     pub(super) fn height(&self, member: &str) -> Option<u32> {
         let height = match self.0.get(member)? {
             Value::Number(number) => u32::try_from(number.as_u64()?).ok()?,
@@ -57,7 +57,7 @@ impl Command {
         Some(height).filter(|height| *height > 0)
     }
 
-    /// A count, as a number or as text; `None` for what is neither.
+    /// Returns a count, given as a number or as text; `None` for anything else.
     pub(super) fn count(&self, member: &str) -> Option<usize> {
         match self.0.get(member)? {
             Value::Number(number) => usize::try_from(number.as_u64()?).ok(),
@@ -66,23 +66,23 @@ impl Command {
         }
     }
 
-    /// A member that is a list of texts; no more than so many of them.
+    /// Returns a member that is a list of texts, at most `most` of them.
     pub(super) fn list(&self, member: &str, most: usize) -> Vec<&str> {
         let list = self.0.get(member).and_then(Value::as_array);
         list.into_iter().flatten().filter_map(Value::as_str).take(most).collect()
     }
 
-    /// Whether a member is true; a missing one is not.
+    /// Returns true if a member is true; a missing member counts as false.
     pub(super) fn is_set(&self, member: &str) -> bool {
         self.0.get(member).is_some_and(|value| !value.is_null()) && self.flag(member)
     }
 
-    /// The message as it came, for somebody else.
+    /// Returns the message as it came, to relay it.
     pub(super) fn to_text(&self) -> String {
         Value::Object(self.0.clone()).to_string()
     }
 
-    /// The parameters, without those that are empty.
+    /// Returns the parameters that are not empty.
     pub(super) fn params(&self) -> Params {
         let present = PARAMS.iter().map(|name| ((*name).to_owned(), self.text(name).to_owned()));
         present.filter(|(_, value)| !value.is_empty()).collect()

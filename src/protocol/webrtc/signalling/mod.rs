@@ -42,10 +42,10 @@ use crate::protocol::ice_servers::{IceAsk, host_of};
 use crate::protocol::{Context, Event, FamilyEvent, FamilyNews, Reply, RequestEvent, RequestNews};
 use crate::types::{Handle, SessionRef, StreamKey};
 
-/// Streams and calls of one socket at a time.
+/// Maximum number of streams and calls of one socket.
 const STREAMS_MAX: usize = 64;
 
-/// Handler: opens the socket.
+/// Handler that opens the socket.
 pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, asked: http::Asked) {
     // Publishing and playing have credentials of their own, so that every page may ask.
     match websocket::accept(&asked.request, |_| true) {
@@ -84,16 +84,16 @@ struct Stream {
     child: Handle,
     session: Option<SessionRef>,
     publishes: bool,
-    /// The session was let in.
+    /// True if the session was admitted.
     let_in: bool,
-    /// A publisher's stream waited for it.
+    /// True if the publisher's stream waited for it.
     restored: bool,
-    /// Whether a viewer wants its video.
+    /// True if a viewer wants video.
     video: bool,
     audio: bool,
 }
 
-/// See the module.
+/// A signalling socket.
 #[derive(Debug)]
 struct Socket {
     app: String,
@@ -101,30 +101,30 @@ struct Socket {
     origin: String,
     of_foreign_page: bool,
     secret: u64,
-    /// Drawn for the ids that it is given in rooms.
+    /// State of the generator of ids for rooms.
     names: u64,
     streams: Vec<Stream>,
     next: u16,
     calls: Vec<Call>,
-    /// Questions that control was asked, in order.
+    /// Pending questions to control, in order.
     questions: VecDeque<Asked>,
     events: VecDeque<Event>,
     actions: VecDeque<Action>,
     granted: bool,
-    /// Whether a session of this socket was let in.
+    /// True if a session of this socket was admitted.
     was_let_in: bool,
-    /// The client's view of servers that help to find a path.
+    /// The client's state regarding ICE servers.
     ice: IceClient,
 }
 
-/// A client that asks for servers that help to find a path.
+/// A client's state regarding ICE servers.
 #[derive(Debug)]
 struct IceClient {
-    /// The host that it knows us by.
+    /// Host name by which the client reaches this server.
     host: String,
-    /// The user of its credentials.
+    /// User name in the client's credentials.
     user: u64,
-    /// Whether it has asked and was not given all.
+    /// True if the client has asked and was not given the servers with credentials.
     is_waiting: bool,
 }
 
@@ -133,7 +133,7 @@ impl Socket {
         self.actions.push_back(Action::Send(text));
     }
 
-    /// Whether it may have no more streams and calls.
+    /// True if the socket may have no more streams and calls.
     const fn is_full(&self) -> bool {
         self.streams.len().saturating_add(self.calls.len()) >= STREAMS_MAX
     }
@@ -155,8 +155,7 @@ impl Socket {
         }
     }
 
-    /// Tells the client the servers that help to find a path. Credentials are for admitted clients only, so a
-    /// client hears of them again once it is admitted.
+    /// Sends the ICE servers to the client. Credentials are for admitted clients only, so they are sent again once the client is admitted.
     fn tell_ice_servers(&mut self, ctx: &Context<'_>) {
         let Some(app) = ctx.apps.get(self.app.as_str()) else { return };
         let ask = IceAsk { now: ctx.now, server: ctx.server, host: &self.ice.host, user: self.ice.user };
@@ -167,7 +166,7 @@ impl Socket {
         self.send(if self.was_let_in { all } else { some });
     }
 
-    /// Notes that a session of this socket was let in.
+    /// Notes that a session of this socket was admitted.
     fn let_in(&mut self, ctx: &Context<'_>, at: usize) {
         if let Some(stream) = self.streams.get_mut(at) {
             stream.let_in = true;
@@ -178,7 +177,7 @@ impl Socket {
         }
     }
 
-    /// A command that names a stream.
+    /// Handles a command that names a stream.
     fn about_a_stream(&mut self, name: &str, command: &Command) {
         if self.about_a_room(name, command) {
             return;
@@ -224,7 +223,7 @@ impl Socket {
         }
     }
 
-    /// A command that is not known, or not done: pages that wait for its answer have one.
+    /// Answers an unknown or unsupported command, because pages wait for an answer.
     fn unknown(&mut self, name: &str, id: Option<&str>) {
         tracing::debug!(command = name, "command of a signalling socket that is not spoken");
         self.send(answer::error("notImplemented", id));
@@ -273,7 +272,7 @@ impl Socket {
         }));
     }
 
-    /// The client wants no more. The id is free at once: what the session still says is of nobody's interest.
+    /// Stops a stream at the client's request. Its id is free at once; later messages of the session are ignored.
     fn stop(&mut self, id: &str) {
         let Some(at) = self.streams.iter().position(|stream| stream.id == id) else { return };
         let stream = self.streams.remove(at);
@@ -397,7 +396,7 @@ impl Socket {
     }
 }
 
-/// The streams of a main track that a page wants: `!` in front of an id leaves it out, and its own is not sent back to it.
+/// Returns the streams of a main track that a page wants: `!` before an id excludes it, and the page's own stream is not sent back.
 fn choice_of(command: &Command) -> Choice {
     let mut choice = Choice { is_off: command.is_set("disableTracksByDefault"), ..Choice::default() };
     for id in command.list("trackList", ROOM_MAX) {

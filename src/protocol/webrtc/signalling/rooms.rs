@@ -1,7 +1,7 @@
 //! Commands about rooms, and questions about streams, which control answers from its records.
 //!
-//! A room is a main track: a client that publishes with `mainTrack` is in it, and a client that plays it is sent
-//! what is published there.
+//! A room is a main track: a client that publishes with `mainTrack` is in it, and a client that plays it is sent all streams published
+//! there.
 
 use serde_json::Value;
 
@@ -14,14 +14,14 @@ use crate::protocol::webrtc::messages::ToSession;
 use crate::protocol::{Event, RequestEvent};
 use crate::types::{SessionRef, StreamKey};
 
-/// Questions that wait for their answers.
+/// Maximum number of pending questions.
 const QUESTIONS_MAX: usize = 16;
-/// The most that a publisher may say about its stream.
+/// Maximum size in bytes of the metadata that a publisher may set.
 const META_DATA_BYTES_MAX: usize = 8 * 1024;
-/// The records of an answer, if the page does not say how many it wants.
+/// Number of records in an answer if the page does not say how many it wants.
 const PAGE: usize = 50;
 
-/// A question that waits for its answer.
+/// A pending question to control.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Asked {
     Record(String),
@@ -32,7 +32,7 @@ pub(super) enum Asked {
     Media(String),
     /// The names of a main track's subtracks.
     TrackList(String),
-    /// The streams of a room, for a client that joins it under this id, or asks for the list.
+    /// The streams of a room, for a client that joins it under this id or asks for the list.
     Room {
         room: String,
         joins: Option<String>,
@@ -40,7 +40,7 @@ pub(super) enum Asked {
 }
 
 impl Socket {
-    /// A command about a room. False: it is none.
+    /// Handles a command about a room. Returns false if it is none.
     pub(super) fn about_a_room(&mut self, name: &str, command: &Command) -> bool {
         let id = command.text("streamId");
         let room = match command.text("room") {
@@ -60,7 +60,7 @@ impl Socket {
         true
     }
 
-    /// A question about a stream. False: it is none.
+    /// Handles a question about a stream. Returns false if it is none.
     pub(super) fn about_records(&mut self, name: &str, command: &Command, id: &str) -> bool {
         let (offset, size) = page_of(command);
         let role = || command.text("role").to_owned();
@@ -85,7 +85,7 @@ impl Socket {
         true
     }
 
-    /// Enters a room: the page hears who is there, and the id that it may publish under.
+    /// Joins a room: the page gets the streams there, and the id under which it may publish.
     fn join_room(&mut self, room: &str, command: &Command) {
         if room.is_empty() {
             return self.send(answer::error("no_room_specified", None));
@@ -98,7 +98,7 @@ impl Socket {
         self.ask(room, Question::Room, Asked::Room { room: room.to_owned(), joins: Some(id) });
     }
 
-    /// An id for a stream of a page that has none of its own.
+    /// Returns a new id for the stream of a page that has none.
     fn new_id(&mut self) -> String {
         let id = format!("participant-{:016x}", self.names);
         self.names =
@@ -106,7 +106,7 @@ impl Socket {
         id
     }
 
-    /// Changes what a publisher says about its stream.
+    /// Sets the metadata of a publisher's stream.
     pub(super) fn set_meta_data(&mut self, command: &Command, id: &str) {
         let text = command.text("metaData");
         let publishes = self.stream(id).is_some_and(|stream| stream.publishes && stream.let_in);
@@ -120,7 +120,7 @@ impl Socket {
         self.events.push_back(Event::Request(RequestEvent::Describe { key, meta_data }));
     }
 
-    /// Leaves a room: what is published in it, or played of it, ends.
+    /// Leaves a room: streams published there or played from it end.
     fn leave_room(&mut self, room: &str, id: &str) {
         for id in [id, room] {
             if self.stream(id).is_some() {
@@ -130,14 +130,14 @@ impl Socket {
         self.send(answer::left_room(room, id));
     }
 
-    /// Has one track of a main track sent, or not.
+    /// Sets the wanted kinds of one track of a main track.
     pub(super) fn want_of(&mut self, id: &str, track: &str, video: Option<bool>, audio: Option<bool>) {
         if let Some(session) = self.stream(id).and_then(|stream| stream.session) {
             self.tell(session, ToSession::WantOf { name: track.to_owned(), video, audio });
         }
     }
 
-    /// Pins the video of a stream, or lets it go. Pages name the room and the stream, or the stream and the place that shows it.
+    /// Pins or unpins the video of a stream. Pages name the room and the stream, or the stream and the place that shows it.
     pub(super) fn pin(&mut self, id: &str, command: &Command) {
         let (track, pins) = (command.text("videoTrackId"), command.flag("enabled"));
         let plays = |stream: &&Stream| !stream.publishes && stream.session.is_some();
@@ -152,7 +152,7 @@ impl Socket {
         }
     }
 
-    /// The videos of a main track that the page is sent: which ones there are, a part of them, so many at most. The answer comes by a data
+    /// Handles a request about the videos of a main track: list them, show a range, or limit their number. The answer is sent by data
     /// channel.
     pub(super) fn about_assignments(&mut self, name: &str, command: &Command, id: &str) {
         let Some(session) = self.stream(id).and_then(|stream| stream.session) else {
@@ -169,7 +169,7 @@ impl Socket {
         self.tell(session, message);
     }
 
-    /// Asks control.
+    /// Asks control a question.
     pub(super) fn ask(&mut self, id: &str, question: Question, asked: Asked) {
         if self.questions.len() >= QUESTIONS_MAX {
             return self.send(answer::error("highResourceUsage", Some(id)));
@@ -181,7 +181,7 @@ impl Socket {
         self.events.push_back(Event::Request(RequestEvent::Ask { key, let_in, question }));
     }
 
-    /// Control has answered.
+    /// Handles control's answer.
     pub(super) fn answered(&mut self, response: &Response) {
         let Some(asked) = self.questions.pop_front() else { return };
         let body = std::str::from_utf8(&response.body).ok().filter(|_| response.status == 200);
@@ -208,7 +208,7 @@ impl Socket {
     }
 }
 
-/// The page of a list: where it begins, and how long it may be.
+/// Returns offset and size of the requested page of a list.
 fn page_of(command: &Command) -> (usize, usize) {
     (command.count("offset").unwrap_or(0), command.count("size").filter(|size| *size > 0).unwrap_or(PAGE))
 }
