@@ -40,7 +40,7 @@ struct Partial {
     kind: MessageType,
     protected: bool,
     body: Vec<u8>,
-    /// One bit for each received byte of the body.
+    /// A bit for each received byte of the body.
     have: Vec<u8>,
     missing: usize,
 }

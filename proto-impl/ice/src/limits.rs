@@ -1,33 +1,34 @@
-//! Limits on what a peer can make this crate hold or iterate over.
+//! Limits on the memory and work that a peer can cause.
 
-/// Bytes of a STUN message. The longest real ones are below 300 bytes; a datagram that is longer than this is no check.
+/// Largest STUN message, in bytes. Real ones are below 300; a longer datagram is not taken for a check.
 pub const STUN_BYTES_MAX: usize = 2048;
-/// Attributes of a STUN message. Browsers send about ten.
+/// Most attributes of a STUN message. Browsers send about ten.
 pub const ATTRIBUTES_MAX: usize = 32;
-/// Unknown attributes that an answer names (RFC 8489 §14.13); more are counted and not named.
+/// Most unknown attributes named in an answer (RFC 8489 §14.13); further ones are only counted.
 pub const UNKNOWN_MAX: usize = 8;
-/// Characters of a user name fragment (RFC 8839 §5.4).
+/// Allowed lengths of a user name fragment (RFC 8839 §5.4).
 pub const UFRAG_CHARS: std::ops::RangeInclusive<usize> = 4..=256;
-/// Characters of a password (RFC 8839 §5.4).
+/// Allowed lengths of a password (RFC 8839 §5.4).
 pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
-/// Pairs of a lite agent.
+/// Most pairs of a lite agent.
 pub const PAIRS_MAX: usize = 8;
-/// The selected path of a lite agent gives way to another one that is checked once it was silent for this long. Chromium
-/// checks its path every 2.5 s, others every 5 s, give or take a fifth (RFC 7675 §5.1).
+/// Silence after which the selected path of a lite agent is replaced by another one that is being checked. Chromium
+/// checks its path every 2.5 s, others every 5 s, randomized by a fifth (RFC 7675 §5.1).
 pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs(10);
-/// Requests that a lite agent remembers. Browsers check a path each 2.5 s: twenty minutes of them, in 2 KiB.
+/// Number of requests that a lite agent remembers. Browsers check a path each 2.5 s, so this covers twenty minutes, in
+/// 2 KiB.
 pub const REQUESTS_KEPT: usize = 512;
-/// Remote candidates of a full agent, peer-reflexive ones too.
+/// Most remote candidates of a full agent, including peer-reflexive ones.
 pub const CANDIDATES_MAX: usize = 32;
-/// Local candidates of a full agent.
+/// Most local candidates of a full agent.
 pub const LOCALS_MAX: usize = 16;
-/// Pairs of a full agent (RFC 8445 §6.1.2.5).
+/// Most pairs of a full agent (RFC 8445 §6.1.2.5).
 pub const CHECK_LIST_MAX: usize = 100;
-/// Transactions of a full agent that may still be answered.
+/// Most pending transactions of a full agent.
 pub const TRANSACTIONS_MAX: usize = 128;
-/// Datagrams that wait to be sent. What is more is dropped and counted: the peer asks again.
+/// Most datagrams that wait to be sent. Further ones are dropped and counted; the peer repeats its request.
 pub const OUT_MAX: usize = 128;
-/// Events that wait to be taken. Above it datagrams are dropped before they change anything.
+/// Most events that wait to be polled. While full, datagrams are dropped before they have any effect.
 pub const EVENTS_MAX: usize = 64;
-/// Bytes of a frame over TCP, by default.
+/// Default limit of a frame over TCP, in bytes.
 pub const FRAME_BYTES_MAX: usize = 2048;

@@ -1,4 +1,4 @@
-//! One end of a DTLS association: takes records, and gives events and datagrams. `input` handles what the peer sends;
+//! End of a DTLS association: takes records, and gives events and datagrams. `input` handles what the peer sends;
 //! `modern` connects this module to a session of DTLS 1.3.
 
 mod input;
@@ -56,7 +56,7 @@ pub enum Role {
     Server,
 }
 
-/// One end of a DTLS association.
+/// End of a DTLS association.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
