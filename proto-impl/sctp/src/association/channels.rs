@@ -29,7 +29,7 @@ pub(super) enum Side {
 #[derive(Debug)]
 pub(super) struct Channel {
     options: Options,
-    /// This side opened the channel and has no acknowledgement yet; until then messages stay in order (RFC 8832 §6).
+    /// The local side opened the channel and has no acknowledgement yet; until then messages stay in order (RFC 8832 §6).
     opening: bool,
     pub(super) outgoing: Side,
     pub(super) incoming: Side,
