@@ -200,10 +200,10 @@ pub enum AnswerError {
         /// Number of sections in the answer.
         answered: usize,
     },
-    /// This section has a different kind or mid than offered.
+    /// The section has a different kind or mid than offered.
     #[error("section {0} does not match the offer")]
     OtherSection(usize),
-    /// This section has no offered format.
+    /// The section has no offered format.
     #[error("section {0} has no offered format")]
     NoFormat(usize),
     /// In this section the peer sends although we do not receive, or the reverse.
