@@ -1,10 +1,10 @@
-//! The access unit, the currency of the hub.
+//! The access unit, which all protocols convert media to and from.
 
 use bytes::Bytes;
 
 use crate::TrackId;
 
-/// The data of one decode instant of one track, immutable once it has entered a ring.
+/// The data of one decode time of one track, immutable once it is in a ring.
 ///
 /// * H.264, H.265: NAL units with 4-byte lengths, at least one of them a slice of a picture. Parameter sets, SEI and delimiters
 ///   may be inside, as the source sent them.
@@ -20,16 +20,16 @@ use crate::TrackId;
 /// DTS never falls within a track, PTS is never before DTS; both count ticks of the track's own timescale.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessUnit {
-    /// The track it belongs to.
+    /// Track of the unit.
     pub track: TrackId,
-    /// Decode time in ticks.
+    /// Decode time in ticks of the track's timescale.
     pub dts: i64,
-    /// Presentation time in ticks.
+    /// Presentation time in ticks of the track's timescale.
     pub pts: i64,
-    /// Whether a decoder can start here: a video random access point. Units of other tracks are never key frames.
+    /// A decoder can start here: a video random access point. Always false for units of other tracks.
     pub key_frame: bool,
-    /// The [`crate::Track::epoch`] of its track that decodes it; 0 of data.
+    /// The [`crate::Track::epoch`] whose configuration decodes the unit; 0 for data.
     pub config_epoch: u32,
-    /// The data.
+    /// Media data in the format described above.
     pub payload: Bytes,
 }
