@@ -3,7 +3,8 @@
 //!
 //! Supported: H.264, HEVC (also with codec id 12 of old encoders), AV1, VP9, VP8; AAC, MP3, G.711, Opus, AC-3, E-AC-3,
 //! FLAC. Any other id or FourCC gives an error that contains it, so that the caller can drop the frame or refuse the
-//! stream.
+//! stream. [`AudioBody`] and [`VideoBody`] read all tracks of a body, and the tags read the default one (0). A multitrack
+//! body is written with a single track, and modifiers are read but not written.
 
 mod audio;
 mod enhanced;
