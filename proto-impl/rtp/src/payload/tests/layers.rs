@@ -15,7 +15,7 @@ struct Picture {
     upper: Option<(u8, bool)>,
 }
 
-/// Frame headers of a key frame and of a predicted frame (show_frame is set).
+/// First byte of the frame header of a key frame. `VP9_INTER` is that of a predicted frame; both have show_frame set.
 const VP9_KEY: u8 = 0x82;
 const VP9_INTER: u8 = 0x86;
 
