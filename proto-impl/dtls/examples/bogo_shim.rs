@@ -52,13 +52,13 @@ struct Flags {
     key: Option<String>,
     asks: bool,
     asks_always: bool,
-    /// Whether the verification of the peer's certificate must fail.
+    /// True if the verification of the peer's certificate must fail.
     distrusts: bool,
     /// Number of connections after the first.
     resumes: u32,
-    /// Whether the later connections are expected not to resume a session.
+    /// True if the later connections are expected not to resume a session.
     begins_anew: bool,
-    /// Whether the certificate is a credential to select from.
+    /// True if the certificate is a credential to select from.
     is_credential: bool,
     /// Earliest version that the runner allows, if it sets a limit.
     earliest: Option<u16>,
@@ -66,7 +66,7 @@ struct Flags {
     profiles: Vec<SrtpProfile>,
     first_pause: Option<u64>,
     writes_first: bool,
-    /// Whether the keys are updated before each read.
+    /// True if the keys are updated before each read.
     updates_keys: bool,
     shuts_down: bool,
     export: usize,

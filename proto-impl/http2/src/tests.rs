@@ -46,7 +46,7 @@ pub(crate) struct Rig {
     pub(crate) encoder: Encoder,
     decoder: Decoder,
     block: Vec<u8>,
-    /// Whether the current header block ends its stream.
+    /// True if the current header block ends its stream.
     is_last: bool,
 }
 

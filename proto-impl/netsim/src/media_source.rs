@@ -27,9 +27,9 @@ pub(crate) const KIND_AUDIO: u8 = b'A';
 /// Synthetic access unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntheticUnit {
-    /// Whether the unit is video; otherwise it is audio.
+    /// True if the unit is video; otherwise it is audio.
     pub is_video: bool,
-    /// Whether decoding can start here. True for all audio.
+    /// True if decoding can start here. True for all audio.
     pub key_frame: bool,
     /// Decode time in milliseconds, from 0.
     pub dts_ms: u64,
@@ -104,7 +104,7 @@ impl MediaSource {
         self
     }
 
-    /// Whether the source has audio.
+    /// True if the source has audio.
     #[must_use]
     pub const fn has_audio(&self) -> bool {
         self.audio_bytes > 0

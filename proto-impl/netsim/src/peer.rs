@@ -49,12 +49,12 @@ pub trait StreamPeer {
     /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether the machine accepts bytes now. Otherwise they stay in the link, and its window fills.
+    /// True if the machine accepts bytes now. Otherwise they stay in the link, and its window fills.
     fn wants_bytes(&self) -> bool {
         true
     }
 
-    /// Whether this direction closes once all bytes are sent.
+    /// True if this direction closes once all bytes are sent.
     fn is_closing(&self) -> bool {
         false
     }

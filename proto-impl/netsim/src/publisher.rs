@@ -18,7 +18,7 @@ pub enum Of {
 }
 
 impl Of {
-    /// Whether the fault affects this track.
+    /// True if the fault affects this track.
     #[must_use]
     pub const fn has(self, track: usize) -> bool {
         match self {
@@ -66,7 +66,7 @@ pub enum Fault {
         at: i64,
         /// Length in milliseconds.
         ms: i64,
-        /// Whether the clock stands still.
+        /// True if the clock stands still.
         stands: bool,
     },
     /// The network holds everything for this long and then delivers it all at once.
@@ -125,7 +125,7 @@ pub struct Unit {
     pub raw: u64,
     /// Time that the receiver under test assigned to it.
     pub out: i64,
-    /// Whether only the timestamp of this unit is off.
+    /// True if only the timestamp of this unit is off.
     pub is_outlier: bool,
 }
 
@@ -230,7 +230,7 @@ impl Publisher {
         sampled - stood.sum::<i64>()
     }
 
-    /// Whether a track has no unit at a true time.
+    /// True if a track has no unit at a true time.
     #[must_use]
     pub fn is_mute(&self, track: usize, sampled: i64) -> bool {
         self.faults.iter().any(|fault| {

@@ -57,7 +57,7 @@ impl<T> Scheduler<T> {
         self.heap.len()
     }
 
-    /// Whether there are no scheduled events.
+    /// True if there are no scheduled events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()

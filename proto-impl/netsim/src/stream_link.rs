@@ -181,7 +181,7 @@ impl StreamLink {
         if wants_bytes { self.next_at() } else { self.reset_at.filter(|_| !self.ended) }
     }
 
-    /// Whether a reset is due for delivery.
+    /// True if a reset is due for delivery.
     #[must_use]
     pub fn is_reset_by(&self, now: Instant) -> bool {
         !self.ended && self.reset_at.is_some_and(|at| now >= at)
@@ -193,7 +193,7 @@ impl StreamLink {
         self.delivered
     }
 
-    /// Whether the FIN or the reset was delivered.
+    /// True if the FIN or the reset was delivered.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.ended

@@ -23,9 +23,9 @@ pub enum Corrupt {
 /// Received unit, as described by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Whether the unit is video; otherwise it is audio.
+    /// True if the unit is video; otherwise it is audio.
     pub is_video: bool,
-    /// Whether decoding can start here.
+    /// True if decoding can start here.
     pub key_frame: bool,
     /// Index of the unit within its kind, from 0.
     pub counter: u64,
@@ -99,7 +99,7 @@ impl Verifier {
         self.corrupt
     }
 
-    /// Whether all received units are whole, in order and without a gap.
+    /// True if all received units are whole, in order and without a gap.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.corrupt == 0 && self.video.is_clean() && self.audio.is_clean()

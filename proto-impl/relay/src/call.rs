@@ -29,7 +29,7 @@ pub struct Call {
     pub user: String,
     /// Address of the user, or empty if it is not known.
     pub address: String,
-    /// Whether the answer may contain credentials.
+    /// True if the answer may contain credentials.
     pub sees_credentials: bool,
 }
 

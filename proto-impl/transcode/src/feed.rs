@@ -56,11 +56,11 @@ struct Clock {
     frames: i64,
     /// Mean distance of times from samples, positive if samples are missing.
     drift: i64,
-    /// Whether stretching is reducing the distance.
+    /// True if stretching is reducing the distance.
     stretches: bool,
     /// Number of consecutive units that were off by more than [`LOST_MIN`] to the same side.
     strays: u32,
-    /// Whether those units were late; otherwise they were early.
+    /// True if those units were late; otherwise they were early.
     strays_late: bool,
 }
 

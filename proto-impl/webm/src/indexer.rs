@@ -118,7 +118,7 @@ pub struct Indexer {
     segment_at: u64,
     info_at: Option<u64>,
     tracks_at: Option<u64>,
-    /// Whether the room before `Info` already has a `SeekHead`.
+    /// True if the room before `Info` already has a `SeekHead`.
     has_seek_head: bool,
     duration_at: Option<u64>,
     /// Leading track whose frames become the seek points: the first video track, or `None` for any track.

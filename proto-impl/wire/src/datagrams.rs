@@ -56,7 +56,7 @@ impl Datagrams {
         self.ends.len()
     }
 
-    /// Whether the batch is empty.
+    /// True if the batch is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()

@@ -75,7 +75,7 @@ impl<'a> Gather<'a> {
         self.bytes
     }
 
-    /// Whether there are no slices.
+    /// True if there are no slices.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0

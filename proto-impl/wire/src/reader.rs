@@ -109,7 +109,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Whether there are no remaining bytes.
+    /// True if there are no remaining bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()

@@ -106,7 +106,7 @@ impl SendQueue {
         self.len
     }
 
-    /// Whether the queue is empty.
+    /// True if the queue is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0

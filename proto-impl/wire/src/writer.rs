@@ -76,7 +76,7 @@ impl Writer {
         self.buffer.len()
     }
 
-    /// Whether nothing was written since the last [`Writer::take`].
+    /// True if nothing was written since the last [`Writer::take`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()

@@ -36,7 +36,7 @@ pub struct Syncframe {
     pub sample_rate: u32,
     /// Samples per channel.
     pub samples: u32,
-    /// Whether the frame is E-AC-3.
+    /// True if the frame is E-AC-3.
     pub enhanced: bool,
     /// The frame is a dependent substream: it adds channels to the preceding frame, at the same time.
     pub dependent: bool,

@@ -42,7 +42,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether no media of the track arrives in this period.
+    /// True if no media of the track arrives in this period.
     fn is_silent(&self, track: usize, from: i64, to: i64) -> bool {
         self.faults.iter().any(|fault| match *fault {
             Fault::Stall { at, ms } => from < at + ms + 500 && at < to,
@@ -103,7 +103,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether a fault has just begun or ended, so that its correction may take a moment.
+    /// True if a fault has just begun or ended, so that its correction may take a moment.
     fn is_unsettled(&self, from: i64, to: i64) -> bool {
         self.faults.iter().any(|fault| match *fault {
             Fault::Drift { at, .. } => from < at + 8_000 && at < to,

@@ -21,7 +21,7 @@ struct Line {
     estimator: BandwidthEstimator,
     recorder: ArrivalRecorder,
     congested: u32,
-    /// Whether the source obeys the estimate.
+    /// True if the source obeys the estimate.
     obeys: bool,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct End {
     pub(crate) closed: Option<CloseReason>,
     /// Messages that are sent as soon as there is room.
     pub(crate) outbox: VecDeque<(ChannelId, Bytes)>,
-    /// Whether events are polled.
+    /// True if events are polled.
     pub(crate) polls: bool,
     /// Largest size of the send buffer and of the receive buffer.
     pub(crate) held: (usize, usize),

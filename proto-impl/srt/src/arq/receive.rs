@@ -164,7 +164,7 @@ impl ReceiveBuffer {
         count
     }
 
-    /// Whether nothing waits that could be delivered.
+    /// True if nothing waits that could be delivered.
     pub(crate) const fn is_empty(&self) -> bool {
         self.first.is_none()
     }

@@ -286,7 +286,7 @@ impl SendBuffer {
         }
     }
 
-    /// Whether something waits to be sent again.
+    /// True if something waits to be sent again.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }

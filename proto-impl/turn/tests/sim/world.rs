@@ -61,7 +61,7 @@ pub(crate) struct World {
     pub(crate) out: Vec<Out>,
     pub(crate) closed: Vec<CloseReason>,
     pub(crate) dropped: Vec<DropReason>,
-    /// Whether sockets are available.
+    /// True if sockets are available.
     pub(crate) has_sockets: bool,
     names: u32,
 }

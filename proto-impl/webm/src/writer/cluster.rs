@@ -21,7 +21,7 @@ pub struct Block {
     pub track: u8,
     /// Presentation time in milliseconds of the file, with the track's `CodecDelay` included. Not negative.
     pub at_ms: i64,
-    /// Whether decoding can begin with this frame.
+    /// True if decoding can begin with this frame.
     pub key_frame: bool,
     /// Encoded frame.
     pub frame: Bytes,

@@ -71,7 +71,7 @@ impl Description {
         }
     }
 
-    /// Whether a file can contain the track: WebM supports its codec, and the picture size is known.
+    /// True if a file can contain the track: WebM supports its codec, and the picture size is known.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let codec = self.config.codec();

@@ -72,7 +72,7 @@ pub(crate) struct Studio {
     configs: [CodecConfig; 2],
     pub(crate) made: [u64; 2],
     manner: Manner,
-    /// Whether pictures are dropped until the next key frame.
+    /// True if pictures are dropped until the next key frame.
     broken: bool,
     pub(crate) left_out: u64,
 }
