@@ -26,16 +26,18 @@ use wire::Datagrams;
 
 /// Exit code "unimplemented" for the runner.
 const UNIMPLEMENTED: u8 = 89;
-/// Number of tries after which BoringSSL gives up, with pauses of at most [`PAUSE_MAX`]. The runner depends on both.
+/// Number of tries after which BoringSSL gives up.
 const TRIES: u32 = 13;
+/// Longest pause between tries. The runner depends on it.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// Handshake limit that is never reached. The machine limits a handshake as a whole, but the runner limits each flight,
 /// so the shim counts the tries itself.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-/// Version number of DTLS 1.2. A lower number is a later version.
+/// Version number of DTLS 1.2.
 const VERSION_1_2: u16 = 0xfefd;
+/// Version number of DTLS 1.3. A lower number is a later version.
 const VERSION_1_3: u16 = 0xfefc;
 
 type Any = Box<dyn Error>;

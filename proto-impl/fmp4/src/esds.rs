@@ -18,9 +18,11 @@ const ES: u8 = 3;
 const DECODER_CONFIG: u8 = 4;
 const DECODER_SPECIFIC_INFO: u8 = 5;
 const SL_CONFIG: u8 = 6;
-/// Flags of an ES_Descriptor: streamDependenceFlag, URL_Flag and OCRstreamFlag.
+/// Flag streamDependenceFlag of an ES_Descriptor.
 const FLAG_DEPENDENCE: u8 = 0x80;
+/// Flag URL_Flag of an ES_Descriptor.
 const FLAG_URL: u8 = 0x40;
+/// Flag OCRstreamFlag of an ES_Descriptor.
 const FLAG_OCR: u8 = 0x20;
 /// streamType 5 (audio), with upStream 0 and the reserved bit.
 const AUDIO_STREAM: u8 = 0x15;

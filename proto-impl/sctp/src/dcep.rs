@@ -16,9 +16,10 @@ const PRIORITY: u16 = 256;
 pub(crate) mod ppid {
     pub(crate) const DCEP: u32 = 50;
     pub(crate) const TEXT: u32 = 51;
-    /// First parts of a message, deprecated by RFC 8831 but still accepted.
+    /// First part of a binary message, deprecated by RFC 8831 but still accepted.
     pub(crate) const BINARY_PARTIAL: u32 = 52;
     pub(crate) const BINARY: u32 = 53;
+    /// First part of a text message, deprecated by RFC 8831 but still accepted.
     pub(crate) const TEXT_PARTIAL: u32 = 54;
     pub(crate) const TEXT_EMPTY: u32 = 56;
     pub(crate) const BINARY_EMPTY: u32 = 57;

@@ -145,7 +145,7 @@ pub(crate) mod parameter {
     /// Support for `FORWARD TSN` (RFC 3758 §3.1).
     pub(crate) const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
 
-    /// Error causes (RFC 9260 §3.3.10).
+    /// Error cause of a stale cookie (RFC 9260 §3.3.10).
     pub(crate) const CAUSE_STALE_COOKIE: u16 = 3;
     pub(crate) const CAUSE_UNRECOGNIZED_CHUNK: u16 = 6;
     pub(crate) const CAUSE_USER_ABORT: u16 = 12;

@@ -23,11 +23,13 @@ use crypto::Seed;
 use srt::{Config, Connection, Endpoint, Event, PAYLOAD_BYTES, PacketFilter, Passphrase, Route, SocketId};
 use wire::Datagrams;
 
-/// Packets per turn: a frame of 2 Mb/s at 40 frames a second.
+/// Number of packets per turn: a frame of 2 Mb/s at 40 frames per second.
 const PACKETS: usize = 5;
+/// Simulated duration of a turn.
 const TURN: Duration = Duration::from_millis(25);
-/// Turns before counting, until buffers have grown to their final size.
+/// Number of turns before counting, until buffers have grown to their final size.
 const WARM_UP: usize = 200;
+/// Number of counted turns.
 const TURNS: usize = 2000;
 
 const STEPS: [&str; 3] = ["send", "acknowledge", "receive"];

@@ -45,27 +45,30 @@ const BURST_LOSSES_MIN: u64 = 3;
 const BURST_SHARE: u64 = 300;
 /// Number of losses below which their share is not judged.
 const LOSSES_MIN: u64 = 10;
-/// Number of rounds in a trial, and of those at its start that do not count because they show earlier packets.
+/// Number of rounds in a trial.
 const TRIAL_ROUNDS: u32 = 10;
+/// Number of rounds at the start of a trial that do not count because they show earlier packets.
 const TRIAL_SKIPS: u32 = 4;
 /// Time for which losses found to be the path's own, and up to half as many again, start no new trial.
 const OWN_US: i64 = 30_000_000;
 /// Span of time over which the shortest delay is taken; the last one or two spans count.
 const BASE_US: i64 = 10_000_000;
-/// Limit set when the path is full, in percent of the rate delivered; and limit while the queue drains, in percent of the
-/// former.
+/// Limit set when the path is full, in percent of the delivered rate.
 const TAKEN_PERCENT: u64 = 95;
+/// Limit while the queue drains, in percent of the limit set when the path is full.
 const DRAIN_PERCENT: u64 = 75;
-/// Time in which a queue must become shorter, or else the limit is halved; at least [`DRAIN_ROUNDS`] times its length.
+/// Minimum time in which a queue must become shorter, in microseconds. Otherwise the limit is halved.
 const DRAIN_US: i64 = 500_000;
+/// Multiple of the queue's length that is allowed if it is longer than [`DRAIN_US`].
 const DRAIN_ROUNDS: i64 = 3;
 /// Number of halvings after which a delay that has not fallen is taken for a longer path.
 const HALVINGS: u32 = 3;
 /// Margin of the rate that a receiver reports, in percent: the report is an average or a median, and the path may carry
 /// this much.
 const REPORTED_PERCENT: u64 = 120;
-/// Growth of the limit in percent a second, at first and at most; the growth doubles each second plus two round trips.
+/// Initial growth of the limit in percent per second. It doubles each second plus two round trips.
 const GROWTH_MIN: u64 = 6;
+/// Maximum growth of the limit in percent per second.
 const GROWTH_MAX: u64 = 100;
 /// Share of a round, in percent, for which packets must wait to show that more than the limit is wanted. Single packets
 /// wait for their pace at any limit.
@@ -198,8 +201,9 @@ pub(crate) struct Congestion {
     own: Own,
     /// Time since which packets have been waiting; `None` when none waits.
     waits_since: Option<i64>,
-    /// Last time the path was found to be full, and last round in which packets waited.
+    /// Time at which the path was last found to be full.
     full_us: i64,
+    /// Time of the last round in which packets waited.
     waited_us: i64,
 }
 

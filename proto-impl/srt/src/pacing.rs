@@ -63,6 +63,7 @@ const AT_ONCE_BYTES: usize = 16 * 1024;
 /// short queues, and its lost packets can still be retransmitted in time. Playback is unaffected, since it follows
 /// timestamps.
 const SPREAD_DIVISOR: u32 = 2;
+/// Maximum time over which a burst is spread.
 const SPREAD_MAX: Duration = Duration::from_millis(60);
 
 /// A burst that leaves gradually.

@@ -6,8 +6,9 @@ pub const WINDOW: u64 = 1024;
 /// Size of the replay window of RTCP, which is not retransmitted.
 pub(crate) const RTCP_WINDOW: u64 = 128;
 
-/// Words of a replay window for RTP, and for RTCP.
+/// Number of words of a replay window for RTP.
 pub(crate) const WORDS: usize = 16;
+/// Number of words of a replay window for RTCP.
 pub(crate) const RTCP_WORDS: usize = 2;
 const _: () = assert!(WORDS as u64 * 64 == WINDOW && RTCP_WORDS as u64 * 64 == RTCP_WINDOW);
 

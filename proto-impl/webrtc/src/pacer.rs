@@ -22,11 +22,13 @@ const PACE_FIRST: u64 = 1_250_000;
 const PACE_MIN: u64 = 125_000;
 /// Lowest pace in any case, in bytes per second: 40 kb/s.
 const LIMIT_MIN: u64 = 5_000;
-/// Burst while the path limits the sending rate, as a duration at the pace; at least two packets.
+/// Duration of a burst at the pace while the path limits the sending rate.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
+/// Minimum burst in bytes while the path limits the sending rate: two packets.
 const LIMITED_BURST_MIN: u64 = 2_400;
-/// Span of the stream's own time that is measured before its rate is used; then the span of each further measurement.
+/// Span of the stream's time that is measured before its rate is used.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
+/// Span of the stream's time for each further measurement.
 const MEASURE_TIME: Duration = Duration::from_millis(500);
 /// Jump of the stream's time from which on it is not measured.
 const LEAP: Duration = Duration::from_secs(5);
@@ -42,8 +44,9 @@ pub(crate) struct Pacer {
     at: Option<Instant>,
     /// Measured rate of the stream, in bytes per second; `None` before the first measurement.
     rate: Option<u64>,
-    /// Bytes measured since a time of the stream, and its latest time.
+    /// Bytes in the current measurement.
     measured: u64,
+    /// Times of the stream at the start of the measurement and at its latest packet.
     since: Option<(Instant, Instant)>,
     /// Video pauses until the level is low enough.
     pausing: bool,

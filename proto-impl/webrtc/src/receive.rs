@@ -76,9 +76,11 @@ struct Layer {
 struct Incoming {
     section: Section,
     rtx: RtxMap,
-    /// Support of the peer for NACK, for PLI, and for full intra requests.
+    /// True if the peer supports NACK.
     nack: bool,
+    /// True if the peer supports PLI.
     pli: bool,
+    /// True if the peer supports full intra requests.
     fir: bool,
     /// Layers of the section, at least one.
     layers: Vec<Layer>,

@@ -12,12 +12,13 @@ use rtp::history::{LoggedPacket, PacketId, PacketLog};
 const BLOCKS_MAX: usize = 2;
 /// Size of the header of a repeated block; that of the packet's own block is shorter.
 const HEAD_BYTES: usize = 4;
-/// Largest time offset, and largest length, that a block header can express.
+/// Largest time offset that a block header can express.
 const DISTANCE_MAX: u32 = (1 << 14) - 1;
+/// Largest length that a block header can express.
 const LENGTH_MAX: usize = (1 << 10) - 1;
-/// Loss, in thousandths, from which on one earlier packet is repeated, and two. With two, audio is lost only if three
-/// packets are.
+/// Loss, in thousandths, from which on a single earlier packet is repeated.
 const LOSS_OF_ONE: u16 = 3;
+/// Loss, in thousandths, from which on two earlier packets are repeated. Audio is then lost only if three packets are.
 const LOSS_OF_TWO: u16 = 80;
 /// Number of reports without loss after which packets become plain again: losses come in bursts.
 const REPORTS_KEPT: u8 = 20;

@@ -167,8 +167,9 @@ impl SentUnit {
 struct Backlog {
     /// Timestamp of the live edge at the start.
     edge: u32,
-    /// Ticks from the first unit to the edge, and the ticks they are compressed to.
+    /// Ticks from the first unit to the live edge.
     span: u32,
+    /// Ticks to which the span is compressed.
     squeezed: u32,
 }
 

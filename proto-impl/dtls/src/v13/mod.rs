@@ -64,8 +64,9 @@ use record::Records;
 use server::Server;
 use update::Updates;
 
-/// Epochs (RFC 9147 §6.1): 0 is unencrypted, 1 would be early data.
+/// Epoch of the handshake (RFC 9147 §6.1). Epoch 0 is unencrypted, and 1 would be early data.
 const EPOCH_OF_HANDSHAKE: u16 = 2;
+/// First epoch of application data.
 const EPOCH_OF_APPLICATION: u16 = 3;
 /// Random value that marks a `HelloRetryRequest` (RFC 8446 §4.1.3).
 const RETRY_RANDOM: [u8; 32] = [

@@ -194,8 +194,9 @@ pub(crate) struct Opened<'a> {
 /// Record protection of both directions.
 #[derive(Debug)]
 pub(crate) struct Records {
-    /// Next sequence number of epoch 0, and the version in its headers.
+    /// Next sequence number of epoch 0.
     clear_next: u64,
+    /// Version in the headers of epoch 0.
     clear_version: u16,
     /// Epochs for sending in rising order; new data uses the last.
     write: Vec<WriteEpoch>,

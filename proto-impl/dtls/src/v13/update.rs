@@ -12,8 +12,9 @@ use crate::event::CloseReason;
 use crate::handshake::MessageType;
 use crate::reassembly::Message;
 
-/// Values of a `KeyUpdate` that say whether the receiver must change its keys too.
+/// Value of a `KeyUpdate` after which the receiver may keep its keys.
 const UPDATE_NOT_REQUESTED: u8 = 0;
+/// Value of a `KeyUpdate` that requests that the receiver update its keys too.
 const UPDATE_REQUESTED: u8 = 1;
 
 /// Secrets of both directions, and the pending change of our own.

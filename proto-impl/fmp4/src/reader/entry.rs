@@ -15,9 +15,10 @@ use crate::{Error, FourCc};
 const ENTRY_BYTES: usize = 8;
 /// Length of a VisualSampleEntry behind width and height (§12.1.3.2).
 const VISUAL_TAIL_BYTES: usize = 50;
-/// Additional length of versions 1 and 2 of QuickTime's sound description (QuickTime File Format, "Sound Sample
+/// Additional length of version 1 of QuickTime's sound description (QuickTime File Format, "Sound Sample
 /// Descriptions").
 const SOUND_V1_BYTES: usize = 16;
+/// Additional length of version 2 of QuickTime's sound description.
 const SOUND_V2_BYTES: usize = 36;
 
 /// The first sample entry of a track.

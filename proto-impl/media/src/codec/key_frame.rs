@@ -5,8 +5,9 @@ use wire::Reader;
 use super::{CodecConfig, av1, h264, h265};
 use crate::nal::Nals;
 
-/// nal_unit_types of an IDR slice and of SEI (H.264 Table 7-1).
+/// Value of nal_unit_type for an IDR slice (H.264 Table 7-1).
 const H264_IDR: u8 = 5;
+/// Value of nal_unit_type for SEI (H.264 Table 7-1).
 const H264_SEI: u8 = 6;
 
 /// True if decoding can start at the frame. NAL units must have lengths of four bytes; AV1 is given as the OBUs of a

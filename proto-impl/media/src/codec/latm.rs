@@ -41,8 +41,9 @@ pub struct Reader {
 
 /// Length of the fields of a StreamMuxConfig behind its AudioSpecificConfig, if they are zero.
 const CONFIG_TAIL_BYTES: usize = 2;
-/// syncExtensionTypes of SBR, and of PS behind it (§1.6.2.1).
+/// Value of syncExtensionType for SBR (§1.6.2.1).
 const SYNC_SBR: u32 = 0x2b7;
+/// Value of syncExtensionType for PS, which follows that of SBR (§1.6.2.1).
 const SYNC_PS: u32 = 0x548;
 
 impl Reader {

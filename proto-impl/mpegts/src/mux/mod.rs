@@ -129,8 +129,9 @@ impl Packing {
 #[derive(Debug)]
 struct Held {
     pts: u64,
-    /// DTS of the first frame and of the last one.
+    /// DTS of the first frame.
     dts: u64,
+    /// DTS of the last frame.
     last: u64,
     /// PTS expected of a frame that follows without a pause.
     next: u64,

@@ -19,8 +19,9 @@ const VERSION: u8 = 3;
 const PACKET_BYTES: usize = 1536;
 /// Position of the version in packet 1; zero in the simple handshake.
 const VERSION_AT: usize = 4;
-/// Versions stated in packets with a digest: those of the players and servers that the keys belong to.
+/// Version that a client states in packets with a digest: that of the player to which the key belongs.
 const PLAYER_VERSION: [u8; 4] = [9, 0, 124, 2];
+/// Version that a server states in packets with a digest: that of the server to which the key belongs.
 const SERVER_VERSION: [u8; 4] = [3, 5, 1, 1];
 
 type Packet = [u8; PACKET_BYTES];

@@ -15,8 +15,9 @@ const FIRST: f64 = 1_500_000.0;
 /// Part of the measured rate that is kept when queues grow. (Draft, §5.5: 0.85. Here the rate is that of the
 /// bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
-/// Growth factors in a second, and the most in a round trip: near the rate that the path carried before, and elsewhere.
+/// Growth factor per second, and its maximum per round trip, near the rate that the path carried before.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
+/// Growth factor per second, and its maximum per round trip, elsewhere.
 const GROWTH: (f64, f64) = (2.0, 1.15);
 /// Bounds of "near", as parts of the rate that the path carried before.
 const NEAR: (f64, f64) = (0.8, 1.08);
@@ -24,8 +25,9 @@ const NEAR: (f64, f64) = (0.8, 1.08);
 const GROWTH_FIRST: f64 = 2.0;
 /// Least duration counted as a round trip, in seconds: feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
-/// Headroom of the estimate over the rate tested: a factor, and bits per second.
+/// Factor of the estimate over the tested rate.
 const HEADROOM: f64 = 1.5;
+/// Addition to the estimate over the tested rate, in bits per second.
 const HEADROOM_BITS: f64 = 10_000.0;
 /// Shortest time between two reactions to the same queue.
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
@@ -33,8 +35,9 @@ const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
 const QUEUE_STANDS: i64 = 25_000;
 /// Queue, in microseconds, that counts as full if packets are lost.
 const QUEUE_DROPS: i64 = 5_000;
-/// Loss beyond the path's own that counts as congestion, in thousandths: with a queue, and without.
+/// Loss beyond the path's own that counts as congestion if there is a queue, in thousandths.
 const LOSS_WITH_QUEUE: u16 = 30;
+/// Loss beyond the path's own that counts as congestion without a queue, in thousandths.
 const LOSS_ALONE: u16 = 100;
 /// Multiple of the allowed rate up to which the sender counts as obeying it.
 const OBEYS: f64 = 1.1;
@@ -50,24 +53,28 @@ const DRAIN_MIN: f64 = 0.15;
 const YOUNG_FOR: Duration = Duration::from_millis(1500);
 /// Time after the last sign of congestion during which the path limits the sending rate.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
-/// Multiple of the sent rate that the rate must exceed for the path to have room; and for how long, at the start and
-/// later.
+/// Multiple of the sent rate that the rate must exceed for the path to have room.
 const ROOM: f64 = 1.3;
+/// Time for which the path must have room at the start.
 const BEGINS_FOR: Duration = Duration::from_secs(1);
+/// Time for which the path must have room later.
 const ROOMY_FOR: Duration = Duration::from_secs(5);
 
 /// Summary of a batch of feedback.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
     pub(super) usage: Option<Usage>,
-    /// Newest packet that the batch covers, and the next packet to be sent.
+    /// Newest packet that the batch covers.
     pub(super) newest: u64,
+    /// Next packet to be sent.
     pub(super) next: u64,
-    /// Rates in bits per second, packets without a number included: arriving, draining from queues, and leaving.
+    /// Rate at which packets arrive, in bits per second, including packets without a number.
     pub(super) delivered: Option<f64>,
+    /// Rate at which a queue drains, in bits per second.
     pub(super) drains: Option<f64>,
+    /// Highest recent rate at which packets leave, in bits per second, including packets without a number.
     pub(super) leaving: f64,
-    /// Rate at which packets currently leave, in bits per second; the figure above is the maximum of the last seconds.
+    /// Rate at which packets currently leave, in bits per second.
     pub(super) leaving_now: f64,
     /// Time from the departure of a packet to its feedback.
     pub(super) round_trip: Duration,
@@ -93,8 +100,9 @@ pub(super) struct RateControl {
     drain: f64,
     /// Time since which less is sent than allowed.
     roomy: Option<Instant>,
-    /// For a queue that has not drained: the rate before the first reaction to it, and the rate at which it drains.
+    /// Rate before the first reaction to a queue that has not drained.
     before: Option<f64>,
+    /// Rate at which that queue drains.
     drains: f64,
 }
 

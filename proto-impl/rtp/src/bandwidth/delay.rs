@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 /// Packets that left within this time form one group, in microseconds.
 const GROUP_MICROS: i64 = 5_000;
-/// Packets that arrive within this time although they left further apart have waited for each other, and also form one
-/// group; in microseconds.
+/// Interval of arrival, in microseconds, up to which packets that left further apart have waited for each other and
+/// also form a group.
 const BURST_MICROS: i64 = 5_000;
+/// Maximum length of such a group, in microseconds of arrival.
 const BURST_MICROS_MAX: i64 = 100_000;
 /// Number of groups from which the trend is computed.
 const WINDOW: usize = 20;
@@ -15,13 +16,17 @@ const WINDOW: usize = 20;
 const SMOOTHING: f64 = 0.9;
 /// Factor that scales the trend to the units of the draft, besides the number of groups.
 const GAIN: f64 = 4.0;
+/// Maximum number of groups by which the trend is scaled.
 const GROUPS_COUNTED_MAX: u32 = 60;
-/// Initial threshold of the trend, in milliseconds, and its bounds (§5.4 of the draft).
+/// Initial threshold of the trend in milliseconds (§5.4 of the draft).
 const THRESHOLD_FIRST: f64 = 12.5;
+/// Minimum threshold in milliseconds.
 const THRESHOLD_MIN: f64 = 6.0;
+/// Maximum threshold in milliseconds.
 const THRESHOLD_MAX: f64 = 600.0;
-/// Speeds at which the threshold follows a rising and a falling trend, per millisecond.
+/// Speed at which the threshold follows a rising trend, per millisecond.
 const THRESHOLD_UP: f64 = 0.0087;
+/// Speed at which the threshold follows a falling trend, per millisecond.
 const THRESHOLD_DOWN: f64 = 0.039;
 /// Excess of the trend over the threshold from which it counts as a jump of the path and does not move the threshold.
 const LEAP_MS: f64 = 15.0;

@@ -20,8 +20,9 @@ const PROBE_PACKETS_MIN: u32 = 8;
 const SILENCE: i64 = 700_000;
 /// Time that counts as silence before the first feedback, when the round trip is unknown.
 const SILENCE_FIRST: i64 = 2_000_000;
-/// Factor by which the rate falls in each step of a silence, and the length of a step in microseconds.
+/// Factor by which the rate falls in each step of a silence.
 const SILENCE_FACTOR: f64 = 0.8;
+/// Length of a step of a silence in microseconds.
 const SILENCE_STEP: f64 = 500_000.0;
 /// Most steps of a silence: after eight seconds, a thirtieth of the rate tests whether the path is back.
 const SILENCE_STEPS_MAX: f64 = 16.0;
@@ -50,8 +51,9 @@ pub(super) struct Feedback {
     sent: SentLog,
     delay: DelayDetector,
     queue: Queue,
-    /// Rates at which packets leave, and arrive at the receiver.
+    /// Rate at which packets leave.
     leaving: RateMeter,
+    /// Rate at which packets arrive at the receiver.
     delivered: RateMeter,
     /// Rate of packets without a number on the same path.
     apart: RateMeter,
@@ -60,9 +62,9 @@ pub(super) struct Feedback {
     control: RateControl,
     /// Time of the last feedback, or of a report in its place.
     heard: Option<Instant>,
-    /// Times at which the first packet after the last feedback left, and the last packet of all, in microseconds since
-    /// the epoch.
+    /// Departure time of the first packet after the last feedback, in microseconds since the epoch.
     unheard: Option<i64>,
+    /// Departure time of the last packet, in microseconds since the epoch.
     left: i64,
     has_feedback: bool,
     /// An estimate is available.

@@ -6,8 +6,9 @@
 
 /// Number of packets over which a share of losses is measured.
 const SPAN: u64 = 50;
-/// Number of packets over which a trial is measured.
+/// Number of packets over which a trial is measured if the sender obeys the rate.
 const TRIAL_SPAN: u64 = 60;
+/// Number of packets over which a trial is measured otherwise.
 const TRIAL_SPAN_MAX: u64 = 240;
 /// Divisor of the distance by which the path's own loss approaches a smaller measured share.
 const OWN_FALLS: u16 = 4;

@@ -6,17 +6,18 @@
 
 /// Length of a window in microseconds; the shortest recent delay is that of the last one or two windows.
 const RECENT_MICROS: i64 = 150_000;
-/// Delay beyond the base that does not count as a queue, in microseconds; plus four times the jitter, up to the last
-/// figure.
+/// Delay beyond the base that does not count as a queue, in microseconds.
 const ALLOWANCE: i64 = 10_000;
+/// Multiple of the jitter that is added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
+/// Maximum addition for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
 /// Divisor of the jitter by which the base rises with each window.
 const CREEP_WINDOWS: i64 = 8;
 /// Divisor that gives the weight of one window in the jitter.
 const JITTER_WINDOWS: i64 = 8;
-/// Excess, in microseconds, of the time allowed for draining over the queue, after which a remaining queue is taken for
-/// the path's delay.
+/// Time in microseconds, beyond one and a half times the queue, for which the sender may drain it before the remaining
+/// queue counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
 /// Time in microseconds after which a queue that has not shrunk by an eighth, though the sender obeys the rate, is
 /// taken for the path's delay.
@@ -81,13 +82,16 @@ pub(super) struct Queue {
     drifted: i64,
     /// Delay of the last packet, in microseconds.
     delay: i64,
-    /// Smoothed rise and fall of the shortest delay from one window to the next: a queue does one of them for long,
-    /// jitter does both.
+    /// Smoothed rise of the shortest delay from a window to the next. A queue only rises or only falls for long; jitter
+    /// does both.
     rises: i64,
+    /// Smoothed fall of the shortest delay from a window to the next.
     falls: i64,
-    /// End of the current window (an arrival time), its shortest delay, and that of the window before.
+    /// End of the current window, as an arrival time.
     ends: i64,
+    /// Shortest delay in the current window.
     current: i64,
+    /// Shortest delay in the previous window.
     before: i64,
     standing: Option<Standing>,
     busy: BusyRate,

@@ -1,7 +1,8 @@
 //! Bits per second, measured over windows of half a second.
 
-/// Lengths of the first and of further windows, in microseconds.
+/// Length of the first window in microseconds.
 const WINDOW_FIRST: i64 = 150_000;
+/// Length of further windows in microseconds.
 const WINDOW: i64 = 500_000;
 /// Time without data after which measuring restarts, in microseconds.
 const SILENCE: i64 = 2_000_000;

@@ -16,38 +16,43 @@ mod tests;
 const FIRST: f64 = 2_000_000.0;
 /// The lowest estimate, in bits per second.
 const LEAST: f64 = 100_000.0;
-/// Growth factors from one report to the next while nothing is lost: far from the rate at which a queue was observed,
-/// and near it.
+/// Growth factor from a report to the next without loss, far from the rate at which a queue was observed.
 const GROWTH: f64 = 1.35;
+/// Growth factor from a report to the next without loss, near the rate at which a queue was observed.
 const GROWTH_NEAR: f64 = 1.08;
-/// Shares of that rate between which the estimate counts as near it.
+/// Range of factors of the rate with an observed queue in which the estimate counts as near it.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
-/// Headroom of the estimate over the received rate: a factor, and bits per second.
+/// Factor of the estimate over the received rate.
 const HEADROOM: f64 = 2.0;
+/// Addition to the estimate over the received rate, in bits per second.
 const HEADROOM_BITS: f64 = 500_000.0;
-/// Loss in thousandths above which the sender is slowed down, and below which the estimate may grow.
+/// Loss in thousandths above which the sender is slowed down.
 const LOSS_HIGH: u16 = 100;
+/// Loss in thousandths below which the estimate may grow.
 const LOSS_LOW: u16 = 20;
-/// Share of the former rate below which less counts as sent, and share of the former loss or queue above which that had no
-/// effect, so that the loss or queue belongs to the path.
+/// Share of the former rate below which the sender counts as sending less.
 const LOWER: f64 = 0.85;
+/// Share of the former loss or queue above which sending less had no effect, so that the loss or queue belongs to the
+/// path.
 const STAYS: f64 = 0.7;
 /// Largest loss, in thousandths, that is taken for the path's own.
 const OWN_LOSS_MAX: u16 = 350;
 
 /// Longest queue accepted for a whole interval.
 const QUEUE_MAX: Duration = Duration::from_millis(60);
-/// Share of the received rate that is requested while such a queue persists, and its reduction for each second of the
-/// queue.
+/// Share of the received rate that is requested while a long queue persists.
 const DRAIN: f64 = 0.9;
+/// Reduction of the requested share for each second of the queue.
 const DRAIN_PER_SECOND: f64 = 0.8;
+/// Minimum requested share.
 const DRAIN_LEAST: f64 = 0.4;
 /// Time after which a queue that has not become shorter is taken for the path's own delay.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
-/// Queue that is reported to the sender at once, the number of successive frames that must show it, and the shortest
-/// time between two reports.
+/// Queue that is reported to the sender at once.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
+/// Number of successive frames that must show the queue.
 const URGENT_FRAMES: u32 = 3;
+/// Shortest time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
 const URGENT_MICROS: i64 = 300_000;
 /// Length of a window; the least delay is that of the last one or two windows. A queue that drains shows it again.
@@ -109,8 +114,9 @@ impl QueueDelay {
 pub struct ReceivedRate {
     epoch: Instant,
     meter: RateMeter,
-    /// Time of the last report, and the bytes received since.
+    /// Time of the last report.
     since: Instant,
+    /// Bytes received since the last report.
     bytes: u64,
     estimate: f64,
     max: f64,

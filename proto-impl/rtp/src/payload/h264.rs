@@ -15,8 +15,9 @@ use super::nal_units::{self, Form, Head, NalFormat};
 const STAP_A: u8 = 24;
 /// Type of a fragmentation unit (RFC 6184 §5.8).
 const FU_A: u8 = 28;
-/// Fields of a NAL unit header.
+/// Forbidden bit of a NAL unit header.
 const F: u8 = 0x80;
+/// Reference field of a NAL unit header.
 const NRI: u8 = 0x60;
 const TYPE: u8 = 0x1f;
 

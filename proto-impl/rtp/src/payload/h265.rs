@@ -17,8 +17,9 @@ const AP: u8 = 48;
 const FU: u8 = 49;
 /// Type of a PACI packet (RFC 7798 §4.4.4).
 const PACI: u8 = 50;
-/// Forbidden bit and type field in the first byte of a NAL unit header.
+/// Forbidden bit in the first byte of a NAL unit header.
 const F: u8 = 0x80;
+/// Type field in the first byte of a NAL unit header.
 const TYPE: u8 = 0x7e;
 
 /// Depacketizer of H.265; see [`super::Depacketizer`].

@@ -8,8 +8,9 @@ use crate::number::Ssrc;
 
 /// Bytes of a report block.
 pub(crate) const BLOCK_BYTES: usize = 24;
-/// Bounds of the 24-bit count of lost packets (RFC 3550 §A.3).
+/// Maximum of the 24-bit count of lost packets (RFC 3550 §A.3).
 const LOST_MAX: i32 = 0x7f_ffff;
+/// Minimum of the 24-bit count of lost packets (RFC 3550 §A.3).
 const LOST_MIN: i32 = -0x80_0000;
 
 /// Reception report block about one source (RFC 3550 §6.4.1).

@@ -78,8 +78,9 @@ struct Session {
     reassembly: Reassembly,
     order: Order,
     flight: Flight,
-    /// An acknowledgement must be sent; and the number of packets with data since the last one.
+    /// An acknowledgement must be sent.
     ack_due: bool,
+    /// Number of packets with data since the last acknowledgement.
     ack_packets: u32,
     /// Receive window last announced to the peer.
     told: usize,

@@ -51,8 +51,9 @@ pub(super) struct Resets {
     wanted: BTreeSet<u16>,
     request: Option<Request>,
     next: u32,
-    /// Number of the peer's next request, and the result of the previous one.
+    /// Number of the peer's next request.
     expected: u32,
+    /// Result of the peer's previous request.
     last: u32,
     deferred: Option<Deferred>,
 }

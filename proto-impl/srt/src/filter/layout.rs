@@ -106,8 +106,9 @@ impl Matrix {
 /// Counts packets without wrapping, from their sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
-    /// Place behind the newest packet, and the sequence number that belongs to it.
+    /// Place behind the newest packet.
     next: u64,
+    /// Sequence number of the packet at that place.
     next_seq: Seq,
 }
 

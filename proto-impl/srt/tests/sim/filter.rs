@@ -7,8 +7,9 @@ use wire::Datagrams;
 
 use crate::harness::{Sim, Source, connected, message, passphrase, seeds, send_all, sim, start};
 
-/// Messages a second: 5 Mbit/s in messages of 1316 bytes.
+/// Number of messages per second: 5 Mbit/s in messages of 1316 bytes.
 const RATE: u64 = 475;
+/// Number of messages in a run.
 const PACKETS: u32 = 9500;
 
 fn filter(text: &str) -> PacketFilter {

@@ -31,8 +31,9 @@ pub(crate) struct Source {
     pub(crate) left: u32,
     pub(crate) next_at: Option<Instant>,
     pub(crate) number: u32,
-    /// Number of messages in each unit, used in turn, and the current turn.
+    /// Number of messages in each unit, used in turn.
     pub(crate) units: Vec<u32>,
+    /// Index of the current entry in `units`.
     pub(crate) turn: usize,
     /// Leaves units out while the connection is behind.
     pub(crate) heeds: bool,

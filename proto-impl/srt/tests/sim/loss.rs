@@ -5,8 +5,9 @@ use srt::{CloseReason, Config};
 
 use crate::harness::{Sim, connected, seeds, send_all, start};
 
-/// Messages a second: 5 Mbit/s in messages of 1316 bytes.
+/// Number of messages per second: 5 Mbit/s in messages of 1316 bytes.
 const RATE: u64 = 475;
+/// Number of messages in a minute.
 const MINUTE: u32 = 28_500;
 /// Delay in one direction, in milliseconds: half of a round trip of 120 ms.
 const ONE_WAY: u64 = 60;

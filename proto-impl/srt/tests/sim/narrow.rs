@@ -7,9 +7,11 @@ use srt::Config;
 
 use crate::harness::{Sim, Source, connected, seeds};
 
-/// Units a second, with the messages of each: eight times as many in a key frame every two seconds.
+/// Number of units per second.
 const UNITS: u64 = 25;
+/// Number of messages in a unit.
 const MESSAGES: u32 = 7;
+/// Number of messages in a key frame, which comes every two seconds.
 const KEY_FRAME: u32 = 8 * MESSAGES;
 /// Bits of a message with its headers.
 const BITS: u64 = (1316 + 16) * 8;

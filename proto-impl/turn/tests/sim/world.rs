@@ -16,10 +16,13 @@ pub(crate) const SECRET: &[u8] = b"the secret of the server";
 pub(crate) const REALM: &str = "millstream";
 /// Unix time in seconds at which the simulation begins.
 pub(crate) const EPOCH: u64 = 1_800_000_000;
-/// Direct media address. `PUBLIC` is the public address of a translator with `LOCAL` behind it.
+/// Direct media address.
 pub(crate) const MEDIA: &str = "192.0.2.10:50000";
+/// Public media address of a translator.
 pub(crate) const PUBLIC: &str = "203.0.113.10:50000";
+/// Media address behind the translator.
 pub(crate) const LOCAL: &str = "127.0.0.1:50000";
+/// Direct media address of IPv6.
 pub(crate) const MEDIA_V6: &str = "[2001:db8::10]:50000";
 
 pub(crate) const LIFETIME: AttributeType = AttributeType(0x000d);

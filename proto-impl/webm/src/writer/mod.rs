@@ -20,8 +20,9 @@ pub(crate) const DURATION_BYTES: usize = 2 + 1 + 8;
 pub(crate) const SEEK_HEAD_BYTES: usize = VOID_HEAD_BYTES + 3 * (3 + (3 + 4) + (3 + 8));
 /// Name of the program in a file.
 const APP: &[u8] = b"millstream";
-/// Version of Matroska that has `CodecDelay`. `DOC_TYPE_READ_VERSION` is the one needed for `SimpleBlock`.
+/// Version of Matroska that has `CodecDelay`.
 const DOC_TYPE_VERSION: u64 = 4;
+/// Version of Matroska that a reader needs for `SimpleBlock`.
 const DOC_TYPE_READ_VERSION: u64 = 2;
 
 /// Writes the head of a file that is recorded live, with `room` bytes for the elements that a finished file has in

@@ -25,8 +25,9 @@ const REPEAT: Duration = Duration::from_millis(500);
 const ABSENCE: Duration = Duration::from_secs(1);
 /// Units per dB in the smoothed level.
 const SCALE: u32 = 256;
-/// Divisors of the distance by which a louder and a quieter packet move the level.
+/// Divisor of the distance by which a louder packet moves the level.
 const RISE: u32 = 8;
+/// Divisor of the distance by which a quieter packet moves the level.
 const FALL: u32 = 32;
 
 /// Smoothed loudness of a publisher, described in the module.

@@ -10,8 +10,9 @@ use sdp::Direction;
 use super::*;
 use crate::negotiate::{SectionFormat, offered_formats};
 
-/// Payload type of H.264, followed by that of VP8.
+/// Payload type of H.264.
 const H264: u8 = 96;
+/// Payload type of VP8.
 const VP8: u8 = 100;
 const RTX: u8 = 110;
 

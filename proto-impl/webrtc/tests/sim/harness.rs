@@ -56,8 +56,9 @@ pub(crate) enum Manner {
     LeavesOutTail,
 }
 
-/// Backlog above which a picture is dropped. A key frame is dropped at a larger backlog.
+/// Backlog above which a picture is dropped.
 const BACKLOG_MAX: Duration = Duration::from_millis(200);
+/// Backlog above which a key frame is dropped.
 const KEY_BACKLOG_MAX: Duration = Duration::from_millis(600);
 /// Backlog above which the tail of a group is dropped. The backlog of a key frame alone must not end its group.
 const TAIL_BACKLOG_MAX: Duration = Duration::from_millis(900);

@@ -9,7 +9,7 @@ use wire::Datagrams;
 
 use crate::harness::{AUDIO, both_connected, session};
 
-/// Number of waiting runs of packets: a second of frames.
+/// Maximum number of waiting runs of packets: a second of frames.
 const RUNS: usize = 64;
 
 #[test]

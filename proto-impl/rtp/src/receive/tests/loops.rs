@@ -17,10 +17,13 @@ use crate::number::{SequenceNumber, Ssrc};
 
 /// Length of a run in milliseconds.
 const LENGTH_MS: u64 = 20_000;
-/// Interval of frames in milliseconds. A frame has several packets, and a key frame every 2 s has more.
+/// Interval of frames in milliseconds.
 const FRAME_MS: u64 = 33;
+/// Number of packets of a frame.
 const FRAME_PACKETS: u64 = 5;
+/// Number of packets of a key frame.
 const KEY_FRAME_PACKETS: u64 = 30;
+/// Number of frames from a key frame to the next.
 const KEY_FRAME_EVERY: u64 = 60;
 
 /// Simulated path.

@@ -47,8 +47,9 @@ pub(crate) struct Look {
     pub(crate) at: Duration,
     /// Capacity of the path in bits per second.
     pub(crate) carries: u64,
-    /// Bytes that reached the bottleneck since the previous sample, and those dropped there.
+    /// Bytes that reached the bottleneck since the previous sample.
     pub(crate) offered: u64,
+    /// Bytes dropped at the bottleneck since the previous sample.
     pub(crate) overflowed: u64,
     /// Delay of the queue.
     pub(crate) backlog: Duration,
