@@ -7,9 +7,9 @@ use crate::handshake::{FragmentHead, MessageType};
 
 /// Longest message, in bytes. Certificates with a chain stay below it.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Most messages under assembly: the next one and seven ahead of it.
+/// Maximum number of messages under assembly: the next one and seven ahead of it.
 pub(crate) const MESSAGES_MAX: usize = 8;
-/// Most bytes kept for messages ahead of the next one; with that, at most 40 KiB in all.
+/// Maximum number of bytes kept for messages ahead of the next one; with that, at most 40 KiB in all.
 pub(crate) const AHEAD_BYTES_MAX: usize = 24 * 1024;
 
 /// A complete message.

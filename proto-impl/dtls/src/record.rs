@@ -28,7 +28,7 @@ pub(crate) const HEAD_BYTES: usize = 13;
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 14;
 /// Length of the explicit nonce under GCM.
 const EXPLICIT_BYTES: usize = 8;
-/// Most bytes that protection adds to a record.
+/// Maximum number of bytes that protection adds to a record.
 pub(crate) const PROTECTION_BYTES: usize = EXPLICIT_BYTES + AEAD_TAG_BYTES;
 /// Last sequence number, which is never used: the next would wrap (RFC 6347 §4.1).
 pub(crate) const SEQUENCE_LAST: u64 = (1 << 48) - 1;

@@ -26,7 +26,7 @@ const FLAG_URL: u8 = 0x40;
 const FLAG_OCR: u8 = 0x20;
 /// streamType 5 (audio), with upStream 0 and the reserved bit.
 const AUDIO_STREAM: u8 = 0x15;
-/// Most bytes of a length field (ISO/IEC 14496-1 §8.3.3).
+/// Maximum number of bytes of a length field (ISO/IEC 14496-1 §8.3.3).
 const LENGTH_BYTES_MAX: usize = 4;
 
 /// objectTypeIndication of MPEG-4 AAC.

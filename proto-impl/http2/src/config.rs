@@ -12,18 +12,18 @@ pub struct Config {
     pub idle: Duration,
     /// Longest time without progress while output waits for the peer, on the transport or on one stream.
     pub write_stall: Duration,
-    /// Least rate of a DATA frame after `head_time`, in bytes per second.
+    /// Minimum rate of a DATA frame after `head_time`, in bytes per second.
     pub body_rate_min: u32,
-    /// Most concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// Maximum number of concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
     /// Largest decoded header list in bytes, 32 added for each field (SETTINGS_MAX_HEADER_LIST_SIZE). A larger request
     /// is answered with 431.
     pub header_list_bytes: usize,
-    /// Most fields in a header list. A request with more is answered with 431.
+    /// Maximum number of fields in a header list. A request with more is answered with 431.
     pub fields: usize,
-    /// Most bytes of one request body that wait for the application (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// Maximum number of bytes of one request body that wait for the application (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream_window: u32,
-    /// Most bytes of all request bodies that wait for the application; at least 65 535.
+    /// Maximum number of bytes of all request bodies that wait for the application; at least 65 535.
     pub connection_window: u32,
     /// Bytes waiting for the transport from which on no further DATA is made.
     pub send_ahead_bytes: usize,
@@ -51,7 +51,7 @@ impl Default for Config {
 
 /// Largest encoded header block, with all its frames.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 * 1024;
-/// Most CONTINUATION frames of one header block (CVE-2024-27316).
+/// Maximum number of CONTINUATION frames of one header block (CVE-2024-27316).
 pub(crate) const CONTINUATIONS_MAX: u32 = 16;
 /// Multiple of [`Config::header_list_bytes`] at which a decoded header list ends the connection.
 pub(crate) const BOMB_FACTOR: usize = 16;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::hpack::Field;
 
-/// Most digits of a Content-Length; 19 digits always fit 64 bits.
+/// Maximum number of digits of a Content-Length; 19 digits always fit 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
 /// Connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
 const OF_CONNECTIONS: [&[u8]; 5] =

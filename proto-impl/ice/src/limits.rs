@@ -2,15 +2,15 @@
 
 /// Largest STUN message, in bytes. Real ones are below 300; a longer datagram is not taken for a check.
 pub const STUN_BYTES_MAX: usize = 2048;
-/// Most attributes of a STUN message. Browsers send about ten.
+/// Maximum number of attributes of a STUN message. Browsers send about ten.
 pub const ATTRIBUTES_MAX: usize = 32;
-/// Most unknown attributes named in an answer (RFC 8489 §14.13); further ones are only counted.
+/// Maximum number of unknown attributes named in an answer (RFC 8489 §14.13); further ones are only counted.
 pub const UNKNOWN_MAX: usize = 8;
 /// Allowed lengths of a user name fragment (RFC 8839 §5.4).
 pub const UFRAG_CHARS: std::ops::RangeInclusive<usize> = 4..=256;
 /// Allowed lengths of a password (RFC 8839 §5.4).
 pub const PASSWORD_CHARS: std::ops::RangeInclusive<usize> = 22..=256;
-/// Most pairs of a lite agent.
+/// Maximum number of pairs of a lite agent.
 pub const PAIRS_MAX: usize = 8;
 /// Silence after which the selected path of a lite agent is replaced by another one that is being checked. Chromium
 /// checks its path every 2.5 s, others every 5 s, randomized by a fifth (RFC 7675 §5.1).
@@ -18,17 +18,18 @@ pub const PATH_SILENCE_MAX: std::time::Duration = std::time::Duration::from_secs
 /// Number of requests that a lite agent remembers. Browsers check a path each 2.5 s, so this covers twenty minutes, in
 /// 2 KiB.
 pub const REQUESTS_KEPT: usize = 512;
-/// Most remote candidates of a full agent, including peer-reflexive ones.
+/// Maximum number of remote candidates of a full agent, including peer-reflexive ones.
 pub const CANDIDATES_MAX: usize = 32;
-/// Most local candidates of a full agent.
+/// Maximum number of local candidates of a full agent.
 pub const LOCALS_MAX: usize = 16;
-/// Most pairs of a full agent (RFC 8445 §6.1.2.5).
+/// Maximum number of pairs of a full agent (RFC 8445 §6.1.2.5).
 pub const CHECK_LIST_MAX: usize = 100;
-/// Most pending transactions of a full agent.
+/// Maximum number of pending transactions of a full agent.
 pub const TRANSACTIONS_MAX: usize = 128;
-/// Most datagrams that wait to be sent. Further ones are dropped and counted; the peer repeats its request.
+/// Maximum number of datagrams that wait to be sent. Further ones are dropped and counted; the peer repeats its
+/// request.
 pub const OUT_MAX: usize = 128;
-/// Most events that wait to be polled. While full, datagrams are dropped before they have any effect.
+/// Maximum number of events that wait to be polled. While full, datagrams are dropped before they have any effect.
 pub const EVENTS_MAX: usize = 64;
 /// Default limit of a frame over TCP, in bytes.
 pub const FRAME_BYTES_MAX: usize = 2048;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{AccessUnit, CodecConfig, Timescale};
 
-/// Most tracks of a stream; further ones are not carried.
+/// Maximum number of tracks of a stream; further ones are not carried.
 pub const TRACKS_MAX: usize = 16;
 
 /// Identifies a track within its stream. Track ids are stable for the life of the stream.

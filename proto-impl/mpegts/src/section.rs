@@ -9,7 +9,7 @@ use crate::Error;
 pub(crate) const SECTION_BYTES_MAX: usize = 1024;
 /// Length of the header up to and including section_length.
 const HEAD_BYTES: usize = 3;
-/// Least section_length: the rest of the header, and the CRC.
+/// Minimum section_length: the rest of the header, and the CRC.
 const LENGTH_MIN: usize = 9;
 /// table_id that marks stuffing in place of a section.
 const TABLE_ID_STUFFING: u8 = 0xff;

@@ -13,7 +13,7 @@ use crate::packet::{PACKET_BYTES, SYNC_BYTE};
 
 /// Possible distances of packets, in bytes.
 const STRIDES: [usize; 3] = [PACKET_BYTES, 192, 204];
-/// Most buffered bytes: an incomplete packet, or a search, each pass of which drops at least half.
+/// Maximum number of buffered bytes: an incomplete packet, or a search, each pass of which drops at least half.
 const HELD_MAX: usize = 1024;
 
 /// Finds the packets in a byte stream.

@@ -28,19 +28,19 @@ pub struct Config {
     pub media_bytes_max: usize,
     /// Longest message of any other type, in bytes.
     pub command_bytes_max: usize,
-    /// Most memory for incomplete messages before a publish is granted, in bytes.
+    /// Maximum memory for incomplete messages before a publish is granted, in bytes.
     pub pending_bytes_max: usize,
-    /// Most memory for incomplete messages afterwards, in bytes.
+    /// Maximum memory for incomplete messages afterwards, in bytes.
     pub pending_bytes_max_granted: usize,
-    /// Most chunk streams that a peer may open.
+    /// Maximum number of chunk streams that a peer may open.
     pub chunk_streams_max: usize,
-    /// Most message streams that a connection may create.
+    /// Maximum number of message streams that a connection may create.
     pub message_streams_max: u32,
-    /// Most bytes buffered while a request waits for the owner's decision.
+    /// Maximum number of bytes buffered while a request waits for the owner's decision.
     pub held_bytes_max: usize,
-    /// Most commands and pings in one second.
+    /// Maximum number of commands and pings in one second.
     pub commands_per_second_max: u32,
-    /// Most messages of unknown type, or out of place, within [`Self::bad_messages_window`].
+    /// Maximum number of messages of unknown type, or out of place, within [`Self::bad_messages_window`].
     pub bad_messages_max: u32,
     /// Window in which bad messages are counted: a long stream may occasionally have some.
     pub bad_messages_window: Duration,

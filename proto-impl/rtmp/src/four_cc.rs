@@ -10,7 +10,7 @@ const NAMES: [&str; 12] =
 const VIDEO: usize = 6;
 /// Stands for all FourCCs.
 const WILDCARD: &str = "*";
-/// Most entries of a list or map that are read.
+/// Maximum number of entries of a list or map that are read.
 const ENTRIES_MAX: usize = 64;
 
 /// Names of the properties in the command object.

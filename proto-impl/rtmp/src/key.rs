@@ -14,9 +14,9 @@ use crate::Rejection;
 pub const ID_BYTES_MAX: usize = 128;
 /// Longest name with its parameters, in bytes; tokens have up to 8 KiB elsewhere.
 const NAME_BYTES_MAX: usize = 16 << 10;
-/// Most parameters of one name.
+/// Maximum number of parameters of one name.
 const PARAMETERS_MAX: usize = 32;
-/// Most characters of a refused id that are repeated in the answer.
+/// Maximum number of characters of a refused id that are repeated in the answer.
 const ECHO_CHARS_MAX: usize = 256;
 /// Parameter names of the path segments behind the id.
 const PATH_PARAMETERS: [&str; 3] = ["token", "subscriberId", "subscriberCode"];

@@ -22,7 +22,7 @@ pub(crate) mod kind {
     pub(crate) const AGGREGATE: u8 = 22;
 }
 
-/// Most parts in one aggregate message; encoders use some dozens.
+/// Maximum number of parts in one aggregate message; encoders use some dozens.
 const AGGREGATE_PARTS_MAX: usize = 1024;
 
 /// The kind of a media message.

@@ -13,18 +13,18 @@ use bytes::Bytes;
 
 use crate::number::{ExtendedSequence, SequenceNumber};
 
-/// Most packets in a log.
+/// Maximum number of packets in a log.
 pub const LOG_PACKETS_MAX: usize = 16_384;
 /// Time for which a packet stays in a log without a hold.
 pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
-/// Most bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
+/// Maximum number of bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
 pub const LOG_BYTES_MAX: usize = 16 << 20;
-/// Most retransmissions of one packet to one viewer.
+/// Maximum number of retransmissions of one packet to one viewer.
 pub const RESENDS_MAX: u8 = 10;
-/// Most runs of sequence numbers kept for a viewer: gaps within a second.
+/// Maximum number of runs of sequence numbers kept for a viewer: gaps within a second.
 const RUNS_MAX: usize = 32;
-/// Most retransmitted packets remembered for a viewer; further ones are refused until the log drops the oldest. With
-/// packets of 1200 bytes this is half of a stream of 10 Mb/s.
+/// Maximum number of retransmitted packets remembered for a viewer; further ones are refused until the log drops the
+/// oldest. With packets of 1200 bytes this is half of a stream of 10 Mb/s.
 const RESENT_MAX: usize = 512;
 /// Budget in bytes below which requests are refused without lookup: a flood of requests then costs one comparison each.
 const BUDGET_BYTES_LEAST: usize = 1000;

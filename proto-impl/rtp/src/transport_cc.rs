@@ -9,9 +9,9 @@ use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
 
 /// Time between two feedback packets.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
-/// Most unreported arrivals, at which feedback is due at once.
+/// Maximum number of unreported arrivals, at which feedback is due at once.
 const ARRIVALS_MAX: usize = 512;
-/// Most packets covered by one feedback, missing ones included.
+/// Maximum number of packets covered by one feedback, missing ones included.
 const SPAN_MAX: u64 = 1024;
 /// Distance, in packets: a packet this far behind the last report is ignored, one this far ahead restarts the count.
 const LEAP_MAX: u64 = 0x4000;

@@ -20,13 +20,13 @@ pub struct Config {
     /// Time without a request, a frame or [`crate::Server::keep_alive`] after which a session ends; announced in whole
     /// seconds (RFC 2326 §12.37).
     pub session_timeout: Duration,
-    /// Most bytes buffered while a request waits for the owner's decision.
+    /// Maximum number of bytes buffered while a request waits for the owner's decision.
     pub held_bytes_max: usize,
-    /// Most requests in one second.
+    /// Maximum number of requests in one second.
     pub requests_per_second_max: u32,
-    /// Most requests with credentials that are answered with a challenge.
+    /// Maximum number of requests with credentials that are answered with a challenge.
     pub authentications_max: u32,
-    /// Most misplaced messages in a minute.
+    /// Maximum number of misplaced messages in a minute.
     pub bad_messages_max: u32,
 }
 

@@ -4,7 +4,7 @@
 pub const URL_BYTES_MAX: usize = 2048;
 /// Longest request line or status line, in bytes: a URL, a method and a version.
 pub const START_LINE_BYTES_MAX: usize = URL_BYTES_MAX + 128;
-/// Most header fields of a message.
+/// Maximum number of header fields of a message.
 pub const HEADERS_MAX: usize = 255;
 /// Longest name of a header field, in bytes.
 pub const HEADER_NAME_BYTES_MAX: usize = 512;
@@ -16,11 +16,11 @@ pub const HEAD_BYTES_MAX: usize = 32 * 1024;
 pub const BODY_BYTES_MAX: usize = 128 * 1024;
 /// Longest payload of an interleaved frame, whose length has 16 bits (RFC 2326 §10.12).
 pub const FRAME_BYTES_MAX: usize = 65_535;
-/// Most alternatives in a `Transport` field.
+/// Maximum number of alternatives in a `Transport` field.
 pub const TRANSPORTS_MAX: usize = 16;
-/// Most challenges of a 401. Servers send Basic and one or two of Digest.
+/// Maximum number of challenges of a 401. Servers send Basic and one or two of Digest.
 pub const CHALLENGES_MAX: usize = 8;
-/// Most tracks of a session; interleaving has channels for 128.
+/// Maximum number of tracks of a session; interleaving has channels for 128.
 pub const TRACKS_MAX: usize = 64;
-/// Most bytes between two frames or messages that belong to neither.
+/// Maximum number of bytes between two frames or messages that belong to neither.
 pub const STRAY_BYTES_MAX: usize = 64 * 1024;

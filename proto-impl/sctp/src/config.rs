@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
-/// Most chunks of a packet that are handled; further ones are counted and dropped.
+/// Maximum number of chunks of a packet that are handled; further ones are counted and dropped.
 pub const CHUNKS_PER_PACKET_MAX: usize = 128;
-/// Most runs of received TSNs with gaps between them. A chunk that would add a run is dropped, as if it were lost.
+/// Maximum number of runs of received TSNs with gaps between them. A chunk that would add a run is dropped, as if it
+/// were lost.
 pub const GAPS_MAX: usize = 512;
 /// Largest distance from the last TSN received in order at which chunks are accepted.
 pub const TSN_AHEAD_MAX: u64 = 16_384;
-/// Most chunks in flight.
+/// Maximum number of chunks in flight.
 pub const FLIGHT_CHUNKS_MAX: usize = 4096;
 /// Longest label, and longest protocol name, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;
-/// Most control chunks that wait to be sent. Further ones are dropped; timers repeat them.
+/// Maximum number of control chunks that wait to be sent. Further ones are dropped; timers repeat them.
 pub const CONTROL_CHUNKS_MAX: usize = 16;
-/// Most streams that wait to be reset; further requests are dropped.
+/// Maximum number of streams that wait to be reset; further requests are dropped.
 pub const RESETS_MAX: usize = 2048;
 /// Bytes that each message or chunk is charged beyond its payload, so that many small ones are limited too.
 pub const OVERHEAD_BYTES: usize = 64;
@@ -28,12 +29,12 @@ pub struct Config {
     pub packet_bytes_max: usize,
     /// Largest message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger one ends the association.
     pub message_bytes_max: usize,
-    /// Most bytes that wait for missing fragments, for their order, or for the owner. The free part is announced as
-    /// receive window.
+    /// Maximum number of bytes that wait for missing fragments, for their order, or for the owner. The free part is
+    /// announced as receive window.
     pub receive_buffer_bytes: usize,
-    /// Most bytes that wait to be sent or acknowledged; beyond it, [`crate::SendError::Full`].
+    /// Maximum number of bytes that wait to be sent or acknowledged; beyond it, [`crate::SendError::Full`].
     pub send_buffer_bytes: usize,
-    /// Most open channels. Further ones opened by the peer are reset.
+    /// Maximum number of open channels. Further ones opened by the peer are reset.
     pub channels_max: usize,
     /// Retransmission timeout before a round trip was measured.
     pub rto_initial: Duration,

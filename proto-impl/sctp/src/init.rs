@@ -6,9 +6,9 @@ use crate::packet::{chunk, next_parameter, parameter, write_parameter};
 
 /// Smallest window that an end may announce (§3.3.2).
 const WINDOW_BYTES_MIN: u32 = 1500;
-/// Most parameters that are read.
+/// Maximum number of parameters that are read.
 const PARAMETERS_MAX: usize = 64;
-/// Most bytes of unknown parameters that are reported.
+/// Maximum number of bytes of unknown parameters that are reported.
 const REPORT_BYTES_MAX: usize = 256;
 
 /// Extensions that both ends must support to be used.

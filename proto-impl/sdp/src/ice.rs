@@ -5,7 +5,7 @@ use std::fmt;
 use crate::host::Host;
 use crate::text::number;
 
-/// Most extensions of one candidate.
+/// Maximum number of extensions of one candidate.
 const EXTENSIONS_MAX: usize = 16;
 /// Largest component id (RFC 8839 §5.1).
 const COMPONENT_MAX: u16 = 256;

@@ -79,9 +79,9 @@ pub struct Config {
     pub key_announce_packets: u64,
     /// Largest message, in bytes (SRTO_PAYLOADSIZE). A peer with a smaller MSS lowers the limit.
     pub payload_size: usize,
-    /// Most packets in flight in either direction (SRTO_FC).
+    /// Maximum number of packets in flight in either direction (SRTO_FC).
     pub flow_window: u32,
-    /// Most bytes buffered in either direction (SRTO_SNDBUF, SRTO_RCVBUF).
+    /// Maximum number of bytes buffered in either direction (SRTO_SNDBUF, SRTO_RCVBUF).
     pub buffer_bytes: usize,
     /// True if the peer's payload is accepted. If false, received payload is counted and discarded, so that a peer cannot
     /// make an application that only sends buffer it.
@@ -90,7 +90,7 @@ pub struct Config {
     pub overhead_percent: u32,
     /// Forward error correction (SRTO_PACKETFILTER).
     pub packet_filter: PacketFilter,
-    /// Most bytes per second, over all packets (SRTO_MAXBW). `None` sends at once.
+    /// Maximum number of bytes per second, over all packets (SRTO_MAXBW). `None` sends at once.
     pub max_bandwidth: Option<u64>,
     /// Limits the sending rate to the path's rate once the path is found to carry less than is sent: packets then wait here
     /// instead of in the queues of the path. If false, packets leave at once, as with libsrt.

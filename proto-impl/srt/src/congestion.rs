@@ -38,7 +38,7 @@ const QUEUE_NONE_US: u32 = 30_000;
 /// `LOSS_QUEUE_US`: a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// Least number of losses that count as those of a burst, in a round whose queue was too long for a moment.
+/// Minimum number of losses that count as those of a burst, in a round whose queue was too long for a moment.
 const BURST_LOSSES_MIN: u64 = 3;
 /// Share of losses in one round, in a thousand, from which on a burst has overflowed a short queue. Delays do not show such a queue:
 /// acknowledgements are held back until the lost packets have been sent again.

@@ -97,7 +97,7 @@ pub struct Handshake {
     pub first_seq: Seq,
     /// Largest packet in bytes, with its IP and UDP headers.
     pub mss: u32,
-    /// Most packets in flight.
+    /// Maximum number of packets in flight.
     pub flow_window: u32,
     /// Request type, one of [`request`]; from 1000 on a refusal.
     pub request: u32,

@@ -51,7 +51,7 @@ pub enum StreamIdError {
     TooMany,
 }
 
-/// Most items accepted.
+/// Maximum number of items accepted.
 const ITEMS_MAX: usize = 32;
 
 /// Parses the standard form; `None` when the id does not begin with its prefix.

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use crate::peers::Peers;
 
-/// Most allocations at a time.
+/// Maximum number of allocations at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Most for one address (IPv6: one /64). Loopback is exempt.
+    /// Maximum number of allocations for one address (IPv6: one /64). Loopback is exempt.
     pub of_network: u32,
-    /// Most for one user.
+    /// Maximum number of allocations for one user.
     pub of_user: u32,
-    /// Most in total.
+    /// Maximum number of allocations in total.
     pub in_total: u32,
 }
 
@@ -24,7 +24,7 @@ pub struct Config {
     pub secret: Vec<u8>,
     /// Peer addresses that clients may reach.
     pub peers: Peers,
-    /// Most allocations at a time.
+    /// Maximum number of allocations at a time.
     pub caps: Caps,
     /// Bytes per second that an allocation relays in each direction; further ones are dropped.
     pub bytes_per_second: u64,

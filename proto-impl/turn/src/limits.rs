@@ -6,13 +6,13 @@ use std::time::Duration;
 pub const MESSAGE_BYTES_MAX: usize = ice::limits::STUN_BYTES_MAX;
 /// Longest user name, in bytes.
 pub const USERNAME_BYTES_MAX: usize = 256;
-/// Most permissions of an allocation.
+/// Maximum number of permissions of an allocation.
 pub const PERMISSIONS_MAX: usize = 32;
-/// Most channels of an allocation.
+/// Maximum number of channels of an allocation.
 pub const CHANNELS_MAX: usize = 32;
-/// Most peer addresses in one CreatePermission.
+/// Maximum number of peer addresses in one CreatePermission.
 pub const PEERS_OF_REQUEST_MAX: usize = 16;
-/// Most addresses that clients may reach.
+/// Maximum number of addresses that clients may reach.
 pub const PEERS_MAX: usize = 2048;
 /// Shortest lifetime of an allocation, and the default (RFC 8656 §7.2).
 pub const LIFETIME: Duration = Duration::from_secs(600);
@@ -26,18 +26,18 @@ pub const CHANNEL_LIFETIME: Duration = Duration::from_secs(600);
 pub const NONCE_LIFETIME: Duration = Duration::from_secs(3600);
 /// Time within which the owner must provide a relayed address, or the request fails.
 pub const BIND_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most datagrams of an allocation that wait to be sent. Further ones are dropped and counted.
+/// Maximum number of datagrams of an allocation that wait to be sent. Further ones are dropped and counted.
 pub const QUEUE_DATAGRAMS_MAX: usize = 1024;
-/// Most answers per second to one network of clients with unverified addresses. An answer is longer than its request,
-/// by 120 bytes with a realm of 32 characters, so this limits how much a forger can send to a victim.
+/// Maximum number of answers per second to one network of clients with unverified addresses. An answer is longer than
+/// its request, by 120 bytes with a realm of 32 characters, so this limits how much a forger can send to a victim.
 pub const UNPROVED_ANSWERS: u32 = 20;
-/// Most such answers in one burst: a page may configure several servers, and a browser queries each from all of its
-/// interfaces.
+/// Maximum number of such answers in a burst: a page may configure several servers, and a browser queries each from
+/// all of its interfaces.
 pub const UNPROVED_BURST: u32 = 100;
-/// Most answers per second to all clients with unverified addresses.
+/// Maximum number of answers per second to all clients with unverified addresses.
 pub const UNPROVED_ANSWERS_TOTAL: u32 = 2000;
 /// Number of networks whose answers are counted separately; further ones share counters.
 pub const UNPROVED_NETWORKS: usize = 4096;
-/// Most answers per second of an allocation to requests that are refused or may be forged, so that a forger of its
-/// client's address can cause no more.
+/// Maximum number of answers per second of an allocation to requests that are refused or may be forged, so that a
+/// forger of its client's address can cause no more.
 pub const UNPROVED_ANSWERS_OF_CLIENT: u32 = 10;

@@ -8,7 +8,7 @@
 use rtp::PayloadType;
 use rtp::history::{LoggedPacket, PacketId, PacketLog};
 
-/// Most earlier packets repeated in one.
+/// Maximum number of earlier packets repeated in one.
 const BLOCKS_MAX: usize = 2;
 /// Size of the header of a repeated block; that of the packet's own block is shorter.
 const HEAD_BYTES: usize = 4;

@@ -37,9 +37,9 @@ mod unbegun;
 
 pub(crate) use outflow::{Outflow, Purpose};
 
-/// Most packet ranges queued for a peer: a second of frames. Beyond it the oldest are dropped.
+/// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it the oldest are dropped.
 const WAITING_MAX: usize = 64;
-/// Most packet requests (NACK) waiting for the next drain: as many as our own receiver sends.
+/// Maximum number of packet requests (NACK) waiting for the next drain: as many as our own receiver sends.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
 /// Round trip assumed before the first measurement.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
@@ -49,7 +49,7 @@ const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
 /// come in bursts. Receivers request a packet only once in what they take for a round trip.
 const LOSS_OF_ECHOES: u16 = 150;
 const ECHO_AFTER: Duration = Duration::from_millis(15);
-/// Most second retransmissions that wait.
+/// Maximum number of second retransmissions that wait.
 const ECHOES_MAX: usize = 256;
 /// Number of recent packets that a probe repeats.
 const PADDING_PACKETS: u32 = 8;
@@ -685,9 +685,9 @@ impl Sender {
 
 /// Estimated bytes of a packet besides its payload: header, extensions and tag.
 const HEAD_BYTES: usize = 12 + 12 + 16;
-/// Most bytes of a packet besides its payload: header with extensions, tag, original sequence number.
+/// Maximum number of bytes of a packet besides its payload: header with extensions, tag, original sequence number.
 pub(crate) const HEAD_BYTES_MAX: usize = 12 + 4 + BLOCK_BYTES_MAX + 16 + 2;
 /// Largest packet including all headers.
 const DATAGRAM_BYTES_MAX: usize = 1500;
-/// Most packets that one fill of a probe sends.
+/// Maximum number of packets that one fill of a probe sends.
 const DATAGRAMS_MAX: usize = 128;

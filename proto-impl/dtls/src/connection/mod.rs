@@ -32,9 +32,9 @@ use crate::v12::server::Server;
 use crate::v12::{Exchange, Side};
 use crate::v13;
 
-/// Most queued datagrams of application data and alerts; those of flights are not counted.
+/// Maximum number of queued datagrams of application data and alerts; those of flights are not counted.
 const OUT_MAX: usize = 64;
-/// Most events that wait to be polled; application data beyond it is dropped.
+/// Maximum number of events that wait to be polled; application data beyond it is dropped.
 pub(crate) const EVENTS_MAX: usize = 64;
 /// Smallest MTU used, in bytes; record headers alone take 50.
 const MTU_MIN: usize = 128;

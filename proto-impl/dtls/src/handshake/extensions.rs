@@ -8,7 +8,7 @@ use super::{vec8, vec16};
 use crate::error::Failure;
 use crate::put;
 
-/// Most extensions of one hello. Browsers send up to 20.
+/// Maximum number of extensions of one hello. Browsers send up to 20.
 const COUNT_MAX: usize = 64;
 
 /// The type of an extension.

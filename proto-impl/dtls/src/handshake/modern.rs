@@ -8,7 +8,7 @@ use super::{vec8, vec16, vec24};
 use crate::error::Failure;
 use crate::put;
 
-/// Most key shares accepted in one hello. Browsers send at most three.
+/// Maximum number of key shares accepted in one hello. Browsers send at most three.
 const SHARES_MAX: usize = 16;
 /// Number of spaces before the signed content (RFC 8446 §4.4.3).
 const SIGNED_SPACES: usize = 64;

@@ -37,7 +37,7 @@ use client::Client;
 use keys::{Secrets, Sender};
 use server::Server;
 
-/// Most bytes of all messages of a handshake, in both directions. Usual peers need 2 to 4 KiB.
+/// Maximum number of bytes of all messages of a handshake, in both directions. Usual peers need 2 to 4 KiB.
 pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
 /// Step by which the transcript's buffer grows.
 const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;

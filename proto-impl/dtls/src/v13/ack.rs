@@ -12,7 +12,7 @@ use crate::put;
 
 /// Length of a record number in an acknowledgement.
 const NUMBER_BYTES: usize = 16;
-/// Most records remembered for acknowledgement; the latest are kept.
+/// Maximum number of records remembered for acknowledgement; the latest are kept.
 const WAITING_MAX: usize = 32;
 
 /// The number of a record (RFC 9147 §4).

@@ -7,7 +7,7 @@ use super::record::{OVERHEAD_BYTES, Records};
 use crate::handshake::{self, FragmentHead, MessageType};
 use crate::record::{ContentType, Exhausted, FRAGMENT_BYTES_MAX, HEAD_BYTES};
 
-/// Most sent parts that are remembered, the latest. Acknowledged parts beyond them are sent again.
+/// Maximum number of sent parts that are remembered, the latest. Acknowledged parts beyond them are sent again.
 const SENT_MAX: usize = 128;
 
 /// A message of a flight.

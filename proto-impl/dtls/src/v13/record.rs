@@ -21,7 +21,7 @@ use crate::record::{
     VERSION_1_0, VERSION_1_2,
 };
 
-/// Most bytes that a protected record adds to its content.
+/// Maximum number of bytes that a protected record adds to its content.
 pub(crate) const OVERHEAD_BYTES: usize = HEAD_BYTES + 1 + AEAD_TAG_BYTES;
 /// Length of the header as written: with a long sequence number and a length.
 const HEAD_BYTES: usize = 5;
@@ -33,12 +33,12 @@ const HAS_LONG_SEQUENCE: u8 = 0b0000_1000;
 const HAS_LENGTH: u8 = 0b0000_0100;
 const EPOCH_BITS: u8 = 0b0000_0011;
 
-/// Most records under one key of AES-GCM, below the limit of 2^24.5 (RFC 9147 §4.5.3). For `ChaCha20` only the sequence
-/// numbers are limited.
+/// Maximum number of records under one key of AES-GCM, below the limit of 2^24.5 (RFC 9147 §4.5.3). For `ChaCha20` only
+/// the sequence numbers are limited.
 const SEALED_MAX_GCM: u64 = 1 << 24;
-/// Most unauthentic records under one key (RFC 9147 §4.5.3).
+/// Maximum number of unauthentic records under one key (RFC 9147 §4.5.3).
 const FORGED_MAX: u64 = 1 << 36;
-/// Most epochs that can be read at once: the current one, the previous one for late records, and the next.
+/// Maximum number of epochs that can be read at once: the current one, the previous one for late records, and the next.
 const READ_MAX: usize = 3;
 /// Time for which the previous keys are kept for late records: twice the lifetime of a segment (RFC 9147 §4.2.1).
 const LATE_MAX: Duration = Duration::from_secs(240);
@@ -49,7 +49,7 @@ pub(crate) struct Keys {
     aead: Aead,
     iv: [u8; AEAD_NONCE_BYTES],
     mask: HeaderKey,
-    /// Most records that may be sealed.
+    /// Maximum number of records that may be sealed.
     most: u64,
 }
 

@@ -10,9 +10,9 @@ mod write;
 pub use read::{read, read_all, read_string};
 pub use write::{write, write_all};
 
-/// Most levels of nested objects and arrays in a message.
+/// Maximum number of levels of nested objects and arrays in a message.
 pub const DEPTH_MAX: usize = 32;
-/// Most values in one message.
+/// Maximum number of values in one message.
 pub const VALUES_MAX: usize = 16_384;
 
 /// Names and values of an object, in the order sent.

@@ -17,7 +17,7 @@ const MOD_EX: u8 = 7;
 const TIMESTAMP_OFFSET_NANO: u8 = 0;
 /// Largest nanosecond offset, just below a millisecond.
 const NANOS_MAX: u32 = 999_999;
-/// Most tracks in one body.
+/// Maximum number of tracks in one body.
 const TRACKS_MAX: usize = 65;
 
 /// Track that a player without multitrack support gets.

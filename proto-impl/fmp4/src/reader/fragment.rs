@@ -10,7 +10,7 @@ use super::tables::Row;
 use crate::Error;
 use crate::boxes::{child, children, required, short_in, version_and_flags};
 
-/// Most runs in one fragment. Muxers write a few for each track, interleaving ones some hundred.
+/// Maximum number of runs in one fragment. Muxers write a few for each track, interleaving ones some hundred.
 pub const RUNS_MAX: usize = 16 * 1024;
 /// Flags of `tfhd` (§8.8.7.1).
 const TFHD_BASE_DATA_OFFSET: u32 = 0x01;

@@ -13,8 +13,8 @@ use crate::{Error, FourCc};
 /// Alignment at which a file may continue behind a gap of zeros: the block size of file systems.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Most samples in one fragment. A recorder writes fewer than a thousand, but a run of identical samples may announce
-/// any number.
+/// Maximum number of samples in one fragment. A recorder writes fewer than a thousand, but a run of identical samples
+/// may announce any number.
 const FRAGMENT_SAMPLES_MAX: usize = 16 * 1024;
 
 /// Samples and boxes found in a file.

@@ -30,7 +30,7 @@ use self::schedule::Schedule;
 use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::{Error, FourCc};
 
-/// Most successive empty samples that are skipped.
+/// Maximum number of successive empty samples that are skipped.
 pub const EMPTY_SAMPLES_MAX: u32 = 4096;
 
 /// Types of boxes that a file or a segment may begin with.
@@ -48,7 +48,7 @@ pub struct Limits {
     pub moov_bytes: u32,
     /// Largest `moof`, in bytes.
     pub moof_bytes: u32,
-    /// Most tracks in a `moov`, unsupported ones included.
+    /// Maximum number of tracks in a `moov`, unsupported ones included.
     pub tracks: usize,
 }
 

@@ -29,7 +29,7 @@ use crate::Error;
 pub struct BitRate {
     /// Size of the decoding buffer, in bytes.
     pub buffer_bytes: u32,
-    /// Most bits in any second.
+    /// Maximum number of bits in any second.
     pub max: u32,
     /// Average bits per second.
     pub average: u32,

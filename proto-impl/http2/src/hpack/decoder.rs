@@ -8,9 +8,9 @@ use wire::Reader;
 use super::table::Table;
 use super::{Field, TABLE_BYTES, huffman};
 
-/// Most bytes of an integer behind its prefix; longer ones cannot be a valid index or length.
+/// Maximum number of bytes of an integer behind its prefix; longer ones cannot be a valid index or length.
 const INTEGER_BYTES_MAX: usize = 4;
-/// Most size updates at the start of a block: the smallest and the last one (RFC 7541 §4.2).
+/// Maximum number of size updates at the start of a block: the smallest and the last one (RFC 7541 §4.2).
 const SIZE_UPDATES_MAX: usize = 2;
 
 /// Error: a block cannot be decoded, so the table is out of step and the connection must end.

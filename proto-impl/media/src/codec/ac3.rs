@@ -99,7 +99,7 @@ impl Syncframe {
 
 /// Numbers of channels by acmod, without the low-frequency channel (table 4.3).
 const CHANNELS: [u8; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
-/// Most dependent substreams of the described program.
+/// Maximum number of dependent substreams of the described program.
 const DEPENDENTS_MAX: u8 = 15;
 
 /// Description of a track in an MP4 file, from its first unit.

@@ -28,7 +28,7 @@ pub const OBU_PADDING: u8 = 15;
 const HAS_SIZE: u8 = 0x02;
 /// obu_extension_flag.
 const HAS_EXTENSION: u8 = 0x04;
-/// Most bytes of a leb128 number (§4.10.5).
+/// Maximum number of bytes of a leb128 number (§4.10.5).
 const LEB128_BYTES_MAX: usize = 8;
 
 /// A validated AV1CodecConfigurationRecord.

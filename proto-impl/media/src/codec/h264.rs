@@ -25,13 +25,13 @@ pub const NAL_FILLER: u8 = 12;
 pub const AUD: [u8; 2] = [NAL_AUD, 0xf0];
 /// payloadType of a recovery point (H.264 §D.1.8).
 const SEI_RECOVERY_POINT: usize = 6;
-/// Most bytes of one SEI that are read.
+/// Maximum number of bytes of one SEI that are read.
 const SEI_BYTES_MAX: usize = 1024;
-/// Most messages of one SEI that are read.
+/// Maximum number of messages of one SEI that are read.
 const SEI_MESSAGES_MAX: usize = 16;
-/// Most sequence parameter sets of a record: five bits.
+/// Maximum number of sequence parameter sets of a record: five bits.
 const SPS_MAX: usize = 31;
-/// Most picture parameter sets of a record: eight bits.
+/// Maximum number of picture parameter sets of a record: eight bits.
 const PPS_MAX: usize = 255;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
 const PROFILES_WITH_CHROMA: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];

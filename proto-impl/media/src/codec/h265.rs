@@ -27,13 +27,13 @@ pub const AUD: [u8; 3] = [NAL_AUD << 1, 1, 0x50];
 const NAL_IRAP: std::ops::RangeInclusive<u8> = 16..=23;
 /// Length of profile, tier and level, as in an SPS and in the record.
 const PROFILE_BYTES: usize = 12;
-/// Most NAL units in one array of a record.
+/// Maximum number of NAL units in one array of a record.
 const SETS_MAX: usize = 64;
 /// Number of bits of a profile, without its level (§7.3.3).
 const PROFILE_BITS: usize = 88;
 /// Number of bits of a level.
 const LEVEL_BITS: usize = 8;
-/// Most sub-layers of a stream, minus one (§7.4.3.2.1).
+/// Maximum number of sub-layers of a stream, minus one (§7.4.3.2.1).
 const SUB_LAYERS_MINUS1_MAX: u32 = 6;
 
 /// Upper bound of sps_max_num_reorder_pics: the size of the decoded picture buffer (H.265 §A.4.2).

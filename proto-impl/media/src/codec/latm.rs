@@ -12,7 +12,7 @@ use super::{Error, aac};
 const SYNC: u32 = 0x2b7;
 /// Length of the syncword and the length field.
 pub const SYNC_BYTES: usize = 3;
-/// Most frames in one element: numSubFrames has six bits.
+/// Maximum number of frames in one element: numSubFrames has six bits.
 const FRAMES_MAX: u32 = 64;
 /// audioObjectType of AAC LC.
 const LC: u32 = 2;

@@ -33,11 +33,12 @@ use crate::section::{Assembler, Section};
 use crate::sync::{Next, Sync};
 use crate::{Error, PACKET_BYTES, Packet, Pat, Pcr, Pid, Pmt, Stream};
 
-/// Most streams of a program that are demultiplexed.
+/// Maximum number of streams of a program that are demultiplexed.
 pub const STREAMS_MAX: usize = 16;
-/// Most bytes held for incomplete PES packets of all streams together: one access unit of the largest size.
+/// Maximum number of bytes held for incomplete PES packets of all streams together: one access unit of the largest
+/// size.
 pub const PES_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most stream_types that are counted separately.
+/// Maximum number of stream_types that are counted separately.
 const OTHER_TYPES_MAX: usize = 16;
 
 /// A result of demultiplexing.

@@ -8,7 +8,7 @@
 use crate::packet::Pcr;
 use crate::{CLOCK_BITS, CLOCK_MASK};
 
-/// Least lead of a unit's DTS over the clock at which it is sent: 200 ms.
+/// Minimum lead of a unit's DTS over the clock at which it is sent: 200 ms.
 pub const PCR_LEAD: u64 = 18_000;
 /// Largest lag of a stream behind the one with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the lead.
 pub const LATE_MAX: u64 = 90_000;
@@ -17,7 +17,7 @@ pub(super) const PCR_INTERVAL_MAX: u64 = 9_000;
 /// Interval after which a PCR is written with the current unit rather than the next. The rest to the limit allows for
 /// unevenly spaced frames.
 const PCR_INTERVAL: u64 = 8_100;
-/// Most PCR-only packets that fill a pause; longer pauses are not filled.
+/// Maximum number of PCR-only packets that fill a pause; longer pauses are not filled.
 const PCR_FILL_MAX: u64 = 20;
 /// Backward step beyond which the clock has a new time base: 3 s, more than any lag and lead.
 const CLOCK_BACK_MAX: u64 = 270_000;
@@ -50,7 +50,7 @@ pub(super) struct Beat {
     pub(super) dts: u64,
     /// Media time until the next packet of the stream; 0 if unknown.
     pub(super) span: u64,
-    /// Least DTS of all later PES packets of other streams.
+    /// Smallest DTS of all later PES packets of other streams.
     pub(super) floor: Option<u64>,
     /// The packet's stream carries the clock.
     pub(super) is_clock: bool,

@@ -37,7 +37,7 @@ pub const AUDIO_PID: Pid = Pid::new(0x101);
 const MORE_VIDEO_PID: u16 = 0x110;
 /// Base PID of further audio streams, to which their number is added.
 const MORE_AUDIO_PID: u16 = 0x130;
-/// Most streams of a program, whose descriptions then always fit one packet. Further ones are left out.
+/// Maximum number of streams of a program, whose descriptions then always fit one packet. Further ones are left out.
 pub const PROGRAM_STREAMS_MAX: usize = 8;
 /// Upper bound of stream numbers.
 const NUMBERS: u8 = 32;

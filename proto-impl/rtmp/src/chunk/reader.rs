@@ -29,11 +29,11 @@ pub struct Limits {
     pub media_bytes_max: usize,
     /// Longest message of any other type.
     pub command_bytes_max: usize,
-    /// Most memory for incomplete messages before a publish or play is granted.
+    /// Maximum memory for incomplete messages before a publish or play is granted.
     pub pending_bytes_max: usize,
-    /// Most memory for incomplete messages afterwards.
+    /// Maximum memory for incomplete messages afterwards.
     pub pending_bytes_max_granted: usize,
-    /// Most chunk streams.
+    /// Maximum number of chunk streams.
     pub chunk_streams_max: usize,
 }
 

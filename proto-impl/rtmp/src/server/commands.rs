@@ -14,7 +14,7 @@ use crate::{
     message,
 };
 
-/// Most entries of `via` that are read; a stream that passed more nodes is refused long before.
+/// Maximum number of entries of `via` that are read; a stream that passed more nodes is refused long before.
 const VIA_MAX: usize = 64;
 
 impl Server {

@@ -23,7 +23,7 @@ const GROWTH: (f64, f64) = (2.0, 1.15);
 const NEAR: (f64, f64) = (0.8, 1.08);
 /// Growth factor in a round trip at the start, and after a silence.
 const GROWTH_FIRST: f64 = 2.0;
-/// Least duration counted as a round trip, in seconds: feedback comes ten times a second.
+/// Minimum duration counted as a round trip, in seconds: feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
 /// Factor of the estimate over the tested rate.
 const HEADROOM: f64 = 1.5;
@@ -47,7 +47,7 @@ const OWN_LOSS_MAX: u16 = 500;
 const TRIAL_SHARE: f64 = 0.75;
 /// Queue, in seconds, at which half of the rate is used to drain it.
 const DRAIN_HALF: f64 = 0.4;
-/// Least part of the rate that is sent while a queue drains.
+/// Minimum part of the rate that is sent while a queue drains.
 const DRAIN_MIN: f64 = 0.15;
 /// Time after the first feedback during which losses without a queue are ignored.
 const YOUNG_FOR: Duration = Duration::from_millis(1500);

@@ -11,9 +11,9 @@ use super::rate::{self, RateMeter};
 use super::sent::SentLog;
 use crate::rtcp::TransportFeedback;
 
-/// Most packets read from one feedback: more than any sender has in flight.
+/// Maximum number of packets read from one feedback: more than any sender has in flight.
 const FEEDBACK_SPAN_MAX: usize = 2048;
-/// Fewest received packets for a probe to count.
+/// Minimum number of received packets for a probe to count.
 const PROBE_PACKETS_MIN: u32 = 8;
 /// Time without feedback while packets leave, in microseconds and beyond two round trips, that counts as silence. Seven
 /// times the interval of receivers, so that lost feedback is not taken for silence.
@@ -24,7 +24,7 @@ const SILENCE_FIRST: i64 = 2_000_000;
 const SILENCE_FACTOR: f64 = 0.8;
 /// Length of a step of a silence in microseconds.
 const SILENCE_STEP: f64 = 500_000.0;
-/// Most steps of a silence: after eight seconds, a thirtieth of the rate tests whether the path is back.
+/// Maximum number of steps of a silence: after eight seconds, a thirtieth of the rate tests whether the path is back.
 const SILENCE_STEPS_MAX: f64 = 16.0;
 /// Longest round trip accepted from feedback.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);

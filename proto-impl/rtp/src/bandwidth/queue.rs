@@ -28,7 +28,7 @@ const DRIFT_PARTS: i64 = 10_000;
 const LEAP_MICROS: i64 = 30_000_000;
 /// Busy time, in microseconds, beyond which half of the measurement is discarded.
 const BUSY_WINDOW: i64 = 400_000;
-/// Least busy time for a rate, in microseconds.
+/// Minimum busy time for a rate, in microseconds.
 const BUSY_MIN: i64 = 20_000;
 /// Pause that ends a busy time, in microseconds.
 const BUSY_PAUSE: i64 = 1_000_000;

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Most packets remembered: more than are in flight at 10 Mb/s and four seconds, or at 2.5 Mb/s and fifteen.
+/// Maximum number of packets remembered: more than are in flight at 10 Mb/s and four seconds, or at 2.5 Mb/s and
+/// fifteen.
 const PACKETS_MAX: usize = 4096;
 /// Number of packets kept behind the newest one with feedback, since earlier feedback may be corrected or was lost.
 const TOLD_KEPT: u64 = 256;

@@ -18,7 +18,7 @@ const Z: u8 = 0x80;
 const Y: u8 = 0x40;
 /// N bit: first packet of a coded video sequence.
 const N: u8 = 0x08;
-/// Most elements that W can count.
+/// Maximum number of elements that W can count.
 const ELEMENTS_MAX: u8 = 3;
 /// obu_has_size_field.
 const HAS_SIZE: u8 = 0x02;

@@ -6,7 +6,7 @@ use sdp::{BadParameter, Format as Described};
 use super::aac::frame_ticks;
 use super::{Error, Format, Mpeg4Generic};
 
-/// Most bits of a header field of RFC 3640 that are accepted.
+/// Maximum number of bits of a header field of RFC 3640 that are accepted.
 const FIELD_BITS_MAX: u32 = 32;
 /// Samples of an AAC frame.
 const AAC_FRAME_SAMPLES: u32 = 1024;

@@ -10,7 +10,7 @@ use wire::Reader;
 
 use super::Error;
 
-/// Most earlier frames in one packet.
+/// Maximum number of earlier frames in one packet.
 pub const RED_BLOCKS_MAX: usize = 8;
 /// Bit of a block header that is followed by another.
 const MORE: u8 = 0x80;

@@ -39,9 +39,9 @@ const M: u8 = 0x80;
 const D: u8 = 0x01;
 /// N bit of a P_DIFF: another one follows.
 const N: u8 = 0x01;
-/// Most frames that a frame may refer to (RFC 9628 §4.2).
+/// Maximum number of frames that a frame may refer to (RFC 9628 §4.2).
 const REFERENCES_MAX: usize = 3;
-/// Most frames in a superframe (VP9 bitstream §B.3).
+/// Maximum number of frames in a superframe (VP9 bitstream §B.3).
 const LAYERS_MAX: usize = 8;
 /// Pictures after a key picture from which on an independent top layer is used alone.
 const ALONE_AFTER: u8 = 10;

@@ -18,13 +18,13 @@ const HOLD_UNMEASURED: Duration = Duration::from_secs(1);
 /// Shortest hold without retransmissions.
 const HOLD_REORDER_MIN: Duration = Duration::from_millis(60);
 
-/// Most gaps whose age is remembered, to find out how late a packet is.
+/// Maximum number of gaps whose age is remembered, to find out how late a packet is.
 const GAPS_MAX: usize = 64;
 /// Length of a window; lateness and repair times are forgotten after one to two windows.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Least number of packets over which loss is averaged; at most twice as many.
+/// Minimum number of packets over which loss is averaged; at most twice as many.
 const LOSS_WINDOW: u32 = 512;
-/// Most packets of one gap that count as lost: an outage says nothing about the loss of requests.
+/// Maximum number of packets of one gap that count as lost: an outage says nothing about the loss of requests.
 const LOSS_GAP_MAX: u32 = 16;
 /// Packets needed before the measured loss is used.
 const LOSS_PACKETS_MIN: u32 = 64;

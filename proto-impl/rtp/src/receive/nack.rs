@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::number::{ExtendedSequence, SequenceNumber};
 
-/// Most missing packets that are tracked.
+/// Maximum number of missing packets that are tracked.
 pub const NACK_LIST_MAX: usize = 1000;
-/// Most requests for one packet.
+/// Maximum number of requests for one packet.
 pub const NACK_TRIES_MAX: u8 = 10;
 /// Longest time for which a packet is requested: the longest hold.
 pub const NACK_AGE_MAX: Duration = super::hold::HOLD_REPAIR_MAX;
@@ -29,7 +29,7 @@ pub(super) struct Arrived {
     pub(super) first_asked: Option<Instant>,
 }
 
-/// Most abandoned packets whose late repair still gives a round trip.
+/// Maximum number of abandoned packets whose late repair still gives a round trip.
 const GIVEN_UP_MAX: usize = 64;
 
 /// The missing packets of a source, in order of sequence numbers, limited in number, age and requests.

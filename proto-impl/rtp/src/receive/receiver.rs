@@ -22,7 +22,7 @@ const LATE_MAX: u64 = 3000;
 /// Time after which a request is repeated before a round trip is known.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 
-/// Most events waiting for the owner. An owner that polls after each input never reaches it.
+/// Maximum number of events waiting for the owner. An owner that polls after each input never reaches it.
 const EVENTS_MAX: usize = 4096;
 
 /// Settings for the reception of a source.

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::received::Received;
 use crate::number::ExtendedSequence;
 
-/// Most packets that wait.
+/// Maximum number of packets that wait.
 pub const REORDER_PACKETS_MAX: usize = 2048;
-/// Most payload bytes that wait.
+/// Maximum number of payload bytes that wait.
 pub const REORDER_BYTES_MAX: usize = 2 << 20;
 
-/// Most packets behind a gap that are asked when the gap was first seen.
+/// Maximum number of packets behind a gap that are asked when the gap was first seen.
 const OVERTAKERS_MAX: usize = 128;
 
 /// A packet or a gap that leaves the buffer.

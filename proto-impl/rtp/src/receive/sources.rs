@@ -2,7 +2,7 @@
 
 use crate::number::Ssrc;
 
-/// Most sources in a session, since a peer may invent any number of them.
+/// Maximum number of sources in a session, since a peer may invent any number of them.
 pub const SOURCES_MAX: usize = 32;
 
 /// A small table by SSRC. When it is full, new sources are refused, and the owner counts them; no source is evicted.

@@ -12,7 +12,7 @@ const SESSION_TIMEOUT_SECS: u32 = 60;
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
 /// Longest time between two keep-alives, since middleboxes forget idle connections.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(300);
-/// Most repetitions of one request because of stale nonces.
+/// Maximum number of repetitions of one request because of stale nonces.
 const STALE_MAX: u8 = 2;
 
 /// A request whose answer is outstanding.

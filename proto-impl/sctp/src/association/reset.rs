@@ -12,9 +12,9 @@ use crate::config::RESETS_MAX;
 use crate::packet::{chunk, next_parameter, parameter, write_parameter};
 use crate::seq;
 
-/// Most streams in a request.
+/// Maximum number of streams in a request.
 const STREAMS_PER_REQUEST: usize = 128;
-/// Most parameters in a chunk: a request and a response (RFC 6525 §3.1).
+/// Maximum number of parameters in a chunk: a request and a response (RFC 6525 §3.1).
 const PARAMETERS_MAX: usize = 2;
 
 /// Result codes of a reset (RFC 6525 §4.4).

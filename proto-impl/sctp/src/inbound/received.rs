@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::config::{GAPS_MAX, TSN_AHEAD_MAX};
 use crate::seq;
 
-/// Most duplicates in one report.
+/// Maximum number of duplicates in one report.
 const DUPLICATES_MAX: usize = 16;
 
 /// Position of a TSN among those received.

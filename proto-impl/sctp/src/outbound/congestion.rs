@@ -1,8 +1,8 @@
 //! The congestion window (RFC 9260 §7.2): slow start, congestion avoidance, fast recovery.
 
-/// Most packets that may leave at once (§16, `Max.Burst`).
+/// Maximum number of packets that may leave at once (§16, `Max.Burst`).
 const BURST_PACKETS: u32 = 4;
-/// Most packets by which one acknowledgement opens the window in slow start.
+/// Maximum number of packets by which one acknowledgement opens the window in slow start.
 const GROWTH_PACKETS: usize = 4;
 
 /// Congestion window of an association. Bytes include the headers of chunks.

@@ -8,8 +8,8 @@ use crate::config::HEAD_BYTES;
 use crate::packet::{KeyFlag, Losses, MESSAGE_MASK};
 use crate::seq::Seq;
 
-/// Most queued retransmissions per packet in the buffer. The queue can also name packets that were acknowledged in the
-/// meantime.
+/// Maximum number of queued retransmissions per packet in the buffer. The queue can also name packets that were
+/// acknowledged in the meantime.
 const LOST_PER_ENTRY: usize = 2;
 /// The transmission from which on a packet goes out twice, the second copy behind the next new packet: a packet
 /// lost this often has little time left.

@@ -34,7 +34,7 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::seq::Seq;
 use crate::stats::Stats;
 
-/// Least age at which a packet is given up, even if the latency is shorter (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
+/// Minimum age at which a packet is given up, even if the latency is shorter (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
 const TOO_LATE_MIN_US: i64 = 1_000_000;
 /// Margin added to the too-late age (libsrt: two intervals of ACK).
 const TOO_LATE_MARGIN_US: i64 = 20_000;
@@ -241,7 +241,7 @@ pub(super) struct Agreed {
     send_latency: Duration,
     too_late_us: u32,
     pub(super) payload_max: usize,
-    /// Most packets in flight that both sides allow.
+    /// Maximum number of packets in flight that both sides allow.
     pub(super) peer_window: u32,
 }
 

@@ -44,7 +44,7 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::reject::RejectReason;
 use crate::stats::Stats;
 
-/// Most queued datagrams besides payload: handshakes, key messages, the shutdown.
+/// Maximum number of queued datagrams besides payload: handshakes, key messages, the shutdown.
 const OUT_MAX: usize = 8;
 
 /// The state of a connection.

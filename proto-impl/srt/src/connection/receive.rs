@@ -36,7 +36,7 @@ const ACKACK_US: i64 = 100_000;
 const PAIR_EVERY: u32 = 16;
 /// Largest distance to the previous packet at which a further packet confirms a jump.
 const JUMP_WITNESS: u32 = 16;
-/// Most ranges that wait to be reported to the peer as given up.
+/// Maximum number of ranges that wait to be reported to the peer as given up.
 pub(super) const DROPS_MAX: usize = 16;
 
 /// The acknowledgements sent by this side.

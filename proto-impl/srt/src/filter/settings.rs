@@ -3,11 +3,11 @@
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// Most columns; the group index 255 stands for a row.
+/// Maximum number of columns; the group index 255 stands for a row.
 const COLS_MAX: u16 = 255;
-/// Most rows.
+/// Maximum number of rows.
 const ROWS_MAX: i16 = 255;
-/// Most packets in a matrix. The receiver holds one parity for each open group.
+/// Maximum number of packets in a matrix. The receiver holds one parity for each open group.
 pub(crate) const PACKETS_MAX: u32 = 2048;
 /// Longest text of a configuration, in bytes (libsrt `MAX_PFILTER_LENGTH`).
 pub(crate) const TEXT_BYTES_MAX: usize = 64;

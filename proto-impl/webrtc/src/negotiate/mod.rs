@@ -25,15 +25,15 @@ pub(crate) use answer::answer;
 pub use formats::offered_formats;
 pub(crate) use offer::{Offers, PORT_DISCARD, PROTOCOL, accept_answer, offer};
 
-/// Most sections answered; further ones are rejected. The page of a conference offers some twenty.
+/// Maximum number of sections answered; further ones are rejected. The page of a conference offers some twenty.
 pub const SECTIONS_MAX: usize = 16;
-/// Most sections in an offer of ours: a room has two for each participant.
+/// Maximum number of sections in an offer of ours: a room has two for each participant.
 pub const OFFERED_SECTIONS_MAX: usize = 112;
-/// Most candidates of the peer that are kept.
+/// Maximum number of candidates of the peer that are kept.
 const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
-/// Most layers received in a section.
+/// Maximum number of layers received in a section.
 pub const LAYERS_MAX: usize = 4;
-/// Most sources read from a section.
+/// Maximum number of sources read from a section.
 const SOURCES_MAX: usize = 16;
 
 /// A section, identified by its place in the descriptions.

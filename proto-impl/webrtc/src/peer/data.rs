@@ -13,7 +13,7 @@ use crate::transport::Transport;
 
 /// Packets passed to DTLS in one drain: fewer than DTLS buffers.
 const PACKETS_PER_DRAIN: usize = 32;
-/// Most bytes of a record besides its payload: header, nonce and tag.
+/// Maximum number of bytes of a record besides its payload: header, nonce and tag.
 const RECORD_BYTES: usize = 13 + 8 + 16;
 
 /// Data channels of a session, described in the module.

@@ -13,7 +13,7 @@ use crate::send::Sender;
 
 /// Datagram size that every path carries (RFC 791), as the lower limit for feedback.
 const DATAGRAM_BYTES_MIN: usize = 548;
-/// Most report blocks in one report.
+/// Maximum number of report blocks in one report.
 const BLOCKS_MAX: usize = 31;
 
 /// State of our RTCP reports and feedback.

@@ -40,11 +40,11 @@ use crate::send::{HEAD_BYTES_MAX, Sender, SentUnit};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
-/// Most events queued for the owner; while full, datagrams are dropped unread.
+/// Maximum number of events queued for the owner; while full, datagrams are dropped unread.
 const EVENTS_MAX: usize = 1024;
 /// Capacity in events that an idle session keeps.
 const EVENTS_KEPT: usize = 16;
-/// Most RTCP packets waiting to be sent; beyond it the oldest are dropped.
+/// Maximum number of RTCP packets waiting to be sent; beyond it the oldest are dropped.
 const RTCP_MAX: usize = 32;
 
 /// A WebRTC session with a peer, described in the module.

@@ -6,7 +6,7 @@ use wire::{BitReader, Reader, Truncated};
 use super::av1::{self, OBU_FRAME, OBU_FRAME_HEADER, OBU_SEQUENCE_HEADER};
 use super::{Dependency, slots};
 
-/// Most frames of a temporal unit that are read: more than the layers it can have.
+/// Maximum number of frames of a temporal unit that are read: more than the layers it can have.
 const FRAMES_MAX: usize = 16;
 /// Value of seq_force_screen_content_tools and seq_force_integer_mv that leaves the choice to each frame.
 const SELECT: u32 = 2;
