@@ -30,12 +30,12 @@ impl Peers {
         self.0.iter().any(|peer| peer.told.ip() == ip)
     }
 
-    /// Returns the real address for a told one; `None` if it is forbidden.
+    /// Returns the real address of an announced one; `None` if it is forbidden.
     pub(crate) fn real(&self, told: SocketAddr) -> Option<SocketAddr> {
         self.0.iter().find(|peer| peer.told == told).map(|peer| peer.real)
     }
 
-    /// Iterates over the told addresses of a real one.
+    /// Iterates over the announced addresses of a real one.
     pub(crate) fn told(&self, real: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         self.0.iter().filter(move |peer| peer.real == real).map(|peer| peer.told)
     }

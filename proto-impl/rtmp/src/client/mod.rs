@@ -1,12 +1,12 @@
 //! The connecting machine, for pushes and pulls.
 //!
 //! 1. handshake ([`crate::handshake`]);
-//! 2. `connect`; `_result` -> Window Ack Size and Set Chunk Size go out;
+//! 2. `connect`; `_result` -> sends Window Ack Size and Set Chunk Size;
 //! 3. a push sends `releaseStream`, `FCPublish`, `createStream`, as ffmpeg does; a pull `createStream`;
 //! 4. the id -> `publish` or `play`;
 //! 5. `NetStream.Publish.Start` or `NetStream.Play.Start` (or media) -> [`ClientEvent::Ready`];
 //! 6. media, written by the owner or read as [`ClientEvent::Media`];
-//! 7. `close` -> `FCUnpublish` and `deleteStream` go out.
+//! 7. `close` -> sends `FCUnpublish` and `deleteStream`.
 //!
 //! An `onStatus` of level `error`, or `_error` to any command that the rest depends on, is
 //! [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an accepted connection hold.

@@ -6,7 +6,7 @@
 //!    interleaving -> the owner may choose again ([`ClientEvent::NotInterleaved`]);
 //! 4. `PLAY` or `RECORD` -> [`ClientEvent::Ready`];
 //! 5. media; after half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server without it;
-//! 6. `close` -> `TEARDOWN` goes out.
+//! 6. `close` -> sends `TEARDOWN`.
 //!
 //! Requests are sent one at a time. A 401 is answered with credentials once, and again if the server marks its nonce as
 //! stale. Any other refusal causes [`ClientEvent::Rejected`] and ends the connection. The server is not trusted: all

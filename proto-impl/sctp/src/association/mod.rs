@@ -101,7 +101,7 @@ struct Events {
     waiting: VecDeque<Event>,
     /// Payload bytes of the queued messages.
     held: usize,
-    /// The owner was told that the send buffer is full, and waits for room.
+    /// The owner has received [`crate::SendError::Full`] and waits for room.
     wants_room: bool,
 }
 

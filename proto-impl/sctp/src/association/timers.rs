@@ -21,7 +21,7 @@ pub(super) struct Timers {
     pub(super) beat: Option<(u64, Instant)>,
     /// Request to reset streams.
     pub(super) reset: Option<Instant>,
-    /// Timeouts since the peer was last heard.
+    /// Number of timeouts since the last packet of the peer.
     pub(super) errors: u32,
 }
 

@@ -137,7 +137,7 @@ pub(super) struct ReceiveSide {
     pub(super) filter: Option<Box<FilterReceiver>>,
     /// A packet beyond the window. If packets close behind it follow, the stream continues there.
     jump: Option<Seq>,
-    /// Packets skipped by a jump that the owner has not been told about.
+    /// Packets skipped by a jump that were not yet reported to the owner.
     skipped: u32,
     /// Time up to which due messages may be delivered. Input moves it, output does not: messages that become due meanwhile
     /// have their own deadline.

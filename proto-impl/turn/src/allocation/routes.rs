@@ -20,7 +20,7 @@ struct Channel {
 pub(super) struct Routes {
     permissions: Vec<(IpAddr, Instant)>,
     channels: Vec<Channel>,
-    /// For a real address with several told addresses, the one that the client last sent to.
+    /// For a real address with several announced addresses, the one that the client last sent to.
     told: Vec<(SocketAddr, SocketAddr)>,
     indications: u64,
 }
@@ -75,13 +75,13 @@ impl Routes {
         Ok(())
     }
 
-    /// Returns the told and the real address of a channel's peer; `None` if not permitted.
+    /// Returns the announced and the real address of a channel's peer; `None` if not permitted.
     pub(super) fn peer_of(&self, now: Instant, number: u16) -> Option<(SocketAddr, SocketAddr)> {
         let channel = self.channels.iter().find(|channel| channel.number == number && channel.until > now)?;
         self.is_permitted(now, channel.told.ip()).then_some((channel.told, channel.real))
     }
 
-    /// Notes that the client has sent to the told address of a real one.
+    /// Notes that the client has sent to the announced address of a real one.
     pub(super) fn sent(&mut self, told: SocketAddr, real: SocketAddr) {
         if told == real || self.told.first() == Some(&(real, told)) {
             return;
@@ -91,7 +91,7 @@ impl Routes {
         self.told.insert(0, (real, told));
     }
 
-    /// Returns the told address and the channel of a datagram from a real address; `told` are all addresses that lead
+    /// Returns the announced address and the channel of a datagram from a real address; `told` are all addresses that lead
     /// to it. `None` if not permitted.
     pub(super) fn from(
         &self,
