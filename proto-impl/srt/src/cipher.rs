@@ -1,13 +1,13 @@
-//! The keys of one connection: payload in and out of AES-CTR, and their refresh
+//! Keys of a connection: encryption and decryption of payload with AES-CTR, and the key refresh
 //! (draft-sharabayko-srt-01 §6.1.6, §6.2, §6.3).
 //!
-//! 1. The caller draws a salt and the even key and sends both in its conclusion; the listener sends it back. From then
-//!    on both directions use it, as libsrt does: two sides that both send media share a key stream until each has
-//!    refreshed its key. (Live media goes one way.)
-//! 2. `key_announce_packets` before a key's end its successor is drawn, and told with it in one message, again and
-//!    again until the peer sends it back.
-//! 3. At the end of its packets, and not before the peer knows the successor, the sender changes over.
-//! 4. Packets that are sent again keep their key: the next successor is drawn when none of the old key is left.
+//! 1. The caller draws a salt and the even key and sends both in its conclusion, and the listener sends them back. From
+//!    then on both directions use this key, as in libsrt: two sides that both send media share a key stream until each
+//!    has refreshed its key. (Live media is sent in one direction.)
+//! 2. `key_announce_packets` before the end of a key, the sender draws the next key. It announces both in a message,
+//!    which it repeats until the peer sends it back.
+//! 3. At the end of a key's packets the sender changes to the next key, but not before the peer knows it.
+//! 4. Retransmitted packets keep their key, so a further key is drawn only when no packets under the old key are left.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -3,8 +3,9 @@
 //!
 //! Time is cut into rounds of a round trip, and of [`ROUND_MIN_US`] at least. A round has:
 //!
-//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that went out once and did
-//!   not wait behind a missing one. What a delay has over the shortest of the last [`BASE_US`] is the queue of the path;
+//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent once and did
+//!   not wait behind a missing one. The excess of a delay over the shortest of the last [`BASE_US`] is the queue of the
+//!   path;
 //! - the *rate* at which packets were acknowledged;
 //! - the share of packets that the peer reported as lost.
 //!

@@ -11,7 +11,7 @@ use crate::seq::Seq;
 /// Maximum number of queued retransmissions per packet in the buffer. The queue can also name packets that were
 /// acknowledged in the meantime.
 const LOST_PER_ENTRY: usize = 2;
-/// The transmission from which on a packet goes out twice, the second copy behind the next new packet: a packet
+/// Number of the transmission from which on a packet is sent twice, the second copy behind the next new packet. A packet
 /// lost this often has little time left.
 const TWICE_FROM: u8 = 2;
 /// Capacity in entries above which an empty buffer returns its memory.

@@ -160,8 +160,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Considers a packet beyond the window while the buffer is empty: after a long outage, or a bogus packet. Two packets
-    /// close together are believed.
+    /// Considers a packet beyond the window while the buffer is empty: after a long outage, or from a forger. The window
+    /// moves only after two packets close together.
     fn consider_jump(&mut self, seq: Seq) {
         let follows = self.jump.is_some_and(|before| {
             seq.ahead_of(before).is_some_and(|distance| (1..=JUMP_WITNESS).contains(&distance))
