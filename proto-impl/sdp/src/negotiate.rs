@@ -25,7 +25,7 @@ pub struct Selected {
     pub ours: usize,
     /// Offered payload type of its retransmissions; `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// Offered payload type of its redundant form (RFC 2198), for senders that support it.
+    /// Offered payload type of the redundant form (RFC 2198), for senders that support it.
     pub red: Option<PayloadType>,
 }
 

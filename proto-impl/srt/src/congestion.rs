@@ -82,7 +82,7 @@ const RELEASE_US: i64 = 10_000_000;
 /// Lowest limit, in bytes per second: telephone audio.
 const LIMIT_MIN: u64 = 8_000;
 
-/// The shortest of the recent times, in microseconds.
+/// Tracker of the shortest of the recent delays, in microseconds.
 #[derive(Debug)]
 struct Shortest {
     since_us: i64,
