@@ -1,15 +1,15 @@
-//! Authenticated encryption in place, with the nonce given by the protocol.
+//! Authenticated encryption in place, with a nonce that the protocol gives.
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey,
 };
 
-/// Bytes of a nonce, for each of the algorithms.
+/// Length of a nonce in bytes, the same for all algorithms.
 pub const AEAD_NONCE_BYTES: usize = NONCE_LEN;
-/// Bytes of a tag, for each of the algorithms.
+/// Length of a tag in bytes, the same for all algorithms.
 pub const AEAD_TAG_BYTES: usize = 16;
 
-/// The algorithms that protocols here negotiate.
+/// AEAD algorithms that the protocols here negotiate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AeadAlgorithm {
     /// AES-128 in Galois/counter mode (NIST SP 800-38D).
@@ -21,7 +21,7 @@ pub enum AeadAlgorithm {
 }
 
 impl AeadAlgorithm {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
@@ -31,16 +31,16 @@ impl AeadAlgorithm {
     }
 }
 
-/// Opening failed: wrong key, nonce or associated data, or the bytes were changed.
+/// Error of a failed decryption: the key, nonce or associated data is wrong, or the bytes were changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("authentication failed")]
 pub struct NotAuthentic;
 
-/// A key with its schedule. The caller never seals twice with one nonce.
+/// AEAD key with its key schedule. The caller must never encrypt twice with the same nonce.
 pub struct Aead(LessSafeKey);
 
 impl Aead {
-    /// `None` when `key` has not the length that the algorithm wants.
+    /// Creates the key from its bytes. Returns `None` if `key` does not have the length that the algorithm needs.
     #[must_use]
     pub fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
         let algorithm = match algorithm {
@@ -51,7 +51,7 @@ impl Aead {
         UnboundKey::new(algorithm, key).ok().map(|key| Self(LessSafeKey::new(key)))
     }
 
-    /// Encrypts `in_out` and gives the tag over it and over `associated`, which stays in the clear.
+    /// Encrypts `in_out` and returns the tag over it and over `associated`, which is not encrypted.
     #[must_use]
     pub fn seal(
         &self,
@@ -68,7 +68,7 @@ impl Aead {
         tag
     }
 
-    /// Decrypts `in_out` when `tag` fits it and `associated`. Otherwise what is in `in_out` is not to be used.
+    /// Decrypts `in_out` if `tag` matches it and `associated`. On an error the content of `in_out` must not be used.
     pub fn open(
         &self,
         nonce: [u8; AEAD_NONCE_BYTES],
@@ -99,7 +99,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// Test case 4 and 16 of the GCM specification (McGrew, Viega), RFC 8439 §2.8.2.
+    /// Test cases 4 and 16 of the GCM specification (McGrew, Viega), and RFC 8439 §2.8.2.
     #[test]
     fn vectors() {
         let gcm_clear = "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0de657ba637b39";

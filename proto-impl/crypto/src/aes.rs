@@ -1,5 +1,4 @@
-//! AES (FIPS 197): counter mode with a kept key schedule, block chaining, and single blocks for the key wrap
-//! beside them.
+//! AES (FIPS 197): counter mode with a kept key schedule, cipher block chaining, and single blocks for the key wrap.
 
 use aws_lc_rs::cipher::{
     AES_128, AES_192, AES_256, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext,
@@ -10,7 +9,7 @@ use aws_lc_rs::iv::FixedLength;
 /// The block size of AES in bytes.
 pub(crate) const BLOCK_BYTES: usize = 16;
 
-/// The three lengths of an AES key.
+/// Lengths of an AES key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AesKeyLength {
     /// AES-128.
@@ -22,7 +21,7 @@ pub enum AesKeyLength {
 }
 
 impl AesKeyLength {
-    /// The length of the key in bytes.
+    /// Length of the key in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -32,7 +31,7 @@ impl AesKeyLength {
         }
     }
 
-    /// The key length of this many bytes; `None` if AES has none.
+    /// Returns the key length for this number of bytes, or `None` if AES has no such key.
     #[must_use]
     pub const fn from_bytes(bytes: usize) -> Option<Self> {
         match bytes {
@@ -44,7 +43,7 @@ impl AesKeyLength {
     }
 }
 
-/// The key as the library wants it; `None` when it has none of the three lengths.
+/// Returns the key in the form that the library needs, or `None` if it has none of the three lengths.
 fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
     let algorithm = match AesKeyLength::from_bytes(key.len())? {
         AesKeyLength::Bytes16 => &AES_128,
@@ -54,18 +53,19 @@ fn unbound(key: &[u8]) -> Option<UnboundCipherKey> {
     UnboundCipherKey::new(algorithm, key).ok()
 }
 
-/// AES in counter mode (NIST SP 800-38A §6.5) with the counter block given for each message. The key schedule is made
-/// once. Encryption and decryption are the same.
+/// AES in counter mode (NIST SP 800-38A §6.5) with a counter block for each message. The key schedule is made once.
+/// Encryption and decryption are the same operation.
 pub struct AesCtr(EncryptingKey);
 
 impl AesCtr {
-    /// Creates the cipher from a key of 16, 24 or 32 bytes; `None` for another length.
+    /// Creates the cipher from a key of 16, 24 or 32 bytes. Returns `None` for another length.
     #[must_use]
     pub fn new(key: &[u8]) -> Option<Self> {
         EncryptingKey::ctr(unbound(key)?).ok().map(Self)
     }
 
-    /// Applies the key stream that begins with the counter block `initial`. The caller never uses one twice with a key.
+    /// Applies the key stream that begins with the counter block `initial`. The caller must never use the same counter
+    /// block twice with a key.
     pub fn apply(&self, initial: [u8; BLOCK_BYTES], in_out: &mut [u8]) {
         let context = EncryptionContext::Iv128(FixedLength::from(initial));
         if self.0.less_safe_encrypt(in_out, context).is_err() {
@@ -82,20 +82,22 @@ impl std::fmt::Debug for AesCtr {
     }
 }
 
-/// AES in cipher block chaining (NIST SP 800-38A §6.2), opened piece by piece. Padding is the caller's.
+/// Decryption with AES in cipher block chaining (NIST SP 800-38A §6.2), piece by piece. The caller handles padding.
 pub struct AesCbcOpener {
     key: DecryptingKey,
     previous: [u8; BLOCK_BYTES],
 }
 
 impl AesCbcOpener {
-    /// Creates it from a key of 16, 24 or 32 bytes and the initialization vector; `None` for a key of another length.
+    /// Creates the cipher from a key of 16, 24 or 32 bytes and the initialization vector. Returns `None` for a key of
+    /// another length.
     #[must_use]
     pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
         Some(Self { key: DecryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
     }
 
-    /// Decrypts the next blocks in place. False when they are no whole number of blocks: then nothing was done.
+    /// Decrypts the next blocks in place. Returns false, without decrypting anything, if the length is not a multiple
+    /// of the block size.
     pub fn open(&mut self, in_out: &mut [u8]) -> bool {
         if !in_out.len().is_multiple_of(BLOCK_BYTES) {
             return false;
@@ -114,21 +116,22 @@ impl std::fmt::Debug for AesCbcOpener {
     }
 }
 
-/// AES in cipher block chaining (NIST SP 800-38A §6.2), sealed piece by piece. Padding is the caller's.
+/// Encryption with AES in cipher block chaining (NIST SP 800-38A §6.2), piece by piece. The caller handles padding.
 pub struct AesCbcSealer {
     key: EncryptingKey,
     previous: [u8; BLOCK_BYTES],
 }
 
 impl AesCbcSealer {
-    /// Creates it from a key of 16, 24 or 32 bytes and the initialization vector, which is random and used once; `None` for a key of
-    /// another length.
+    /// Creates the cipher from a key of 16, 24 or 32 bytes and the initialization vector, which must be random and used
+    /// once. Returns `None` for a key of another length.
     #[must_use]
     pub fn new(key: &[u8], initial: [u8; BLOCK_BYTES]) -> Option<Self> {
         Some(Self { key: EncryptingKey::cbc(unbound(key)?).ok()?, previous: initial })
     }
 
-    /// Encrypts the next blocks in place. False when they are no whole number of blocks: then nothing was done.
+    /// Encrypts the next blocks in place. Returns false, without encrypting anything, if the length is not a multiple
+    /// of the block size.
     pub fn seal(&mut self, in_out: &mut [u8]) -> bool {
         if !in_out.len().is_multiple_of(BLOCK_BYTES) {
             return false;
@@ -153,7 +156,7 @@ impl std::fmt::Debug for AesCbcSealer {
     }
 }
 
-/// AES on single blocks, in both directions.
+/// AES on single blocks, for encryption and decryption.
 pub(crate) struct AesBlock {
     encrypt: EncryptingKey,
     decrypt: DecryptingKey,
@@ -166,7 +169,7 @@ impl AesBlock {
         Some(Self { encrypt, decrypt })
     }
 
-    /// False when the library refused, which it does for no whole block.
+    /// Encrypts a block in place. Returns false if the library refused, which it does only for incomplete blocks.
     pub(crate) fn encrypt(&self, block: &mut [u8; BLOCK_BYTES]) -> bool {
         self.encrypt.less_safe_encrypt(block, EncryptionContext::None).is_ok()
     }
@@ -184,7 +187,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// NIST SP 800-38A §F.5.1, F.5.3 and F.5.5, first two blocks.
+    /// Checks the first two blocks of NIST SP 800-38A §F.5.1, F.5.3 and F.5.5.
     #[test]
     fn counter_mode_vectors() {
         let plain = hex("6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c9eb76fac45af8e51");
@@ -214,7 +217,7 @@ mod tests {
         assert!(AesCtr::new(&[0; 15]).is_none() && AesCtr::new(&[]).is_none());
     }
 
-    /// NIST SP 800-38A §F.2.1 and §F.2.2, at once and block by block.
+    /// Checks the vectors of NIST SP 800-38A §F.2.1 and §F.2.2, at once and block by block.
     #[test]
     fn block_chaining_vectors() {
         let initial: [u8; 16] = hex("000102030405060708090a0b0c0d0e0f").try_into().unwrap();

@@ -1,4 +1,4 @@
-//! Ephemeral key agreement. The private key is drawn from the seed, so that a simulated handshake repeats itself.
+//! Ephemeral key agreement. The private key is drawn from the seed, so that a simulated handshake is repeatable.
 
 use aws_lc_rs::agreement::{Algorithm, ECDH_P256, X25519};
 #[cfg(not(fuzzing))]
@@ -8,17 +8,18 @@ use crate::Random;
 #[cfg(fuzzing)]
 use crate::null::{PrivateKey, UnparsedPublicKey, agree};
 
-/// Bytes of a private key, in both groups.
+/// Length of a private key in bytes, the same in both groups.
 const PRIVATE_BYTES: usize = 32;
-/// A scalar of P-256 is out of range once in 2^32 draws; more than a few in a row is no chance.
+/// Maximum number of draws for a key. A scalar of P-256 is out of range once in 2^32 draws, so several failures in a
+/// row cannot be chance.
 const DRAWS_MAX: usize = 8;
 
-/// The groups that protocols here negotiate.
+/// Key agreement groups that the protocols here negotiate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AgreementGroup {
     /// Curve25519 (RFC 7748 §5).
     X25519,
-    /// NIST P-256 (FIPS 186-5), points uncompressed.
+    /// NIST P-256 (FIPS 186-5) with uncompressed points.
     P256,
 }
 
@@ -30,7 +31,8 @@ impl AgreementGroup {
         }
     }
 
-    /// The one form that is taken: 32 bytes, or an uncompressed point (RFC 8422 §5.4). The library reads others too.
+    /// Returns whether `public` has the only accepted form: 32 bytes, or an uncompressed point (RFC 8422 §5.4). The
+    /// library reads other forms too.
     fn has_form(self, public: &[u8]) -> bool {
         match self {
             Self::X25519 => public.len() == 32,
@@ -39,19 +41,19 @@ impl AgreementGroup {
     }
 }
 
-/// The peer's public value is none: another form, not on the curve, at infinity, or of low order.
+/// Error for an invalid public value of the peer: another form, not on the curve, at infinity, or of low order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the public value is not in the group")]
 pub struct NotAgreed;
 
-/// A private key, for one agreement.
+/// Private key for a single agreement.
 pub struct AgreementKey {
     group: AgreementGroup,
     key: PrivateKey,
 }
 
 impl AgreementKey {
-    /// Draws a key. `None` when the generator gives no valid one, which does not happen.
+    /// Draws a key. Returns `None` if the generator gives no valid key, which does not happen in practice.
     #[must_use]
     pub fn new(group: AgreementGroup, random: &mut Random) -> Option<Self> {
         (0..DRAWS_MAX).find_map(|_| {
@@ -66,19 +68,19 @@ impl AgreementKey {
         Some(Self { group, key })
     }
 
-    /// The group it belongs to.
+    /// Group of the key.
     #[must_use]
     pub const fn group(&self) -> AgreementGroup {
         self.group
     }
 
-    /// The public value, as it stands on the wire.
+    /// Public value in the form that is sent to the peer.
     #[must_use]
     pub fn public(&self) -> Vec<u8> {
         self.key.compute_public_key().map(|key| key.as_ref().to_vec()).unwrap_or_default()
     }
 
-    /// Gives the shared secret to `derive`.
+    /// Computes the shared secret with the public value of `peer` and passes it to `derive`.
     pub fn agree<R>(&self, peer: &[u8], derive: impl FnOnce(&[u8]) -> R) -> Result<R, NotAgreed> {
         if !self.group.has_form(peer) {
             return Err(NotAgreed);
@@ -121,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Wycheproof's cases: what it calls acceptable is refused when the result would be zero.
+    /// Runs the Wycheproof cases. Cases that it calls acceptable are refused if the result would be zero.
     fn wycheproof(group: AgreementGroup, text: &str) -> [usize; 3] {
         let mut counts = [0; 3];
         for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -1,15 +1,15 @@
-//! Hashes by choice of the protocol, and the pseudorandom function of TLS 1.2 over them.
+//! Hashes selected by the protocol, and the pseudorandom function of TLS 1.2 over them.
 
 use aws_lc_rs::{digest, tls_prf};
 
-/// The hashes that protocols here negotiate (FIPS 180-4).
+/// Hashes that the protocols here negotiate (FIPS 180-4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
-    /// 32 bytes.
+    /// SHA-256, with a digest of 32 bytes.
     Sha256,
-    /// 48 bytes.
+    /// SHA-384, with a digest of 48 bytes.
     Sha384,
-    /// 64 bytes.
+    /// SHA-512, with a digest of 64 bytes.
     Sha512,
 }
 
@@ -22,14 +22,15 @@ impl Hash {
         }
     }
 
-    /// The digest of `bytes`.
+    /// Computes the digest of `bytes`.
     #[must_use]
     pub fn digest(self, bytes: &[u8]) -> Vec<u8> {
         digest::digest(self.algorithm(), bytes).as_ref().to_vec()
     }
 }
 
-/// Fills `out` with the pseudorandom function of TLS 1.2 (RFC 5246 §5). False, with `out` zeroed, for an empty secret.
+/// Fills `out` with the pseudorandom function of TLS 1.2 (RFC 5246 §5). For an empty secret it zeroes `out` and returns
+/// false.
 #[must_use]
 pub fn tls12_prf(hash: Hash, secret: &[u8], label: &[u8], seed: &[u8], out: &mut [u8]) -> bool {
     let algorithm = match hash {
@@ -54,7 +55,7 @@ mod tests {
         bytes.iter().map(|x| format!("{x:02x}")).collect()
     }
 
-    /// FIPS 180-4's example "abc".
+    /// Checks the example "abc" of FIPS 180-4.
     #[test]
     fn hashes_of_abc() {
         for (hash, start, length) in [
@@ -67,7 +68,7 @@ mod tests {
         }
     }
 
-    /// The vectors that the TLS working group circulated when the function was new.
+    /// Checks the vectors that the TLS working group circulated when the function was new.
     #[test]
     fn prf_vectors() {
         for (hash, secret, seed, start, end) in [

@@ -1,24 +1,25 @@
-//! Masks over the numbers in packet heads, made from a sample of the ciphertext (RFC 9147 §4.2.3, RFC 9001 §5.4).
+//! Masks for the numbers in packet headers, made from a sample of the ciphertext (RFC 9147 §4.2.3, RFC 9001 §5.4).
 
 use aws_lc_rs::aead::quic::{AES_128, AES_256, CHACHA20, HeaderProtectionKey};
 
 use crate::AeadAlgorithm;
 
-/// Bytes of a sample, for each of the algorithms.
+/// Length of a sample in bytes, the same for all algorithms.
 pub const HEADER_SAMPLE_BYTES: usize = 16;
 
-/// The longest key.
+/// Length of the longest key in bytes.
 const KEY_BYTES_MAX: usize = 32;
 
-/// A key that masks numbers in heads. The schedule is made for each mask: a session has several of these keys and seldom
-/// uses one, and kept schedules would be most of what it holds.
+/// Key that masks the numbers in packet headers. The key schedule is made anew for each mask: a session has several of
+/// these keys and seldom uses them, and kept schedules would be most of its memory.
 pub struct HeaderKey {
     algorithm: AeadAlgorithm,
     key: [u8; KEY_BYTES_MAX],
 }
 
 impl HeaderKey {
-    /// Makes the key that goes with an AEAD. `None` when `key` has not the length that the algorithm wants.
+    /// Creates the key that belongs to an AEAD algorithm. Returns `None` if `key` does not have the length that the
+    /// algorithm needs.
     #[must_use]
     pub fn new(algorithm: AeadAlgorithm, key: &[u8]) -> Option<Self> {
         if key.len() != algorithm.key_bytes() {
@@ -29,7 +30,8 @@ impl HeaderKey {
         Some(Self { algorithm, key: padded })
     }
 
-    /// The first bytes of the mask for a sample; `None` when the library fails, which it does for other lengths only.
+    /// Returns the first bytes of the mask for a sample, or `None` if the library fails, which it does only for other
+    /// lengths.
     #[must_use]
     pub fn mask(&self, sample: &[u8; HEADER_SAMPLE_BYTES]) -> Option<[u8; 5]> {
         let algorithm = match self.algorithm {
@@ -57,7 +59,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// RFC 9001 §A.2, §A.3 (AES-128) and §A.5 (`ChaCha20`).
+    /// Checks the vectors of RFC 9001 §A.2, §A.3 (AES-128) and §A.5 (`ChaCha20`).
     #[test]
     fn mask_vectors() {
         for (algorithm, key, sample, mask) in [

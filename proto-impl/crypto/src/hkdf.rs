@@ -4,11 +4,11 @@ use aws_lc_rs::{hkdf, hmac};
 
 use crate::Hash;
 
-/// The longest key that is expanded: a digest of SHA-512.
+/// Length in bytes of the longest key for the expansion: a digest of SHA-512.
 const PRK_BYTES_MAX: usize = 64;
 
 impl Hash {
-    /// Bytes of a digest.
+    /// Length of a digest in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -18,7 +18,8 @@ impl Hash {
         }
     }
 
-    /// HMAC over the concatenation of `parts`. With a salt for a key this is the extraction of HKDF (RFC 5869 §2.2).
+    /// Computes the HMAC over the concatenation of `parts`. If the key is a salt, this is the extraction of HKDF (RFC
+    /// 5869 §2.2).
     #[must_use]
     pub fn mac(self, key: &[u8], parts: &[&[u8]]) -> Vec<u8> {
         let algorithm = match self {
@@ -33,8 +34,8 @@ impl Hash {
         context.sign().as_ref().to_vec()
     }
 
-    /// Fills `out` by the expansion of HKDF (RFC 5869 §2.3). False, with `out` zeroed, when it is longer than 255 digests
-    /// or the key longer than one of SHA-512.
+    /// Fills `out` with the expansion of HKDF (RFC 5869 §2.3). If `out` is longer than 255 digests, or the key is
+    /// longer than a digest of SHA-512, it zeroes `out` and returns false.
     #[must_use]
     pub fn expand(self, key: &[u8], info: &[&[u8]], out: &mut [u8]) -> bool {
         let algorithm = match self {
@@ -54,7 +55,7 @@ impl Hash {
     }
 }
 
-/// A length, as the library asks for it.
+/// Output length in the form that the library needs.
 struct Length(usize);
 
 impl hkdf::KeyType for Length {
@@ -71,7 +72,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// RFC 5869 §A.1 and §A.3.
+    /// Checks the vectors of RFC 5869 §A.1 and §A.3.
     #[test]
     fn hkdf_vectors() {
         let secret = [0x0b; 22];

@@ -1,25 +1,25 @@
 //! AES key wrap (RFC 3394, NIST SP 800-38F KW).
 //!
-//! The primitives crate wraps with AES-128 and AES-256; for AES-192 the steps of RFC 3394 §2.2 are here, over its
-//! block cipher.
+//! The crypto library wraps with AES-128 and AES-256. For AES-192 this module has the steps of RFC 3394 §2.2, over the
+//! library's block cipher.
 
 use aws_lc_rs::key_wrap::{AES_128, AES_256, AesKek, KeyWrap};
 
 use crate::aes::{AesBlock, AesKeyLength, BLOCK_BYTES};
 use crate::constant_time_eq;
 
-/// A wrapped key is so much longer than the key: the integrity check value (RFC 3394 §2.2.3).
+/// Length of the integrity check value in bytes (RFC 3394 §2.2.3). A wrapped key is longer than the key by this.
 const CHECK_BYTES: usize = 8;
-/// RFC 3394 §2.2.3.1.
+/// Initial value of the integrity check (RFC 3394 §2.2.3.1).
 const INITIAL_VALUE: [u8; CHECK_BYTES] = [0xa6; CHECK_BYTES];
-/// Passes over the registers (RFC 3394 §2.2.1).
+/// Number of passes over the registers (RFC 3394 §2.2.1).
 const PASSES: u64 = 6;
 
-/// The wrapped key was damaged, or wrapped with another key, or a length is not one that exists.
+/// Error of a failed unwrap: the wrapped key was damaged or wrapped with another key, or has an impossible length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotUnwrapped;
 
-/// Wraps `key`, of at least 16 bytes and a multiple of 8, with a key encryption key of 16, 24 or 32 bytes.
+/// Wraps `key` with a key encryption key of 16, 24 or 32 bytes. `key` must have at least 16 bytes and a multiple of 8.
 #[must_use]
 pub fn wrap_key(kek: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     if key.len() < 2 * CHECK_BYTES || !key.len().is_multiple_of(CHECK_BYTES) {
@@ -34,7 +34,7 @@ pub fn wrap_key(kek: &[u8], key: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Gives the key back if it was wrapped with `kek` and not changed since.
+/// Returns the unwrapped key if it was wrapped with `kek` and not changed since.
 pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
     let key_bytes = wrapped.len().checked_sub(CHECK_BYTES).ok_or(NotUnwrapped)?;
     if key_bytes < 2 * CHECK_BYTES || !key_bytes.is_multiple_of(CHECK_BYTES) {
@@ -55,7 +55,7 @@ pub fn unwrap_key(kek: &[u8], wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
     Ok(out)
 }
 
-/// A block of the check register and a key register.
+/// Joins the check register and a key register to a block.
 fn join(check: [u8; 8], register: [u8; 8]) -> [u8; BLOCK_BYTES] {
     let mut block = [0; BLOCK_BYTES];
     let (left, right) = block.split_at_mut(CHECK_BYTES);
@@ -71,7 +71,7 @@ fn split(block: [u8; BLOCK_BYTES]) -> ([u8; 8], [u8; 8]) {
     (left.to_be_bytes(), right.to_be_bytes())
 }
 
-/// The step's number goes into the check register (RFC 3394 §2.2.1, step 2).
+/// Combines the number of the step with the check register (RFC 3394 §2.2.1, step 2).
 fn with_step(check: [u8; 8], step: u64) -> [u8; 8] {
     (u64::from_be_bytes(check) ^ step).to_be_bytes()
 }
@@ -80,7 +80,7 @@ fn registers(bytes: &[u8]) -> Vec<[u8; 8]> {
     bytes.as_chunks::<8>().0.to_vec()
 }
 
-/// RFC 3394 §2.2.1.
+/// Wraps a key with the steps of RFC 3394 §2.2.1.
 fn wrap_by_steps(cipher: &AesBlock, key: &[u8]) -> Option<Vec<u8>> {
     let (mut check, mut registers, mut step) = (INITIAL_VALUE, registers(key), 0u64);
     for _ in 0..PASSES {
@@ -96,7 +96,7 @@ fn wrap_by_steps(cipher: &AesBlock, key: &[u8]) -> Option<Vec<u8>> {
     Some([&check[..], registers.as_flattened()].concat())
 }
 
-/// RFC 3394 §2.2.2.
+/// Unwraps a key with the steps of RFC 3394 §2.2.2.
 fn unwrap_by_steps(cipher: &AesBlock, wrapped: &[u8]) -> Result<Vec<u8>, NotUnwrapped> {
     let (check, rest) = wrapped.split_first_chunk::<CHECK_BYTES>().ok_or(NotUnwrapped)?;
     let (mut check, mut registers) = (*check, registers(rest));
@@ -126,7 +126,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// RFC 3394 §4.1 to §4.6.
+    /// Checks the vectors of RFC 3394 §4.1 to §4.6.
     #[test]
     fn rfc_3394_vectors() {
         let kek = hex("000102030405060708090A0B0C0D0E0F101112131415161718191A1B1C1D1E1F");
@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    /// The steps are those of the library, where it has them.
+    /// Compares the own steps with the library for the key lengths that it supports.
     #[test]
     fn own_steps_agree_with_the_library() {
         for kek_bytes in [16usize, 32] {
@@ -175,7 +175,8 @@ mod tests {
         assert!(wrap_key(&[0; 15], &[0; 16]).is_none());
     }
 
-    /// Wycheproof's cases, all key sizes: what is valid is opened and made again, what is not is refused.
+    /// Runs the Wycheproof cases of all key sizes. Valid cases are unwrapped and wrapped again, and invalid ones are
+    /// refused.
     #[test]
     fn wycheproof_aes_wrap() {
         let mut counts = [0; 2];

@@ -46,7 +46,7 @@ pub fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// HMAC-SHA1 (RFC 2104, FIPS 180-4), for the time codes that clients compute with it (RFC 6238) and nothing else.
+/// HMAC-SHA1 (RFC 2104, FIPS 180-4), only for the time-based codes of client apps (RFC 6238).
 #[must_use]
 pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
     let Ok(mut mac) = Hmac::<Sha1>::new_from_slice(key) else {
@@ -56,7 +56,8 @@ pub fn hmac_sha1(key: &[u8], message: &[u8]) -> [u8; 20] {
     mac.finalize().into_bytes().into()
 }
 
-/// PBKDF2 with HMAC-SHA1 (RFC 8018 §5.2). Slow by design: about a millisecond for 2048 iterations. One does for a fuzzer.
+/// PBKDF2 with HMAC-SHA1 (RFC 8018 §5.2). It is slow by design: about a millisecond for 2048 iterations. A fuzzer runs
+/// a single iteration.
 pub fn pbkdf2_hmac_sha1(secret: &[u8], salt: &[u8], iterations: NonZeroU32, out: &mut [u8]) {
     let iterations = if cfg!(fuzzing) { NonZeroU32::MIN } else { iterations };
     aws_lc_rs::pbkdf2::derive(aws_lc_rs::pbkdf2::PBKDF2_HMAC_SHA1, iterations, salt, secret, out);
@@ -72,8 +73,8 @@ pub fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// MD5 (RFC 1321) over the concatenation of `parts`, for the Digest authentication of RTSP (RFC 2617), whose cameras
-/// know nothing else. It is broken as a hash: use it for nothing new.
+/// MD5 (RFC 1321) over the concatenation of `parts`, for the Digest authentication of RTSP (RFC 2617), because cameras
+/// support nothing else. It is broken as a hash and must not be used for anything new.
 #[must_use]
 pub fn md5(parts: &[&[u8]]) -> [u8; 16] {
     let mut hash = md5::Context::new();
@@ -83,7 +84,7 @@ pub fn md5(parts: &[&[u8]]) -> [u8; 16] {
     hash.finalize().0
 }
 
-/// Compares without telling by its duration where the first difference is.
+/// Compares two slices in a time that does not depend on where they differ.
 #[must_use]
 pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0u8, |acc, (x, y)| acc | (x ^ y)) == 0
@@ -93,7 +94,7 @@ pub fn constant_time_eq(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 4231 §4.2 and §4.3.
+    /// Checks the vectors of RFC 4231 §4.2 and §4.3.
     #[test]
     fn hmac_vectors() {
         let hex = |b: [u8; 32]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
@@ -107,7 +108,7 @@ mod tests {
         );
     }
 
-    /// RFC 2202 §3 case 2 and FIPS 180-4's example.
+    /// Checks RFC 2202 §3 case 2 and the example of FIPS 180-4.
     #[test]
     fn hash_vectors() {
         let hex = |b: &[u8]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
@@ -121,7 +122,7 @@ mod tests {
         );
     }
 
-    /// RFC 1321 §A.5.
+    /// Checks the vectors of RFC 1321 §A.5.
     #[test]
     fn md5_vectors() {
         let hex = |b: [u8; 16]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(hex(md5(&[b"message ", b"digest"])), "f96b697d7cb7938d525a2f31aaf161d0");
     }
 
-    /// RFC 6070 §2, cases 2 and 5.
+    /// Checks cases 2 and 5 of RFC 6070 §2.
     #[test]
     fn pbkdf2_vectors() {
         let derive = |secret: &[u8], salt: &[u8], iterations| {

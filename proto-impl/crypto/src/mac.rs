@@ -1,12 +1,12 @@
-//! HMAC with a key whose state is kept, for protocols that authenticate each packet.
+//! HMAC with a kept key state, for protocols that authenticate each packet.
 
 use aws_lc_rs::hmac;
 
-/// HMAC-SHA1 (RFC 2104) with its two key blocks hashed once.
+/// HMAC-SHA1 (RFC 2104) key whose two key blocks are hashed only once.
 pub struct HmacSha1Key(hmac::Key);
 
 impl HmacSha1Key {
-    /// Creates the MAC from a key of any length.
+    /// Creates the key from bytes of any length.
     #[must_use]
     pub fn new(key: &[u8]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key))
@@ -36,7 +36,7 @@ impl std::fmt::Debug for HmacSha1Key {
 mod tests {
     use super::*;
 
-    /// A kept key gives what the one-shot function gives (RFC 2202's vectors stand there).
+    /// Compares a kept key with the one-shot function, which is checked with the vectors of RFC 2202.
     #[test]
     fn a_kept_key_is_the_same() {
         for key in [&b"Jefe"[..], &[0xaa; 80]] {

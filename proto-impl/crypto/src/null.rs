@@ -1,5 +1,5 @@
-//! Agreement and signatures under `cfg(fuzzing)`: of the same form, repeatable, and for next to nothing. A changed
-//! byte is noticed; an intruder is not kept out.
+//! Cheap substitutes for key agreement and signatures under `cfg(fuzzing)`, with the same form and repeatable. They
+//! detect a changed byte but are not secure.
 
 use aws_lc_rs::agreement::{Algorithm, X25519};
 use aws_lc_rs::signature::VerificationAlgorithm;
@@ -8,10 +8,10 @@ use crate::sha256;
 use crate::signature::Pair;
 use crate::{NotAuthentic, SignatureAlgorithm};
 
-/// Bytes of a hash.
+/// Length of a hash in bytes.
 const HASH_BYTES: usize = 32;
 
-/// As the library's. The public value is a hash of the private one.
+/// Substitute for the library's type. The public value is a hash of the private value.
 pub(crate) struct PrivateKey(Vec<u8>);
 
 impl PrivateKey {
@@ -26,7 +26,7 @@ impl PrivateKey {
     }
 }
 
-/// As the library's.
+/// Substitute for the library's type.
 pub(crate) struct UnparsedPublicKey<'a>(&'a [u8]);
 
 impl<'a> UnparsedPublicKey<'a> {
@@ -40,7 +40,7 @@ impl<'a> UnparsedPublicKey<'a> {
     }
 }
 
-/// As the library's. Both sides hash both values.
+/// Substitute for the library's function. Both sides hash both public values.
 pub(crate) fn agree<R, E>(
     mine: &PrivateKey,
     peer: UnparsedPublicKey<'_>,
@@ -54,7 +54,7 @@ pub(crate) fn agree<R, E>(
     derive(&sha256(&[mine.min(peer), mine.max(peer)]))
 }
 
-/// A signature is a hash of the message and the end of the public key.
+/// Makes a signature, a hash of the message and the end of the public key.
 pub(crate) fn sign(pair: &Pair, _algorithm: SignatureAlgorithm, message: &[u8]) -> Option<Vec<u8>> {
     Some(sha256(&[pair.public().last_chunk::<HASH_BYTES>()?, message]).to_vec())
 }

@@ -1,22 +1,22 @@
-//! Randomness as an input: a seed from the operating system in production, a number in a test.
+//! Randomness as an input: in production a seed from the operating system, in a test a number.
 
 use crate::hmac_sha256;
 
-/// The operating system gave no randomness.
+/// Error if the operating system gave no randomness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the operating system gave no randomness")]
 pub struct NoEntropy;
 
-/// 32 bytes from which a machine draws everything it would call random.
+/// Seed of 32 bytes from which a machine draws all its random values.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 
 impl Seed {
-    /// Draws a seed from the randomness of the operating system: for a program, once, as it starts. Each machine gets one of its own
-    /// by [`Seed::derive`].
+    /// Draws a seed from the randomness of the operating system. A program does this once, as it starts, and gives each
+    /// machine its own seed with [`Seed::derive`].
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// Returns an error if the system has no randomness.
     pub fn from_os() -> Result<Self, NoEntropy> {
         let mut bytes = [0; 32];
         aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoEntropy)?;
@@ -29,33 +29,33 @@ impl Seed {
         Self(bytes)
     }
 
-    /// Creates a seed from a number; for tests and simulations.
+    /// Creates a seed from a number, for tests and simulations.
     #[must_use]
     pub fn from_number(number: u64) -> Self {
         Self(hmac_sha256(b"millstream seed", &[&number.to_be_bytes()]))
     }
 
-    /// An independent seed for a part named by `label` and `index`.
+    /// Derives an independent seed for the part named by `label` and `index`.
     #[must_use]
     pub fn derive(&self, label: &str, index: u64) -> Self {
         Self(hmac_sha256(&self.0, &[label.as_bytes(), &[0], &index.to_be_bytes()]))
     }
 
-    /// The generator that this seed starts.
+    /// Creates the generator of this seed.
     #[must_use]
     pub fn random(&self) -> Random {
         Random { key: self.0, counter: 0, block: [0; 32], used: 32 }
     }
 }
 
-/// Never prints the seed: cookies and session ids are drawn from it.
+/// Never prints the seed, because cookies and session ids are drawn from it.
 impl std::fmt::Debug for Seed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Seed(..)")
     }
 }
 
-/// HMAC-SHA256 in counter mode over a [`Seed`].
+/// Random generator: HMAC-SHA256 in counter mode over a [`Seed`].
 #[derive(Clone)]
 pub struct Random {
     key: [u8; 32],
@@ -65,26 +65,26 @@ pub struct Random {
 }
 
 impl Random {
-    /// Fills `out`.
+    /// Fills `out` with random bytes.
     pub fn fill(&mut self, out: &mut [u8]) {
         for byte in out {
             *byte = self.byte();
         }
     }
 
-    /// A number of all 64-bit values.
+    /// Draws a number from all 64-bit values.
     pub fn u64(&mut self) -> u64 {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
         u64::from_be_bytes(bytes)
     }
 
-    /// A number below `bound` (0 when `bound` is 0). The modulo bias is below 2^-32 for the bounds in use.
+    /// Draws a number below `bound` (0 if `bound` is 0). The modulo bias is below 2^-32 for the bounds in use.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.u64().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True with the given probability.
+    /// Returns true with the given probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         #[allow(clippy::cast_precision_loss, reason = "53 bits are enough for a probability")]
         let unit = (self.u64() >> 11) as f64 / (1u64 << 53) as f64;

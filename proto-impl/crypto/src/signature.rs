@@ -1,4 +1,4 @@
-//! Signatures over messages, with keys as certificates and PKCS#8 carry them.
+//! Signatures over messages, with keys in the forms of certificates and PKCS#8.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa;
@@ -18,29 +18,29 @@ use aws_lc_rs::signature::{
 use crate::null::{sign, verify};
 use crate::{Hash, NotAuthentic};
 
-/// The longest RSA modulus that is verified: 4096 bits and its place in the structure. A verification costs with the
-/// square of the length, and the peer chooses it.
+/// Maximum length of an RSA key in bytes: a modulus of 4096 bits with the structure around it. The cost of a
+/// verification grows with the square of the length, and the peer selects the length.
 const RSA_KEY_BYTES_MAX: usize = 600;
 
-/// The kind of a key.
+/// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeyKind {
-    /// A key on the NIST curve P-256.
+    /// Key on the NIST curve P-256.
     P256,
-    /// A key on the NIST curve P-384.
+    /// Key on the NIST curve P-384.
     P384,
-    /// RSA, 2048 to 4096 bits.
+    /// RSA key of 2048 to 4096 bits.
     Rsa,
 }
 
-/// A signature algorithm with its hash.
+/// Signature algorithm with its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SignatureAlgorithm {
     /// ECDSA over a hash (FIPS 186-5), in DER.
     Ecdsa(Hash),
     /// RSASSA-PKCS1-v1_5 (RFC 8017 §8.2).
     RsaPkcs1(Hash),
-    /// RSASSA-PSS (RFC 8017 §8.1), the salt as long as the hash.
+    /// RSASSA-PSS (RFC 8017 §8.1) with a salt as long as the hash.
     RsaPss(Hash),
 }
 
@@ -65,7 +65,7 @@ impl SignatureAlgorithm {
     }
 }
 
-/// A peer's public key, read once.
+/// Public key of a peer.
 #[derive(Debug)]
 pub struct PublicKey {
     kind: KeyKind,
@@ -73,20 +73,20 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Reads a `SubjectPublicKeyInfo` in DER (RFC 5280 §4.1) of the stated `kind`. Whether it is of that kind, and
-    /// whether the point lies on the curve, is seen when a signature is verified.
+    /// Reads a `SubjectPublicKeyInfo` in DER (RFC 5280 §4.1) of the stated `kind`. The kind and the point on the curve
+    /// are checked only when a signature is verified.
     #[must_use]
     pub fn new(kind: KeyKind, spki: &[u8]) -> Option<Self> {
         (spki.len() <= RSA_KEY_BYTES_MAX).then(|| Self { kind, spki: spki.into() })
     }
 
-    /// The kind of the key.
+    /// Kind of the key.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         self.kind
     }
 
-    /// Whether the holder of the key signed `message`.
+    /// Verifies that the holder of the key signed `message`.
     pub fn verify(
         &self,
         algorithm: SignatureAlgorithm,
@@ -111,25 +111,25 @@ impl Pair {
     }
 }
 
-/// A private key that signs.
+/// Private key that makes signatures.
 pub struct SigningKey(Pair);
 
 impl SigningKey {
-    /// Reads a P-256 or RSA key from PKCS#8 in DER (RFC 5958). `None` for anything else.
+    /// Reads a P-256 or RSA key from PKCS#8 in DER (RFC 5958). Returns `None` for anything else.
     #[must_use]
     pub fn from_pkcs8(pkcs8: &[u8]) -> Option<Self> {
         let ecdsa = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8).ok().map(Pair::Ecdsa);
         ecdsa.or_else(|| rsa::KeyPair::from_pkcs8(pkcs8).ok().map(Pair::Rsa)).map(Self)
     }
 
-    /// Makes a P-256 key and gives it as PKCS#8. It is random; no seed decides it.
+    /// Generates a P-256 key and returns it as PKCS#8. The key is random and does not depend on a seed.
     #[must_use]
     pub fn generate_p256() -> Option<Vec<u8>> {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
         document.ok().map(|document| document.as_ref().to_vec())
     }
 
-    /// P-256 or RSA.
+    /// Kind of the key, P-256 or RSA.
     #[must_use]
     pub const fn kind(&self) -> KeyKind {
         match self.0 {
@@ -138,13 +138,13 @@ impl SigningKey {
         }
     }
 
-    /// The public key: an uncompressed point, or `RSAPublicKey` in DER.
+    /// Public key: an uncompressed point, or `RSAPublicKey` in DER.
     #[must_use]
     pub fn public(&self) -> &[u8] {
         self.0.public()
     }
 
-    /// Signs. The randomness in it is the library's own. `None` when the key does not sign this way.
+    /// Signs a message with randomness of the library. Returns `None` if the key does not support the algorithm.
     #[must_use]
     pub fn sign(&self, algorithm: SignatureAlgorithm, message: &[u8]) -> Option<Vec<u8>> {
         sign(&self.0, algorithm, message)
@@ -201,7 +201,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// A `SubjectPublicKeyInfo` of a point on P-256.
+    /// Makes a `SubjectPublicKeyInfo` of a point on P-256.
     fn p256_spki(point: &[u8]) -> Vec<u8> {
         [&hex("3059301306072a8648ce3d020106082a8648ce3d030107034200")[..], point].concat()
     }

@@ -1,7 +1,8 @@
-//! Handshakes per second of one core, both ends in memory, beside what the primitives alone would cost.
+//! Measures the handshakes per second on a single core, with both ends in memory, compared with the cost of the crypto
+//! primitives alone.
 //!
-//! `cargo bench -p dtls` runs each case for a second; with `--test` (as `cargo test` does) once. Time is that of the
-//! thread on its processor (`/proc/thread-self/schedstat`), so that other programs do not count.
+//! `cargo bench -p dtls` runs each case for a second; with `--test` (as in `cargo test`) it runs once. The measured
+//! time is the CPU time of the thread (`/proc/thread-self/schedstat`), so that other programs do not count.
 
 #![allow(
     clippy::disallowed_types,
@@ -19,13 +20,13 @@ use crypto::{AgreementGroup, AgreementKey, Hash, Seed, SignatureAlgorithm};
 use dtls::{Config, Connection, Identity, Versions, public_key};
 use wire::Datagrams;
 
-/// Nanoseconds that this thread was on a processor.
+/// CPU time of the thread in nanoseconds.
 fn thread_time() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or_default()
 }
 
-/// Microseconds of one turn.
+/// Measures a turn and returns its time in microseconds.
 fn measure(least: Duration, mut turn: impl FnMut(u64)) -> f64 {
     let (start, end) = (thread_time(), Instant::now() + least);
     let mut turns = 0u32;
@@ -50,7 +51,7 @@ impl Ends {
         Self { now: Instant::now(), configs: [config(1), config(2)] }
     }
 
-    /// Runs a handshake; gives how long the client and the server took.
+    /// Runs a handshake and returns the time of the client and of the server.
     fn shake(&self, number: u64) -> [Duration; 2] {
         let [a, b] = &self.configs;
         let print = |config: &Config| vec![config.identity.as_ref().unwrap().fingerprint()];
@@ -83,7 +84,7 @@ impl Ends {
     }
 }
 
-/// The computations of one end, part by part: a key of its own, an agreement, a signature, a verification.
+/// Measures the computations of an end: making a key, an agreement, a signature, a verification.
 fn primitives(least: Duration, group: AgreementGroup) -> [f64; 4] {
     let pkcs8 = crypto::SigningKey::generate_p256().unwrap();
     let signer = crypto::SigningKey::from_pkcs8(&pkcs8).unwrap();

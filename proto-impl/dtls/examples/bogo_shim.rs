@@ -1,8 +1,9 @@
-//! The machine under BoringSSL's test runner (`ssl/test/runner`, its PORTING.md says how): one connection over TCP, in
-//! which packets are framed and time is told. `bogo.json` beside this crate's manifest lists what is not run, and why.
+//! Shim for BoringSSL's test runner (`ssl/test/runner`; its PORTING.md describes the interface). It has a single
+//! connection over TCP, with framed packets and with the time as an input. `bogo.json` beside this crate's manifest
+//! lists the excluded tests with their reasons.
 //!
-//! A test that asks for something that is not there ends with code 89. So does one that would resume a session, but behind
-//! its first connection: what goes wrong in that one fails the test.
+//! A test of an unsupported feature ends with code 89. A test of session resumption does so too, but only after its
+//! first connection, so that a fault in the first one fails the test.
 
 #![allow(
     clippy::disallowed_types,
@@ -23,22 +24,25 @@ use crypto::Seed;
 use dtls::{CloseReason, Config, Connection, Event, Identity, PeerCheck, SrtpProfile, Versions};
 use wire::Datagrams;
 
-/// "Unimplemented", for the runner.
+/// Exit code "unimplemented" for the runner.
 const UNIMPLEMENTED: u8 = 89;
-/// Tries after which BoringSSL gives up, and the longest pause between them; the runner counts on both.
+/// Number of tries after which BoringSSL gives up.
 const TRIES: u32 = 13;
+/// Longest pause between tries. The runner depends on it.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The machine limits a handshake as a whole, the runner each flight: the shim counts its tries, and this is never reached.
+/// Handshake limit that is never reached. The machine limits a handshake as a whole, but the runner limits each flight,
+/// so the shim counts the tries itself.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-/// DTLS 1.2 and 1.3. A lower number is a later version.
+/// Version number of DTLS 1.2.
 const VERSION_1_2: u16 = 0xfefd;
+/// Version number of DTLS 1.3. A lower number is a later version.
 const VERSION_1_3: u16 = 0xfefc;
 
 type Any = Box<dyn Error>;
 
-/// The arguments of the runner.
+/// Arguments of the runner.
 #[derive(Default)]
 struct Flags {
     server: bool,
@@ -50,21 +54,21 @@ struct Flags {
     key: Option<String>,
     asks: bool,
     asks_always: bool,
-    /// The verdict on the peer's certificate is negative.
+    /// True if the verification of the peer's certificate must fail.
     distrusts: bool,
-    /// Connections behind the first one.
+    /// Number of connections after the first.
     resumes: u32,
-    /// None of them is expected to resume anything.
+    /// True if the later connections are expected not to resume a session.
     begins_anew: bool,
-    /// The certificate is a credential to choose from.
+    /// True if the certificate is a credential to select from.
     is_credential: bool,
-    /// The earliest and the latest version.
+    /// Earliest version that the runner allows, if it sets a limit.
     earliest: Option<u16>,
     latest: Option<u16>,
     profiles: Vec<SrtpProfile>,
     first_pause: Option<u64>,
     writes_first: bool,
-    /// The keys are changed before each read.
+    /// True if the keys are updated before each read.
     updates_keys: bool,
     shuts_down: bool,
     export: usize,
@@ -97,7 +101,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The end of a connection that fails.
+/// Outcome of a connection that fails.
 enum End {
     Unimplemented,
     Failed(Any),
@@ -109,7 +113,7 @@ impl<E: Into<Any>> From<E> for End {
     }
 }
 
-/// `None` for what is not there.
+/// Reads the arguments. Returns `None` if a feature is not supported.
 fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
     let mut flags = Flags::default();
     let (mut is_dtls, mut looks_at_resumption) = (false, false);
@@ -178,7 +182,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
     (is_dtls && !optional).then_some(flags)
 }
 
-/// `None` where nothing is spoken that is wanted.
+/// Returns the versions, or `None` if no supported version is requested.
 fn versions(flags: &Flags) -> Option<Versions> {
     let speaks = |version| {
         flags.latest.is_none_or(|latest| version >= latest)
@@ -234,7 +238,7 @@ fn config(flags: &Flags) -> Option<Arc<Config>> {
     }))
 }
 
-/// The first block of a PEM file.
+/// Reads the first block of a PEM file.
 fn pem(path: &str) -> Result<Vec<u8>, Any> {
     let text = std::fs::read_to_string(path)?;
     let (_, rest) = text.split_once("-----BEGIN ").ok_or("no PEM")?;
@@ -260,9 +264,9 @@ struct Shim<'a> {
     connection: Connection,
     now: Instant,
     out: Datagrams,
-    /// Flights that were sent again since a packet came.
+    /// Number of retransmitted flights since the last received packet.
     tries: u32,
-    /// The end.
+    /// Reason for which the connection closed.
     closed: Option<CloseReason>,
 }
 

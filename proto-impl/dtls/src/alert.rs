@@ -1,4 +1,4 @@
-//! Alerts (RFC 5246 §7.2, RFC 8446 §6): two bytes, a level and a description.
+//! Alerts (RFC 5246 §7.2, RFC 8446 §6): a level and a description, one byte each.
 
 use wire::{Reader, Truncated};
 
@@ -9,35 +9,35 @@ pub struct AlertDescription(pub u8);
 impl AlertDescription {
     /// The sender writes no more.
     pub const CLOSE_NOTIFY: Self = Self(0);
-    /// A message that does not belong here.
+    /// A message arrived out of place.
     pub const UNEXPECTED_MESSAGE: Self = Self(10);
     /// A record longer than allowed.
     pub const RECORD_OVERFLOW: Self = Self(22);
-    /// No common parameters.
+    /// No common parameters were found.
     pub const HANDSHAKE_FAILURE: Self = Self(40);
     /// The certificate is damaged, or not the announced one.
     pub const BAD_CERTIFICATE: Self = Self(42);
-    /// A certificate of another kind.
+    /// The certificate is of an unsupported type.
     pub const UNSUPPORTED_CERTIFICATE: Self = Self(43);
-    /// A field that contradicts another, or is out of range.
+    /// A field is out of range or contradicts another.
     pub const ILLEGAL_PARAMETER: Self = Self(47);
-    /// A message that cannot be read.
+    /// A message could not be decoded.
     pub const DECODE_ERROR: Self = Self(50);
-    /// A signature or a Finished does not fit.
+    /// A signature or a Finished does not verify.
     pub const DECRYPT_ERROR: Self = Self(51);
-    /// A version that is not spoken.
+    /// The version is not supported.
     pub const PROTOCOL_VERSION: Self = Self(70);
-    /// An error on this side, unrelated to the peer.
+    /// An internal error, unrelated to the peer.
     pub const INTERNAL_ERROR: Self = Self(80);
-    /// The sender gives up for a reason outside of the protocol; a `close_notify` follows (RFC 8446 §6.1).
+    /// The sender gives up for a reason outside the protocol; `close_notify` follows (RFC 8446 §6.1).
     pub const USER_CANCELED: Self = Self(90);
-    /// No second handshake.
+    /// Renegotiation is refused.
     pub const NO_RENEGOTIATION: Self = Self(100);
-    /// An extension that has to be there is not (RFC 8446 §6.2).
+    /// A mandatory extension is missing (RFC 8446 §6.2).
     pub const MISSING_EXTENSION: Self = Self(109);
-    /// An extension that was not offered.
+    /// A message contains an extension that was not offered.
     pub const UNSUPPORTED_EXTENSION: Self = Self(110);
-    /// A client has to show a certificate and did not (RFC 8446 §6.2).
+    /// A certificate is required, and the client sent none (RFC 8446 §6.2).
     pub const CERTIFICATE_REQUIRED: Self = Self(116);
 }
 
@@ -69,7 +69,7 @@ impl std::fmt::Display for AlertDescription {
 const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 
-/// An alert, as in a record.
+/// An alert as sent in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Alert {
     pub(crate) fatal: bool,
@@ -85,7 +85,7 @@ impl Alert {
         Self { fatal: false, description }
     }
 
-    /// `None` for a level that does not exist.
+    /// Reads an alert; `None` for an unknown level.
     pub(crate) fn read(bytes: &[u8]) -> Result<Option<Self>, Truncated> {
         let mut r = Reader::new(bytes);
         let (level, description) = (r.u8()?, AlertDescription(r.u8()?));

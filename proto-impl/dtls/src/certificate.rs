@@ -1,5 +1,6 @@
-//! Certificates (RFC 5280) as far as WebRTC needs them: the public key in one, its fingerprint, and one's own.
-//! No chain, name, date or signature is looked at: who announced the fingerprint vouches for all of it (RFC 8122 §5).
+//! Certificates (RFC 5280) as far as WebRTC needs them: reading the public key, fingerprints, and creating a
+//! self-signed one. Chains, names, dates and signatures are ignored: whoever announced the fingerprint vouches for them
+//! (RFC 8122 §5).
 
 use crypto::{Hash, KeyKind, PublicKey, SigningKey, constant_time_eq};
 use wire::Reader;
@@ -8,7 +9,7 @@ use crate::config::{Expected, PeerCheck};
 use crate::der::{self, Tag};
 use crate::error::{Error, Failure};
 
-/// The longest certificate that is taken. WebRTC's have 300 to 1,100 bytes.
+/// Longest certificate accepted, in bytes. WebRTC's have 300 to 1,100.
 const CERTIFICATE_BYTES_MAX: usize = 8 * 1024;
 
 /// `id-ecPublicKey` (RFC 5480 §2.1.1).
@@ -20,7 +21,7 @@ const OID_P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 /// `rsaEncryption` (RFC 3279 §2.3.1).
 const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
-/// The public key of a certificate in DER.
+/// Returns the public key of a certificate in DER.
 pub fn public_key(certificate: &[u8]) -> Result<PublicKey, Failure> {
     if certificate.len() > CERTIFICATE_BYTES_MAX {
         return Err(Failure::CertificateMalformed);
@@ -30,7 +31,7 @@ pub fn public_key(certificate: &[u8]) -> Result<PublicKey, Failure> {
     PublicKey::new(kind, spki).ok_or(Failure::CertificateKind)
 }
 
-/// Walks to the `SubjectPublicKeyInfo` (RFC 5280 §4.1) and gives it with its head.
+/// Returns the `SubjectPublicKeyInfo` of a certificate (RFC 5280 §4.1) with its header.
 fn subject_public_key_info(certificate: &[u8]) -> Option<&[u8]> {
     let mut outer = Reader::new(certificate);
     let mut whole = Reader::new(der::take(&mut outer, Tag::SEQUENCE)?);
@@ -50,7 +51,7 @@ fn subject_public_key_info(certificate: &[u8]) -> Option<&[u8]> {
     der::take_whole(&mut tbs, Tag::SEQUENCE)
 }
 
-/// `None` when it cannot be read, `Some(None)` for a key of another kind.
+/// Returns the kind of a key. `None` when malformed, `Some(None)` for an unsupported kind.
 fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     let mut r = Reader::new(der::take(&mut Reader::new(spki), Tag::SEQUENCE)?);
     let mut algorithm = Reader::new(der::take(&mut r, Tag::SEQUENCE)?);
@@ -71,7 +72,7 @@ fn key_kind(spki: &[u8]) -> Option<Option<KeyKind>> {
     })
 }
 
-/// A fingerprint of the peer's certificate from its description (RFC 8122 §5).
+/// A fingerprint of the peer's certificate, announced in its session description (RFC 8122 §5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: Hash,
@@ -79,8 +80,8 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Creates it from the name of a hash as SDP writes it, in any case, and the digest. `None` for weak
-    /// hashes (`sha-1`, `md5`), for unknown ones, and for a digest of the wrong length.
+    /// Creates a fingerprint from a digest and the name of its hash as in SDP, ignoring case. `None` for weak hashes
+    /// (`sha-1`, `md5`), unknown hashes, and a digest of the wrong length.
     #[must_use]
     pub fn new(hash: &str, digest: &[u8]) -> Option<Self> {
         let (hash, bytes) = match hash.to_ascii_lowercase().as_str() {
@@ -92,26 +93,26 @@ impl Fingerprint {
         (digest.len() == bytes).then(|| Self { hash, digest: digest.into() })
     }
 
-    /// The SHA-256 fingerprint of a certificate in DER.
+    /// Returns the SHA-256 fingerprint of a certificate in DER.
     #[must_use]
     pub fn sha256(certificate: &[u8]) -> Self {
         Self { hash: Hash::Sha256, digest: Hash::Sha256.digest(certificate).into() }
     }
 
-    /// The digest.
+    /// Digest of the certificate.
     #[must_use]
     pub fn digest(&self) -> &[u8] {
         &self.digest
     }
 
-    /// Whether it is of this certificate.
+    /// True if the certificate has this fingerprint.
     #[must_use]
     pub fn matches(&self, certificate: &[u8]) -> bool {
         constant_time_eq(&self.hash.digest(certificate), &self.digest)
     }
 }
 
-/// The key of a peer's certificate and its SHA-256 digest, when the certificate is one of those that were announced.
+/// Returns the key of a peer's certificate and its SHA-256 digest, if the certificate is one of those announced.
 pub(crate) fn check_peer(
     check: PeerCheck,
     expected: &Expected,
@@ -130,7 +131,7 @@ pub(crate) fn check_peer(
     Ok((public_key(leaf)?, Hash::Sha256.digest(leaf).try_into().ok()))
 }
 
-/// A certificate of our own and its private key.
+/// Our certificate and its private key.
 #[derive(Debug)]
 pub struct Identity {
     certificate: Box<[u8]>,
@@ -151,8 +152,8 @@ impl Identity {
         Ok(Self { certificate: certificate.into(), key })
     }
 
-    /// A new P-256 key and a certificate that it signs itself, for as long as a process lives. Both dates in it are
-    /// wide: nobody looks at them.
+    /// Creates a P-256 key and a self-signed certificate for the life of a process. Its validity dates are wide, since
+    /// peers ignore them.
     pub fn self_signed(seed: &crypto::Seed) -> Result<Self, Error> {
         let pkcs8 = SigningKey::generate_p256().ok_or(Error::Key)?;
         let key = SigningKey::from_pkcs8(&pkcs8).ok_or(Error::Key)?;
@@ -162,13 +163,13 @@ impl Identity {
         Ok(Self { certificate: certificate.into(), key })
     }
 
-    /// The certificate, in DER.
+    /// Certificate in DER.
     #[must_use]
     pub fn certificate(&self) -> &[u8] {
         &self.certificate
     }
 
-    /// The SHA-256 fingerprint, for the session description.
+    /// Returns the SHA-256 fingerprint for the session description.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::sha256(&self.certificate)
@@ -193,7 +194,7 @@ mod tests {
         assert_eq!(Identity::new(RSA_CERTIFICATE, b"").unwrap_err(), Error::Key);
     }
 
-    /// A peer's certificate, cut and damaged at every byte: an error or a key, never a panic.
+    /// A certificate truncated or damaged at any byte gives an error or a key, never a panic.
     #[test]
     fn d_13_junk_in_a_certificate() {
         for certificate in [identity(1).certificate(), RSA_CERTIFICATE] {

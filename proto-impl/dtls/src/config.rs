@@ -6,38 +6,39 @@ use std::time::Duration;
 use crate::certificate::{Fingerprint, Identity};
 use crate::srtp::SrtpProfile;
 
-/// The way in which the peer's identity is checked.
+/// Check of a peer's identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PeerCheck {
-    /// By a certificate with one of the announced fingerprints. A server requests one.
+    /// The certificate must have one of the announced fingerprints. Servers request a certificate.
     #[default]
     Fingerprint,
-    /// Accepts any certificate: possession of its key is proven, the holder's identity is not. A server requests one.
+    /// Any certificate is accepted: the peer proves possession of its key, but not its identity. Servers request a
+    /// certificate.
     AnyCertificate,
-    /// A client takes any certificate; a server does not ask for one.
+    /// Clients accept any certificate; servers request none.
     Nobody,
 }
 
-/// The versions that are spoken.
+/// Supported versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Versions {
-    /// DTLS 1.2 (RFC 6347).
+    /// DTLS 1.2 (RFC 6347) only.
     #[default]
     Only12,
-    /// DTLS 1.3 (RFC 9147).
+    /// DTLS 1.3 (RFC 9147) only.
     Only13,
-    /// DTLS 1.3, and 1.2 with a peer that has nothing newer.
+    /// DTLS 1.3, and 1.2 with peers that do not support it.
     Both,
 }
 
 impl Versions {
-    /// Whether DTLS 1.3 is among them.
+    /// True if DTLS 1.3 is supported.
     #[must_use]
     pub const fn have_13(self) -> bool {
         matches!(self, Self::Only13 | Self::Both)
     }
 
-    /// Whether DTLS 1.2 is among them.
+    /// True if DTLS 1.2 is supported.
     #[must_use]
     pub const fn have_12(self) -> bool {
         matches!(self, Self::Only12 | Self::Both)
@@ -47,27 +48,27 @@ impl Versions {
 /// Settings of a connection.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Our certificate and key. A client without one cannot answer a server that requests it.
+    /// Our certificate and key. A client without one cannot answer a server's request for a certificate.
     pub identity: Option<Arc<Identity>>,
-    /// The versions that are spoken.
+    /// Supported versions.
     pub versions: Versions,
-    /// The way in which the peer's identity is checked.
+    /// Check of the peer's identity.
     pub check: PeerCheck,
-    /// SRTP profiles, the preferred one first. The choice is the server's. With none, SRTP is not negotiated; with some,
-    /// a peer that has none in common is refused.
+    /// SRTP profiles, the preferred one first; the server's preference decides. If empty, SRTP is not negotiated;
+    /// otherwise a peer without a common profile is refused.
     pub srtp_profiles: Vec<SrtpProfile>,
-    /// The longest datagram that is sent, UDP payload.
+    /// Largest datagram to send, in bytes of UDP payload.
     pub mtu: usize,
-    /// The first pause before a flight is sent again; it doubles.
+    /// Initial retransmission timeout of a flight; it doubles with each retransmission.
     pub retransmit_first: Duration,
-    /// The longest pause.
+    /// Longest retransmission timeout.
     pub retransmit_longest: Duration,
-    /// A handshake that takes longer has failed.
+    /// Time after which an incomplete handshake fails.
     pub handshake_timeout: Duration,
-    /// A server asks for a cookie first (RFC 6347 §4.2.1). Behind ICE a peer has proven its address already; on a bare
-    /// port a [`crate::CookieVerifier`] does the same for all callers without keeping anything.
+    /// The server requires a cookie first (RFC 6347 §4.2.1). Behind ICE the peer's address is already verified; on a
+    /// bare port a [`crate::CookieVerifier`] does the same for all callers without state.
     pub cookie: bool,
-    /// Whether application data is taken; otherwise it is counted and forgotten.
+    /// Application data is delivered; if false, it is counted and dropped.
     pub receives_data: bool,
 }
 
@@ -95,9 +96,9 @@ impl Default for Config {
 /// The peer that is accepted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Not known yet: verification of the peer's certificate waits.
+    /// Not known yet; the check of the peer's certificate waits.
     #[default]
     Unknown,
-    /// A peer with one of these fingerprints. An empty list matches no peer.
+    /// A peer with one of these fingerprints. An empty list accepts no peer.
     OneOf(Vec<Fingerprint>),
 }

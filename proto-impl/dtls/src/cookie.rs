@@ -1,11 +1,11 @@
-//! Cookies: a client proves that it receives at its address before any state is kept for it.
+//! Cookies: a client proves that it receives at its address before the server keeps state for it.
 //!
-//! Under DTLS 1.2 (RFC 6347 §4.2.1) the cookie stands in the first bytes of a `ClientHello`, so that the first fragment is
-//! enough and nothing has to be put together. Fragments that come without it are dropped; the caller sends its hello again.
+//! Under DTLS 1.2 (RFC 6347 §4.2.1) the cookie is in the first bytes of a `ClientHello`, so that the first fragment
+//! suffices, without reassembly. Further fragments are dropped; the client retransmits its hello.
 //!
-//! Under DTLS 1.3 (RFC 9147 §5.1) it stands in an extension, and holds whatever of the first hello is needed later: its digest,
-//! and what was chosen from it. For that the hello has to be whole; one in fragments, or one too long to come whole a
-//! second time, is answered in the way of DTLS 1.2, and gets 1.2.
+//! Under DTLS 1.3 (RFC 9147 §5.1) the cookie is in an extension, and contains what is later needed of the first hello:
+//! its digest, and the parameters chosen from it. For that the hello must fit one record. A hello in fragments, or too
+//! long to fit again with the cookie, is answered as under DTLS 1.2, and gets version 1.2.
 
 use std::net::SocketAddr;
 
@@ -22,25 +22,26 @@ use crate::record::{ContentType, RecordHead, RecordLayer, VERSION_1_0, VERSION_1
 use crate::suite::CipherSuite;
 use crate::v13;
 
-/// Bytes of a cookie: chance finds it once in 2^128.
+/// Length of a cookie's MAC: a guess succeeds once in 2^128.
 const COOKIE_BYTES: usize = 16;
 
-/// A hello of DTLS 1.3 gets a cookie when it is no longer: the second one has up to a hundred bytes more, and has to come whole
-/// as well.
+/// Longest hello that gets a cookie of DTLS 1.3, in bytes: the second hello is up to a hundred bytes longer, and must
+/// also fit one record.
 const HELLO_BYTES_MAX: usize = 1100;
 
-/// The treatment of a datagram of an unknown peer.
+/// Result of checking a datagram from an unknown peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checked {
-    /// Send the reply, keep nothing. It is shorter than the question.
+    /// Send the reply, and keep no state. The reply is shorter than the request.
     Reply,
-    /// The caller has its cookie: make a [`crate::Connection::server_with_cookie`] and give it this datagram.
+    /// The client has returned its cookie: create a [`crate::Connection::server_with_cookie`] and pass it this
+    /// datagram.
     Pass,
     /// Ignore the datagram.
     Drop,
 }
 
-/// Stands in front of a bare port. Keeps nothing but a secret.
+/// Checks cookies in front of a bare port. The only state is a secret.
 #[derive(Clone)]
 pub struct CookieVerifier {
     secret: [u8; 32],
@@ -48,8 +49,8 @@ pub struct CookieVerifier {
 }
 
 impl CookieVerifier {
-    /// Creates a verifier with a secret derived from `seed`, for sessions that speak these versions. A new secret
-    /// invalidates cookies in flight.
+    /// Creates a verifier with a secret derived from `seed`, for sessions with these versions. A new secret invalidates
+    /// cookies in flight.
     #[must_use]
     pub fn new(seed: &Seed, versions: Versions) -> Self {
         let mut secret = [0; 32];
@@ -57,7 +58,7 @@ impl CookieVerifier {
         Self { secret, versions }
     }
 
-    /// Looks at a datagram of an address that is not known. Appends to `reply` what is to be sent.
+    /// Checks a datagram from an unknown address. Appends any reply to `reply`.
     pub fn check(&self, from: SocketAddr, datagram: &[u8], reply: &mut Vec<u8>) -> Checked {
         self.look(from, datagram, reply).unwrap_or(Checked::Drop)
     }
@@ -100,7 +101,7 @@ impl CookieVerifier {
         self.reply(Some(body), MessageType::HELLO_VERIFY_REQUEST, &record, datagram.len(), reply)
     }
 
-    /// Writes a reply, which is shorter than the question; without one the hello passes.
+    /// Writes a reply, which is shorter than the request. Without a `body` the hello passes.
     fn reply(
         &self,
         body: Option<Vec<u8>>,
@@ -127,8 +128,8 @@ impl CookieVerifier {
         Some(Checked::Reply)
     }
 
-    /// Looks at a whole hello that offers DTLS 1.3: gives a `HelloRetryRequest`, or nothing when it has its cookie. `None`
-    /// when it is to be dropped.
+    /// Checks a complete hello that offers DTLS 1.3. Returns a `HelloRetryRequest`, or `Some(None)` if the hello has
+    /// its cookie; `None` to drop it.
     #[allow(clippy::option_option, reason = "a reply or none, and neither for what is dropped")]
     fn look_at_13(&self, from: SocketAddr, hello: &ClientHello<'_>, body: &[u8]) -> Option<Option<Vec<u8>>> {
         if let Some(cookie) = hello.extensions.find(ExtensionType::COOKIE) {
@@ -144,7 +145,7 @@ impl CookieVerifier {
         Some(Some(v13::write_retry(suite, group, &cookie)))
     }
 
-    /// The cookie for an address and the fields that the client repeats.
+    /// Returns the cookie for an address and the fields that the client must repeat.
     fn cookie(&self, from: SocketAddr, hello: &HelloStart<'_>) -> [u8; COOKIE_BYTES] {
         self.mac(from, &[&hello.version.to_be_bytes(), &hello.random, hello.session_id])
     }
@@ -165,13 +166,13 @@ impl CookieVerifier {
     }
 }
 
-/// The content of a cookie of DTLS 1.3, in front of its authentication: what is needed of the first hello.
+/// Content of a DTLS 1.3 cookie, before its MAC: what is needed of the first hello.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RetryCookie {
     pub(crate) suite: CipherSuite,
-    /// The group that a share is asked for of.
+    /// Group for which a key share is requested; `None` if none is missing.
     pub(crate) group: Option<u16>,
-    /// The digest of the first hello.
+    /// Digest of the first hello.
     pub(crate) hello: Vec<u8>,
 }
 
@@ -184,7 +185,7 @@ impl RetryCookie {
         out
     }
 
-    /// Reads what a verifier has passed.
+    /// Reads a cookie that a verifier has accepted.
     pub(crate) fn read(cookie: &[u8]) -> Option<Self> {
         let (content, _) = cookie.split_last_chunk::<COOKIE_BYTES>()?;
         let mut r = Reader::new(content);

@@ -1,9 +1,9 @@
-//! As much of DER (X.690) as certificates need: walking over values, and writing one certificate.
+//! DER (X.690) as far as certificates need it: reading values, and writing one certificate.
 
 use crypto::{Hash, SignatureAlgorithm, SigningKey};
 use wire::Reader;
 
-/// The first byte of a value.
+/// Tag byte of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag(pub(crate) u8);
 
@@ -15,11 +15,11 @@ impl Tag {
     pub(crate) const UTC_TIME: Self = Self(0x17);
     pub(crate) const SEQUENCE: Self = Self(0x30);
     pub(crate) const SET: Self = Self(0x31);
-    /// `[0]`, in which a certificate's version stands (RFC 5280 §4.1).
+    /// `[0]`, the tag of a certificate's version (RFC 5280 §4.1).
     pub(crate) const VERSION: Self = Self(0xa0);
 }
 
-/// The content of the next value, when it has this tag and a length in the shortest form (X.690 §10.1).
+/// Takes the contents of the next value if it has this tag and a length in the shortest form (X.690 §10.1).
 pub(crate) fn take<'a>(r: &mut Reader<'a>, tag: Tag) -> Option<&'a [u8]> {
     if r.u8().ok()? != tag.0 {
         return None;
@@ -34,14 +34,14 @@ pub(crate) fn take<'a>(r: &mut Reader<'a>, tag: Tag) -> Option<&'a [u8]> {
     r.take(length).ok()
 }
 
-/// The next value with its head.
+/// Takes the next value with its header.
 pub(crate) fn take_whole<'a>(r: &mut Reader<'a>, tag: Tag) -> Option<&'a [u8]> {
     let before = r.clone();
     take(r, tag)?;
     before.clone().take(r.position().checked_sub(before.position())?).ok()
 }
 
-/// A value of these parts.
+/// Returns a value composed of these parts.
 fn value(tag: Tag, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag.0];
@@ -65,13 +65,13 @@ fn value(tag: Tag, parts: &[&[u8]]) -> Vec<u8> {
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 /// `commonName` (RFC 5280, appendix A.1).
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// The head of a `SubjectPublicKeyInfo` on P-256 up to the point (RFC 5480 §2).
+/// Beginning of a `SubjectPublicKeyInfo` on P-256, up to the point (RFC 5480 §2).
 const P256_HEAD: &[u8] = &[
     0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07,
 ];
 
-/// A certificate of version 1 (RFC 5280 §4.1) that a P-256 key signs for itself.
+/// Returns a version 1 certificate (RFC 5280 §4.1) signed with its own P-256 key.
 pub(crate) fn self_signed(key: &SigningKey, mut serial: [u8; 16]) -> Option<Vec<u8>> {
     // Positive, and not shorter than it looks.
     if let Some(first) = serial.first_mut() {

@@ -1,33 +1,33 @@
-//! Errors: misuse by the owner, and failures of a handshake.
+//! Errors: API misuse by the owner, and failures of a handshake.
 
 use crate::alert::AlertDescription;
 use crate::handshake::MessageType;
 
-/// A call that was not possible.
+/// A call was not possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Not connected yet, or no longer.
+    /// The handshake is not complete, or the connection has ended.
     #[error("not connected")]
     NotConnected,
-    /// More than a datagram holds.
+    /// The data does not fit a datagram.
     #[error("{length} bytes exceed the datagram limit of {most}")]
     TooLong {
-        /// The length that was passed.
+        /// Length of the data, in bytes.
         length: usize,
-        /// The most that is accepted.
+        /// Largest length accepted, in bytes.
         most: usize,
     },
     /// Earlier data is still waiting to be sent.
     #[error("the queue is full")]
     Full,
-    /// Neither a P-256 nor an RSA key in PKCS#8.
+    /// The private key is neither P-256 nor RSA in PKCS#8.
     #[error("unsupported private key")]
     Key,
-    /// No X.509 certificate in DER, or one of another key.
+    /// The certificate is not X.509 in DER, or belongs to another key.
     #[error("the certificate does not match the key")]
     Certificate,
-    /// An exporter's label that the protocol itself uses (RFC 5705 §4), or a context of more than 64 KiB.
+    /// The exporter label is used by the protocol itself (RFC 5705 §4), or the context exceeds 64 KiB.
     #[error("invalid exporter label or context")]
     Export,
 }
@@ -36,28 +36,28 @@ pub enum Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// A message that cannot be read to its end.
+    /// A message could not be parsed.
     #[error("malformed message")]
     Malformed,
-    /// An authentic record of nothing but padding (RFC 8446 §5.4).
+    /// An authentic record consists only of padding (RFC 8446 §5.4).
     #[error("record without a type")]
     Typeless,
-    /// The peer changed its keys as often as epochs and messages can be numbered (RFC 9147 §8).
+    /// The peer used up its epochs or message numbers with key changes (RFC 9147 §8).
     #[error("too many key updates")]
     TooManyUpdates,
-    /// A message that does not belong here.
+    /// A message arrived out of place.
     #[error("unexpected message ({0:?})")]
     Unexpected(MessageType),
-    /// A version that is not spoken.
+    /// The peer supports no common version.
     #[error("no common version")]
     Version,
-    /// No common cipher suite for the kind of our key.
+    /// No cipher suite is common that fits the type of our key.
     #[error("no common cipher suite")]
     NoCommonSuite,
-    /// No common group.
+    /// No group is common.
     #[error("no common group")]
     NoCommonGroup,
-    /// No common signature algorithm.
+    /// No signature algorithm is common.
     #[error("no common signature algorithm")]
     NoCommonSignature,
     /// The peer lacks the extended master secret (RFC 7627 §5.3).
@@ -66,55 +66,55 @@ pub enum Failure {
     /// The peer lacks `use_srtp`, or supports none of our profiles (RFC 5764 §4.1).
     #[error("no common SRTP profile")]
     NoCommonSrtpProfile,
-    /// A handshake that says it renegotiates (RFC 5746).
+    /// The handshake claims to be a renegotiation (RFC 5746).
     #[error("renegotiation refused")]
     Renegotiation,
-    /// A field out of range, or one that contradicts another.
+    /// A field is out of range or contradicts another.
     #[error("illegal field: {0}")]
     Illegal(&'static str),
-    /// An answer to an extension that was not offered.
+    /// The peer answered an extension that was not offered.
     #[error("extension {0} was not offered")]
     UnsupportedExtension(u16),
-    /// An extension without which there is no handshake is not there (RFC 8446 §9.2).
+    /// A mandatory extension is missing (RFC 8446 §9.2).
     #[error("extension {0} is missing")]
     MissingExtension(u16),
-    /// A client that was asked for a certificate under DTLS 1.3 showed none.
+    /// A client sent no certificate although DTLS 1.3 requested one.
     #[error("no certificate of the client")]
     CertificateRequired,
-    /// The peer showed no certificate.
+    /// The peer sent no certificate.
     #[error("no certificate")]
     NoCertificate,
-    /// No X.509 structure.
+    /// The certificate is not valid X.509.
     #[error("malformed certificate")]
     CertificateMalformed,
-    /// A key that is neither on P-256 or P-384, nor RSA of up to 4096 bits.
+    /// The certificate's key is neither on P-256 or P-384, nor RSA of up to 4096 bits.
     #[error("the certificate's key is of another kind")]
     CertificateKind,
-    /// The certificate has none of the announced fingerprints.
+    /// The certificate matches none of the announced fingerprints.
     #[error("the certificate's fingerprint does not match")]
     Fingerprint,
-    /// No usable fingerprint was announced: nobody can be authenticated.
+    /// No usable fingerprint was announced, so no peer can be authenticated.
     #[error("no usable fingerprint was announced")]
     NoFingerprint,
-    /// The public value is not in the group.
+    /// The peer's public value is not in the group.
     #[error("the public value is not in the group")]
     PublicValue,
-    /// A signature does not fit.
+    /// A signature does not verify.
     #[error("invalid signature")]
     Signature,
-    /// Finished is of another transcript.
+    /// Finished does not match the transcript.
     #[error("invalid Finished")]
     Finished,
-    /// A message, or all of them together, longer than the limits.
+    /// A message, or all messages together, exceed the size limits.
     #[error("message over the limits")]
     TooLarge,
-    /// A primitive failed.
+    /// A cryptographic primitive failed.
     #[error("a primitive failed")]
     Internal,
 }
 
 impl Failure {
-    /// The alert for it (RFC 5246 §7.2.2).
+    /// Returns the alert for this failure (RFC 5246 §7.2.2).
     #[must_use]
     pub const fn alert(self) -> AlertDescription {
         match self {

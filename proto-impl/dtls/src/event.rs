@@ -10,22 +10,22 @@ use crate::suite::CipherSuite;
 /// An event for the owner. [`Event::Closed`] is the last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The handshake is complete and the peer's certificate is the expected one.
+    /// The handshake is complete, and the peer's certificate is as expected.
     Connected(Box<Connected>),
-    /// Application data, one record.
+    /// Application data of one record.
     Data(Bytes),
-    /// The end.
+    /// The connection has ended.
     Closed(CloseReason),
 }
 
-/// The parameters that were negotiated.
+/// Negotiated parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connected {
-    /// The cipher suite.
+    /// Cipher suite.
     pub suite: CipherSuite,
-    /// The SRTP profile with its keys, when SRTP was wanted.
+    /// SRTP profile and keys; `None` if SRTP was not requested.
     pub srtp: Option<(SrtpProfile, SrtpKeys)>,
-    /// The SHA-256 digest of the peer's certificate, when it showed one.
+    /// SHA-256 digest of the peer's certificate; `None` if it sent none.
     pub peer_sha256: Option<[u8; 32]>,
 }
 
@@ -33,15 +33,15 @@ pub struct Connected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// [`crate::Connection::close`].
+    /// The owner called [`crate::Connection::close`].
     Local,
     /// The peer sent `close_notify`.
     Peer,
-    /// The peer gave up.
+    /// The peer ended the handshake with this fatal alert.
     Alert(AlertDescription),
-    /// The handshake failed on this side.
+    /// The handshake failed on this end.
     Failed(Failure),
-    /// The handshake took too long.
+    /// The handshake timed out.
     Timeout,
     /// The sequence numbers of the epoch are used up.
     Exhausted,

@@ -1,5 +1,5 @@
-//! A flight: the messages one side sends before it waits for the other (RFC 6347 §4.2.4), cut to datagrams, and retransmitted until it is
-//! answered.
+//! Flights: the messages that one side sends before it waits for the other (RFC 6347 §4.2.4), cut to datagrams, and
+//! retransmitted until they are answered.
 
 use std::time::{Duration, Instant};
 
@@ -13,13 +13,13 @@ enum Item {
     ChangeCipherSpec,
 }
 
-/// The flight that is waiting for its answer.
+/// The flight that waits for an answer.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     items: Vec<Item>,
-    /// The version in the record heads; a first hello carries an older one.
+    /// Version in the record headers; a first hello has an older one.
     version: u16,
-    /// The next item to send, and the offset of its next byte.
+    /// Next item to send, and the offset of its next byte.
     at: (usize, usize),
 }
 
@@ -36,22 +36,22 @@ impl Flight {
         self.items.push(Item::ChangeCipherSpec);
     }
 
-    /// Says all of it again.
+    /// Restarts sending from the beginning of the flight.
     pub(crate) fn rewind(&mut self) {
         self.at = (0, 0);
     }
 
-    /// All of it was sent.
+    /// Marks the whole flight as sent.
     pub(crate) const fn skip(&mut self) {
         self.at = (self.items.len(), 0);
     }
 
-    /// Whether something is still to be sent.
+    /// True if part of the flight is still to be sent.
     pub(crate) fn is_pending(&self) -> bool {
         self.at.0 < self.items.len()
     }
 
-    /// Whether it ends with a message under the new keys.
+    /// True if the flight ends with a message under the new keys.
     pub(crate) fn is_protected(&self) -> bool {
         matches!(self.items.last(), Some(Item::Message { protected: true, .. }))
     }
@@ -121,7 +121,7 @@ impl Flight {
     }
 }
 
-/// The timer for retransmitting a flight: after a pause that doubles up to the longest.
+/// Retransmission timer of a flight, whose timeout doubles up to a limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timer {
     first: Duration,
@@ -136,20 +136,20 @@ impl Timer {
         Self { first, longest, pause: first, sent: now, armed: false }
     }
 
-    /// Starts the timer of a new flight.
+    /// Starts the timer for a new flight.
     pub(crate) const fn start(&mut self, now: Instant) {
         self.pause = self.first;
         self.sent = now;
         self.armed = true;
     }
 
-    /// Stops: everything has its answer.
+    /// Stops the timer, since everything is answered.
     pub(crate) const fn stop(&mut self) {
         self.armed = false;
         self.pause = self.first;
     }
 
-    /// A quarter of the pause: how long acknowledgements wait (RFC 9147 §7.1).
+    /// Returns a quarter of the timeout, for which acknowledgements are delayed (RFC 9147 §7.1).
     pub(crate) fn quarter(&self) -> Duration {
         self.pause / 4
     }
@@ -158,18 +158,18 @@ impl Timer {
         self.deadline().is_some_and(|at| at <= now)
     }
 
-    /// Reschedules after a timeout: the flight is retransmitted.
+    /// Reschedules the timer after a timeout, which retransmits the flight.
     pub(crate) fn back_off(&mut self, now: Instant) {
         self.pause = self.pause.saturating_mul(2).min(self.longest);
         self.sent = now;
     }
 
-    /// Whether a peer that repeats itself is answered by repeating: not when the answer is on its way already.
+    /// True if a retransmission of the peer should be answered with one: not if the answer was sent recently.
     pub(crate) fn takes_hint(&self, now: Instant) -> bool {
         self.armed && now.saturating_duration_since(self.sent) >= self.pause / 2
     }
 
-    /// Reschedules after a retransmission of the peer: the flight is retransmitted.
+    /// Reschedules the timer after answering a retransmission of the peer.
     pub(crate) const fn repeat(&mut self, now: Instant) {
         self.sent = now;
     }
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// A peer that repeats itself is answered once in half a pause.
+    /// A peer that retransmits is answered once in half a timeout.
     #[test]
     fn d_11_hints_are_taken_once_in_half_a_pause() {
         let start = netsim::Clock::new().now();

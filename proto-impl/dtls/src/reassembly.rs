@@ -1,19 +1,18 @@
-//! Handshake messages put together from fragments, and in order (RFC 6347 §4.2.3). Every bound has a name; a byte of a
-//! fragment is looked at once.
+//! Reassembles handshake messages from fragments, in order (RFC 6347 §4.2.3), within fixed limits and in linear time.
 
 use std::collections::VecDeque;
 
 use crate::error::Failure;
 use crate::handshake::{FragmentHead, MessageType};
 
-/// The longest message. Certificates with a chain stay below it.
+/// Longest message, in bytes. Certificates with a chain stay below it.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 * 1024;
-/// Messages that are collected: the next one and seven ahead of it.
+/// Maximum number of messages under assembly: the next one and seven ahead of it.
 pub(crate) const MESSAGES_MAX: usize = 8;
-/// Bytes that are kept for the messages ahead of the next one; so 40 KiB in all.
+/// Maximum number of bytes kept for messages ahead of the next one; with that, at most 40 KiB in all.
 pub(crate) const AHEAD_BYTES_MAX: usize = 24 * 1024;
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) kind: MessageType,
@@ -25,23 +24,23 @@ pub(crate) struct Message {
 /// The result of adding a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// Kept, or known already.
+    /// The fragment was kept, or was known already.
     Kept,
-    /// Part of a message that was completed: the peer retransmits.
+    /// The fragment belongs to a message already taken: the peer retransmits.
     Old,
-    /// Too far ahead, or no room.
+    /// The fragment is too far ahead, or there is no room.
     Ahead,
-    /// In contradiction to earlier fragments.
+    /// The fragment contradicts earlier ones.
     Malformed,
 }
 
-/// A message of which fragments came.
+/// A partly received message.
 #[derive(Debug)]
 struct Partial {
     kind: MessageType,
     protected: bool,
     body: Vec<u8>,
-    /// A bit for each byte of the body.
+    /// A bit for each received byte of the body.
     have: Vec<u8>,
     missing: usize,
 }
@@ -57,7 +56,7 @@ impl Partial {
         }
     }
 
-    /// False when bytes that came before were others.
+    /// Stores a fragment. Returns false if it differs from bytes received before.
     fn insert(&mut self, offset: usize, fragment: &[u8]) -> bool {
         let place = self.body.iter_mut().skip(offset);
         for ((byte, index), new) in place.zip(offset..).zip(fragment) {
@@ -75,23 +74,23 @@ impl Partial {
     }
 }
 
-/// Collects the messages of one peer.
+/// Reassembles the messages of one peer.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    /// The sequence number of the next message; behind the last one there is none.
+    /// Sequence number of the next message; larger than any when no more can follow.
     next: u32,
-    /// Messages from `next` on.
+    /// Partial messages from `next` on.
     slots: VecDeque<Option<Partial>>,
 }
 
 impl Reassembly {
-    /// Begins with another message than the first; only before anything came.
+    /// Starts with a message other than the first. Call it before any fragment.
     pub(crate) fn begin_at(&mut self, sequence: u16) {
         self.next = sequence.into();
         self.slots.clear();
     }
 
-    /// Takes a fragment. An error is fatal: the peer says of one message two things.
+    /// Adds a fragment. An error is fatal: the peer has sent two versions of one message.
     pub(crate) fn insert(
         &mut self,
         head: &FragmentHead,
@@ -137,13 +136,13 @@ impl Reassembly {
         Ok(Taken::Kept)
     }
 
-    /// The type of the next message, once it is complete.
+    /// Returns the type of the next message once it is complete.
     pub(crate) fn peek(&self) -> Option<MessageType> {
         let partial = self.slots.front()?.as_ref()?;
         (partial.missing == 0).then_some(partial.kind)
     }
 
-    /// The next message, once it is whole.
+    /// Takes the next message once it is complete.
     pub(crate) fn take(&mut self) -> Option<Message> {
         self.peek()?;
         let partial = self.slots.pop_front().flatten()?;
@@ -152,24 +151,24 @@ impl Reassembly {
         Some(Message { kind: partial.kind, sequence, protected: partial.protected, body: partial.body })
     }
 
-    /// Whether no fragment waits.
+    /// True if no fragment is stored.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
     }
 
-    /// Forgets what came in the clear: there are keys now, and anybody can have sent it.
+    /// Drops fragments received unencrypted, since anyone may have sent them and there are keys now.
     pub(crate) fn drop_unprotected(&mut self) {
         for slot in &mut self.slots {
             slot.take_if(|partial| !partial.protected);
         }
     }
 
-    /// Gives back the room of a handshake; what waits stays.
+    /// Frees unused memory after a handshake; stored fragments stay.
     pub(crate) fn release(&mut self) {
         self.slots.shrink_to_fit();
     }
 
-    /// Whether a message with this sequence number was taken.
+    /// True if the message with this sequence number was taken already.
     pub(crate) fn is_old(&self, sequence: u16) -> bool {
         u32::from(sequence) < self.next
     }
@@ -178,7 +177,7 @@ impl Reassembly {
         self.slots.iter().skip(1).flatten().map(|partial| partial.body.len()).sum()
     }
 
-    /// Bytes that are held.
+    /// Returns the bytes held.
     pub(crate) fn held_bytes(&self) -> usize {
         self.slots.iter().flatten().map(|partial| partial.body.len().saturating_add(partial.have.len())).sum()
     }
@@ -194,7 +193,7 @@ mod tests {
         FragmentHead { kind: KIND, length, sequence, offset, fragment }
     }
 
-    /// Puts `body[from..to]` in as message `sequence`.
+    /// Inserts `body[from..to]` as part of message `sequence`.
     fn put(r: &mut Reassembly, sequence: u16, body: &[u8], from: usize, to: usize) -> Result<Taken, Failure> {
         r.insert(&head(sequence, body.len(), from, to - from), &body[from..to], false)
     }

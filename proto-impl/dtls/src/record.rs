@@ -1,4 +1,4 @@
-//! The record layer (RFC 6347 §4.1): heads, the protection of epoch 1, and the replay window.
+//! The record layer (RFC 6347 §4.1): headers, the protection of epoch 1, and the replay window.
 //!
 //! ```text
 //!  0      1 .. 2     3 .. 4   5 .. 10     11 .. 12
@@ -7,8 +7,8 @@
 //! +------+---------+---------+-----------+--------+---------
 //! ```
 //!
-//! Under GCM a fragment begins with eight bytes of nonce (RFC 5288 §3). They are the epoch and the sequence number and
-//! nothing else: what counts up cannot repeat (RFC 9325 §7.2.1).
+//! Under GCM a fragment begins with eight bytes of nonce (RFC 5288 §3). They are the epoch and the sequence number: a
+//! counter cannot repeat (RFC 9325 §7.2.1).
 
 use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm};
 use wire::{Reader, Truncated};
@@ -19,19 +19,20 @@ use crate::put;
 pub(crate) const VERSION_1_3: u16 = 0xfefc;
 /// DTLS 1.2.
 pub(crate) const VERSION_1_2: u16 = 0xfefd;
-/// DTLS 1.0, which a `ClientHello` may wear outside (RFC 6347 §4.1), and a `HelloVerifyRequest` does (§4.2.1).
+/// DTLS 1.0, which the record of a `ClientHello` may have (RFC 6347 §4.1), and that of a `HelloVerifyRequest` has
+/// (§4.2.1).
 pub(crate) const VERSION_1_0: u16 = 0xfeff;
-/// Bytes of a head.
+/// Length of a header.
 pub(crate) const HEAD_BYTES: usize = 13;
-/// The longest fragment in the clear (RFC 5246 §6.2.1).
+/// Longest unencrypted fragment (RFC 5246 §6.2.1).
 pub(crate) const FRAGMENT_BYTES_MAX: usize = 1 << 14;
-/// Bytes of the nonce that GCM shows.
+/// Length of the explicit nonce under GCM.
 const EXPLICIT_BYTES: usize = 8;
-/// The most bytes that protection adds to a record.
+/// Maximum number of bytes that protection adds to a record.
 pub(crate) const PROTECTION_BYTES: usize = EXPLICIT_BYTES + AEAD_TAG_BYTES;
-/// The last sequence number. It is never used: 2^48 would wrap (RFC 6347 §4.1).
+/// Last sequence number, which is never used: the next would wrap (RFC 6347 §4.1).
 pub(crate) const SEQUENCE_LAST: u64 = (1 << 48) - 1;
-/// Records that may overtake each other and still be told from replayed ones (RFC 6347 §4.1.2.6).
+/// Size of the replay window: reordering up to which late records are still accepted (RFC 6347 §4.1.2.6).
 const WINDOW: u64 = 64;
 
 /// The content type of a record.
@@ -43,17 +44,17 @@ impl ContentType {
     pub(crate) const ALERT: Self = Self(21);
     pub(crate) const HANDSHAKE: Self = Self(22);
     pub(crate) const APPLICATION_DATA: Self = Self(23);
-    /// RFC 9147 §7.
+    /// Acknowledgement (RFC 9147 §7).
     pub(crate) const ACK: Self = Self(26);
 }
 
-/// The head of a record.
+/// Header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecordHead {
     pub(crate) kind: ContentType,
     pub(crate) version: u16,
     pub(crate) epoch: u16,
-    /// 48 bits.
+    /// Sequence number, 48 bits.
     pub(crate) sequence: u64,
     pub(crate) length: usize,
 }
@@ -74,12 +75,12 @@ impl RecordHead {
         put::u16(out, u16::try_from(self.length).unwrap_or(0));
     }
 
-    /// Epoch and sequence number as one number: what is authenticated, and the nonce.
+    /// Returns epoch and sequence number as one number, used as authenticated data and nonce.
     fn number(&self) -> u64 {
         u64::from(self.epoch) << 48 | self.sequence
     }
 
-    /// The additional authenticated data of a fragment (RFC 5246 §6.2.3.3).
+    /// Returns the additional authenticated data of a fragment (RFC 5246 §6.2.3.3).
     fn associated(&self, clear_bytes: usize) -> [u8; HEAD_BYTES] {
         let mut associated = [0; HEAD_BYTES];
         let [v, w] = self.version.to_be_bytes();
@@ -93,17 +94,17 @@ impl RecordHead {
     }
 }
 
-/// The keys of one direction.
+/// Keys of one direction.
 #[derive(Debug)]
 pub(crate) struct Cipher {
     aead: Aead,
     algorithm: AeadAlgorithm,
-    /// Four bytes in front of the nonce (GCM), or twelve to mix it with (`ChaCha20`).
+    /// Implicit part of the nonce: four bytes in front of it (GCM), or twelve to XOR with (`ChaCha20`).
     iv: [u8; AEAD_NONCE_BYTES],
 }
 
 impl Cipher {
-    /// Bytes of the fixed part of the nonce (RFC 5288 §3, RFC 7905 §2).
+    /// Length of the implicit part of the nonce (RFC 5288 §3, RFC 7905 §2).
     pub(crate) const fn iv_bytes(algorithm: AeadAlgorithm) -> usize {
         match algorithm {
             AeadAlgorithm::Aes128Gcm | AeadAlgorithm::Aes256Gcm => 4,
@@ -111,7 +112,7 @@ impl Cipher {
         }
     }
 
-    /// `None` when a length does not fit the algorithm.
+    /// Creates a cipher; `None` if a length does not fit the algorithm.
     pub(crate) fn new(algorithm: AeadAlgorithm, key: &[u8], iv: &[u8]) -> Option<Self> {
         if iv.len() != Self::iv_bytes(algorithm) {
             return None;
@@ -149,7 +150,7 @@ impl Cipher {
         out.extend_from_slice(&tag);
     }
 
-    /// Decrypts in place; `None` when it is not authentic.
+    /// Decrypts a fragment in place; `None` if it is not authentic.
     fn open<'a>(&self, head: &RecordHead, fragment: &'a mut [u8]) -> Option<&'a mut [u8]> {
         let (explicit, rest) = if self.is_explicit() {
             let (explicit, rest) = fragment.split_first_chunk_mut::<EXPLICIT_BYTES>()?;
@@ -164,17 +165,17 @@ impl Cipher {
     }
 }
 
-/// The window that detects replayed records.
+/// Detects replayed records.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ReplayWindow {
-    /// The sequence number above the highest received.
+    /// Sequence number after the highest received.
     next: u64,
-    /// Bit n: `next - 1 - n` came.
+    /// Bit n is set if `next - 1 - n` was received.
     seen: u64,
 }
 
 impl ReplayWindow {
-    /// The sequence number above the highest received.
+    /// Sequence number after the highest received.
     pub(crate) const fn next(&self) -> u64 {
         self.next
     }
@@ -186,7 +187,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Marks a sequence number as received; for authenticated records only.
+    /// Marks a sequence number as received; only for authenticated records.
     pub(crate) fn insert(&mut self, sequence: u64) {
         let after = sequence.saturating_add(1);
         match self.next.checked_sub(after) {
@@ -204,29 +205,29 @@ impl ReplayWindow {
 /// The reason a record could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NotOpened {
-    /// No keys for its epoch, or unprotected where keys are on.
+    /// No keys for the record's epoch, or the record is unprotected although there are keys.
     Epoch,
-    /// Received before.
+    /// The record was received before.
     Replayed,
-    /// Not authentic.
+    /// The record is not authentic.
     Forged,
-    /// Longer than allowed.
+    /// The record is longer than allowed.
     TooLong,
-    /// The inner plaintext of DTLS 1.3 has no content type: all of it is zeros (RFC 8446 §5.4).
+    /// The inner plaintext of DTLS 1.3 has no content type, only zeros (RFC 8446 §5.4).
     Typeless,
-    /// Not authentic, as too many before it: the keys are worn out.
+    /// The record is not authentic, and too many before it were not: the keys must not be used further.
     Worn,
 }
 
-/// The sequence numbers of an epoch are used up.
+/// Error: the sequence numbers of an epoch are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Record protection of both directions. Epoch 0 is in the clear, epoch 1 protected; there are no others without
-/// renegotiation.
+/// Record protection of both directions. Epoch 0 is unprotected, epoch 1 protected; without renegotiation there are no
+/// others.
 #[derive(Debug, Default)]
 pub(crate) struct RecordLayer {
-    /// The next sequence number of epoch 0 and of epoch 1.
+    /// Next sequence numbers of epoch 0 and of epoch 1.
     next: [u64; 2],
     write: Option<Cipher>,
     read: Option<Cipher>,
@@ -250,13 +251,14 @@ impl RecordLayer {
         self.write.is_some()
     }
 
-    /// A server that keeps nothing numbers its answers as the questions, so that none looks replayed (RFC 6347 §4.2.1).
+    /// Numbers the answers like the client's records, since a stateless server sent earlier answers that way; otherwise
+    /// the answers would look replayed (RFC 6347 §4.2.1).
     pub(crate) fn follow(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = (*clear).max(sequence.min(SEQUENCE_LAST / 2));
     }
 
-    /// Goes on behind the records that were sent before the version was known.
+    /// Continues behind the records sent before the version was negotiated.
     pub(crate) const fn go_on_at(&mut self, sequence: u64) {
         let [clear, _] = &mut self.next;
         *clear = sequence;
@@ -291,7 +293,7 @@ impl RecordLayer {
         Ok(())
     }
 
-    /// The fragment in the clear. Keys are tried where they are on; otherwise epoch 0 is what it is.
+    /// Returns the plaintext of a fragment. In epoch 1 it is decrypted; in epoch 0 it is taken as it is.
     pub(crate) fn open<'a>(
         &mut self,
         head: &RecordHead,

@@ -1,14 +1,14 @@
-//! Keys for SRTP (RFC 5764): the profiles that `use_srtp` negotiates, and the keying material for them.
+//! Keys for SRTP (RFC 5764): the profiles negotiated by `use_srtp`, and their keying material.
 
 use crate::error::Failure;
 use crate::handshake::{ExtensionType, Extensions, UseSrtp};
 
-/// The offer of these profiles.
+/// Returns an offer of these profiles.
 pub(crate) fn offer(ours: &[SrtpProfile]) -> Vec<u8> {
     UseSrtp { profiles: ours.iter().map(|profile| profile.number()).collect(), mki: &[] }.write()
 }
 
-/// The profile that a server chooses from an offer; its own order counts.
+/// Returns the profile that a server chooses from an offer, in its own order of preference.
 pub(crate) fn choose(
     ours: &[SrtpProfile],
     extensions: &Extensions<'_>,
@@ -22,7 +22,7 @@ pub(crate) fn choose(
     common.copied().map(Some).ok_or(Failure::NoCommonSrtpProfile)
 }
 
-/// The profile that the server names, one of the offered (RFC 5764 §4.1.1).
+/// Returns the profile chosen by the server, which must be one of those offered (RFC 5764 §4.1.1).
 pub(crate) fn chosen(
     ours: &[SrtpProfile],
     extensions: &Extensions<'_>,
@@ -41,7 +41,7 @@ pub(crate) fn chosen(
     profile.map(Some).ok_or(Failure::Illegal("an SRTP profile not offered"))
 }
 
-/// A protection profile (RFC 5764 §4.1.2, RFC 7714 §14.2).
+/// An SRTP protection profile (RFC 5764 §4.1.2, RFC 7714 §14.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SrtpProfile {
     /// `SRTP_AES128_CM_HMAC_SHA1_80`
@@ -74,7 +74,7 @@ impl SrtpProfile {
         Self::ALL.into_iter().find(|profile| profile.number() == number)
     }
 
-    /// Bytes of the [`SrtpKeys`]: two master keys, two salts.
+    /// Length of the [`SrtpKeys`]: two master keys and two salts.
     pub(crate) const fn material_bytes(self) -> usize {
         match self {
             Self::Aes128CmSha1_80 | Self::Aes128CmSha1_32 => 2 * (16 + 14),
@@ -84,8 +84,7 @@ impl SrtpProfile {
     }
 }
 
-/// The keying material of SRTP for both ends (RFC 5764 §4.2): client key, server key, client salt, server salt.
-/// Never printed.
+/// SRTP keying material of both ends (RFC 5764 §4.2): client key, server key, client salt, server salt. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SrtpKeys(Box<[u8]>);
 
@@ -95,7 +94,7 @@ impl SrtpKeys {
         Self(material.into())
     }
 
-    /// The whole material; the profile determines how it is split.
+    /// Returns the whole material; the profile determines how to split it.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -112,7 +111,7 @@ impl std::fmt::Debug for SrtpKeys {
 mod tests {
     use super::*;
 
-    /// RFC 5764 §4.1.2 and RFC 7714 §12.
+    /// Checks the numbers and lengths of RFC 5764 §4.1.2 and RFC 7714 §12.
     #[test]
     fn profiles_have_their_numbers_and_lengths() {
         for (profile, number, bytes) in [

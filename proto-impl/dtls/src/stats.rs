@@ -4,27 +4,27 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Datagrams that came in.
+    /// Datagrams received.
     pub datagrams: u64,
-    /// Datagrams that went out.
+    /// Datagrams sent.
     pub datagrams_sent: u64,
-    /// Flights that were sent again.
+    /// Flights retransmitted.
     pub retransmits: u64,
-    /// Datagrams before the start, or after the end.
+    /// Datagrams received before the start or after the end.
     pub dropped_idle: u64,
-    /// Records and fragments that make no sense.
+    /// Malformed records and fragments.
     pub dropped_malformed: u64,
-    /// Records whose tag does not fit.
+    /// Records that failed authentication.
     pub dropped_forged: u64,
-    /// Records that came before.
+    /// Records received before.
     pub dropped_replayed: u64,
-    /// Records that do not belong to this moment: another epoch, a `ChangeCipherSpec` too early, unprotected ones once
-    /// keys are on.
+    /// Records out of place: of another epoch, a `ChangeCipherSpec` that came too early, or unprotected ones once there
+    /// are keys.
     pub dropped_early: u64,
-    /// Handshake fragments that were dropped: their message was too far ahead, or the buffer was full.
+    /// Handshake fragments dropped because their message was too far ahead, or the buffer was full.
     pub dropped_ahead: u64,
-    /// Application data that nobody wants, or that finds no room.
+    /// Application data that was not wanted or found no room.
     pub dropped_data: u64,
-    /// Alerts that were ignored.
+    /// Alerts ignored.
     pub ignored_alerts: u64,
 }

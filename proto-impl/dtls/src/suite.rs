@@ -1,9 +1,9 @@
-//! Cipher suites, groups and signature schemes, in the order in which they are preferred.
+//! Cipher suites, groups and signature schemes, in order of preference.
 
 use crypto::{AeadAlgorithm, AgreementGroup, Hash, KeyKind, SignatureAlgorithm};
 
-/// A cipher suite: ECDHE with an AEAD. That of DTLS 1.2 (RFC 5289, RFC 7905) also says how the server signs; that of DTLS
-/// 1.3 does not (RFC 8446 §B.4).
+/// A cipher suite: ECDHE with an AEAD. Suites of DTLS 1.2 (RFC 5289, RFC 7905) also determine the type of the server's
+/// key; those of DTLS 1.3 do not (RFC 8446 §B.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CipherSuite {
     /// `TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256`
@@ -27,10 +27,10 @@ pub enum CipherSuite {
 }
 
 impl CipherSuite {
-    /// The cipher suites of DTLS 1.3, the preferred one first.
+    /// Cipher suites of DTLS 1.3, the preferred one first.
     pub const V13: [Self; 3] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::ChaCha20];
 
-    /// The cipher suites of DTLS 1.2, the preferred one first.
+    /// Cipher suites of DTLS 1.2, the preferred one first.
     pub const V12: [Self; 6] = [
         Self::EcdheEcdsaAes128Gcm,
         Self::EcdheRsaAes128Gcm,
@@ -56,12 +56,12 @@ impl CipherSuite {
         }
     }
 
-    /// The suite of DTLS 1.2 with this number.
+    /// Returns the suite of DTLS 1.2 with this number.
     pub(crate) fn v12_of_number(number: u16) -> Option<Self> {
         Self::V12.into_iter().find(|suite| suite.number() == number)
     }
 
-    /// The suite of DTLS 1.3 with this number.
+    /// Returns the suite of DTLS 1.3 with this number.
     pub(crate) fn v13_of_number(number: u16) -> Option<Self> {
         Self::V13.into_iter().find(|suite| suite.number() == number)
     }
@@ -76,7 +76,7 @@ impl CipherSuite {
         }
     }
 
-    /// The hash of the pseudorandom function.
+    /// Returns the hash of the pseudorandom function.
     pub(crate) const fn hash(self) -> Hash {
         match self.aead() {
             AeadAlgorithm::Aes256Gcm => Hash::Sha384,
@@ -84,25 +84,25 @@ impl CipherSuite {
         }
     }
 
-    /// Whether a server with a key of this kind can use it, under DTLS 1.2.
+    /// True if a server with this kind of key can use the suite under DTLS 1.2.
     pub(crate) const fn fits(self, kind: KeyKind) -> bool {
         let rsa = matches!(self, Self::EcdheRsaAes128Gcm | Self::EcdheRsaAes256Gcm | Self::EcdheRsaChaCha20);
         rsa == matches!(kind, KeyKind::Rsa)
     }
 }
 
-/// Signalled among the suites: no renegotiation info, but understood (RFC 5746 §3.3).
+/// Signalling value among the cipher suites: stands for an empty `renegotiation_info` (RFC 5746 §3.3).
 pub(crate) const RENEGOTIATION_SCSV: u16 = 0x00ff;
 
-/// A server that speaks DTLS 1.3 and was asked for 1.2 ends its random value in this (RFC 8446 §4.1.3).
+/// End of the random value of a server that supports DTLS 1.3 but negotiates 1.2 (RFC 8446 §4.1.3).
 pub(crate) const DOWNGRADE: &[u8; 8] = b"DOWNGRD\x01";
-/// The mark of a step down to TLS 1.1 or below (RFC 8446 §4.1.3).
+/// End of the random value of a server that negotiates TLS 1.1 or below (RFC 8446 §4.1.3).
 pub(crate) const DOWNGRADE_FURTHER: &[u8; 8] = b"DOWNGRD\x00";
 
-/// The groups, the preferred one first.
+/// Groups, the preferred one first.
 pub(crate) const GROUPS: [AgreementGroup; 2] = [AgreementGroup::X25519, AgreementGroup::P256];
 
-/// The group's number on the wire (RFC 8422 §5.1.1).
+/// Returns the group's number on the wire (RFC 8422 §5.1.1).
 pub(crate) const fn group_number(group: AgreementGroup) -> u16 {
     match group {
         AgreementGroup::P256 => 23,
@@ -114,8 +114,8 @@ pub(crate) fn group_of_number(number: u16) -> Option<AgreementGroup> {
     GROUPS.into_iter().find(|group| group_number(*group) == number)
 }
 
-/// The signature schemes (RFC 8446 §4.2.3, whose numbers TLS 1.2 reads as hash and signature), the preferred one
-/// first. Under TLS 1.2 an ECDSA scheme says the hash and not the curve. SHA-1 is not among them.
+/// Signature schemes, the preferred one first (RFC 8446 §4.2.3; TLS 1.2 reads the numbers as hash and signature). Under
+/// TLS 1.2 an ECDSA scheme determines the hash but not the curve. SHA-1 is excluded.
 pub(crate) const SCHEMES: [(u16, SignatureAlgorithm); 9] = [
     (0x0403, SignatureAlgorithm::Ecdsa(Hash::Sha256)),
     (0x0804, SignatureAlgorithm::RsaPss(Hash::Sha256)),
@@ -132,7 +132,8 @@ pub(crate) fn scheme_of_number(number: u16) -> Option<SignatureAlgorithm> {
     SCHEMES.into_iter().find(|(known, _)| *known == number).map(|(_, algorithm)| algorithm)
 }
 
-/// The scheme with this number, as DTLS 1.3 uses it: an ECDSA scheme says the curve too, and RSA is PSS (RFC 8446 §4.2.3).
+/// Returns the scheme with this number under the rules of DTLS 1.3: an ECDSA scheme also determines the curve, and RSA
+/// is PSS (RFC 8446 §4.2.3).
 pub(crate) fn scheme_of_v13(number: u16, kind: KeyKind) -> Option<SignatureAlgorithm> {
     scheme_of_number(number).filter(|algorithm| {
         matches!(
@@ -144,13 +145,13 @@ pub(crate) fn scheme_of_v13(number: u16, kind: KeyKind) -> Option<SignatureAlgor
     })
 }
 
-/// As [`choose_scheme`], for DTLS 1.3.
+/// Like [`choose_scheme`], for DTLS 1.3.
 pub(crate) fn choose_scheme_v13(kind: KeyKind, offered: &[u16]) -> Option<(u16, SignatureAlgorithm)> {
     let numbers = SCHEMES.into_iter().map(|(number, _)| number).filter(|number| offered.contains(number));
     numbers.filter_map(|number| Some((number, scheme_of_v13(number, kind)?))).next()
 }
 
-/// The first of our schemes that a key of `kind` signs with and the peer takes.
+/// Returns the first of our schemes that a key of `kind` can sign with and the peer accepts.
 pub(crate) fn choose_scheme(kind: KeyKind, offered: &[u16]) -> Option<(u16, SignatureAlgorithm)> {
     SCHEMES.into_iter().find(|(number, algorithm)| {
         let signs = match (kind, algorithm) {

@@ -8,10 +8,10 @@ use wire::{Reader, Writer};
 use crate::Error;
 use crate::amf0::{self, Pairs, Value};
 
-/// The wrapper's name as it stands on the wire.
+/// Name of the wrapper in encoded form.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
-/// The body without a leading `@setDataFrame`; not copied.
+/// Returns the body without a leading `@setDataFrame`, not copied.
 #[must_use]
 pub fn unwrap(body: &Bytes) -> Bytes {
     match body.strip_prefix(SET_DATA_FRAME) {
@@ -20,7 +20,7 @@ pub fn unwrap(body: &Bytes) -> Bytes {
     }
 }
 
-/// The body behind `@setDataFrame`, as a server wants it from a publisher.
+/// Returns the body behind `@setDataFrame`, as servers expect it from a publisher.
 #[must_use]
 pub fn wrap(body: &[u8]) -> Bytes {
     let mut wrapped = BytesMut::with_capacity(SET_DATA_FRAME.len().saturating_add(body.len()));
@@ -29,24 +29,24 @@ pub fn wrap(body: &[u8]) -> Bytes {
     wrapped.freeze()
 }
 
-/// A data message: its name and what follows.
+/// A data message: its name and values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Data {
-    /// `onMetaData`, `onFI`, `onCuePoint`, ...
+    /// Name: `onMetaData`, `onFI`, `onCuePoint`, ...
     pub name: String,
-    /// The values behind the name.
+    /// Values behind the name.
     pub values: Vec<Value>,
 }
 
 impl Data {
-    /// Reads a body, wrapped or not.
+    /// Reads a body, with or without the wrapper.
     pub fn read(body: &[u8]) -> Result<Self, Error> {
         let mut r = Reader::new(body.strip_prefix(SET_DATA_FRAME).unwrap_or(body));
         let name = amf0::read_string(&mut r)?;
         Ok(Self { name, values: amf0::read_all(&mut r)? })
     }
 
-    /// The body, not wrapped.
+    /// Returns the body, without the wrapper.
     #[must_use]
     pub fn write(&self) -> Bytes {
         let mut w = Writer::new();
@@ -55,13 +55,13 @@ impl Data {
         w.take()
     }
 
-    /// `onMetaData` of the given members.
+    /// Creates an `onMetaData` message with these members.
     #[must_use]
     pub fn metadata(pairs: Pairs) -> Self {
         Self { name: "onMetaData".to_owned(), values: vec![Value::EcmaArray(pairs)] }
     }
 
-    /// The members of `onMetaData`; none for any other message.
+    /// Returns the members of `onMetaData`; `None` for any other message.
     #[must_use]
     pub fn as_metadata(&self) -> Option<&[(String, Value)]> {
         if self.name == "onMetaData" { self.values.first()?.pairs() } else { None }

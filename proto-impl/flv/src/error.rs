@@ -1,4 +1,4 @@
-//! Errors of reading FLV and AMF0.
+//! Errors in reading FLV and AMF0.
 
 use wire::Truncated;
 
@@ -12,75 +12,75 @@ pub enum Error {
     /// AMF0: objects or arrays nested deeper than [`crate::amf0::DEPTH_MAX`].
     #[error("values nested too deep at byte {at}")]
     TooDeep {
-        /// Offset of the value that is nested too deeply.
+        /// Offset of the value.
         at: usize,
     },
-    /// AMF0: more values than [`crate::amf0::VALUES_MAX`] in one message.
+    /// AMF0: a message contains more values than [`crate::amf0::VALUES_MAX`].
     #[error("too many values at byte {at}")]
     TooManyValues {
-        /// Offset of the first value too many.
+        /// Offset of the first value beyond the limit.
         at: usize,
     },
-    /// AMF0: a marker that names no type, or one that only Flash's serialiser used (references, movie clips).
+    /// AMF0: a type marker that is unknown, or was only used internally by Flash (references, movie clips).
     #[error("unknown AMF0 marker {marker:#04x} at byte {at}")]
     UnknownMarker {
-        /// The marker.
+        /// Value of the marker.
         marker: u8,
-        /// The offset in the input.
+        /// Offset of the marker in the input.
         at: usize,
     },
-    /// AMF0: the marker 0x11, behind which the value is AMF3.
+    /// AMF0: a switch to AMF3 (marker 0x11).
     #[error("AMF3 value at byte {at}")]
     Amf3 {
-        /// The offset of the marker in the input.
+        /// Offset of the marker in the input.
         at: usize,
     },
-    /// AMF0: a value of another type was required.
+    /// AMF0: a value does not have the required type.
     #[error("another type of value expected")]
     UnexpectedType,
-    /// A video codec id of the legacy header that this crate does not read.
+    /// Unsupported video codec id in a legacy header.
     #[error("unsupported video codec id {0}")]
     UnsupportedVideoCodec(u8),
-    /// An audio format of the legacy header that this crate does not read.
+    /// Unsupported audio format in a legacy header.
     #[error("unsupported audio format {0}")]
     UnsupportedAudioCodec(u8),
-    /// A video FourCC that this crate does not read.
+    /// Unsupported video FourCC.
     #[error("unsupported video FourCC {}", .0.escape_ascii())]
     UnsupportedVideoFourCc([u8; 4]),
-    /// An audio FourCC that this crate does not read.
+    /// Unsupported audio FourCC.
     #[error("unsupported audio FourCC {}", .0.escape_ascii())]
     UnsupportedAudioFourCc([u8; 4]),
-    /// A video frame type that names nothing.
+    /// Unknown video frame type.
     #[error("unknown video frame type {0}")]
     UnknownFrameType(u8),
-    /// A packet type that the codec does not have.
+    /// Packet type that the codec does not have.
     #[error("unknown packet type {0}")]
     UnknownPacketType(u8),
     /// A multitrack body within a multitrack body, which Enhanced RTMP v2 forbids.
     #[error("multitrack within multitrack")]
     NestedMultitrack,
-    /// An `AvMultitrackType` that names nothing.
+    /// Unknown `AvMultitrackType`.
     #[error("unknown multitrack type {0}")]
     UnknownMultitrack(u8),
-    /// More tracks in one body than any encoder has.
+    /// A body contains too many tracks.
     #[error("too many tracks in one body")]
     TooManyTracks,
-    /// A multitrack body without track 0, where one track was asked for.
+    /// A multitrack body lacks track 0, which was requested.
     #[error("no packet of the default track")]
     NoDefaultTrack,
     /// The file does not begin with an FLV header.
     #[error("not an FLV file")]
     NotFlv,
-    /// A tag with the encryption filter of FLV 10.1.
+    /// A tag uses the encryption filter of FLV 10.1.
     #[error("encrypted tag at byte {at}")]
     Encrypted {
         /// Offset of the tag in the file.
         at: u64,
     },
-    /// A tag larger than the reader's limit.
+    /// A tag exceeds the reader's limit.
     #[error("tag of {bytes} bytes at byte {at}")]
     TagTooLarge {
-        /// The announced size.
+        /// Announced size, in bytes.
         bytes: u32,
         /// Offset of the tag in the file.
         at: u64,
@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the bytes are well-formed but of a codec that is not carried: a publisher of such a codec can be told.
+    /// True if the bytes are well-formed but of an unsupported codec, so that a publisher can be told.
     #[must_use]
     pub const fn is_unsupported(&self) -> bool {
         matches!(

@@ -8,18 +8,18 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::Error;
 
-/// Bytes of a [`TagHead`].
+/// Length of a [`TagHead`].
 pub const TAG_HEAD_BYTES: usize = 11;
-/// The length of a tag's head, as counted in the size field behind a tag.
+/// Length of a tag header, as included in the size field behind a tag.
 const TAG_HEAD_SIZE: u32 = 11;
-/// Bytes of the previous-tag-size field.
+/// Length of the previous-tag-size field.
 const PREVIOUS_SIZE_BYTES: usize = 4;
-/// Bytes of a [`Header`].
+/// Length of a [`Header`].
 const HEADER_BYTES: usize = 9;
-/// A header longer than this is no header.
+/// Largest valid header.
 const HEADER_BYTES_MAX: u32 = 1024;
 
-/// The file header.
+/// Header of a file.
 ///
 /// ```text
 ///  0    2 3       4     7 8               11
@@ -34,7 +34,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header and the zero size that follows it.
+    /// Returns the header and the zero previous-tag-size that follows it.
     #[must_use]
     pub const fn write(self) -> [u8; HEADER_BYTES + PREVIOUS_SIZE_BYTES] {
         let flags = ((self.audio as u8) << 2) | self.video as u8;
@@ -42,7 +42,7 @@ impl Header {
     }
 }
 
-/// The type of a tag (§E.4.1, `TagType`).
+/// Type of a tag (§E.4.1, `TagType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TagKind {
     /// 8: an [`crate::AudioTag`].
@@ -51,7 +51,7 @@ pub enum TagKind {
     Video,
     /// 18: a [`crate::data::Data`].
     Data,
-    /// Reserved; to be skipped.
+    /// Reserved type; such tags must be skipped.
     Other(u8),
 }
 
@@ -75,19 +75,19 @@ impl TagKind {
     }
 }
 
-/// The head of a tag. The timestamp's low 24 bits come first, its high 8 after them.
+/// Header of a tag. The timestamp is sent as its low 24 bits, then its high 8 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TagHead {
-    /// The type of the body.
+    /// Type of the body.
     pub kind: TagKind,
-    /// Bytes of the body, below 2^24.
+    /// Length of the body, below 2^24.
     pub size: u32,
-    /// Milliseconds, wrapping.
+    /// Timestamp in milliseconds, which wraps.
     pub timestamp: u32,
 }
 
 impl TagHead {
-    /// The head in front of the body, as bytes.
+    /// Returns the encoded header, which precedes the body.
     #[must_use]
     pub const fn write(self) -> [u8; TAG_HEAD_BYTES] {
         let [_, s0, s1, s2] = self.size.to_be_bytes();
@@ -95,13 +95,13 @@ impl TagHead {
         [self.kind.id(), s0, s1, s2, t0, t1, t2, high, 0, 0, 0]
     }
 
-    /// The previous-tag-size that stands behind the body.
+    /// Returns the previous-tag-size, which follows the body.
     #[must_use]
     pub const fn trailer(self) -> [u8; PREVIOUS_SIZE_BYTES] {
         self.size.saturating_add(TAG_HEAD_SIZE).to_be_bytes()
     }
 
-    /// Reads a head; `at` is its place in the file.
+    /// Reads a header; `at` is its offset in the file.
     fn read(head: [u8; TAG_HEAD_BYTES], at: u64) -> Result<Self, Error> {
         let [kind, s0, s1, s2, t0, t1, t2, high, ..] = head;
         if kind & 0x20 != 0 {
@@ -115,28 +115,28 @@ impl TagHead {
     }
 }
 
-/// A whole tag.
+/// A complete tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tag {
-    /// The type of the body.
+    /// Type of the body.
     pub kind: TagKind,
-    /// Milliseconds, wrapping.
+    /// Timestamp in milliseconds, which wraps.
     pub timestamp: u32,
-    /// The body.
+    /// Contents of the tag.
     pub body: Bytes,
 }
 
-/// The next part to read.
+/// Part of the file that is read next.
 #[derive(Debug, Clone, Copy)]
 enum Next {
     Header,
-    /// The number of bytes to skip between the header's flags and the first tag.
+    /// Number of bytes to skip between the header's flags and the first tag.
     Skip(usize),
     Head,
     Body(TagHead),
 }
 
-/// Reads a file in pieces of any size. It holds at most one unfinished tag and what was pushed behind it.
+/// Reads a file in pieces of any size. Buffers at most one incomplete tag and the bytes pushed after it.
 #[derive(Debug)]
 pub struct Reader {
     buffer: BytesMut,
@@ -147,7 +147,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Refuses tags of more than `tag_bytes_max` bytes.
+    /// Creates a reader that refuses tags of more than `tag_bytes_max` bytes.
     #[must_use]
     pub fn new(tag_bytes_max: u32) -> Self {
         Self { buffer: BytesMut::new(), next: Next::Header, header: None, tag_bytes_max, at: 0 }
@@ -158,13 +158,13 @@ impl Reader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The file header, once it was read.
+    /// Header of the file; `None` before it was read.
     #[must_use]
     pub const fn header(&self) -> Option<Header> {
         self.header
     }
 
-    /// The next whole tag, or nothing until more is pushed. After an error there is nothing more to read.
+    /// Returns the next complete tag; `None` until more is pushed. After an error nothing more can be read.
     pub fn poll_tag(&mut self) -> Result<Option<Tag>, Error> {
         loop {
             match self.next {
@@ -205,7 +205,7 @@ impl Reader {
         }
     }
 
-    /// Returns how many bytes stand between the header and the first tag.
+    /// Reads the header. Returns the number of bytes between the header and the first tag.
     fn read_header(&mut self, bytes: [u8; HEADER_BYTES]) -> Result<usize, Error> {
         let [b'F', b'L', b'V', _, flags, offset @ ..] = bytes else {
             return Err(Error::NotFlv);

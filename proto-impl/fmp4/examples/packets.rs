@@ -1,10 +1,10 @@
-//! Says what the samples of a file are, one in a line: track, dts, pts, size, and K of key frames.
+//! Prints the samples of a file, one per line: track, dts, pts, size, and K for key frames.
 //!
 //! ```text
 //! cargo run -p fmp4 --example packets -- file.mp4
 //! ```
 //!
-//! Of a file whose index is at its end it fetches that first, as over HTTP with ranges.
+//! If the index of a file is at its end, it is fetched first, as over HTTP with ranges.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -14,7 +14,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use fmp4::{Event, Limits, Reader, Sample};
 
-/// Bytes that are read at once: such as a socket may give.
+/// Number of bytes per read, as a socket might return.
 const BLOCK_BYTES: usize = 16 * 1024;
 
 fn main() -> Result<(), Box<dyn Error>> {

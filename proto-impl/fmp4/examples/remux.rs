@@ -1,4 +1,4 @@
-//! Writes the samples of a file into another one, fragmented at each key frame or plain with its index first:
+//! Writes the samples of a file into another, fragmented at each key frame, or plain with the index first:
 //!
 //! ```text
 //! cargo run -p fmp4 --example remux -- fragmented in.mp4 out.mp4
@@ -40,7 +40,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Track>, Vec<Sample>), Failure> {
     Ok((found, samples))
 }
 
-/// The track as it was, with its first unit.
+/// Describes a track unchanged, with its first unit.
 fn describe(track: &Track, samples: &[Sample]) -> Description {
     let first = samples.iter().find(|sample| sample.track == track.id);
     Description {
@@ -96,7 +96,7 @@ fn fragmented(tracks: &[Description], samples: &[Sample]) -> Result<Vec<u8>, Fai
     Ok(out)
 }
 
-/// The samples in the order of the file, cut before key frames.
+/// Groups the samples in the order of the file, with a new group before each key frame.
 fn groups(samples: &[Sample]) -> Vec<&[Sample]> {
     let mut cuts: Vec<usize> =
         (1..samples.len()).filter(|at| samples.get(*at).is_some_and(|sample| sample.key_frame)).collect();

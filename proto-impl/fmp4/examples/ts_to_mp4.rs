@@ -1,4 +1,4 @@
-//! Makes an MP4 file, its index first, of the H.264 and AAC in a transport stream; nothing is decoded:
+//! Makes an MP4 file with the index first from the H.264 and AAC in a transport stream, without decoding:
 //!
 //! ```text
 //! cargo run -p fmp4 --example ts_to_mp4 -- in.ts out.mp4
@@ -15,7 +15,7 @@ use mpegts::{CLOCK_BITS, Demuxer, Event, Pes, StreamKind, TICKS_PER_SECOND};
 
 type Failure = Box<dyn Error>;
 
-/// A unit and its times, in ticks of 90 kHz.
+/// Unit with its times in ticks of 90 kHz.
 struct Unit {
     dts: i64,
     pts: i64,
@@ -23,7 +23,7 @@ struct Unit {
     payload: Bytes,
 }
 
-/// A stream of the program.
+/// Stream of the program.
 struct Track {
     stream: mpegts::Stream,
     config: Option<CodecConfig>,
@@ -60,7 +60,7 @@ impl Track {
         Ok(())
     }
 
-    /// A PES packet of AAC has several frames, each with a header.
+    /// Handles a PES packet of AAC, which has several frames, each with a header.
     fn handle_frames(&mut self, mut pts: i64, mut frames: &[u8]) -> Result<(), Failure> {
         while !frames.is_empty() {
             let adts = aac::Adts::read(frames)?;
@@ -76,7 +76,8 @@ impl Track {
         Ok(())
     }
 
-    /// Puts the track into an index, with its media behind that of the others. `zero` is the time at which the file begins.
+    /// Writes the track into an index and its media behind that of the others. `zero` is the time at which the file
+    /// begins.
     fn write(&self, id: u32, zero: i64, media: &mut Vec<u8>) -> Result<Option<TrackIndex>, Failure> {
         let (Some(config), Some(first)) = (&self.config, self.units.first()) else { return Ok(None) };
         let mut description = Description::new(id, config.clone(), Timescale::new(TICKS_PER_SECOND));

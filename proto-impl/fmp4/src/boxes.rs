@@ -1,4 +1,4 @@
-//! Boxes (ISO/IEC 14496-12 §4.2): their heads, and what one holds.
+//! Boxes (ISO/IEC 14496-12 §4.2): headers, and iteration over the boxes inside.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use wire::{Reader, Truncated};
 
 use crate::Error;
 
-/// Bytes of a head with a 32-bit size.
+/// Length of a header with a 32-bit size.
 pub(crate) const HEAD_BYTES: usize = 8;
-/// Bytes of a head with a 64-bit size.
+/// Length of a header with a 64-bit size.
 pub(crate) const LARGE_HEAD_BYTES: usize = 16;
 
-/// The type of a box, a sample entry, a brand or a handler.
+/// Four-character code: type of a box, a sample entry, a brand or a handler.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FourCc(pub [u8; 4]);
 
@@ -28,7 +28,7 @@ impl fmt::Debug for FourCc {
     }
 }
 
-/// The head of a box.
+/// Header of a box.
 ///
 /// ```text
 /// size(32), 1: the large one counts, 0: to the end of the file | type(32) | largesize(64)
@@ -36,14 +36,14 @@ impl fmt::Debug for FourCc {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: FourCc,
-    /// Bytes of the payload; `None`: it lasts to the end of the file.
+    /// Length of the payload in bytes; `None` if it lasts to the end of the file.
     pub(crate) payload: Option<u64>,
-    /// Bytes of the head itself.
+    /// Length of the header itself.
     pub(crate) bytes: usize,
 }
 
 impl Head {
-    /// Reads the head that `bytes` begin with. `Ok(None)`: it is longer than that. `at` is for the error.
+    /// Reads the header at the start of `bytes`. `Ok(None)` if it is incomplete. `at` is the offset for errors.
     pub(crate) fn read(bytes: &[u8], at: u64) -> Result<Option<Self>, Error> {
         let mut reader = Reader::new(bytes);
         let (Ok(size), Ok(kind)) = (reader.u32(), reader.array()) else { return Ok(None) };
@@ -63,15 +63,15 @@ impl Head {
     }
 }
 
-/// A box within another one, with its payload.
+/// A box inside another one, with its payload.
 #[derive(Debug, Clone)]
 pub(crate) struct Child {
     pub(crate) kind: FourCc,
     pub(crate) body: Bytes,
 }
 
-/// The boxes that `body` consists of. One that leaves it is an error, and the last item. Fewer than eight bytes at the end
-/// are none (QuickTime ends some lists with a zero).
+/// Iterates over the boxes in `body`. A box that exceeds `body` is an error and ends the iteration. Fewer than eight
+/// bytes at the end are ignored (QuickTime ends some lists with a zero).
 pub(crate) fn children(body: &Bytes) -> impl Iterator<Item = Result<Child, Error>> + use<> {
     let mut rest = body.clone();
     let mut at = 0u64;
@@ -91,7 +91,7 @@ pub(crate) fn children(body: &Bytes) -> impl Iterator<Item = Result<Child, Error
     })
 }
 
-/// Takes the first box off `rest`, and tells how long it was.
+/// Takes the first box off `rest`, and returns it with its length.
 fn first_child(rest: &mut Bytes, at: u64) -> Result<(Child, u64), Error> {
     let kind = FourCc(rest.get(4..8).and_then(|kind| kind.try_into().ok()).unwrap_or_default());
     let head = Head::read(rest, at)?.ok_or(Error::Size { kind, at })?;
@@ -104,7 +104,7 @@ fn first_child(rest: &mut Bytes, at: u64) -> Result<(Child, u64), Error> {
     Ok((Child { kind, body }, head.bytes.saturating_add(payload) as u64))
 }
 
-/// The first box of a kind that `body` holds.
+/// Returns the first box of a type in `body`; `None` if there is none.
 pub(crate) fn child(body: &Bytes, kind: &[u8; 4]) -> Result<Option<Bytes>, Error> {
     for child in children(body) {
         let child = child?;
@@ -115,17 +115,17 @@ pub(crate) fn child(body: &Bytes, kind: &[u8; 4]) -> Result<Option<Bytes>, Error
     Ok(None)
 }
 
-/// The first box of a kind, which must be there.
+/// Returns the first box of a type, which must be present.
 pub(crate) fn required(body: &Bytes, kind: &'static [u8; 4], name: &'static str) -> Result<Bytes, Error> {
     child(body, kind)?.ok_or(Error::Invalid(name))
 }
 
-/// Version and flags that a full box begins with (§4.2.2).
+/// Reads the version and flags at the start of a full box (§4.2.2).
 pub(crate) fn version_and_flags(reader: &mut Reader<'_>) -> Result<(u8, u32), Truncated> {
     Ok((reader.u8()?, reader.u24()?))
 }
 
-/// Says in which box a value was missing.
+/// Maps a truncated value to an error that names the box.
 pub(crate) const fn short_in(kind: &[u8; 4]) -> impl Fn(Truncated) -> Error + use<> {
     let kind = FourCc(*kind);
     move |error| Error::Truncated { kind, error }

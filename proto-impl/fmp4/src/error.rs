@@ -1,72 +1,71 @@
-//! Errors of reading or writing a file.
+//! Errors in reading or writing a file.
 
 use media::Codec;
 
 use crate::FourCc;
 
-/// The reason a file could not be read or written. After an error of a reader nothing more can be read with
-/// it.
+/// The reason a file could not be read or written. After an error a reader cannot be used further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A box ends before what it says it holds.
+    /// A box ends before its contents do.
     #[error("box {kind}: {error}")]
     Truncated {
-        /// The box.
+        /// Type of the box.
         kind: FourCc,
-        /// The place where it ends, counted from the first byte of its payload.
+        /// Position of the missing data, counted from the first byte of the payload.
         error: wire::Truncated,
     },
-    /// A field has a value that the standard forbids, or that leaves what can be counted.
+    /// A field has a value forbidden by the standard, or beyond the supported range.
     #[error("invalid {0}")]
     Invalid(&'static str),
-    /// The parameter sets of a track are wrong.
+    /// The parameter sets of a track are invalid.
     #[error("parameter sets: {0}")]
     Config(#[from] media::codec::Error),
-    /// A size that contradicts its own head.
+    /// A box has a size smaller than its header, or larger than its container.
     #[error("box {kind} at byte {at} has an impossible size")]
     Size {
-        /// The box.
+        /// Type of the box.
         kind: FourCc,
-        /// Offset of its head: of a box of the file in the file, of another one in its parent.
+        /// Offset of the box header: in the file for a top-level box, else in the parent.
         at: u64,
     },
-    /// The first box is none that a file begins with.
+    /// The first box is not one that a file begins with.
     #[error("no MP4: it begins with '{kind}'")]
     NotMp4 {
-        /// The first box.
+        /// Type of the first box.
         kind: FourCc,
     },
-    /// The media comes before the index (`moov`). With the index, which begins at `index_at` or behind, the file can be
-    /// read by [`crate::Reader::with_moov`].
+    /// The media precedes the index (`moov`). With the index, at `index_at` or behind, the file can be read by
+    /// [`crate::Reader::with_moov`].
     #[error("the media is before its index; the index is at byte {index_at} or behind")]
     MediaBeforeIndex {
         /// Offset of the first byte behind the media.
         index_at: u64,
     },
-    /// The media comes before any index, and lasts to the end of the file.
+    /// The media precedes any index and lasts to the end of the file.
     #[error("media without an index")]
     NoIndex,
-    /// The sample lies before what has been read, so it is lost.
+    /// A sample lies before the current position, so it cannot be read.
     #[error("a sample at byte {offset} is behind byte {position}")]
     Passed {
         /// Offset of the sample.
         offset: u64,
-        /// The position of the reader.
+        /// Position of the reader.
         position: u64,
     },
-    /// A sample runs over the end of its `mdat`.
+    /// A sample exceeds its `mdat`.
     #[error("a sample of {size} bytes at byte {offset} leaves its media box")]
     Outside {
         /// Offset of the sample.
         offset: u64,
-        /// Its bytes.
+        /// Size of the sample, in bytes.
         size: u32,
     },
-    /// The input ended within a box, or before samples that were announced.
+    /// The input ended within a box, or before the last announced sample.
     #[error("the file ends early, at byte {position}")]
     Unfinished {
-        /// The position of the reader.
+        /// Position of the reader.
         position: u64,
     },
     /// A track is encrypted (`encv`, `enca`; ISO/IEC 14496-12 §8.12).
@@ -75,36 +74,36 @@ pub enum Error {
         /// track_ID.
         track: u32,
     },
-    /// Something valid that is not read.
+    /// The file uses a valid but unsupported feature.
     #[error("{0} are not supported")]
     Unsupported(&'static str),
     /// MP4 has no mapping for the codec.
     #[error("{0} has no place in MP4")]
     Codec(Codec),
-    /// A sample is larger than [`crate::Limits::sample_bytes`].
+    /// A sample exceeds [`crate::Limits::sample_bytes`].
     #[error("a sample of {size} bytes")]
     SampleTooLarge {
-        /// Its bytes.
+        /// Size of the sample, in bytes.
         size: u32,
     },
-    /// A box is larger than the limits allow.
+    /// A box exceeds the limits.
     #[error("box {kind} of {size} bytes")]
     BoxTooLarge {
-        /// The box.
+        /// Type of the box.
         kind: FourCc,
-        /// Its bytes, as its head says.
+        /// Size in the box header, in bytes.
         size: u64,
     },
-    /// More tracks than [`crate::Limits::tracks`].
+    /// The index has more than [`crate::Limits::tracks`] tracks.
     #[error("more than {max} tracks")]
     TooManyTracks {
-        /// The number that there may be.
+        /// Largest number allowed.
         max: usize,
     },
-    /// More than [`crate::EMPTY_SAMPLES_MAX`] samples without a byte in a row.
+    /// More than [`crate::EMPTY_SAMPLES_MAX`] successive samples are empty.
     #[error("too many empty samples")]
     TooManyEmptySamples,
-    /// A fragment or a file that is written would be larger than its fields can say.
+    /// A fragment or file to be written exceeds the range of its fields.
     #[error("too large to be written: {0}")]
     TooLarge(&'static str),
 }

@@ -1,4 +1,4 @@
-//! The ES descriptor of `esds` (ISO/IEC 14496-14 §5.6, ISO/IEC 14496-1 §7.2.6): how AAC and MP3 are described.
+//! The ES descriptor in `esds` (ISO/IEC 14496-14 §5.6, ISO/IEC 14496-1 §7.2.6), which describes AAC and MP3.
 //!
 //! ```text
 //! ES_Descriptor(3): ES_ID(16) flags(8)
@@ -18,35 +18,37 @@ const ES: u8 = 3;
 const DECODER_CONFIG: u8 = 4;
 const DECODER_SPECIFIC_INFO: u8 = 5;
 const SL_CONFIG: u8 = 6;
-/// streamDependenceFlag, URL_Flag and OCRstreamFlag.
+/// Flag streamDependenceFlag of an ES_Descriptor.
 const FLAG_DEPENDENCE: u8 = 0x80;
+/// Flag URL_Flag of an ES_Descriptor.
 const FLAG_URL: u8 = 0x40;
+/// Flag OCRstreamFlag of an ES_Descriptor.
 const FLAG_OCR: u8 = 0x20;
-/// streamType 5 (audio), upStream 0, reserved 1.
+/// streamType 5 (audio), with upStream 0 and the reserved bit.
 const AUDIO_STREAM: u8 = 0x15;
-/// Bytes that a length may take (ISO/IEC 14496-1 §8.3.3).
+/// Maximum number of bytes of a length field (ISO/IEC 14496-1 §8.3.3).
 const LENGTH_BYTES_MAX: usize = 4;
 
-/// AAC of MPEG-4.
+/// objectTypeIndication of MPEG-4 AAC.
 pub(crate) const OBJECT_TYPE_AAC: u8 = 0x40;
-/// AAC of MPEG-2: main, LC, SSR.
+/// objectTypeIndications of MPEG-2 AAC: Main, LC, SSR.
 pub(crate) const OBJECT_TYPES_AAC_MPEG2: std::ops::RangeInclusive<u8> = 0x66..=0x68;
-/// Audio of ISO/IEC 13818-3.
+/// objectTypeIndication of ISO/IEC 13818-3 audio.
 pub(crate) const OBJECT_TYPE_MPEG2_AUDIO: u8 = 0x69;
-/// Audio of ISO/IEC 11172-3.
+/// objectTypeIndication of ISO/IEC 11172-3 audio.
 pub(crate) const OBJECT_TYPE_MPEG1_AUDIO: u8 = 0x6b;
 
-/// The description of a track in an ES descriptor.
+/// Description of a track in an ES descriptor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Esds<'a> {
     /// objectTypeIndication.
     pub(crate) object_type: u8,
-    /// DecoderSpecificInfo, empty where there is none.
+    /// DecoderSpecificInfo; empty if absent.
     pub(crate) info: &'a [u8],
 }
 
 impl<'a> Esds<'a> {
-    /// Reads the payload of the box.
+    /// Parses the payload of the box.
     pub(crate) fn read(payload: &'a [u8]) -> Result<Self, Error> {
         let short = short_in(b"esds");
         let mut reader = Reader::new(payload);
@@ -73,7 +75,7 @@ impl<'a> Esds<'a> {
     }
 }
 
-/// The next descriptor with this tag; others before it are passed over.
+/// Returns the next descriptor with this tag; others before it are skipped.
 fn descriptor<'a>(reader: &mut Reader<'a>, tag: u8) -> Result<Option<Reader<'a>>, Error> {
     let short = short_in(b"esds");
     while !reader.is_empty() {
@@ -87,7 +89,7 @@ fn descriptor<'a>(reader: &mut Reader<'a>, tag: u8) -> Result<Option<Reader<'a>>
     Ok(None)
 }
 
-/// sizeOfInstance: seven bits a byte, the eighth says that more follow.
+/// Reads a sizeOfInstance: seven bits per byte; the eighth says that more follow.
 fn length(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let mut length = 0;
     for _ in 0..LENGTH_BYTES_MAX {
@@ -118,7 +120,8 @@ pub(crate) fn write(out: &mut Out, track: u32, object_type: u8, info: &[u8], rat
     out.u8(2);
 }
 
-/// Bytes of a descriptor with a payload of `bytes`; lengths are written with four bytes, as many readers want them.
+/// Returns the length of a descriptor with a payload of `bytes`. Length fields are written with four bytes, as many
+/// readers require.
 const fn descriptor_bytes(bytes: usize) -> usize {
     bytes.saturating_add(1 + LENGTH_BYTES_MAX)
 }

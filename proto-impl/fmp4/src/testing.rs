@@ -1,4 +1,4 @@
-//! The shared parts of the tests of reader and writer.
+//! Helpers for the tests of reader and writer.
 
 use bytes::Bytes;
 use media::Timescale;
@@ -11,7 +11,7 @@ pub(crate) const PLAIN: &[u8] = include_bytes!("../../../fuzz/corpus/mp4_read/ff
 pub(crate) const HYBRID: &[u8] = include_bytes!("../../../fuzz/corpus/mp4_read/ffmpeg_hybrid");
 pub(crate) const MEDIA_FIRST: &[u8] = include_bytes!("../../../fuzz/corpus/mp4_read/ffmpeg_media_first");
 
-/// libx264, 320x180.
+/// avcC record of libx264, 320x180.
 const AVCC: &[u8] = &[
     0x01, 0x64, 0x00, 0x0c, 0xff, 0xe1, 0x00, 0x1a, 0x67, 0x64, 0x00, 0x0c, 0xac, 0xd9, 0x41, 0x41, 0x9f,
     0x9f, 0x01, 0x10, 0x00, 0x00, 0x03, 0x00, 0x10, 0x00, 0x00, 0x03, 0x03, 0x20, 0xf1, 0x42, 0x99, 0x60,
@@ -24,7 +24,7 @@ const OPUS_HEAD: &[u8] = include_bytes!("../../../fuzz/corpus/vp9_config/opus_he
 const STREAMINFO: &[u8] = include_bytes!("../../../fuzz/corpus/vp9_config/streaminfo");
 const MP3_FRAME: &[u8] = include_bytes!("../../../fuzz/corpus/vp9_config/mp3_frame");
 
-/// A configuration of each codec that MP4 has a place for.
+/// Returns a configuration of each codec that MP4 supports.
 pub(crate) fn configs() -> Vec<CodecConfig> {
     let record =
         |codec, record: &'static [u8]| CodecConfig::read(codec, Bytes::from_static(record)).unwrap().unwrap();
@@ -43,7 +43,7 @@ pub(crate) fn configs() -> Vec<CodecConfig> {
     ]
 }
 
-/// A track of a configuration; those that are described by their first unit have one.
+/// Describes a track with this configuration, with a first unit for codecs that need it.
 pub(crate) fn description(id: u32, config: CodecConfig) -> Description {
     // ffmpeg's, mono.
     const AC3: &[u8] = &[0x0b, 0x77, 0x48, 0x0d, 0x0c, 0x40, 0x2f, 0x84];
@@ -62,7 +62,7 @@ pub(crate) fn audio(id: u32) -> Description {
     description(id, configs().swap_remove(5))
 }
 
-/// All that a reader says of these pieces, and how it ended.
+/// Returns all events of these pieces, and the final result.
 pub(crate) fn events<'a>(
     mut reader: Reader,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -90,7 +90,7 @@ pub(crate) fn read(file: &[u8]) -> Result<Vec<Event>, Error> {
     end.map(|()| events)
 }
 
-/// The error that a file ends with.
+/// Returns the error with which reading a file ends.
 pub(crate) fn fault(file: &[u8]) -> Error {
     read(file).unwrap_err()
 }
@@ -103,7 +103,7 @@ pub(crate) fn samples(events: &[Event]) -> Vec<Sample> {
     samples.collect()
 }
 
-/// The tracks of the first index.
+/// Returns the tracks of the first index.
 pub(crate) fn tracks(events: &[Event]) -> Vec<Track> {
     let tracks = events.iter().find_map(|event| match event {
         Event::Tracks { tracks, .. } => Some(tracks.clone()),

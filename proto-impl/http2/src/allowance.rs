@@ -1,4 +1,4 @@
-//! A budget for frames that cost the peer less than they cost us: a number at once, and so many more a second.
+//! A budget for frames that cost the peer less than us: a burst, and a number per second.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ pub(crate) struct Allowance {
     left: u32,
     max: u32,
     per_second: u32,
-    /// The time up to which it was refilled.
+    /// Time up to which the budget was refilled.
     at: Instant,
 }
 
@@ -16,7 +16,7 @@ impl Allowance {
         Self { left: max, max, per_second, at: now }
     }
 
-    /// Takes one. False: there is none left.
+    /// Takes one unit. Returns false if none is left.
     #[must_use]
     pub(crate) fn spend(&mut self, now: Instant) -> bool {
         if self.left == 0 {
@@ -27,7 +27,7 @@ impl Allowance {
         has
     }
 
-    /// Gives some back.
+    /// Adds units to the budget.
     pub(crate) fn earn(&mut self, count: usize) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         self.left = self.left.saturating_add(count).min(self.max);

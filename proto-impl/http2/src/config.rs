@@ -2,32 +2,32 @@
 
 use std::time::Duration;
 
-/// Times and sizes of one connection.
+/// Timeouts and limits of one connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// From the accept to the first request, and from the first byte of a frame or header block to its end.
+    /// Longest time from the accept to the first request, and from the first byte of a frame or header block to its
+    /// end.
     pub head_time: Duration,
-    /// The time for which a connection may be without a stream.
+    /// Longest time that a connection may be without a stream.
     pub idle: Duration,
-    /// The longest time that the peer may read nothing of what waits for it, on the transport or on one
-    /// stream.
+    /// Longest time without progress while output waits for the peer, on the transport or on one stream.
     pub write_stall: Duration,
-    /// Bytes per second that a DATA frame has to bring once `head_time` is over.
+    /// Minimum rate of a DATA frame after `head_time`, in bytes per second.
     pub body_rate_min: u32,
-    /// Streams at a time (SETTINGS_MAX_CONCURRENT_STREAMS).
+    /// Maximum number of concurrent streams (SETTINGS_MAX_CONCURRENT_STREAMS).
     pub streams: u32,
-    /// Bytes of a decoded header list, 32 added for each field (SETTINGS_MAX_HEADER_LIST_SIZE). Beyond it the request is answered
-    /// with 431.
+    /// Largest decoded header list in bytes, 32 added for each field (SETTINGS_MAX_HEADER_LIST_SIZE). A larger request
+    /// is answered with 431.
     pub header_list_bytes: usize,
-    /// Fields of a header list. Beyond it the request is answered with 431.
+    /// Maximum number of fields in a header list. A request with more is answered with 431.
     pub fields: usize,
-    /// Bytes of one request body that wait for the application (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// Maximum number of bytes of one request body that wait for the application (SETTINGS_INITIAL_WINDOW_SIZE).
     pub stream_window: u32,
-    /// The same of all streams together; 65 535 at least.
+    /// Maximum number of bytes of all request bodies that wait for the application; at least 65 535.
     pub connection_window: u32,
-    /// Bytes that the transport has not taken: from then on no DATA is made.
+    /// Bytes waiting for the transport from which on no further DATA is made.
     pub send_ahead_bytes: usize,
-    /// Bytes of one response body from one [`crate::Event::Sent`] to the next, while more of it waits.
+    /// Bytes of a response body per [`crate::Event::Sent`], while more of it waits.
     pub sent_step_bytes: usize,
 }
 
@@ -49,22 +49,22 @@ impl Default for Config {
     }
 }
 
-/// Encoded bytes of one header block, all its frames together.
+/// Largest encoded header block, with all its frames.
 pub(crate) const BLOCK_BYTES_MAX: usize = 32 * 1024;
-/// CONTINUATION frames of one header block (CVE-2024-27316).
+/// Maximum number of CONTINUATION frames of one header block (CVE-2024-27316).
 pub(crate) const CONTINUATIONS_MAX: u32 = 16;
-/// The decoded size of a header list, as a multiple of [`Config::header_list_bytes`], at which the connection ends.
+/// Multiple of [`Config::header_list_bytes`] at which a decoded header list ends the connection.
 pub(crate) const BOMB_FACTOR: usize = 16;
-/// Bytes of frames other than DATA that wait for the transport before reading stops.
+/// Bytes of frames other than DATA that may wait for the transport before reading stops.
 pub(crate) const CONTROL_BYTES_MAX: usize = 64 * 1024;
-/// Closed streams that are remembered, to tell frames that crossed a reset from wrong ones.
+/// Number of closed streams remembered, to distinguish frames that crossed a reset from invalid ones.
 pub(crate) const CLOSED_MAX: usize = 256;
 
-/// PING, SETTINGS, PRIORITY and unknown frames, empty DATA, stream errors (CVE-2019-9512, -9515, -9518).
+/// Budget of PING, SETTINGS, PRIORITY and unknown frames, empty DATA, and stream errors (CVE-2019-9512, -9515, -9518).
 pub(crate) const CONTROL: (u32, u32) = (1000, 100);
-/// Requests that are cancelled, refused or malformed (CVE-2023-44487).
+/// Budget of requests that are cancelled, refused or malformed (CVE-2023-44487).
 pub(crate) const RESETS: (u32, u32) = (200, 33);
-/// WINDOW_UPDATE frames (CVE-2019-9511); DATA earns more, by [`BYTES_PER_UPDATE`].
+/// Budget of WINDOW_UPDATE frames (CVE-2019-9511); sent DATA adds to it, see [`BYTES_PER_UPDATE`].
 pub(crate) const UPDATES: (u32, u32) = (1000, 100);
-/// Body bytes sent that earn one WINDOW_UPDATE.
+/// Body bytes sent that add one WINDOW_UPDATE to the budget.
 pub(crate) const BYTES_PER_UPDATE: usize = 1024;

@@ -1,33 +1,33 @@
-//! Errors that end a connection, and the codes that both sides give (RFC 9113 §7).
+//! Errors that end a connection, and the error codes of both sides (RFC 9113 §7).
 
 /// An error code of RST_STREAM and GOAWAY (RFC 9113 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Code(pub u32);
 
 impl Code {
-    /// No error: a graceful end.
+    /// No error: graceful shutdown.
     pub const NO_ERROR: Self = Self(0x0);
-    /// The peer broke the protocol.
+    /// Protocol violation.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
-    /// A failure of this side.
+    /// Internal error of the sender.
     pub const INTERNAL_ERROR: Self = Self(0x2);
-    /// The peer sent more than its window allows.
+    /// The receiver of the code sent more than its window allows.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
     /// Settings were not acknowledged in time.
     pub const SETTINGS_TIMEOUT: Self = Self(0x4);
-    /// A frame for a stream that is half-closed or closed.
+    /// A frame arrived for a half-closed or closed stream.
     pub const STREAM_CLOSED: Self = Self(0x5);
-    /// A frame of a size that its type does not allow.
+    /// A frame has a size that its type does not allow.
     pub const FRAME_SIZE_ERROR: Self = Self(0x6);
-    /// The stream was not processed; the request may be sent again.
+    /// The request was not processed, and may be sent again.
     pub const REFUSED_STREAM: Self = Self(0x7);
     /// The stream is no longer needed.
     pub const CANCEL: Self = Self(0x8);
     /// A header block could not be decoded.
     pub const COMPRESSION_ERROR: Self = Self(0x9);
-    /// The connection of a CONNECT was reset.
+    /// The connection of a CONNECT request was reset.
     pub const CONNECT_ERROR: Self = Self(0xa);
-    /// The peer causes more work than it may.
+    /// The receiver of the code causes excessive load.
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
     /// The transport is not secure enough.
     pub const INADEQUATE_SECURITY: Self = Self(0xc);
@@ -39,21 +39,21 @@ impl Code {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer broke a rule of RFC 9113 or RFC 7541; GOAWAY has the code.
+    /// The peer broke a rule of RFC 9113 or RFC 7541; GOAWAY contains the code.
     #[error("{what} ({code:?})")]
     Peer {
-        /// The code for the peer.
+        /// Error code sent to the peer.
         code: Code,
-        /// The rule.
+        /// The rule that was broken.
         what: &'static str,
     },
-    /// The peer sent more frames of a kind that costs it little than [`crate::Config`] allows.
+    /// The peer sent more frames of a cheap kind than [`crate::Config`] allows.
     #[error("too many frames: {0}")]
     Flood(&'static str),
-    /// The preface, a frame or a header block was not complete in time.
+    /// The preface, a frame or a header block was not completed in time.
     #[error("a frame was not complete in time")]
     Timeout,
-    /// The peer took no byte for [`crate::Config::write_stall`]. The transport is dropped without flushing.
+    /// The peer accepted no byte for [`crate::Config::write_stall`]. The transport must be dropped without flushing.
     #[error("no write progress")]
     WriteStalled,
 }
@@ -75,7 +75,7 @@ impl Error {
         Self::Peer { code: Code::COMPRESSION_ERROR, what }
     }
 
-    /// The code of GOAWAY; none when the peer would not read it.
+    /// Returns the code for GOAWAY; `None` if the peer is not reading.
     #[must_use]
     pub const fn code(self) -> Option<Code> {
         match self {

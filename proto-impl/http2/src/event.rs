@@ -13,78 +13,79 @@ pub struct StreamId(pub u32);
 /// An event of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// A request began.
+    /// A request has arrived.
     Request {
-        /// Its stream.
+        /// Stream of the request.
         stream: StreamId,
-        /// Its head.
+        /// Head of the request.
         request: Box<Request>,
-        /// Whether a body follows: [`Event::Body`], and [`Event::BodyEnd`] in any case.
+        /// A body follows as [`Event::Body`]. [`Event::BodyEnd`] follows in any case.
         has_body: bool,
     },
-    /// A part of a request's body. Its bytes count against the peer's window until [`crate::Connection::release`].
+    /// A part of a request's body has arrived. Its bytes count against the peer's window until
+    /// [`crate::Connection::release`].
     Body {
-        /// The stream.
+        /// Stream of the request.
         stream: StreamId,
-        /// The part.
+        /// Bytes of this part.
         bytes: Bytes,
     },
     /// A request's body is complete.
     BodyEnd {
-        /// The stream.
+        /// Stream of the request.
         stream: StreamId,
-        /// Fields behind the body.
+        /// Trailer fields behind the body.
         trailers: Vec<Field>,
     },
-    /// Parts of a response's body left the stream's queue, for the transport.
+    /// Parts of a response's body moved from the stream's queue to the transport.
     Sent {
-        /// The stream.
+        /// Stream of the response.
         stream: StreamId,
         /// Bytes since the last such event.
         bytes: usize,
     },
-    /// A stream ended before its request and response were complete; nothing of it follows.
+    /// A stream ended before its request and response were complete. No further event of it follows.
     Reset {
-        /// The stream.
+        /// Stream that was reset.
         stream: StreamId,
-        /// The peer's code, or the one that was sent to it.
+        /// Error code received from, or sent to, the peer.
         code: Code,
     },
-    /// The last event: all streams have ended.
+    /// All streams have ended; always the last event.
     Closed(CloseReason),
 }
 
 /// The reason for the end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CloseReason {
-    /// The peer closed the connection, or said that it will send no more requests.
+    /// The peer closed the connection, or announced that it sends no more requests.
     #[error("the peer closed the connection")]
     PeerClosed,
-    /// No request came in time.
+    /// No request arrived in time.
     #[error("no request came in time")]
     Idle,
     /// [`crate::Connection::close`] was called, and all streams are complete.
     #[error("closed by the server")]
     Shutdown,
-    /// A fatal error.
+    /// A fatal error occurred.
     #[error("{0}")]
     Error(Error),
 }
 
-/// Plain counters.
+/// Counters of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests handed to the application.
+    /// Requests passed to the application.
     pub requests: u64,
-    /// Streams that were reset, by either side.
+    /// Streams reset by either side.
     pub resets: u64,
     /// Bytes received.
     pub bytes_in: u64,
     /// Bytes queued for the peer.
     pub bytes_out: u64,
-    /// Bytes received that wait for the rest of their frame or header block.
+    /// Received bytes that wait for the rest of their frame or header block.
     pub held_bytes: usize,
-    /// Bytes queued that the transport has not taken.
+    /// Queued bytes not accepted by the transport yet.
     pub unsent_bytes: usize,
     /// Bytes of response bodies that wait for a window.
     pub queued_bytes: usize,

@@ -1,4 +1,4 @@
-//! Frames (RFC 9113 §4 and §6): the header, and what is written.
+//! Frames (RFC 9113 §4 and §6): the header, and writing frames.
 //!
 //! ```text
 //! +-----------------------------------------------+
@@ -12,13 +12,13 @@
 
 use wire::Reader;
 
-/// Bytes of the header.
+/// Length of the header.
 pub(crate) const HEADER_BYTES: usize = 9;
-/// The largest payload that is taken, and sent until the peer says otherwise (RFC 9113 §4.2).
+/// Largest payload accepted, and sent until the peer's settings allow more (RFC 9113 §4.2).
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 16_384;
-/// The payload of DATA: with its header a frame fills a record of TLS, which is cheapest for both sides.
+/// Payload length of DATA: with its header such a frame fills a TLS record, which costs both sides least.
 pub(crate) const DATA_BYTES: usize = PAYLOAD_BYTES_MAX - HEADER_BYTES;
-/// The first bytes of every client (RFC 9113 §3.4).
+/// Connection preface of every client (RFC 9113 §3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub(crate) mod flag {
@@ -41,7 +41,7 @@ pub(crate) mod setting {
     pub(crate) const NO_RFC7540_PRIORITIES: u16 = 0x9;
 }
 
-/// The types of frames.
+/// Frame type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Data,
@@ -91,7 +91,7 @@ impl Kind {
     }
 }
 
-/// A frame's header.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) length: usize,
@@ -101,7 +101,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header; `None`: it is not whole yet.
+    /// Reads a header; `None` if it is incomplete.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let length = usize::try_from(reader.u24().ok()?).ok()?;
@@ -111,7 +111,7 @@ impl Header {
         Some(Self { length, kind, flags, stream })
     }
 
-    /// Writes a header. The length is at most 2^24 - 1 by construction.
+    /// Writes a header. The length is below 2^24 by construction.
     pub(crate) fn write(self) -> [u8; HEADER_BYTES] {
         let [_, a, b, c] = u32::try_from(self.length).unwrap_or(0xff_ffff).to_be_bytes();
         let [d, e, f, g] = self.stream.to_be_bytes();
@@ -123,7 +123,7 @@ impl Header {
     }
 }
 
-/// Takes the padding off a payload (RFC 9113 §6.1); `None`: it is longer than the payload.
+/// Removes the padding of a payload (RFC 9113 §6.1); `None` if the padding exceeds the payload.
 pub(crate) fn unpadded(payload: &[u8], is_padded: bool) -> Option<&[u8]> {
     if !is_padded {
         return Some(payload);

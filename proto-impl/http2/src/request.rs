@@ -1,4 +1,4 @@
-//! The fields of a request, checked (RFC 9113 §8.2, §8.3, §8.5; RFC 8441 §4).
+//! Validation of a request's fields (RFC 9113 §8.2, §8.3, §8.5; RFC 8441 §4).
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -6,32 +6,32 @@ use bytes::Bytes;
 
 use crate::hpack::Field;
 
-/// Digits of a Content-Length; 19 of them always fit 64 bits.
+/// Maximum number of digits of a Content-Length; 19 digits always fit 64 bits.
 const LENGTH_DIGITS_MAX: usize = 19;
-/// Fields that speak of a connection, which HTTP/2 does by other means (RFC 9113 §8.2.2).
+/// Connection-specific fields, which HTTP/2 forbids (RFC 9113 §8.2.2).
 const OF_CONNECTIONS: [&[u8]; 5] =
     [b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"];
 
-/// A request's head.
+/// Head of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// `:method`.
+    /// Value of `:method`.
     pub method: Bytes,
-    /// `:scheme`; empty for a plain CONNECT.
+    /// Value of `:scheme`; empty for a plain CONNECT.
     pub scheme: Bytes,
-    /// `:authority`, else `Host`; empty without either.
+    /// Value of `:authority`, else of `Host`; empty if both are missing.
     pub authority: Bytes,
-    /// `:path`, with its query; empty for a plain CONNECT.
+    /// Value of `:path` with its query; empty for a plain CONNECT.
     pub path: Bytes,
-    /// `:protocol` of an extended CONNECT (RFC 8441 §4).
+    /// Value of `:protocol` in an extended CONNECT (RFC 8441 §4).
     pub protocol: Option<Bytes>,
-    /// The other fields but `Host`; several `Cookie` are joined (RFC 9113 §8.2.3).
+    /// All other fields except `Host`; several `Cookie` fields are joined (RFC 9113 §8.2.3).
     pub fields: Vec<Field>,
-    /// `Content-Length`, which the body keeps to.
+    /// Value of `Content-Length`, which the body is checked against.
     pub content_length: Option<u64>,
 }
 
-/// Pseudo-header fields as they come.
+/// Pseudo-header fields collected so far.
 #[derive(Debug, Default)]
 struct Pseudo {
     method: Option<Bytes>,
@@ -59,7 +59,7 @@ impl Pseudo {
 }
 
 impl Request {
-    /// Checks a header list.
+    /// Validates a header list and returns the request.
     ///
     /// # Errors
     /// The rule that makes the request malformed (RFC 9113 §8.1.1).
@@ -118,7 +118,7 @@ impl Request {
     }
 }
 
-/// Checks the fields behind a body.
+/// Validates trailer fields.
 pub(crate) fn check_trailers(list: &[Field]) -> Result<(), &'static str> {
     list.iter().try_for_each(|field| {
         check_value(&field.value)?;
@@ -126,7 +126,7 @@ pub(crate) fn check_trailers(list: &[Field]) -> Result<(), &'static str> {
     })
 }
 
-/// RFC 9113 §8.2.1 and §8.2.2; a pseudo-header field has no place here.
+/// Checks a field name (RFC 9113 §8.2.1, §8.2.2); pseudo-header fields are not allowed here.
 fn check_name(field: &Field) -> Result<(), &'static str> {
     if !is_token(&field.name) || field.name.iter().any(u8::is_ascii_uppercase) {
         return Err("the name of a field");
@@ -140,7 +140,7 @@ fn check_name(field: &Field) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// RFC 9113 §8.2.1, and no other control either (RFC 9110 §5.5).
+/// Checks a field value (RFC 9113 §8.2.1), which must not contain control characters either (RFC 9110 §5.5).
 fn check_value(value: &[u8]) -> Result<(), &'static str> {
     let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     let is_control = |byte: &u8| *byte != b'\t' && byte.is_ascii_control();
@@ -150,7 +150,7 @@ fn check_value(value: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// RFC 9110 §5.6.2.
+/// True if the text is a token (RFC 9110 §5.6.2).
 fn is_token(text: &[u8]) -> bool {
     let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     !text.is_empty() && text.iter().all(fits)

@@ -1,4 +1,4 @@
-//! The state of one stream (RFC 9113 §5.1) and its windows (RFC 9113 §5.2).
+//! The state of one stream (RFC 9113 §5.1) and its flow-control windows (RFC 9113 §5.2).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,20 +7,20 @@ use bytes::Bytes;
 
 use crate::hpack::Field;
 
-/// The response, as far as the application has given it.
+/// Progress of the response, as given by the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sending {
-    /// Nothing yet.
+    /// The head was not sent yet.
     Head,
     /// The head was sent; the body may follow.
     Body,
-    /// The body is queued whole, and these fields follow it.
+    /// The body is completely queued, and these trailers follow it.
     Ending(Vec<Field>),
     /// Everything was sent.
     Done,
 }
 
-/// A window that the peer gave; settings can make it negative (RFC 9113 §6.9.2).
+/// A send window given by the peer. Settings can make it negative (RFC 9113 §6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window(i64);
 
@@ -32,32 +32,32 @@ impl Window {
         Self(i64::from(bytes))
     }
 
-    /// Changes it. False: it is beyond the largest.
+    /// Changes the window. Returns false if it exceeds the maximum.
     #[must_use]
     pub(crate) const fn add(&mut self, change: i64) -> bool {
         self.0 = self.0.saturating_add(change);
         self.0 <= WINDOW_MAX
     }
 
-    /// Uses a part of it.
+    /// Uses up part of the window.
     pub(crate) fn spend(&mut self, bytes: usize) {
         self.0 = self.0.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
-    /// Bytes that may be sent.
+    /// Returns the bytes that may be sent.
     pub(crate) fn room(self) -> usize {
         usize::try_from(self.0).unwrap_or(0)
     }
 }
 
-/// A window that this side gives, and what is to be given back of it.
+/// A receive window given to the peer, and the bytes to return to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Credit {
     /// Bytes that the peer may still send.
     left: u32,
     /// Bytes released since the last update.
     released: u32,
-    /// The whole window.
+    /// Size of the whole window.
     size: u32,
 }
 
@@ -66,7 +66,7 @@ impl Credit {
         Self { left: size, released: 0, size }
     }
 
-    /// The peer sent so much. False: it may not.
+    /// Notes received bytes. Returns false if they exceed the window.
     #[must_use]
     pub(crate) fn take(&mut self, bytes: usize) -> bool {
         let left = u32::try_from(bytes).ok().and_then(|bytes| self.left.checked_sub(bytes));
@@ -74,7 +74,7 @@ impl Credit {
         left.is_some()
     }
 
-    /// The application is done with so much. Returns the update that is due.
+    /// Notes processed bytes. Returns the increment of a window update if one is due.
     pub(crate) fn release(&mut self, bytes: usize) -> Option<u32> {
         let outstanding = self.size.saturating_sub(self.left);
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
@@ -92,28 +92,28 @@ impl Credit {
 /// An open stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// Whether the peer's side is open.
+    /// The peer's side of the stream is open.
     pub(crate) is_receiving: bool,
     pub(crate) sending: Sending,
     pub(crate) window: Window,
     pub(crate) credit: Credit,
-    /// Bytes of the request's body, padding included, that the application is not done with.
+    /// Bytes of the request's body, padding included, that the application has not processed.
     pub(crate) unreleased: usize,
-    /// Body bytes that the announced length has left.
+    /// Body bytes still missing to the announced length.
     pub(crate) left: Option<u64>,
-    /// The parts of the body that wait to be sent.
+    /// Parts of the response's body that wait to be sent.
     pub(crate) queue: VecDeque<Bytes>,
     pub(crate) queued: usize,
-    /// Listed among those that can send.
+    /// The stream is listed among those with something to send.
     pub(crate) is_ready: bool,
-    /// Bytes sent that the application does not know of.
+    /// Sent bytes not reported to the application yet.
     pub(crate) unreported: usize,
-    /// The last time that a byte of the body was sent, or that the first one was queued.
+    /// Time at which the last byte of the body was sent, or the first one was queued.
     pub(crate) progress_at: Instant,
 }
 
 impl Stream {
-    /// Whether something could be sent if the connection's window allows it.
+    /// True if something can be sent when the connection's window allows it.
     pub(crate) fn can_send(&self) -> bool {
         (self.queued > 0 && self.window.room() > 0) || (self.queued == 0 && self.is_ending())
     }
@@ -122,7 +122,7 @@ impl Stream {
         matches!(self.sending, Sending::Ending(_))
     }
 
-    /// Moves `length` bytes of the queue, in slices.
+    /// Removes `length` bytes from the queue and passes them to `to` as slices.
     pub(crate) fn take(&mut self, length: usize, mut to: impl FnMut(Bytes)) {
         let mut left = length;
         self.queued = self.queued.saturating_sub(length);

@@ -1,4 +1,4 @@
-//! The machine against a client of bytes.
+//! Tests of the server with a client that exchanges bytes with it.
 
 mod bounds;
 mod errors;
@@ -20,13 +20,13 @@ pub(crate) const GET: [(&str, &str); 4] =
 pub(crate) const POST: [(&str, &str); 4] =
     [(":method", "POST"), (":scheme", "https"), (":path", "/"), (":authority", "h")];
 
-/// An arbitrary start; machines only see differences.
+/// Arbitrary start instant. Machines use only differences of instants.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
 }
 
-/// A frame that the server sent, header blocks decoded.
+/// Frame from the server, with decoded header blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Sent {
     Headers(u32, Vec<(String, String)>, bool),
@@ -39,19 +39,19 @@ pub(crate) enum Sent {
     Pong([u8; 8]),
 }
 
-/// A connection, its peer, and the time.
+/// Connection with its peer and the time.
 pub(crate) struct Rig {
     pub(crate) server: Connection,
     pub(crate) now: Instant,
     pub(crate) encoder: Encoder,
     decoder: Decoder,
     block: Vec<u8>,
-    /// Whether the block that is read ends its stream.
+    /// True if the current header block ends its stream.
     is_last: bool,
 }
 
 impl Rig {
-    /// A connection on which nothing was said.
+    /// Creates a connection without any data.
     pub(crate) fn silent(config: Config) -> Self {
         let now = start();
         let server = Connection::new(now, Arc::new(config));
@@ -75,7 +75,7 @@ impl Rig {
         self.server.handle_bytes(self.now, bytes)
     }
 
-    /// HEADERS of a request.
+    /// Makes the HEADERS of a request.
     pub(crate) fn headers(
         &mut self,
         stream: u32,
@@ -97,7 +97,7 @@ impl Rig {
         std::iter::from_fn(|| self.server.poll_event()).collect()
     }
 
-    /// The bytes that the server has for the peer; they count as taken.
+    /// Returns the bytes that the server has for the peer and marks them as sent.
     pub(crate) fn bytes(&mut self) -> Bytes {
         let mut out = SendQueue::new();
         while self.server.poll_transmit(self.now, &mut out) {
@@ -142,7 +142,7 @@ impl Rig {
         sent
     }
 
-    /// The body bytes that were sent of a stream.
+    /// Returns the number of body bytes sent on a stream.
     pub(crate) fn body(&mut self, stream: u32) -> usize {
         let lengths = self.sent().into_iter().map(|sent| match sent {
             Sent::Data(id, data, _) if id == stream => data.len(),

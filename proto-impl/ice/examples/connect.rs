@@ -1,4 +1,4 @@
-//! The machines over real sockets, both ends in one process or each in its own:
+//! Runs the agents over real sockets, with both ends in this process or in separate ones:
 //!
 //! ```text
 //! connect                       a lite agent and a full one on 127.0.0.1: what they say, and how long it takes
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Takes what waits at a socket.
+/// Receives all waiting datagrams of a socket.
 fn receive(socket: &UdpSocket, local: SocketAddr, mut take: impl FnMut(Path, &[u8])) {
     let mut buffer = [0; 2048];
     while let Ok((length, from)) = socket.recv_from(&mut buffer) {
@@ -107,7 +107,7 @@ fn connect() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The time that ends stay which meet other implementations.
+/// Maximum duration of a run with another implementation.
 const STAY: Duration = Duration::from_secs(20);
 
 fn serve() -> Result<(), Box<dyn Error>> {

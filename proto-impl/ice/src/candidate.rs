@@ -1,27 +1,27 @@
-//! Candidates as values (RFC 8445 §5.1; RFC 6544 for TCP). Their text is SDP's business.
+//! Candidates (RFC 8445 §5.1; RFC 6544 for TCP). Their text form belongs to the SDP crate.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::stun::crc32;
 
-/// The only component: RTP, RTCP and data share it.
+/// The only component id: RTP, RTCP and data share it.
 pub const COMPONENT: u32 = 1;
 
 /// The type of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CandidateKind {
-    /// An interface.
+    /// Host: an address of a local interface.
     Host,
-    /// Server reflexive: the address as a STUN server sees it.
+    /// Server reflexive: the address as seen by a STUN server.
     ServerReflexive,
-    /// Peer reflexive: the address as the other peer sees it.
+    /// Peer reflexive: the address as seen by the peer.
     PeerReflexive,
-    /// Relayed: an address of a TURN server. Accepted from a peer, never gathered here.
+    /// Relayed: an address of a TURN server. Accepted from a peer, never gathered by this crate.
     Relayed,
 }
 
 impl CandidateKind {
-    /// The recommended type preference (RFC 8445 §5.1.2.2).
+    /// Returns the recommended type preference (RFC 8445 §5.1.2.2).
     const fn preference(self) -> u32 {
         match self {
             Self::Host => 126,
@@ -35,16 +35,16 @@ impl CandidateKind {
 /// The type of a TCP candidate (RFC 6544 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TcpType {
-    /// Its owner opens the connection; the port is a placeholder (9).
+    /// The owner opens the connection; the port is a placeholder (9).
     Active,
-    /// Its owner accepts the connection.
+    /// The owner accepts the connection.
     Passive,
     /// Both sides open the connection simultaneously.
     SimultaneousOpen,
 }
 
 impl TcpType {
-    /// The direction preference for host candidates (RFC 6544 §4.2).
+    /// Returns the direction preference of host candidates (RFC 6544 §4.2).
     const fn preference(self) -> u32 {
         match self {
             Self::Active => 6,
@@ -57,37 +57,37 @@ impl TcpType {
 /// The transport of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// Datagrams.
+    /// UDP datagrams.
     Udp,
     /// Frames of RFC 4571 over TCP.
     Tcp(TcpType),
 }
 
-/// An address at which a side may be reached.
+/// An address at which one side may be reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// UDP or TCP.
+    /// Transport of the candidate.
     pub transport: Transport,
     /// The address.
     pub address: SocketAddr,
-    /// The larger, the better.
+    /// Priority; larger is better.
     pub priority: u32,
     /// The type.
     pub kind: CandidateKind,
-    /// The base of a reflexive candidate.
+    /// Base of a reflexive candidate.
     pub base: Option<SocketAddr>,
-    /// Candidates of one kind, base address and transport have the same (RFC 8445 §5.1.1.3).
+    /// Foundation: equal for candidates with the same type, base address and transport (RFC 8445 §5.1.1.3).
     pub foundation: u32,
 }
 
 impl Candidate {
-    /// A host candidate. `preference` orders the interfaces of one agent, 65535 first (RFC 8445 §5.1.2.1).
+    /// Creates a host candidate. `preference` orders the interfaces of one agent, 65535 first (RFC 8445 §5.1.2.1).
     #[must_use]
     pub fn host(transport: Transport, address: SocketAddr, preference: u16) -> Self {
         Self::new(transport, address, None, CandidateKind::Host, preference)
     }
 
-    /// A server-reflexive candidate for `base`.
+    /// Creates a server-reflexive candidate for `base`.
     #[must_use]
     pub fn server_reflexive(address: SocketAddr, base: SocketAddr, preference: u16) -> Self {
         Self::new(Transport::Udp, address, Some(base), CandidateKind::ServerReflexive, preference)
@@ -105,7 +105,7 @@ impl Candidate {
         Self { transport, address, priority, kind, base, foundation }
     }
 
-    /// Whether datagrams can be sent there at all.
+    /// True if datagrams can be sent to the address at all.
     pub(crate) fn is_reachable(&self) -> bool {
         let ip = self.address.ip().to_canonical();
         let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
@@ -117,8 +117,8 @@ impl Candidate {
     }
 }
 
-/// RFC 8445 §5.1.2.1; of TCP the upper bits of the local preference are the direction (RFC 6544 §4.2), and the kind comes
-/// behind that of every UDP candidate but relayed ones.
+/// Returns the priority of a candidate (RFC 8445 §5.1.2.1). For TCP the upper bits of the local preference are the
+/// direction (RFC 6544 §4.2), and the type preference is lower than that of all UDP candidates except relayed ones.
 #[must_use]
 pub fn priority(kind: CandidateKind, transport: Transport, preference: u16) -> u32 {
     let (type_preference, local) = match transport {
@@ -144,7 +144,8 @@ fn foundation(kind: CandidateKind, transport: Transport, base: IpAddr) -> u32 {
     crc32(&name)
 }
 
-/// RFC 8445 §6.1.2.3: `g` is the priority of the controlling side's candidate, `d` that of the controlled side's.
+/// Returns the priority of a pair (RFC 8445 §6.1.2.3): `g` is the priority of the controlling side's candidate, `d`
+/// that of the controlled side's.
 #[must_use]
 pub fn pair_priority(g: u32, d: u32) -> u64 {
     (u64::from(g.min(d)) << 32) | (u64::from(g.max(d)) << 1).saturating_add(u64::from(g > d))

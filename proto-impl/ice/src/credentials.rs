@@ -7,11 +7,11 @@ use crypto::{Random, Seed, constant_time_eq};
 use crate::error::Error;
 use crate::limits::{PASSWORD_CHARS, UFRAG_CHARS};
 
-/// `ice-char` (RFC 8839 §5.4): six bits each.
+/// Characters of `ice-char` (RFC 8839 §5.4), six bits each.
 const ICE_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// 48 bits: RFC 8445 §5.3 asks for 24, and a port with many sessions is routed by it.
+/// Length of our user name fragments: 48 bits. RFC 8445 §5.3 requires 24, but a port with many sessions routes by them.
 const UFRAG_DRAWN: usize = 8;
-/// 144 bits; RFC 8445 §5.3 asks for 128.
+/// Length of our passwords: 144 bits; RFC 8445 §5.3 requires 128.
 const PASSWORD_DRAWN: usize = 24;
 
 /// The user name fragment of one side, and the password that authenticates requests to it.
@@ -22,7 +22,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Creates credentials from the peer's description. Any visible ASCII without a colon is taken: peers use
+    /// Creates credentials from the peer's description. Any visible ASCII without a colon is accepted, since peers use
     /// more than `ice-char`.
     pub fn new(ufrag: &str, password: &str) -> Result<Self, Error> {
         let visible = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
@@ -33,20 +33,20 @@ impl Credentials {
         Ok(Self { ufrag: ufrag.to_owned(), password: password.to_owned() })
     }
 
-    /// Drawn from a seed.
+    /// Draws credentials from a seed.
     #[must_use]
     pub fn random(seed: &Seed) -> Self {
         let mut random = seed.derive("ice credentials", 0).random();
         Self { ufrag: draw(&mut random, UFRAG_DRAWN), password: draw(&mut random, PASSWORD_DRAWN) }
     }
 
-    /// The user name fragment; no secret.
+    /// User name fragment, which is not secret.
     #[must_use]
     pub fn ufrag(&self) -> &str {
         &self.ufrag
     }
 
-    /// The password; whoever has it can take the session's media.
+    /// Password, which gives access to the session's media.
     #[must_use]
     pub fn password(&self) -> &str {
         &self.password
@@ -64,7 +64,7 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// Whether `username` is `local:remote` (RFC 8445 §7.2.2); any `remote` while the peer's fragment is not known.
+/// True if `username` is `local:remote` (RFC 8445 §7.2.2), with any `remote` while the peer's fragment is unknown.
 pub(crate) fn names(username: &[u8], local: &str, remote: Option<&str>) -> bool {
     let Some((first, rest)) = username.split_at_checked(local.len()) else { return false };
     let Some((b':', last)) = rest.split_first() else { return false };

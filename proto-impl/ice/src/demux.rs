@@ -1,10 +1,10 @@
-//! Assigns the datagrams of a shared port to sessions.
+//! Routes the datagrams of a shared port to sessions.
 //!
-//! 1. A STUN request goes to the session whose user name fragment it names; whether it is authentic is the session's
-//!    business. Requests for nobody cost a look into a table.
-//! 2. Everything else goes to the session that has validated the path it came by, and to nobody without one.
-//! 3. Media by an unknown path may be that of a peer whose address has changed: [`Demux::next_of_host`] names a session that has a path
-//!    to another port of that address, for it to try its keys.
+//! 1. A STUN request goes to the session whose user name fragment it contains, which then authenticates it. A request
+//!    for an unknown fragment costs one table lookup.
+//! 2. Everything else goes to the session that has validated its path, and is dropped without one.
+//! 3. Media on an unknown path may come from a peer whose port has changed: [`Demux::next_of_host`] returns a session with a path to
+//!    another port of the same address, which may try its keys.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -14,20 +14,20 @@ use crate::limits::{HOST_SESSIONS_MAX, PAIRS_MAX};
 use crate::path::{Path, Protocol};
 use crate::stun::{self, HEADER_BYTES};
 
-/// The protocol of a datagram by its first byte (RFC 7983 §7).
+/// Protocol of a datagram, by its first byte (RFC 7983 §7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// 0 to 3.
+    /// STUN: first byte 0 to 3.
     Stun,
-    /// 20 to 63.
+    /// DTLS: first byte 20 to 63.
     Dtls,
-    /// 128 to 191: RTP and RTCP.
+    /// RTP or RTCP: first byte 128 to 191.
     Rtp,
-    /// None of the protocols that are handled.
+    /// Any other protocol.
     Other,
 }
 
-/// Says what a datagram is.
+/// Returns the protocol of a datagram.
 #[must_use]
 pub const fn classify(datagram: &[u8]) -> Kind {
     match datagram {
@@ -47,7 +47,7 @@ pub enum Route<K> {
     Dtls(K),
     /// The SRTP context of this session.
     Rtp(K),
-    /// Nowhere.
+    /// No destination; the datagram is ignored.
     Drop(DropReason),
 }
 
@@ -55,27 +55,27 @@ pub enum Route<K> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// No protocol that is spoken here.
+    /// The protocol is unknown.
     Unknown,
-    /// STUN that names nobody: malformed, or an answer or indication by a path of nobody.
+    /// A STUN message without a known destination: malformed, or an answer or indication on an unknown path.
     Unaddressed,
-    /// A request for a fragment that no session has.
+    /// A request for a fragment that no session uses.
     UnknownFragment,
-    /// A path that no session has validated.
+    /// The path was not validated by any session.
     UnknownPath,
 }
 
-/// Knows the sessions of a port. `K` is the application's name for one.
+/// Routes the datagrams of a port. `K` is the application's name for a session.
 #[derive(Debug)]
 pub struct Demux<K> {
     fragments: HashMap<Box<[u8]>, K>,
     paths: HashMap<Path, K>,
     sessions: HashMap<K, Session>,
-    /// The sessions with an open UDP path to an address, at most [`HOST_SESSIONS_MAX`] of each.
+    /// Sessions with an open UDP path to an address, at most [`HOST_SESSIONS_MAX`] per address.
     hosts: HashMap<IpAddr, Host<K>>,
 }
 
-/// The sessions of one address, which take turns.
+/// Sessions at one address, which are returned in turn.
 #[derive(Debug)]
 struct Host<K> {
     sessions: Vec<K>,
@@ -84,13 +84,13 @@ struct Host<K> {
 
 #[derive(Debug, Default)]
 struct Session {
-    /// The present one and, around a restart, the one before.
+    /// Current fragment and, around a restart, the previous one.
     fragments: Vec<Box<[u8]>>,
     paths: Vec<Path>,
 }
 
 impl<K: Copy + Eq + Hash> Demux<K> {
-    /// Knows nobody.
+    /// Creates a demultiplexer without sessions.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -101,7 +101,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Says where a datagram goes. At most two look-ups; nothing is remembered, nothing is computed with keys.
+    /// Returns the destination of a datagram. Uses at most two lookups, keeps no state, and does no cryptography.
     #[must_use]
     pub fn route(&self, path: &Path, datagram: &[u8]) -> Route<K> {
         let by_path = |reason| self.paths.get(path).copied().ok_or(reason);
@@ -120,8 +120,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         route.unwrap_or_else(Route::Drop)
     }
 
-    /// Requests for `ufrag` are `session`'s. A session that restarts has two; a third makes the first forgotten. False,
-    /// and nothing changes, when another session has it: draw other credentials.
+    /// Routes requests for `ufrag` to `session`. A session that restarts has two fragments; a third replaces the
+    /// oldest. Returns false, without any change, if another session uses it: then draw other credentials.
     pub fn insert(&mut self, ufrag: &str, session: K) -> bool {
         if let Some(owner) = self.fragments.get(ufrag.as_bytes()) {
             return *owner == session;
@@ -137,9 +137,10 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         true
     }
 
-    /// `session` has validated `path` ([`crate::Event::Validated`], and [`crate::Event::Heard`] again). A path that another session had changes hands: its
-    /// peer has shown that it has the address now, or has lied about where it is; then the next check of the other one's
-    /// peer gives it back. False for a session that is not known, or has too many paths.
+    /// Opens `path` for `session`, after [`crate::Event::Validated`] and again after [`crate::Event::Heard`]. A path of
+    /// another session changes hands: either the new peer really has the address now, or it has lied; in that case the
+    /// next check of the other session's peer takes the path back. Returns false for an unknown session, or one with
+    /// too many paths.
     pub fn open(&mut self, path: Path, session: K) -> bool {
         let before = self.paths.get(&path).copied();
         if before == Some(session) {
@@ -161,9 +162,8 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         true
     }
 
-    /// A session with an open UDP path to another port of the address that `path` leads to, each time the next of those that have one:
-    /// the one whose keys are tried on a packet of media that came by `path`, which is not open. At an address of many sessions some
-    /// are never named.
+    /// Returns a session that may try its keys on media from `path`, which is not open: one with an open UDP path to another port of the
+    /// same address, a different one at each call. With more than [`HOST_SESSIONS_MAX`] sessions at an address some are never returned.
     pub fn next_of_host(&mut self, path: &Path) -> Option<K> {
         if path.protocol != Protocol::Udp {
             return None;
@@ -175,7 +175,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         session
     }
 
-    /// `session` takes nothing from `path` any more ([`crate::Event::Expired`]).
+    /// Closes `path` for `session` ([`crate::Event::Expired`]).
     pub fn close(&mut self, path: &Path, session: K) {
         if self.paths.get(path) == Some(&session) {
             self.paths.remove(path);
@@ -186,7 +186,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         self.leave_host(path.remote.ip(), session);
     }
 
-    /// The session is no more: what comes late for it goes nowhere. Costs its own fragments and paths, not those of others.
+    /// Removes a session; late datagrams for it are dropped. The cost depends only on its own fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };
         for ufrag in &of.fragments {
@@ -198,7 +198,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Enters a session under the address that its path leads to.
+    /// Adds a session to the address that its path leads to.
     fn enter_host(&mut self, path: &Path, session: K) {
         if path.protocol != Protocol::Udp {
             return;
@@ -210,7 +210,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         }
     }
 
-    /// Removes a session from an address to which it has no open path any more.
+    /// Removes a session from an address if it no longer has an open path to it.
     fn leave_host(&mut self, address: IpAddr, session: K) {
         let is_there = |path: &Path| path.protocol == Protocol::Udp && path.remote.ip() == address;
         if self.sessions.get(&session).is_some_and(|of| of.paths.iter().any(is_there)) {
@@ -229,7 +229,7 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         self.sessions.len()
     }
 
-    /// Whether none is.
+    /// True if there are no sessions.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
@@ -352,7 +352,8 @@ mod tests {
         }
     }
 
-    /// A peer of its own session checks from an address that is another's. That one's next check puts it right.
+    /// A peer checks its own session from an address of another session. The next check of the other peer restores the
+    /// route.
     #[test]
     fn i_08_a_path_that_is_claimed_by_a_liar_comes_back() {
         let mut demux = Demux::new();

@@ -1,55 +1,55 @@
-//! Errors of parsing and of misuse.
+//! Errors of parsing and of API misuse.
 
 use wire::Truncated;
 
 use crate::stun::AttributeType;
 
-/// An error of this crate. Machines count what a peer sends wrong and go on; readers return it.
+/// An error of this crate. Machines count invalid input from a peer and continue; parsers return the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input ends before a value is complete.
+    /// The input ends within a value.
     #[error(transparent)]
     Truncated(#[from] Truncated),
-    /// The first bits, the cookie or the length say that it is something else.
+    /// The first bits, the magic cookie or the length are not those of STUN.
     #[error("not a STUN message")]
     NotStun,
-    /// Longer than [`crate::limits::STUN_BYTES_MAX`].
+    /// The message exceeds [`crate::limits::STUN_BYTES_MAX`].
     #[error("STUN message of {length} bytes")]
     TooLong {
-        /// The length.
+        /// Length of the message, in bytes.
         length: usize,
     },
-    /// More than [`crate::limits::ATTRIBUTES_MAX`].
+    /// The message has more than [`crate::limits::ATTRIBUTES_MAX`] attributes.
     #[error("too many attributes")]
     TooManyAttributes,
-    /// An attribute whose value cannot be.
+    /// An attribute has an invalid value.
     #[error("attribute {:#06x} is malformed", .0.0)]
     Attribute(AttributeType),
-    /// The checksum is another one.
+    /// The FINGERPRINT does not match.
     #[error("wrong fingerprint")]
     Fingerprint,
-    /// Something follows the FINGERPRINT.
+    /// An attribute follows the FINGERPRINT.
     #[error("an attribute follows the fingerprint")]
     AfterFingerprint,
     /// A user name fragment or password has characters or a length that RFC 8839 §5.4 does not allow.
     #[error("invalid credentials")]
     Credentials,
-    /// A frame longer than the reader takes.
+    /// A frame exceeds the reader's limit.
     #[error("frame of {length} bytes exceeds {most}")]
     FrameTooLong {
-        /// The length in the head.
+        /// Length in the frame header, in bytes.
         length: usize,
-        /// The longest that is allowed.
+        /// Largest length allowed, in bytes.
         most: usize,
     },
-    /// A connection begins with something else than a STUN request.
+    /// A connection does not begin with a STUN request.
     #[error("the first frame is not a STUN request")]
     FirstFrame,
     /// [`crate::limits::CANDIDATES_MAX`] or [`crate::limits::LOCALS_MAX`] is reached.
     #[error("too many candidates")]
     TooManyCandidates,
-    /// A candidate at which nobody can be reached from here.
+    /// No peer can be reached at the candidate.
     #[error("unusable candidate")]
     UnusableCandidate,
     /// The agent has ended.

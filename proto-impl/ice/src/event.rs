@@ -7,21 +7,21 @@ use crate::path::Path;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A further local candidate, for the peer to know (full agents).
+    /// A further local candidate to signal to the peer (full agents).
     Candidate(Candidate),
-    /// A path was validated: the peer at its other end knows the credentials, or has sent media by it ([`crate::LiteAgent::follow_media`]).
-    /// Datagrams other than STUN are taken from it from now on.
+    /// A path was validated: the peer at its other end knows the credentials, or has sent authentic media on it
+    /// ([`crate::LiteAgent::follow_media`]). Datagrams other than STUN are accepted on it from now on.
     Validated(Path),
-    /// A further check came by a validated path (lite agents). On a shared port the path is this session's, whoever else may
-    /// have claimed it since with checks from an address that is not its own.
+    /// A further check arrived on a validated path (lite agents). On a shared port the path belongs to this session,
+    /// even if another session has claimed it since with checks from a false address.
     Heard(Path),
-    /// A path can carry media: the handshake above may begin. Once.
+    /// A path can carry media, so the DTLS handshake may begin. Reported once.
     Connected,
-    /// The path that media takes from now on.
+    /// Media uses this path from now on.
     Selected(Path),
-    /// A path was silent for too long, or had to make room. Nothing is taken from it any more.
+    /// A path was silent for too long, or had to make room. Nothing is accepted on it any more.
     Expired(Path),
-    /// The end.
+    /// The agent has ended.
     Closed(CloseReason),
 }
 
@@ -29,10 +29,10 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The owner wanted it.
+    /// The owner closed the agent.
     Local,
-    /// No path in time.
+    /// No path was found in time.
     ConnectTimeout,
-    /// The peer's consent ran out (RFC 7675 §5.1).
+    /// The peer's consent expired (RFC 7675 §5.1).
     ConsentExpired,
 }

@@ -1,21 +1,22 @@
-//! The agent of a server with a public address (RFC 8445 §2.5): it answers checks, sends none of its own accord, and is controlled.
+//! The lite agent of a server with a public address (RFC 8445 §2.5): it answers checks, starts none of its own accord, and is always
+//! controlled.
 //!
-//! 1. A request that names our user name fragment and is made with our password validates the path it came by. Nothing
-//!    but STUN is taken from other paths ([`LiteAgent::is_valid`]).
-//! 2. Media goes to the first validated path, until the peer nominates one with USE-CANDIDATE; then there, and wherever
-//!    it nominates later. A request without it moves nothing.
-//! 3. Each authenticated request is consent to send by its path for a while (a lite agent has no other sign of it). When
-//!    the selected path falls silent another takes its place: after [`PATH_SILENCE_MAX`] one that is checked meanwhile, at
-//!    the end of the consent any; without one this is the end.
-//! 4. After a restart the credentials before count until the first request with the new ones.
-//! 5. Authentic media by another path means that the address of the peer has changed ([`LiteAgent::follow_media`]). More is taken from
-//!    there at once; media is sent there when the peer has answered a check.
+//! 1. A request with our user name fragment, authenticated with our password, validates its path. Other paths accept
+//!    only STUN ([`LiteAgent::is_valid`]).
+//! 2. Media uses the first validated path until the peer nominates one with USE-CANDIDATE, then that one, and any
+//!    nominated later. A request without USE-CANDIDATE does not change the path.
+//! 3. Each authenticated request gives consent to send on its path for a while (a lite agent has no other regular sign of
+//!    consent). When the selected path falls silent, another takes its place: after [`PATH_SILENCE_MAX`] one that is
+//!    being checked, at the end of the consent any valid one. Without one the agent ends.
+//! 4. After a restart the previous credentials remain valid until the first request with the new ones.
+//! 5. Authentic media from another port of the peer's address means that a NAT has given the peer that port
+//!    ([`LiteAgent::follow_media`]). The path accepts more of it at once; media is sent there after the peer has answered a check.
 //!
-//! Requests have no time and no count, so that a copy of one is as authentic as the request. Those that were there are
-//! remembered, [`REQUESTS_KEPT`] of them: a copy validates no path, moves nothing and is no consent.
+//! Requests contain no time or counter, so a captured copy is as authentic as the original. Therefore the last
+//! [`REQUESTS_KEPT`] requests are remembered: a copy validates no path, changes nothing and gives no consent.
 //!
-//! Unauthentic messages are dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) tell an honest peer
-//! nothing that it could use, and an attacker that an agent is here. A peer that is lite as well is out of scope.
+//! Unauthenticated messages are dropped without an answer: the errors 400 and 401 (RFC 8489 §9.1.3) would not help an
+//! honest peer, and would reveal the agent to an attacker. Two lite agents cannot connect.
 
 mod probe;
 #[cfg(test)]
@@ -37,23 +38,23 @@ use crate::stats::{Stats, count};
 use crate::stun::{BINDING, Class, Message, RoleAttribute, TransactionId};
 use probe::{Due, Probes};
 
-/// The path that media takes before the peer has nominated one.
+/// Path that media uses before the peer has nominated one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     /// The first validated path: media starts a round trip earlier.
     FirstValid,
-    /// No path: media waits for the nomination.
+    /// No path: media waits for a nomination.
     Nominated,
 }
 
 /// Settings of a lite agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiteConfig {
-    /// The path that media takes before the peer has nominated one.
+    /// Path that media uses before the peer has nominated one.
     pub selection: Selection,
-    /// Time from the start, and again from [`LiteAgent::set_remote`], to the first selected path.
+    /// Longest time from the start, and again from [`LiteAgent::set_remote`], to the first selected path.
     pub connect_timeout: Duration,
-    /// The time for which a path stays valid without an authenticated request (RFC 7675 §5.1).
+    /// Time for which a path stays valid without an authenticated request (RFC 7675 §5.1).
     pub consent_timeout: Duration,
 }
 
@@ -71,7 +72,7 @@ impl Default for LiteConfig {
 #[derive(Debug)]
 struct Generation {
     local: Credentials,
-    /// The peer's credentials, once known.
+    /// Credentials of the peer; `None` until they are known.
     remote: Option<Credentials>,
 }
 
@@ -84,19 +85,19 @@ impl Generation {
 #[derive(Debug)]
 struct Pair {
     path: Path,
-    /// The time of the last check of this path, or at which media came by it first.
+    /// Time of the last check on this path, or of the first media on it.
     checked: Instant,
     nominated: bool,
-    /// Only media came by this path: the agent takes from it, and sends nothing but probes there.
+    /// True if only media has arrived on this path: it is accepted, and nothing but probes is sent there.
     is_unchecked: bool,
 }
 
-/// Authentic requests seen before, the oldest first: 32 of the 96 bits of their ids, which no attacker chooses.
+/// Authenticated requests seen before, the oldest first: 32 of the 96 bits of their ids, which no attacker can choose.
 #[derive(Debug, Default)]
 struct Requests(VecDeque<u32>);
 
 impl Requests {
-    /// Whether a request with this id was there; from now on it was.
+    /// Returns true if a request with this id was seen before, and remembers the id.
     fn was_there(&mut self, TransactionId([.., a, b, c, d]): TransactionId) -> bool {
         let id = u32::from_be_bytes([a, b, c, d]);
         let was_there = self.0.contains(&id);
@@ -110,7 +111,7 @@ impl Requests {
     }
 }
 
-/// See the module.
+/// The lite agent of one session, described in the module.
 #[derive(Debug)]
 pub struct LiteAgent {
     config: Arc<LiteConfig>,
@@ -149,8 +150,7 @@ impl LiteAgent {
         }
     }
 
-    /// Sets the peer's credentials, which its offer or answer brought. Requests that came before are answered whatever
-    /// fragment they name.
+    /// Sets the peer's credentials from its offer or answer. Earlier requests are answered with any fragment.
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials) {
         self.current.remote = Some(credentials);
         if !self.connected {
@@ -158,8 +158,9 @@ impl LiteAgent {
         }
     }
 
-    /// New credentials, for an offer or answer that restarts ICE (RFC 8445 §9); the peer's are not known then. Media stays
-    /// where it is until the peer nominates with the new ones. `seed` is another one than before.
+    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9); the peer's fragment is then
+    /// unknown. Media stays on its path until the peer nominates one with the new credentials. `seed` must differ from
+    /// earlier ones.
     pub fn restart(&mut self, seed: &Seed) -> &Credentials {
         let current = Generation { local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, current);
@@ -168,7 +169,7 @@ impl LiteAgent {
         &self.current.local
     }
 
-    /// A datagram or frame that came by `path`. What is not an authentic request changes nothing but a counter.
+    /// Handles a datagram or frame received on `path`. Anything but an authenticated request only changes a counter.
     pub fn handle_datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
         if self.closed.is_some() {
             return;
@@ -192,8 +193,7 @@ impl LiteAgent {
         }
     }
 
-    /// Whether media by `path`, which no check has validated, may be that of the peer behind another port: a valid path over UDP leads to
-    /// the same address.
+    /// True if media on the unvalidated `path` may come from the peer behind another port: there is a checked UDP path to the same address.
     #[must_use]
     pub fn may_follow(&self, path: &Path) -> bool {
         let is_near = |valid: &Path| {
@@ -204,8 +204,8 @@ impl LiteAgent {
         self.connected && self.pairs.iter().any(|pair| !pair.is_unchecked && is_near(&pair.path))
     }
 
-    /// Authentic media of the peer, no copy of an earlier packet, came by `path`. If no check has validated that path, the peer's port
-    /// has changed: the path is valid from now on, and is checked. Nothing happens where [`LiteAgent::may_follow`] is false.
+    /// Validates and checks `path` because authentic media arrived on it, which was not a copy of an earlier packet: the peer's port has
+    /// changed. Has no effect on a valid path, or if [`LiteAgent::may_follow`] is false.
     pub fn follow_media(&mut self, now: Instant, path: Path) {
         if self.is_valid(&path) || !self.may_follow(&path) {
             return;
@@ -220,7 +220,7 @@ impl LiteAgent {
         self.probe(now);
     }
 
-    /// The deadline has passed, or not; both are harmless.
+    /// Handles an expired deadline. Calling it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.closed.is_some() {
             return;
@@ -241,12 +241,12 @@ impl LiteAgent {
         }
     }
 
-    /// Ends the session. What waits to be sent may still be sent.
+    /// Ends the session. Queued datagrams may still be sent.
     pub fn close(&mut self, _now: Instant) {
         self.end(CloseReason::Local);
     }
 
-    /// The next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -256,7 +256,7 @@ impl LiteAgent {
         self.out.poll(out)
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.closed.is_some() {
@@ -268,13 +268,13 @@ impl LiteAgent {
         [oldest, connect_by, takeover, self.probes.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Whether what is no STUN may be taken from `path`.
+    /// True if data other than STUN may be accepted on `path`.
     #[must_use]
     pub fn is_valid(&self, path: &Path) -> bool {
         self.selected.as_ref() == Some(path) || self.pairs.iter().any(|pair| pair.path == *path)
     }
 
-    /// The path that media takes.
+    /// Path that media uses; `None` before there is one.
     #[must_use]
     pub const fn selected(&self) -> Option<Path> {
         self.selected
@@ -286,19 +286,19 @@ impl LiteAgent {
         &self.current.local
     }
 
-    /// Paths that are validated, at most [`PAIRS_MAX`].
+    /// Number of validated paths, at most [`PAIRS_MAX`].
     #[must_use]
     pub fn valid_paths(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether the agent has ended.
+    /// True if the agent has ended.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// Figures.
+    /// Counters of the agent.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
@@ -342,7 +342,7 @@ impl LiteAgent {
         self.check_came(now, path, message.use_candidate());
     }
 
-    /// An answer to the open probe.
+    /// Handles an answer to the open probe.
     fn handle_answer(&mut self, now: Instant, path: Path, message: &Message<'_>) {
         if message.has_integrity() {
             count(&mut self.stats.integrity_checks);
@@ -352,7 +352,7 @@ impl LiteAgent {
             return count(&mut self.stats.unauthenticated);
         }
         self.probes.end();
-        // The peer holds that this is the path that it nominated.
+        // To the peer this is still the path that it nominated.
         let nominated = self.pairs.iter().any(|pair| pair.nominated && self.selected == Some(pair.path));
         let pair = self.pairs.iter_mut().find(|pair| pair.path == path);
         let Some(pair) = pair.filter(|_| message.class() == Class::Success) else {
@@ -366,7 +366,7 @@ impl LiteAgent {
         }
     }
 
-    /// Sends the request of a probe that is due.
+    /// Sends the request of the open probe if it is due.
     fn probe(&mut self, now: Instant) {
         match self.probes.poll(now) {
             Some(Due::Request(path)) => {
@@ -380,7 +380,7 @@ impl LiteAgent {
         }
     }
 
-    /// The credentials that the peer has for certain.
+    /// Returns the newest generation in which the peer's credentials are known.
     fn probed(&self) -> &Generation {
         let known = [Some(&self.current), self.previous.as_ref()];
         known.into_iter().flatten().find(|generation| generation.remote.is_some()).unwrap_or(&self.current)
@@ -403,7 +403,7 @@ impl LiteAgent {
         self.leave_dead_path(now);
     }
 
-    /// Removes the path that was silent for longest, but never the selected one.
+    /// Removes the path that has been silent for longest, except the selected one.
     fn make_room(&mut self) {
         if self.pairs.len() < PAIRS_MAX {
             return;
@@ -420,7 +420,7 @@ impl LiteAgent {
         self.events.push_back(Event::Expired(*path));
     }
 
-    /// The selected path is silent: the one that spoke last, nominated ones first.
+    /// Replaces the silent selected path with the one heard last, nominated ones first.
     fn reselect(&mut self) {
         self.selected = None;
         let best = self.carriers().max_by_key(|pair| (pair.nominated, pair.checked));
@@ -430,15 +430,14 @@ impl LiteAgent {
         }
     }
 
-    /// The paths that media may take.
+    /// Iterates over the paths that media may use.
     fn carriers(&self) -> impl Iterator<Item = &Pair> {
         let first_valid = self.config.selection == Selection::FirstValid;
         self.pairs.iter().filter(move |pair| !pair.is_unchecked && (pair.nominated || first_valid))
     }
 
-    /// The time at which the selected path, if it stays silent, gives way to another, and that other path: the one that
-    /// spoke last, if that was late in the silence. If all paths are silent, it is the peer that is gone, and no path is
-    /// better.
+    /// Returns the path that replaces the selected one if that stays silent, and the time of the change: the path heard
+    /// last, if that was late in the silence. If all paths are silent, the peer is gone, and no path is better.
     fn takeover(&self) -> Option<(Instant, Path)> {
         let selected = self.selected?;
         let heard = self.pairs.iter().find(|pair| pair.path == selected)?.checked;
@@ -447,7 +446,8 @@ impl LiteAgent {
         lives.then_some((heard + PATH_SILENCE_MAX, other.path))
     }
 
-    /// A peer whose address has changed may check its new path and nominate nothing: it holds that it has moved.
+    /// Leaves a dead path for one that is being checked: a peer whose address changed may check its new path without
+    /// nominating it.
     fn leave_dead_path(&mut self, now: Instant) {
         if let Some((_, path)) = self.takeover().filter(|(at, _)| *at <= now) {
             self.select(path);
@@ -476,7 +476,7 @@ impl LiteAgent {
     }
 }
 
-/// RFC 8489 §6.3.1, RFC 8445 §7.3.1.1: a lite agent never takes the other role.
+/// Returns the reason to refuse a request (RFC 8489 §6.3.1, RFC 8445 §7.3.1.1). A lite agent never switches its role.
 fn refusal_of(message: &Message<'_>) -> Option<Refusal> {
     if !message.unknown().is_empty() {
         return Some(Refusal::UnknownAttributes);

@@ -1,4 +1,4 @@
-//! Datagrams that wait for the owner.
+//! Datagrams that wait to be sent.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ impl Outbox {
         self.queue.len() < OUT_MAX
     }
 
-    /// False, and nothing is queued, when there is no room.
+    /// Queues a datagram. Returns false, and queues nothing, when there is no room.
     pub(crate) fn push(&mut self, path: Path, bytes: Vec<u8>) -> bool {
         let room = self.has_room();
         if room {

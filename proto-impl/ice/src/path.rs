@@ -1,25 +1,25 @@
-//! A path: a local and a remote address, as seen from here.
+//! A path: a local and a remote address, from our point of view.
 
 use std::net::SocketAddr;
 
-/// The transport below.
+/// Transport protocol of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// A datagram is a message.
+    /// Datagrams, each of which is a message.
     Udp,
-    /// A frame of [`crate::tcp`] is a message.
+    /// A stream of frames ([`crate::tcp`]), each of which is a message.
     Tcp,
 }
 
-/// A 5-tuple: `local` is the destination of what comes in and the source of what goes out. Addresses are compared as they
-/// are; an owner with dual-stack sockets decides for one form of IPv4 addresses and keeps to it.
+/// A 5-tuple: `local` is the destination of received and the source of sent datagrams. Addresses are compared
+/// literally, so an owner of dual-stack sockets must use one form of IPv4 addresses consistently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Path {
-    /// The transport.
+    /// Transport protocol.
     pub protocol: Protocol,
-    /// Our address.
+    /// Local address.
     pub local: SocketAddr,
-    /// The peer's address.
+    /// Address of the peer.
     pub remote: SocketAddr,
 }
 
@@ -37,11 +37,11 @@ impl Path {
     }
 }
 
-/// A datagram that was appended to the owner's buffer.
+/// Description of a datagram appended to the owner's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// The path to send by, from `path.local` to `path.remote`.
+    /// Path to send on, from `path.local` to `path.remote`.
     pub path: Path,
-    /// The number of bytes appended.
+    /// Number of bytes appended.
     pub length: usize,
 }

@@ -1,22 +1,22 @@
-//! Answers to authentic requests. They are short: at most twice as long as what they answer.
+//! Answers to authenticated requests, at most twice as long as the request.
 
 use std::net::SocketAddr;
 
 use crate::stun::{Class, ErrorCode, Message, MessageWriter};
 
-/// Room for the usual answer.
+/// Capacity for a usual answer, in bytes.
 const ANSWER_BYTES: usize = 128;
 
 /// The reason a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// RFC 8489 §6.3.1.
+    /// The request has unknown comprehension-required attributes (RFC 8489 §6.3.1).
     UnknownAttributes,
-    /// RFC 8445 §7.3.1.1.
+    /// Both sides claim the same role (RFC 8445 §7.3.1.1).
     RoleConflict,
 }
 
-/// RFC 8445 §7.3.1.2: where the request was seen to come from.
+/// Returns a success answer, which contains the address that the request came from (RFC 8445 §7.3.1.2).
 pub(crate) fn succeed(request: &Message<'_>, from: SocketAddr, key: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(ANSWER_BYTES);
     MessageWriter::new(&mut out, Class::Success, request.transaction_id()).mapped_address(from).finish(key);

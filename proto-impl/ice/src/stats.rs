@@ -1,31 +1,31 @@
-//! Figures of an agent: counters since the start.
+//! Counters of an agent since its start.
 
-/// A snapshot.
+/// Snapshot of an agent's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Requests that were answered with success.
+    /// Requests answered with success.
     pub answered: u64,
-    /// Requests that were refused: unknown attributes, role conflicts.
+    /// Requests refused: unknown attributes or role conflicts.
     pub refused: u64,
-    /// Datagrams that are no STUN message, or a malformed one; a wrong FINGERPRINT too.
+    /// Datagrams that are not valid STUN messages, including a wrong FINGERPRINT.
     pub malformed: u64,
-    /// Requests for somebody else.
+    /// Requests for another user name.
     pub unknown_user: u64,
-    /// Messages with no or a wrong MESSAGE-INTEGRITY.
+    /// Messages without a valid MESSAGE-INTEGRITY.
     pub unauthenticated: u64,
-    /// Requests that were seen from another address already.
+    /// Requests seen before from another address.
     pub replayed: u64,
-    /// Indications, answers nobody asked for, other methods.
+    /// Indications, unexpected answers, and other methods.
     pub unexpected: u64,
-    /// Messages for which there was no room in a queue or table.
+    /// Messages dropped because a queue or table was full.
     pub no_room: u64,
-    /// HMACs that were computed to check what came.
+    /// HMACs computed to verify messages.
     pub integrity_checks: u64,
-    /// Pairs that had to make room.
+    /// Pairs dropped to make room.
     pub evicted: u64,
-    /// Checks sent; consent and gathering count too.
+    /// Checks sent, including consent checks and gathering requests of full agents.
     pub checks_sent: u64,
-    /// The retransmissions among them.
+    /// Retransmissions, included in `checks_sent`.
     pub retransmitted: u64,
     /// Checks that succeeded.
     pub succeeded: u64,
@@ -33,7 +33,7 @@ pub struct Stats {
     pub failed: u64,
     /// Roles switched.
     pub role_switches: u64,
-    /// Remote candidates that cannot be used: names, other transports, no port.
+    /// Remote candidates that are unusable: host names, other transports, no port.
     pub candidates_ignored: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Frames over TCP (RFC 4571 §2): two bytes of length, then the message. ICE puts STUN, DTLS and SRTP into them
-//! (RFC 6544 §3).
+//! Frames over TCP (RFC 4571 §2): a length of two bytes, then the message. ICE sends STUN, DTLS and SRTP in them (RFC
+//! 6544 §3).
 
 use bytes::BytesMut;
 
@@ -7,38 +7,38 @@ use crate::error::Error;
 use crate::limits::FRAME_BYTES_MAX;
 use crate::stun::HEADER_BYTES;
 
-/// Bytes before a frame.
+/// Length of a frame header.
 pub const FRAME_HEAD_BYTES: usize = 2;
 
-/// Takes frames out of a stream, however it is cut. Holds at most one frame that is not complete.
+/// Extracts frames from a stream that may be split anywhere. Buffers at most one incomplete frame.
 #[derive(Debug)]
 pub struct FrameReader {
     held: BytesMut,
     most: usize,
-    /// The connection was accepted and its first frame, which must be STUN, is awaited.
+    /// The connection was accepted, and its first frame, which must be STUN, has not arrived.
     is_first: bool,
 }
 
 impl FrameReader {
-    /// Takes frames of up to `most` bytes.
+    /// Creates a reader for frames of up to `most` bytes.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { held: BytesMut::new(), most, is_first: false }
     }
 
-    /// Creates it for an accepted connection. The first frame must be a STUN request; otherwise the peer
-    /// speaks another protocol and reached the wrong port, which is seen in the first bytes.
+    /// Creates a reader for an accepted connection. The first frame must be a STUN request; otherwise the peer speaks
+    /// another protocol and reached the wrong port, which its first bytes show.
     #[must_use]
     pub fn accepted(most: usize) -> Self {
         Self { is_first: true, ..Self::new(most) }
     }
 
-    /// The next frame of `input`, which is consumed as far as it was needed. `None` when more is needed; `input` is empty
-    /// then. Empty frames are passed over.
+    /// Returns the next frame, and consumes `input` as far as needed. `None` when more input is needed; `input` is then
+    /// empty. Empty frames are skipped.
     ///
     /// # Errors
     ///
-    /// A frame that is too long, or a first one that is no STUN request: the stream is of no use any more.
+    /// A frame is too long, or the first one is not a STUN request. The stream cannot be read further.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         loop {
             // Frames that are complete in the input are returned in place; the others are buffered.
@@ -73,7 +73,8 @@ impl FrameReader {
         self.held.extend_from_slice(&input.split_to(more));
     }
 
-    /// The length of the frame with its head once known, and whether it can still be valid.
+    /// Returns the length of the frame including its header; `None` until it is known. Fails if the frame cannot be
+    /// valid.
     fn total(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         let Some((head, frame)) = bytes.split_first_chunk::<FRAME_HEAD_BYTES>() else { return Ok(None) };
         let length = usize::from(u16::from_be_bytes(*head));
@@ -88,18 +89,18 @@ impl FrameReader {
     }
 }
 
-/// Uses the default limit.
+/// Creates a reader with the default limit.
 impl Default for FrameReader {
     fn default() -> Self {
         Self::new(FRAME_BYTES_MAX)
     }
 }
 
-/// The head of a frame of `length` bytes.
+/// Returns the header of a frame with `length` bytes.
 ///
 /// # Errors
 ///
-/// Longer than a length of two bytes can say.
+/// The length does not fit two bytes.
 pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
     let most = usize::from(u16::MAX);
     u16::try_from(length).map(u16::to_be_bytes).map_err(|_| Error::FrameTooLong { length, most })
@@ -109,7 +110,7 @@ pub fn frame_head(length: usize) -> Result<[u8; FRAME_HEAD_BYTES], Error> {
 ///
 /// # Errors
 ///
-/// As [`frame_head`]; nothing is appended then.
+/// Error of [`frame_head`]; nothing is appended then.
 pub fn write_frame(payload: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     out.extend_from_slice(&frame_head(payload.len())?);
     out.extend_from_slice(payload);

@@ -1,19 +1,19 @@
-//! NAL units behind 4-byte lengths (ISO/IEC 14496-15 §5.3.4.2) and behind start codes (H.264 Annex B).
+//! NAL units with 4-byte lengths (ISO/IEC 14496-15 §5.3.4.2) and with start codes (H.264 Annex B).
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// A NAL length pointed outside of its access unit, or the unit was empty.
+/// Errors in NAL lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A length is larger than what follows it.
+    /// A length exceeds the rest of the payload.
     #[error("NAL length {length} at byte {at} leaves the access unit")]
     Length {
-        /// Offset of the length.
+        /// Offset of the length field.
         at: usize,
-        /// The length found there.
+        /// Value of the length field.
         length: usize,
     },
-    /// The length size is not 1, 2 or 4 bytes (ISO/IEC 14496-15 §5.3.3.1.2 forbids 3).
+    /// The size of length fields is not 1, 2 or 4 bytes (ISO/IEC 14496-15 §5.3.3.1.2 forbids 3).
     #[error("NAL length size {0}")]
     LengthSize(u8),
 }
@@ -27,7 +27,7 @@ pub struct Nals<'a> {
 }
 
 impl<'a> Nals<'a> {
-    /// `length_size` is 1, 2 or 4.
+    /// Creates an iterator; `length_size` must be 1, 2 or 4.
     #[must_use]
     pub const fn new(payload: &'a [u8], length_size: u8) -> Self {
         Self { rest: payload, at: 0, length_size: length_size as usize }
@@ -60,7 +60,7 @@ impl<'a> Iterator for Nals<'a> {
     }
 }
 
-/// Checks every length of `payload` and gives it back with 4-byte lengths: as it is when it has them, else copied
+/// Checks every length of `payload` and returns it with 4-byte lengths: unchanged if it has them, else as a copy
 /// (encoders with 1- or 2-byte lengths are rare).
 pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Error> {
     match length_size {
@@ -81,19 +81,19 @@ pub fn to_four_byte_lengths(payload: Bytes, length_size: u8) -> Result<Bytes, Er
     }
 }
 
-/// A start code as it stands before every NAL unit here; as long as a length.
+/// Start code written before every NAL unit, as long as a length field.
 pub const START_CODE: [u8; 4] = [0, 0, 0, 1];
 
-/// Iterates over the NAL units behind start codes of three or four bytes (H.264 §B.1.1). What stands before the first
-/// start code is no NAL unit; zeros at the end of one are none of its bytes (trailing_zero_8bits, §7.4.1).
+/// Iterates over the NAL units behind start codes of three or four bytes (H.264 §B.1.1). Bytes before the first start
+/// code are skipped; zeros at the end of a NAL unit do not belong to it (trailing_zero_8bits, §7.4.1).
 #[derive(Debug, Clone)]
 pub struct AnnexB<'a> {
-    /// The bytes behind the latest start code.
+    /// Bytes behind the latest start code.
     rest: Option<&'a [u8]>,
 }
 
 impl<'a> AnnexB<'a> {
-    /// Over `bytes`.
+    /// Creates an iterator over the NAL units in `bytes`.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: split_at_start_code(bytes).1 }
@@ -115,7 +115,7 @@ impl<'a> Iterator for AnnexB<'a> {
     }
 }
 
-/// Splits at the first start code (three bytes): what is before, and what is behind.
+/// Splits at the first three-byte start code into the bytes before and behind it.
 fn split_at_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     // Looks at every third byte unless a start code may be near: a byte above 1 is in none.
     let mut at = 2usize;
@@ -132,13 +132,13 @@ fn split_at_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
     (bytes, None)
 }
 
-/// Appends a NAL unit behind its 4-byte length.
+/// Appends a NAL unit with its 4-byte length.
 pub fn put_with_length(nal: &[u8], out: &mut BytesMut) {
     out.put_u32(u32::try_from(nal.len()).unwrap_or(u32::MAX));
     out.put_slice(nal);
 }
 
-/// Start codes to 4-byte lengths, in one pass and one copy.
+/// Converts start codes to 4-byte lengths, in one pass and one copy.
 #[must_use]
 pub fn to_lengths(annex_b: &[u8]) -> Bytes {
     // A start code of three bytes grows by one; most payloads have few NAL units.
@@ -147,7 +147,7 @@ pub fn to_lengths(annex_b: &[u8]) -> Bytes {
     out.freeze()
 }
 
-/// 4-byte lengths to start codes of four bytes: a copy of the same size.
+/// Converts 4-byte lengths to four-byte start codes, in a copy of the same size.
 pub fn to_annex_b(payload: &[u8]) -> Result<Bytes, Error> {
     let mut out = BytesMut::with_capacity(payload.len());
     for nal in Nals::new(payload, 4) {
@@ -157,8 +157,8 @@ pub fn to_annex_b(payload: &[u8]) -> Result<Bytes, Error> {
     Ok(out.freeze())
 }
 
-/// The bytes of a NAL unit without emulation_prevention_three_byte (H.264 §7.4.1.1, H.265 §7.4.2.1): only parameter
-/// sets are read so deep, so the copy is small.
+/// Returns the bytes of a NAL unit without emulation_prevention_three_byte (H.264 §7.4.1.1, H.265 §7.4.2.1). Only used
+/// for parameter sets, so the copy is small.
 #[must_use]
 pub fn unescape(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());

@@ -1,16 +1,16 @@
 //! Ticks, timescales, and the unwrapping of short clocks.
 
-/// Ticks per second of a track's timestamps.
+/// Timescale of a track: ticks per second of its timestamps.
 ///
-/// Never one global 90 kHz: 44.1 kHz audio does not divide it.
+/// Each track has its own, since a global 90 kHz does not suit 44.1 kHz audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timescale(u32);
 
 impl Timescale {
-    /// Milliseconds: RTMP and FLV.
+    /// Milliseconds, used by RTMP and FLV.
     pub const MILLISECONDS: Self = Self(1000);
 
-    /// A timescale of `ticks` per second; zero counts as one.
+    /// Creates a timescale of `ticks` per second; zero becomes one.
     #[must_use]
     pub const fn new(ticks: u32) -> Self {
         Self(if ticks == 0 { 1 } else { ticks })
@@ -22,8 +22,8 @@ impl Timescale {
         self.0
     }
 
-    /// Converts `value` of this timescale to `to`, rounding towards negative infinity; saturates at the ends of
-    /// `i64`, which no stream of this world reaches.
+    /// Converts `value` from this timescale to `to`, rounding towards negative infinity. Saturates at the limits of
+    /// `i64`, which no real stream reaches.
     #[must_use]
     pub fn convert(self, value: i64, to: Self) -> i64 {
         if self == to {
@@ -33,15 +33,15 @@ impl Timescale {
         i64::try_from(scaled).unwrap_or(if scaled < 0 { i64::MIN } else { i64::MAX })
     }
 
-    /// `value` in milliseconds.
+    /// Converts `value` to milliseconds.
     #[must_use]
     pub fn to_ms(self, value: i64) -> i64 {
         self.convert(value, Self::MILLISECONDS)
     }
 }
 
-/// Unwraps a clock of `bits` bits (RTMP 32, RTP 32, MPEG-TS 33) into 64 bits: each value is taken as the nearest
-/// one to the value before it, so it may step back by up to half of the range.
+/// Unwraps a clock of `bits` bits (RTMP 32, RTP 32, MPEG-TS 33) into 64 bits. Each value is taken as the nearest to the
+/// previous one, so a step back of up to half of the range is possible.
 #[derive(Debug, Clone)]
 pub struct Unwrap {
     bits: u32,
@@ -55,7 +55,7 @@ impl Unwrap {
         Self { bits: bits.clamp(1, 62), last: None }
     }
 
-    /// The unwrapped form of `raw`; the first value stays as it is.
+    /// Returns the unwrapped form of `raw`; the first value is returned unchanged.
     pub fn unwrap(&mut self, raw: u64) -> i64 {
         let value = match self.last {
             None => i64::try_from(raw).unwrap_or(i64::MAX) & ((1i64 << self.bits) - 1),
@@ -66,7 +66,7 @@ impl Unwrap {
     }
 }
 
-/// The value nearest to `last` whose lowest `bits` bits, 1 to 62, are those of `raw`.
+/// Returns the value nearest to `last` whose lowest `bits` bits, 1 to 62, are those of `raw`.
 pub(crate) fn nearest(raw: u64, bits: u32, last: i64) -> i64 {
     let range = 1i64 << bits.clamp(1, 62);
     let raw = i64::try_from(raw).unwrap_or(i64::MAX) & (range - 1);

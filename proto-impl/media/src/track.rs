@@ -1,4 +1,4 @@
-//! Elementary streams and the list of them that a live stream has.
+//! Elementary streams (tracks), and the list of tracks in a live stream.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use crate::{AccessUnit, CodecConfig, Timescale};
 
-/// Tracks that a stream may have; further ones are not carried.
+/// Maximum number of tracks of a stream; further ones are not carried.
 pub const TRACKS_MAX: usize = 16;
 
-/// Names a track within its stream. Track ids are stable for the life of the stream.
+/// Identifies a track within its stream. Track ids are stable for the life of the stream.
 ///
 /// Published tracks are numbered within their kind: track `n` of a kind has the id `3 n + kind`. Derived tracks
 /// follow from [`TrackId::DERIVED`] on.
@@ -17,18 +17,18 @@ pub const TRACKS_MAX: usize = 16;
 pub struct TrackId(u8);
 
 impl TrackId {
-    /// The video track of a stream that has one of each kind.
+    /// The video track of a stream with one track of each kind.
     pub const VIDEO: Self = Self(0);
-    /// The audio track of a stream that has one of each kind.
+    /// The audio track of a stream with one track of each kind.
     pub const AUDIO: Self = Self(1);
-    /// Timed data: onMetaData, ID3, KLV.
+    /// The data track (onMetaData, ID3, KLV) of a stream with one track of each kind.
     pub const DATA: Self = Self(2);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
-    /// Ids are below this.
+    /// Upper bound of ids.
     const END: u8 = 64;
 
-    /// The published track `n` of a kind. `None`: there are not that many.
+    /// Returns the id of published track `n` of a kind. `None` if `n` is too large.
     #[must_use]
     pub const fn nth(kind: TrackKind, n: u8) -> Option<Self> {
         if n >= Self::DERIVED.0 / 3 {
@@ -37,7 +37,7 @@ impl TrackId {
         Some(Self(n * 3 + kind as u8))
     }
 
-    /// The derived track `n`.
+    /// Returns the id of derived track `n`. `None` if `n` is too large.
     #[must_use]
     pub const fn derived(n: u8) -> Option<Self> {
         if n >= Self::END - Self::DERIVED.0 {
@@ -46,31 +46,31 @@ impl TrackId {
         Some(Self(Self::DERIVED.0 + n))
     }
 
-    /// The index among the published tracks of its kind; 0 for derived ones.
+    /// Returns the index among the published tracks of its kind; 0 for derived ones.
     #[must_use]
     pub const fn index(self) -> u8 {
         if self.is_derived() { 0 } else { self.0 / 3 }
     }
 
-    /// The id of a number ([`TrackId::number`]). `None`: there is none.
+    /// Returns the id with a number from [`TrackId::number`]. `None` if invalid.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         if number < Self::END { Some(Self(number)) } else { None }
     }
 
-    /// The id as a number, below 64: for formats whose fields are numbered like tracks.
+    /// The id as a number below 64, for formats whose fields are numbered like tracks.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Whether it is made by this server from another track.
+    /// True if this server makes the track from another one.
     #[must_use]
     pub const fn is_derived(self) -> bool {
         self.0 >= Self::DERIVED.0
     }
 
-    /// Whether the id is one of a published data track.
+    /// True if the id belongs to a published data track.
     #[must_use]
     pub const fn is_data(self) -> bool {
         !self.is_derived() && self.0 % 3 == TrackKind::Data as u8
@@ -82,52 +82,52 @@ impl TrackId {
 pub struct TrackSet(u64);
 
 impl TrackSet {
-    /// No track.
+    /// The empty set.
     pub const EMPTY: Self = Self(0);
 
-    /// A set of one track.
+    /// Returns a set of one track.
     #[must_use]
     pub const fn of(id: TrackId) -> Self {
         Self(1 << id.0)
     }
 
-    /// Whether the track is in it.
+    /// True if the set contains the track.
     #[must_use]
     pub const fn contains(self, id: TrackId) -> bool {
         self.0 & Self::of(id).0 != 0
     }
 
-    /// The set with `id` added.
+    /// Returns the set with `id` added.
     #[must_use]
     pub const fn with(self, id: TrackId) -> Self {
         self.or(Self::of(id))
     }
 
-    /// The set with `id` removed.
+    /// Returns the set with `id` removed.
     #[must_use]
     pub const fn without(self, id: TrackId) -> Self {
         self.without_all(Self::of(id))
     }
 
-    /// The set without the tracks of `other`.
+    /// Returns the set without the tracks of `other`.
     #[must_use]
     pub const fn without_all(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// The tracks of either.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// The tracks of both.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether no track is in it.
+    /// True if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -139,7 +139,7 @@ impl TrackSet {
         self.0.count_ones()
     }
 
-    /// The tracks, lowest id first.
+    /// Iterates over the tracks, lowest id first.
     pub fn iter(self) -> impl Iterator<Item = TrackId> {
         (0..TrackId::END).map(TrackId).filter(move |id| self.contains(*id))
     }
@@ -165,22 +165,22 @@ pub enum TrackKind {
 /// The origin of a track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// The publisher sends it.
+    /// Sent by the publisher.
     Published,
-    /// Derived by this server from another track, while a subscriber selects it.
+    /// Made by this server from another track, while a subscriber selects it.
     Derived {
-        /// The track it is made from.
+        /// Source track of the derived track.
         from: TrackId,
     },
-    /// Made by this server because the stream has no track of this kind, while a subscriber asks for one in any case.
+    /// Made by this server because the stream has no track of this kind, while a subscriber requires one.
     StandIn {
-        /// The track whose times it has.
+        /// Track whose timestamps the stand-in follows.
         from: TrackId,
     },
 }
 
 impl Origin {
-    /// The track that it is made from, or in step with; `None` of a published one.
+    /// Returns the source track, or the track whose timestamps are followed; `None` for a published track.
     #[must_use]
     pub const fn from(self) -> Option<TrackId> {
         match self {
@@ -190,53 +190,53 @@ impl Origin {
     }
 }
 
-/// A rendition of several of the same content, such as a simulcast layer.
+/// A rendition: one of several tracks with the same content, such as a simulcast layer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rendition {
-    /// The group of the track: tracks of one group show the same content. 0: none is known.
+    /// Group of the track: tracks of one group have the same content. 0 if unknown.
     pub group: u8,
     /// Width in pixels; 0 when unknown.
     pub width: u32,
     /// Height in pixels; 0 when unknown.
     pub height: u32,
-    /// Bits per second as announced; 0 when unknown.
+    /// Announced bits per second; 0 when unknown.
     pub bit_rate: u32,
 }
 
 impl Rendition {
-    /// Pixels, then bits per second: what tells which of two is the larger.
+    /// Returns a key that orders renditions by size: pixels, then bits per second.
     #[must_use]
     pub fn size(&self) -> (u64, u32) {
         (u64::from(self.width).saturating_mul(self.height.into()), self.bit_rate)
     }
 }
 
-/// An elementary stream: its codec configuration and its timescale.
+/// An elementary stream with its codec configuration and timescale.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Track {
-    /// Index within the stream.
+    /// Id within the stream.
     pub id: TrackId,
-    /// Codec and parameter sets.
+    /// Codec and parameter sets of the track.
     pub config: CodecConfig,
-    /// Counts the changes of `config` and `extra` since the stream began.
+    /// Number of changes of `config` and `extra` since the stream began.
     pub epoch: u32,
-    /// Clock of the timestamps.
+    /// Timescale of the timestamps.
     pub timescale: Timescale,
-    /// The parts of Enhanced RTMP about the track beside its parameter sets, the newest as it came: of video the body of
-    /// its Metadata (colour and HDR), of audio that of its MultichannelConfig. Only FLV gives it on.
+    /// Information of Enhanced RTMP about the track besides its parameter sets, as last received: for video the body of
+    /// its Metadata (colour and HDR), for audio that of its MultichannelConfig. Only forwarded in FLV.
     pub extra: Option<Bytes>,
-    /// A name for people.
+    /// Human-readable name.
     pub label: Option<Arc<str>>,
-    /// The language, as a tag of BCP 47.
+    /// Language, as a BCP 47 tag.
     pub language: Option<Arc<str>>,
-    /// The rendition, when the content has several.
+    /// Rendition; `None` if the content has only one.
     pub rendition: Option<Rendition>,
-    /// The origin of the track.
+    /// Origin of the track.
     pub origin: Origin,
 }
 
 impl Track {
-    /// A published track of which no more is known than its configuration.
+    /// Creates a published track of which only the configuration is known.
     #[must_use]
     pub const fn new(id: TrackId, config: CodecConfig, timescale: Timescale) -> Self {
         Self {
@@ -252,19 +252,19 @@ impl Track {
         }
     }
 
-    /// Whether it stands in for a track that the stream does not have.
+    /// True if the track stands in for a kind that the stream does not have.
     #[must_use]
     pub const fn is_stand_in(&self) -> bool {
         matches!(self.origin, Origin::StandIn { .. })
     }
 
-    /// The kind of media that the track carries.
+    /// Kind of media of the track.
     #[must_use]
     pub const fn kind(&self) -> TrackKind {
         self.config.codec().kind()
     }
 
-    /// Width and height of its pictures: as the configuration tells, else as the rendition does.
+    /// Returns width and height of the pictures: from the configuration, else from the rendition.
     #[must_use]
     pub fn picture_size(&self) -> Option<(u32, u32)> {
         let told = || {
@@ -274,8 +274,8 @@ impl Track {
         self.config.picture_size().or_else(told)
     }
 
-    /// The duration of a unit in ticks of the track's timescale; known for audio with a fixed or signalled frame
-    /// length.
+    /// Returns the duration of a unit in ticks of the track's timescale; known for audio with a fixed or signalled
+    /// frame length.
     #[must_use]
     pub fn duration_of(&self, unit: &AccessUnit) -> Option<i64> {
         let (samples, rate) = self.config.samples_of(&unit.payload)?;
@@ -283,26 +283,26 @@ impl Track {
         i64::try_from(ticks.checked_div(i128::from(rate))?).ok()
     }
 
-    /// Bytes of parameter sets that it holds.
+    /// Returns the bytes of parameter sets held.
     fn bytes(&self) -> usize {
         self.config.record().len() + self.extra.as_ref().map_or(0, Bytes::len)
     }
 }
 
-/// The tracks of a stream at one time. A change of any of them makes a new value with the next epoch; units point
-/// at the value that decodes them.
+/// The tracks of a stream at one time. Any change makes a new value with the next epoch; units refer to the value that
+/// decodes them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tracks {
-    /// Counts the changes since the stream began; 0 means that nothing is known yet.
+    /// Number of changes since the stream began; 0 means that nothing is known yet.
     pub epoch: u32,
-    /// Ordered by id.
+    /// Tracks ordered by id.
     list: Vec<Track>,
-    /// The last onMetaData as the publisher sent it (AMF0 values behind the name), FLV to FLV as it is.
+    /// Last onMetaData of the publisher (AMF0 values behind the name), forwarded unchanged from FLV to FLV.
     pub metadata: Option<Bytes>,
 }
 
 impl Tracks {
-    /// Creates the set of these tracks with this epoch.
+    /// Creates a list of these tracks with this epoch.
     #[must_use]
     pub fn new(epoch: u32, tracks: impl IntoIterator<Item = Track>) -> Self {
         let mut new = Self { epoch, ..Self::default() };
@@ -312,46 +312,46 @@ impl Tracks {
         new
     }
 
-    /// The track with this id.
+    /// Returns the track with this id.
     #[must_use]
     pub fn get(&self, id: TrackId) -> Option<&Track> {
         self.list.iter().find(|track| track.id == id)
     }
 
-    /// The track with this id, to change it.
+    /// Returns the track with this id for changes.
     pub fn get_mut(&mut self, id: TrackId) -> Option<&mut Track> {
         self.list.iter_mut().find(|track| track.id == id)
     }
 
-    /// All tracks by rising id.
+    /// Iterates over all tracks by rising id.
     pub fn iter(&self) -> std::slice::Iter<'_, Track> {
         self.list.iter()
     }
 
-    /// The tracks of one kind, the default one first.
+    /// Iterates over the tracks of one kind by rising id.
     pub fn of_kind(&self, kind: TrackKind) -> impl Iterator<Item = &Track> {
         self.list.iter().filter(move |track| track.kind() == kind)
     }
 
-    /// The default track of a kind: the published one with the lowest id, or its largest rendition.
+    /// Returns the default track of a kind: the published one with the lowest id, or its largest rendition.
     #[must_use]
     pub fn default_of(&self, kind: TrackKind) -> Option<&Track> {
         Self::preferred(self.list.iter().filter(|track| track.kind() == kind && !track.id.is_derived()))
     }
 
-    /// The default video track.
+    /// Returns the default video track.
     #[must_use]
     pub fn video(&self) -> Option<&Track> {
         self.default_of(TrackKind::Video)
     }
 
-    /// The default audio track.
+    /// Returns the default audio track.
     #[must_use]
     pub fn audio(&self) -> Option<&Track> {
         self.default_of(TrackKind::Audio)
     }
 
-    /// Adds a track or replaces the one with its id. `false`: there are [`TRACKS_MAX`] others already.
+    /// Adds a track, or replaces the one with its id. Returns false if there are [`TRACKS_MAX`] others already.
     pub fn put(&mut self, track: Track) -> bool {
         match self.list.binary_search_by_key(&track.id, |track| track.id) {
             Ok(at) => {
@@ -365,20 +365,19 @@ impl Tracks {
         true
     }
 
-    /// Keeps the tracks of which this is true.
+    /// Keeps only the tracks that `keep` accepts.
     pub fn retain(&mut self, keep: impl FnMut(&Track) -> bool) {
         self.list.retain(keep);
     }
 
-    /// Bytes of parameter sets and metadata that it holds.
+    /// Returns the bytes of parameter sets and metadata held.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let tracks: usize = self.list.iter().map(Track::bytes).sum();
         tracks + self.metadata.as_ref().map_or(0, Bytes::len)
     }
 
-    /// The track of several of one kind that is sent if one is wanted: the first, or the largest that shows what the first
-    /// one shows.
+    /// Returns the track to send if one of several is wanted: the first, or the largest in the group of the first.
     pub fn preferred<'a>(tracks: impl Iterator<Item = &'a Track> + Clone) -> Option<&'a Track> {
         let first = tracks.clone().next()?;
         let group = |track: &Track| track.rendition.as_ref().map_or(0, |rendition| rendition.group);
@@ -392,7 +391,7 @@ impl Tracks {
             .reduce(|best, track| if size(track) > size(best) { track } else { best })
     }
 
-    /// Whether no track is known.
+    /// True if no track is known.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.list.is_empty()

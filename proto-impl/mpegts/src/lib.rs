@@ -25,7 +25,7 @@ pub use psi::{Pat, Pmt, Stream, StreamKind};
 
 /// Ticks per second of PTS and DTS (§2.4.3.7).
 pub const TICKS_PER_SECOND: u32 = 90_000;
-/// Bits of PTS, DTS and the PCR's base.
+/// Number of bits of PTS, DTS and the PCR's base.
 pub const CLOCK_BITS: u32 = 33;
-/// Keeps a time in its 33 bits.
+/// Mask of the 33 bits of a time.
 pub const CLOCK_MASK: u64 = (1 << CLOCK_BITS) - 1;

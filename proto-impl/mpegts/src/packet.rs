@@ -1,17 +1,17 @@
-//! The transport packet: a head of four bytes, perhaps an adaptation field, perhaps payload (§2.4.3.2 to §2.4.3.5).
+//! The transport packet: a header of four bytes, an optional adaptation field, optional payload (§2.4.3.2 to §2.4.3.5).
 
 use bytes::{BufMut, BytesMut};
 use wire::Reader;
 
 use crate::{CLOCK_MASK, Error};
 
-/// Bytes of a transport packet.
+/// Length of a transport packet.
 pub const PACKET_BYTES: usize = 188;
 /// The first byte of every packet.
 pub(crate) const SYNC_BYTE: u8 = 0x47;
-/// Bytes behind a packet's head: adaptation field and payload.
+/// Bytes behind a packet's header: adaptation field and payload.
 pub(crate) const BODY_BYTES: usize = PACKET_BYTES - 4;
-/// Bytes of a PCR.
+/// Length of a PCR.
 pub(crate) const PCR_BYTES: usize = 6;
 
 /// discontinuity_indicator.
@@ -34,36 +34,36 @@ const FLAG_EXTENSION: u8 = 0x01;
 pub struct Pid(u16);
 
 impl Pid {
-    /// The program association table.
+    /// PID of the program association table.
     pub const PAT: Self = Self(0);
-    /// Stuffing.
+    /// PID of stuffing packets.
     pub const NULL: Self = Self(0x1fff);
 
-    /// The low 13 bits of `value`.
+    /// Creates a PID from the low 13 bits of `value`.
     #[must_use]
     pub const fn new(value: u16) -> Self {
         Self(value & 0x1fff)
     }
 
-    /// The PID as a number.
+    /// Number of the PID.
     #[must_use]
     pub const fn get(self) -> u16 {
         self.0
     }
 
-    /// Whether a PMT or an elementary stream may have it (table 2-3).
+    /// True if a PMT or an elementary stream may use the PID (table 2-3).
     #[must_use]
     pub const fn is_assignable(self) -> bool {
         self.0 >= 0x10 && self.0 < 0x1fff
     }
 }
 
-/// A program clock reference (§2.4.3.5): 33 bits of 90 kHz and 9 bits of 27 MHz.
+/// A program clock reference (§2.4.3.5): 33 bits at 90 kHz and 9 bits at 27 MHz.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pcr {
     /// Ticks of 90 kHz.
     pub base: u64,
-    /// Ticks of 27 MHz on top, below 300.
+    /// Additional ticks of 27 MHz, below 300.
     pub extension: u16,
 }
 
@@ -79,23 +79,23 @@ impl Pcr {
     }
 }
 
-/// The fields of an adaptation field (§2.4.3.4) that are used here.
+/// The supported fields of an adaptation field (§2.4.3.4).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Adaptation {
     /// The clock or the continuity counter may jump here.
     pub discontinuity: bool,
     /// A decoder can start with the PES packet that begins here.
     pub random_access: bool,
-    /// The program's clock.
+    /// Program clock reference.
     pub pcr: Option<Pcr>,
-    /// There are more bytes in it than its fields need: they were put there to fill the packet.
+    /// The field is longer than its contents: it stuffs the packet.
     pub stuffed: bool,
-    /// The fields exceeded the adaptation field and were ignored.
+    /// The contents exceed the adaptation field and were ignored.
     pub malformed: bool,
 }
 
 impl Adaptation {
-    /// Reads a field without its length byte.
+    /// Reads an adaptation field without its length byte.
     fn read(field: &[u8]) -> Self {
         if field.is_empty() {
             // A length of zero: the length byte itself is one byte of stuffing.
@@ -138,9 +138,9 @@ impl Adaptation {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// The stream of the packet.
+    /// PID of the packet's stream.
     pub pid: Pid,
-    /// transport_error_indicator: the bytes are known to be wrong.
+    /// transport_error_indicator: the packet contains errors.
     pub transport_error: bool,
     /// payload_unit_start_indicator: a PES packet or a section begins in the payload.
     pub unit_start: bool,
@@ -148,15 +148,15 @@ pub struct Packet<'a> {
     pub scrambled: bool,
     /// continuity_counter, 4 bits.
     pub continuity: u8,
-    /// The adaptation field, when there is one.
+    /// Adaptation field, if present.
     pub adaptation: Option<Adaptation>,
-    /// The payload, when there is one.
+    /// Payload, if present.
     pub payload: Option<&'a [u8]>,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet that begins with the sync byte. An adaptation field that leaves the packet is an error; one
-    /// whose fields leave it is only marked, because where the payload begins is known all the same.
+    /// Reads a packet that begins with the sync byte. An adaptation field that exceeds the packet is an error. If only
+    /// its contents exceed the field, it is marked as malformed, since the start of the payload is known nevertheless.
     pub fn read(bytes: &'a [u8; PACKET_BYTES]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         if reader.u8()? != SYNC_BYTE {
@@ -186,8 +186,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Writes the head of a packet and, where it is needed, an adaptation field: behind it exactly `payload` bytes are
-/// left.
+/// Header of a packet to write, and the adaptation field if needed, such that exactly `payload` bytes remain behind it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) pid: Pid,
@@ -199,7 +198,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Bytes of payload that fit behind the fields.
+    /// Returns the bytes of payload that fit behind the header and fields.
     pub(crate) const fn room(&self) -> usize {
         if self.pcr.is_some() {
             BODY_BYTES - 2 - PCR_BYTES
@@ -214,7 +213,7 @@ impl Head {
         self.discontinuity || self.random_access
     }
 
-    /// `payload` is at most [`Head::room`].
+    /// Writes the header for `payload` bytes, which must not exceed [`Head::room`].
     pub(crate) fn write(&self, payload: usize, out: &mut BytesMut) {
         let field = BODY_BYTES.saturating_sub(payload);
         let start = if self.unit_start { 0x4000 } else { 0 };

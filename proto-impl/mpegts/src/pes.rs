@@ -1,4 +1,4 @@
-//! The head of a PES packet (§2.4.3.6, §2.4.3.7).
+//! The header of a PES packet (§2.4.3.6, §2.4.3.7).
 
 use bytes::{BufMut, BytesMut};
 use wire::Reader;
@@ -7,18 +7,18 @@ use crate::{CLOCK_MASK, Error};
 
 /// packet_start_code_prefix.
 const START_CODE: u32 = 1;
-/// Bytes up to and with PES_packet_length.
+/// Length of the fixed part, PES_packet_length included.
 pub(crate) const FIXED_BYTES: usize = 6;
-/// Bytes of the flags and of PES_header_data_length.
+/// Length of the flags and PES_header_data_length.
 const FLAGS_BYTES: usize = 3;
-/// Bytes of a PTS or DTS.
+/// Length of a PTS or DTS.
 const TIME_BYTES: usize = 5;
 
-/// The streams that have no flags and no times (table 2-21): map, padding, private 2, ECM, EMM, DSM-CC, H.222.1 type E,
-/// directory.
+/// stream_ids of packets without flags and times (table 2-21): program stream map, padding, private 2, ECM, EMM,
+/// DSM-CC, H.222.1 type E, directory.
 const WITHOUT_FLAGS: [u8; 8] = [0xbc, 0xbe, 0xbf, 0xf0, 0xf1, 0xf2, 0xf8, 0xff];
 
-/// The head of a PES packet.
+/// Header of a PES packet.
 ///
 /// ```text
 /// 00 00 01 | stream_id | PES_packet_length(16)
@@ -27,9 +27,9 @@ const WITHOUT_FLAGS: [u8; 8] = [0xbc, 0xbe, 0xbf, 0xf0, 0xf1, 0xf2, 0xf8, 0xff];
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PesHeader {
-    /// The stream id (table 2-22).
+    /// stream_id (table 2-22).
     pub stream_id: u8,
-    /// Bytes behind this field; 0 when the packet ends where the next begins.
+    /// Number of bytes behind this field; 0 if the packet ends where the next begins.
     pub packet_length: u16,
     /// The payload is encrypted.
     pub scrambled: bool,
@@ -37,22 +37,22 @@ pub struct PesHeader {
     pub aligned: bool,
     /// Presentation time: 33 bits of 90 kHz.
     pub pts: Option<u64>,
-    /// Decoding time, when it is not the presentation time.
+    /// Decoding time; `None` if it equals the presentation time.
     pub dts: Option<u64>,
     /// Offset of the payload.
     pub payload_at: usize,
 }
 
 impl PesHeader {
-    /// The total length of the packet that begins with `bytes`: `None` while too few bytes are there, `Some(None)`
-    /// when it is unbounded.
+    /// Returns the total length of the packet that begins with `bytes`: `None` if there are too few bytes to tell,
+    /// `Some(None)` if it is unbounded.
     #[must_use]
     pub(crate) fn total(bytes: &[u8]) -> Option<Option<usize>> {
         let length = u16::from_be_bytes(*bytes.get(4..FIXED_BYTES)?.first_chunk()?);
         Some((length > 0).then(|| FIXED_BYTES.saturating_add(usize::from(length))))
     }
 
-    /// Reads the head of a whole packet.
+    /// Reads the header of a complete packet.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         if reader.u24()? != START_CODE {
@@ -85,13 +85,13 @@ impl PesHeader {
         Ok(Self { scrambled, aligned, pts, dts, payload_at, ..plain })
     }
 
-    /// Bytes of [`PesHeader::write`] with or without a DTS.
+    /// Returns the length of a header from [`PesHeader::write`], with or without a DTS.
     pub(crate) const fn bytes(dts: bool) -> usize {
         FIXED_BYTES + FLAGS_BYTES + if dts { 2 * TIME_BYTES } else { TIME_BYTES }
     }
 
-    /// Writes the head of a packet with `payload` bytes behind it. The length is written where it fits: a reader can
-    /// then hand the packet on at its last byte. A DTS that is the PTS is left out.
+    /// Writes the header of a packet with `payload` bytes behind it. The length is written if it fits its field, so
+    /// that a reader can complete the packet at its last byte. A DTS equal to the PTS is omitted.
     pub(crate) fn write(
         stream_id: u8,
         aligned: bool,
@@ -116,7 +116,7 @@ impl PesHeader {
     }
 }
 
-/// Reads 33 bits in five bytes. The marker bits are not looked at: some encoders forget them.
+/// Reads a 33-bit time in five bytes. Marker bits are ignored, since some encoders omit them.
 fn read_time(reader: &mut Reader<'_>) -> Result<u64, Error> {
     let (high, middle, low) = (reader.u8()?, reader.u16()?, reader.u16()?);
     Ok((u64::from(high >> 1 & 7) << 30) | (u64::from(middle >> 1) << 15) | u64::from(low >> 1))

@@ -1,4 +1,4 @@
-//! Program association and program map tables (§2.4.4.3, §2.4.4.8), and what a program's streams are.
+//! Program association and program map tables (§2.4.4.3, §2.4.4.8), and the kinds of streams.
 
 use bytes::{BufMut, BytesMut};
 use wire::Reader;
@@ -22,38 +22,38 @@ const TAG_EXTENSION: u8 = 0x7f;
 /// descriptor_tag_extension of Opus (user defined, "Opus in MPEG-TS").
 const TAG_EXTENSION_OPUS: u8 = 0x80;
 
-/// The content of an elementary stream by its stream_type (table 2-34) and descriptors.
+/// Kind of an elementary stream, from its stream_type (table 2-34) and descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamKind {
-    /// H.264 behind start codes.
+    /// H.264 with start codes.
     H264,
-    /// H.265 behind start codes.
+    /// H.265 with start codes.
     H265,
     /// AAC in ADTS.
     AacAdts,
-    /// AAC in LATM with its own synchronisation (LOAS).
+    /// AAC in LATM with synchronization (LOAS).
     AacLatm,
-    /// MPEG audio of any layer: 0x03, or 0x04 for the low sample rates of MPEG-2.
+    /// MPEG audio of any layer: stream_type 0x03, or 0x04 for the low sample rates of MPEG-2.
     MpegAudio {
-        /// Whether it is announced as MPEG-2.
+        /// The stream is announced as MPEG-2.
         mpeg2: bool,
     },
     /// AC-3.
     Ac3,
     /// Enhanced AC-3.
     Eac3,
-    /// Opus behind control headers.
+    /// Opus with control headers.
     Opus {
-        /// channel_config_code: 1 to 8 are so many channels in the order of Vorbis.
+        /// channel_config_code: 1 to 8 are the number of channels, in the order of Vorbis.
         channels: u8,
     },
-    /// Anything else.
+    /// Any other stream_type.
     Other(u8),
 }
 
 impl StreamKind {
-    /// Reads type and descriptors. The descriptors identify private data (6); if one of them has a wrong length, none
-    /// counts.
+    /// Reads stream_type and descriptors. Descriptors identify private data (6); if one has an invalid length, all are
+    /// ignored.
     fn read(stream_type: u8, descriptors: &[u8]) -> Self {
         match stream_type {
             0x03 => Self::MpegAudio { mpeg2: false },
@@ -70,7 +70,7 @@ impl StreamKind {
         }
     }
 
-    /// The content of private data by its descriptors; `None` when they do not tell.
+    /// Returns the kind of private data from its descriptors; `None` if they do not tell.
     fn private(descriptors: &[u8]) -> Result<Option<Self>, Error> {
         let (mut private, mut opus_channels) = (None, 2);
         let mut reader = Reader::new(descriptors);
@@ -102,7 +102,7 @@ impl StreamKind {
         })
     }
 
-    /// The stream_type it is announced with.
+    /// Returns the stream_type that announces this kind.
     #[must_use]
     pub const fn stream_type(self) -> u8 {
         match self {
@@ -119,19 +119,19 @@ impl StreamKind {
         }
     }
 
-    /// Whether it is video that this server carries.
+    /// True for supported video.
     #[must_use]
     pub const fn is_video(self) -> bool {
         matches!(self, Self::H264 | Self::H265)
     }
 
-    /// Whether it is audio that this server carries.
+    /// True for supported audio.
     #[must_use]
     pub const fn is_audio(self) -> bool {
         !self.is_video() && !matches!(self, Self::Other(_))
     }
 
-    /// The stream_id of its PES packets (table 2-22): private_stream_1 for what MPEG does not know.
+    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
     #[must_use]
     pub const fn stream_id(self) -> u8 {
         match self {
@@ -160,25 +160,25 @@ impl StreamKind {
 /// An elementary stream of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stream {
-    /// The PID of the stream.
+    /// PID of the stream.
     pub pid: Pid,
-    /// The content of the stream.
+    /// Kind of the stream.
     pub kind: StreamKind,
 }
 
-/// A program association section: the first program of it.
+/// A program association section, of which only the first program is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pat {
     /// transport_stream_id.
     pub transport_stream: u16,
     /// program_number, not zero.
     pub program: u16,
-    /// The PID of the program's PMT.
+    /// PID of the program's PMT.
     pub pmt_pid: Pid,
 }
 
 impl Pat {
-    /// The first program of a section; `None` when it has none.
+    /// Returns the first program of a section; `None` if there is none.
     pub(crate) fn read(section: &Section<'_>) -> Result<Option<Self>, Error> {
         let mut reader = Reader::new(section.body);
         while !reader.is_empty() {
@@ -208,11 +208,11 @@ pub struct Pmt {
     pub program: u16,
     /// version_number.
     pub version: u8,
-    /// The PID that carries the program's clock.
+    /// PID that carries the program clock.
     pub pcr_pid: Pid,
-    /// The streams, each PID once.
+    /// Streams of the program, each PID once.
     pub streams: Vec<Stream>,
-    /// Streams beyond those: too many, or of a PID that is taken.
+    /// Number of streams left out: too many, or with a PID already in use.
     pub streams_left_out: usize,
 }
 

@@ -1,20 +1,20 @@
-//! Sections out of transport packets (§2.4.4): pointer field, reassembly, CRC-32.
+//! Sections in transport packets (§2.4.4): pointer field, reassembly, CRC-32.
 
 use bytes::{BufMut, BytesMut};
 use wire::Reader;
 
 use crate::Error;
 
-/// Largest section of a PAT or PMT: section_length is at most 1021 (§2.4.4.3), behind three bytes.
+/// Largest section of a PAT or PMT: section_length is at most 1021 (§2.4.4.3), after three bytes.
 pub(crate) const SECTION_BYTES_MAX: usize = 1024;
-/// Bytes up to and with section_length.
+/// Length of the header up to and including section_length.
 const HEAD_BYTES: usize = 3;
-/// The least section_length: the rest of the head, and the CRC.
+/// Minimum section_length: the rest of the header, and the CRC.
 const LENGTH_MIN: usize = 9;
-/// The table id that marks stuffing instead of a section.
+/// table_id that marks stuffing in place of a section.
 const TABLE_ID_STUFFING: u8 = 0xff;
 
-/// The CRC-32 of annex A: over a section with its CRC it is zero.
+/// Returns the CRC-32 of annex A, which is zero over a section with its CRC.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     bytes.iter().fold(u32::MAX, |crc, &byte| {
         (0..8).fold(crc ^ (u32::from(byte) << 24), |crc, _| {
@@ -23,21 +23,21 @@ pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A section that passed its CRC.
+/// A section with a valid CRC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Section<'a> {
     pub(crate) table_id: u8,
-    /// Program number, or id of the transport stream.
+    /// Program number, or transport stream id.
     pub(crate) id: u16,
     pub(crate) version: u8,
-    /// False: it announces what will be valid next.
+    /// The section is valid now; if false, it is valid next.
     pub(crate) current: bool,
     pub(crate) number: u8,
     pub(crate) body: &'a [u8],
 }
 
 impl<'a> Section<'a> {
-    /// Reads a whole section, from its table_id to its CRC.
+    /// Parses a complete section, from its table_id to its CRC.
     fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         if crc32(bytes) != 0 {
             return Err(Error::Crc);
@@ -60,7 +60,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// Writes the section with its CRC; the only one of its table.
+    /// Writes the section with its CRC, as the only one of its table.
     pub(crate) fn write(&self, out: &mut BytesMut) {
         let start = out.len();
         let length = u16::try_from(self.body.len().saturating_add(LENGTH_MIN)).unwrap_or(u16::MAX);
@@ -75,23 +75,23 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Puts the sections of one PID together.
+/// Reassembles the sections of one PID.
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     held: Vec<u8>,
-    /// A section was begun, or the next begins right behind the last.
+    /// A section is being received, or the next begins directly behind the last.
     open: bool,
     last: Option<u8>,
 }
 
 impl Assembler {
-    /// Forgets a section begun.
+    /// Discards an incomplete section.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes the payload of a packet; gives every section that is complete to `take`, and errors of those that were
-    /// not.
+    /// Handles the payload of a packet. Calls `take` with every complete section, and with the error of each invalid
+    /// one.
     pub(crate) fn push(
         &mut self,
         continuity: u8,
@@ -150,7 +150,7 @@ impl Assembler {
         }
     }
 
-    /// section_length, once it is there.
+    /// Returns section_length once it was received.
     fn length(&self) -> Option<usize> {
         let [_, high, low] = *self.held.first_chunk::<HEAD_BYTES>()?;
         Some(usize::from(u16::from_be_bytes([high & 0x0f, low])))

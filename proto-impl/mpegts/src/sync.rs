@@ -1,51 +1,51 @@
-//! Bytes in any split to packets of 188, with resynchronisation after lost or inserted bytes.
+//! Splits bytes into packets of 188, with resynchronization after lost or inserted bytes.
 //!
-//! Packets stand 188 bytes apart, or 192 with four bytes of arrival time in front (M2TS), or 204 with parity behind (ETSI
-//! EN 300 429 §6.2). Only the distance of their sync bytes tells, so the bytes between two packets are passed over
-//! without asking on which side they belong.
+//! Packets are 188 bytes apart, or 192 with four bytes of arrival time before each (M2TS), or 204 with parity behind
+//! each (ETSI EN 300 429 §6.2). Only the distance of their sync bytes distinguishes these, so the bytes between two
+//! packets are skipped without knowing to which they belong.
 //!
-//! In step, a packet is taken when its first byte is the sync byte; nothing is waited for. Out of step, a sync byte
-//! counts only with another one at the known distance behind it (ISO/IEC 13818-1 annex G.1 advises to look at more than
-//! one), or with two more at one of the other distances: so a stream that is whole again is back after one packet, and
-//! the bytes left out are counted.
+//! In sync, a packet is accepted if its first byte is the sync byte, without waiting for more. Out of sync, a sync byte
+//! counts only if another follows at the known distance (ISO/IEC 13818-1 annex G.1 recommends checking more than one),
+//! or two more at one of the other distances. So synchronization returns after one good packet, and the skipped bytes
+//! are counted.
 
 use crate::packet::{PACKET_BYTES, SYNC_BYTE};
 
-/// Distances of packets.
+/// Possible distances of packets, in bytes.
 const STRIDES: [usize; 3] = [PACKET_BYTES, 192, 204];
-/// The most bytes that are buffered: an incomplete packet, or a search, of which each pass drops half at least.
+/// Maximum number of buffered bytes: an incomplete packet, or a search, each pass of which drops at least half.
 const HELD_MAX: usize = 1024;
 
-/// Finds packets.
+/// Finds the packets in a byte stream.
 #[derive(Debug)]
 pub(crate) struct Sync {
     held: Vec<u8>,
     in_step: bool,
-    /// Distance of packets: one of [`STRIDES`].
+    /// Distance of packets in bytes, one of [`STRIDES`].
     stride: usize,
-    /// Bytes between the last packet and the next that are still to be passed over.
+    /// Bytes still to be skipped before the next packet.
     gap: usize,
-    /// Times it fell out of step.
+    /// Number of losses of synchronization.
     pub(crate) losses: u64,
-    /// Bytes that were left out.
+    /// Number of skipped bytes.
     pub(crate) bytes_skipped: u64,
 }
 
-/// The next piece of the input.
+/// Next result of the search for packets.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<'a> {
-    /// A packet of the input.
+    /// A packet within the input.
     Whole(&'a [u8; PACKET_BYTES]),
-    /// A packet that lay across two inputs.
+    /// A packet that was split across two inputs.
     Joined([u8; PACKET_BYTES]),
-    /// Synchronisation was just lost: the preceding packet may be wrong.
+    /// Synchronization was just lost; the preceding packet may be damaged.
     Lost,
-    /// More input is needed; all that there was is taken.
+    /// All input was taken, and more is needed.
     Empty,
 }
 
 impl Default for Sync {
-    /// Starts in sync: the first byte is taken for the start of a packet.
+    /// Starts in sync: the first byte is assumed to begin a packet.
     fn default() -> Self {
         Self { held: Vec::new(), in_step: true, stride: PACKET_BYTES, gap: 0, losses: 0, bytes_skipped: 0 }
     }
@@ -68,7 +68,7 @@ impl Sync {
         self.next_held(input)
     }
 
-    /// Passes over the bytes between two packets, as far as they are there.
+    /// Skips the bytes between two packets, as far as they have arrived.
     fn pass_gap(&mut self, input: &mut &[u8]) {
         let held = self.gap.min(self.held.len());
         self.held.drain(..held);
@@ -104,7 +104,7 @@ impl Sync {
         }
     }
 
-    /// Drops the bytes before a sync byte that others follow at a packet's distance. True when it is found.
+    /// Drops the bytes before a sync byte that others follow at a packet's distance. Returns true if there is one.
     fn search(&mut self) -> bool {
         let mut skip = self.held.len();
         for at in 0..self.held.len() {
@@ -124,7 +124,7 @@ impl Sync {
         self.in_step
     }
 
-    /// Whether packets begin at an offset of the held bytes, and how far apart they are.
+    /// Tells whether packets begin at an offset of the held bytes, and their distance.
     fn stride_at(&self, at: usize) -> Verdict {
         if self.held.get(at) != Some(&SYNC_BYTE) {
             return Verdict::Nothing;
@@ -143,14 +143,14 @@ impl Sync {
     }
 }
 
-/// The result of a look at a place where a packet may begin.
+/// Result of checking whether packets begin at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// Packets at this distance begin there.
+    /// Packets with this distance begin at the position.
     Packets(usize),
-    /// More bytes are needed to tell.
+    /// More bytes are needed to decide.
     Open,
-    /// None begins there.
+    /// No packet begins at the position.
     Nothing,
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// The start of virtual wall time: 2026-01-01T00:00:00Z.
+/// Start of the virtual wall clock in milliseconds: 2026-01-01T00:00:00Z.
 const WALL_MS_START: u64 = 1_767_225_600_000;
 
-/// Time that passes only when told to.
+/// Virtual clock whose time passes only on request.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     base: Instant,
@@ -13,7 +13,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts at an arbitrary instant; only differences to it ever count.
+    /// Creates a clock at an arbitrary instant, of which only differences matter.
     #[must_use]
     #[allow(
         clippy::disallowed_methods,
@@ -23,42 +23,42 @@ impl Clock {
         Self { base: Instant::now(), elapsed: Duration::ZERO }
     }
 
-    /// Now, for machines.
+    /// Current instant for machines.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.base + self.elapsed
     }
 
-    /// Milliseconds of Unix time, for what is stamped or dated.
+    /// Current Unix time in milliseconds, for timestamps and dates.
     #[must_use]
     pub fn wall_ms(&self) -> u64 {
         WALL_MS_START.saturating_add(u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Time since the start.
+    /// Elapsed time since the start.
     #[must_use]
     pub const fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// The instant that lies `offset` behind the start.
+    /// Returns the instant that is `offset` after the start.
     #[must_use]
     pub fn at(&self, offset: Duration) -> Instant {
         self.base + offset
     }
 
-    /// The time from the start to `instant`.
+    /// Returns the time from the start to `instant`.
     #[must_use]
     pub fn offset(&self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.base)
     }
 
-    /// Lets time pass.
+    /// Advances the clock by `time`.
     pub fn advance(&mut self, time: Duration) {
         self.elapsed = self.elapsed.saturating_add(time);
     }
 
-    /// Goes to `instant`; an earlier one changes nothing.
+    /// Advances the clock to `instant`. An earlier instant changes nothing.
     pub fn advance_to(&mut self, instant: Instant) {
         self.elapsed = self.elapsed.max(self.offset(instant));
     }
@@ -70,13 +70,13 @@ impl Default for Clock {
     }
 }
 
-/// Milliseconds.
+/// Duration of `n` milliseconds.
 #[must_use]
 pub const fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-/// Seconds.
+/// Duration of `n` seconds.
 #[must_use]
 pub const fn secs(n: u64) -> Duration {
     Duration::from_secs(n)

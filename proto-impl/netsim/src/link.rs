@@ -1,4 +1,4 @@
-//! A direction of a datagram network.
+//! A direction of a simulated datagram network.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use crypto::{Random, Seed};
 
 use crate::Scheduler;
 
-/// Mean length of a loss burst, in packets: what a congested queue or a fading radio takes at once.
+/// Mean length of a loss burst in packets, as with a congested queue or a fading radio.
 const BURST_PACKETS: f64 = 5.0;
-/// The most that a reordered packet is delayed.
+/// Maximum delay of a reordered packet.
 const REORDER_MAX: Duration = Duration::from_millis(20);
-/// The most that a bottleneck queues before it drops, as time at its rate.
+/// Maximum queue of a bottleneck, as time at its rate. Beyond it packets are dropped.
 const QUEUE_MAX: Duration = Duration::from_millis(500);
 
 /// Counters of a link. `sent + duplicated == delivered + in flight +` all the losses.
@@ -22,33 +22,33 @@ pub struct LinkStats {
     pub sent: u64,
     /// Datagrams delivered at the receiving end of the link.
     pub delivered: u64,
-    /// Lost by chance, single or in bursts.
+    /// Datagrams lost by chance, single or in bursts.
     pub lost: u64,
-    /// Sent while the link was dark.
+    /// Datagrams sent during a blackout of the link.
     pub dark: u64,
-    /// Larger than the MTU.
+    /// Datagrams dropped because they were larger than the MTU.
     pub too_big: u64,
-    /// Dropped before a full bottleneck.
+    /// Datagrams dropped at a bottleneck with a full queue.
     pub overflowed: u64,
-    /// Gone while the path had faded.
+    /// Datagrams lost during a fade of the path.
     pub faded: u64,
-    /// Extra copies.
+    /// Extra copies of datagrams.
     pub duplicated: u64,
-    /// Held back so that later ones overtake them.
+    /// Datagrams held back so that later ones overtake them.
     pub reordered: u64,
 }
 
-/// Bytes at the bottleneck of a link.
+/// Byte counters of the bottleneck of a link.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BottleneckBytes {
-    /// Of the datagrams that reached it: sent, and not lost before it.
+    /// Bytes of the datagrams that reached the bottleneck, without those lost before it.
     pub offered: u64,
-    /// Of those of them that were dropped before it.
+    /// Bytes of the offered datagrams that were dropped at the bottleneck.
     pub overflowed: u64,
 }
 
-/// The fate of a datagram. It is drawn before anything that depends on the time is looked at, so
-/// that the n-th datagram of a link always has the same fate.
+/// Fate of a datagram. It is drawn before anything that depends on time is considered, so that the n-th datagram of a
+/// link always has the same fate.
 #[derive(Debug)]
 struct Fate {
     lost: bool,
@@ -62,22 +62,22 @@ struct Flight {
     held_back: Option<Duration>,
 }
 
-/// Times without loss and times of nothing but loss, in turn; both are drawn.
+/// Fading of a path: periods without loss alternate with periods of total loss. Both lengths are drawn.
 #[derive(Debug)]
 struct Fading {
     random: Random,
     every: Duration,
     length: Duration,
-    /// The next or the present fade.
+    /// Begin and end of the current or next fade.
     next: Option<(Instant, Instant)>,
 }
 
-/// A queue of so many bytes before the bottleneck; what does not fit is dropped.
+/// Queue of limited bytes at the bottleneck. Datagrams that do not fit are dropped.
 #[derive(Debug)]
 struct DropTail {
     bytes_max: usize,
     bytes: usize,
-    /// Departure time and length of each datagram.
+    /// Departure time and length of each queued datagram.
     waiting: VecDeque<(Instant, usize)>,
 }
 
@@ -96,7 +96,7 @@ impl DropTail {
     }
 }
 
-/// Shares of datagrams that are lost, held back or doubled by chance.
+/// Probabilities with which datagrams are lost, held back or duplicated.
 #[derive(Debug)]
 struct Chance {
     random: Random,
@@ -107,8 +107,8 @@ struct Chance {
     duplicate: f64,
 }
 
-/// A direction of a path, perfect until told otherwise. All chance comes from the seed: the n-th datagram is lost,
-/// doubled or held back whenever it is sent, however long it is and whatever the link does to the others.
+/// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram has the same fate
+/// whenever it is sent, whatever its length and whatever happens to the others.
 #[derive(Debug)]
 pub struct Link {
     seed: Seed,
@@ -129,7 +129,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Immediate and lossless.
+    /// Creates an immediate link without loss.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
@@ -165,43 +165,43 @@ impl Link {
         self
     }
 
-    /// Additional delay, evenly distributed up to this; order is kept.
+    /// Sets an additional delay, evenly distributed up to `jitter`. The order is kept.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// Each datagram is lost with this probability, independent of the others.
+    /// Sets the probability with which each datagram is lost, independent of the others.
     #[must_use]
     pub const fn loss(mut self, probability: f64) -> Self {
         self.chance.loss = probability;
         self
     }
 
-    /// Loses this share on average, in bursts of five (Gilbert model: the bad state loses all).
+    /// Sets the average share of lost datagrams, in bursts of five (Gilbert model, whose bad state loses all).
     #[must_use]
     pub const fn burst_loss(mut self, probability: f64) -> Self {
         self.chance.burst_loss = probability;
         self
     }
 
-    /// Each datagram is held back with this probability, up to 20 ms.
+    /// Sets the probability with which a datagram is held back, for up to 20 ms.
     #[must_use]
     pub const fn reorder(mut self, probability: f64) -> Self {
         self.chance.reorder = probability;
         self
     }
 
-    /// Each datagram is doubled with this probability.
+    /// Sets the probability with which a datagram is duplicated.
     #[must_use]
     pub const fn duplicate(mut self, probability: f64) -> Self {
         self.chance.duplicate = probability;
         self
     }
 
-    /// All is lost for about `length`, about once in `every`: the model of Gilbert in time instead of packets. Each
-    /// pause and each fade has between half and one and a half of its length.
+    /// Sets fades: all datagrams are lost for about `length`, about once in `every` (Gilbert model in time instead of
+    /// packets). Each pause and each fade has between half and one and a half of its length.
     #[must_use]
     pub fn fading(mut self, every: Duration, length: Duration) -> Self {
         let random = self.seed.derive("netsim fading", 0).random();
@@ -209,43 +209,43 @@ impl Link {
         self
     }
 
-    /// A bottleneck in bits per second, with half a second of queue before it.
+    /// Sets a bottleneck in bits per second, with a queue of half a second.
     #[must_use]
     pub const fn rate(mut self, bits_per_second: u64) -> Self {
         self.bits_per_second = Some(bits_per_second);
         self
     }
 
-    /// Sets another bottleneck from `from` until before `to`, instead of the one of [`Self::rate`].
+    /// Sets another bottleneck from `from` until before `to`, in place of the rate of [`Self::rate`].
     #[must_use]
     pub fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
         self.rates.push((from, to, bits_per_second));
         self
     }
 
-    /// The bottleneck has a queue of so many bytes instead of half a second, and what waits in it when the rate changes leaves
-    /// at the new rate.
+    /// Gives the bottleneck a queue of limited bytes instead of half a second. Datagrams in the queue when the rate
+    /// changes leave at the new rate.
     #[must_use]
     pub fn queue_bytes(mut self, bytes: usize) -> Self {
         self.queue = Some(DropTail { bytes_max: bytes, bytes: 0, waiting: VecDeque::new() });
         self
     }
 
-    /// Larger datagrams disappear.
+    /// Sets the MTU. Larger datagrams are dropped.
     #[must_use]
     pub const fn mtu(mut self, bytes: usize) -> Self {
         self.mtu = bytes;
         self
     }
 
-    /// Dark from `from` until before `to`: what is sent then is lost.
+    /// Sets a blackout from `from` until before `to`, in which all sent datagrams are lost.
     #[must_use]
     pub fn blackout(mut self, from: Instant, to: Instant) -> Self {
         self.blackouts.push((from, to));
         self
     }
 
-    /// A datagram enters.
+    /// Sends a datagram over the link.
     pub fn send(&mut self, now: Instant, datagram: Bytes) {
         self.stats.sent += 1;
         let fate = self.draw_fate();
@@ -281,39 +281,38 @@ impl Link {
         }
     }
 
-    /// The next datagram that has arrived by `now`.
+    /// Returns the next datagram that has arrived by `now`.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<Bytes> {
         let due = self.in_flight.pop(now)?;
         self.stats.delivered += 1;
         Some(due.payload)
     }
 
-    /// The time at which the next datagram arrives.
+    /// Arrival time of the next datagram.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         self.in_flight.next_at()
     }
 
-    /// The time until the datagrams that are queued at the bottleneck have been sent.
+    /// Returns the time until the datagrams in the queue of the bottleneck have been sent.
     #[must_use]
     pub fn backlog(&self, now: Instant) -> Duration {
         self.busy_until.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
     }
 
-    /// Bytes that reached the bottleneck so far, and those that it had no room for.
+    /// Counters of the bytes that reached the bottleneck, and of those that it dropped.
     #[must_use]
     pub const fn bottleneck_bytes(&self) -> BottleneckBytes {
         self.bottleneck
     }
 
-    /// Counters so far.
+    /// Counters of the link.
     #[must_use]
     pub const fn stats(&self) -> LinkStats {
         self.stats
     }
 
-    /// Draws the fate of a datagram. The number of draws depends on how the link was made, and on nothing
-    /// else.
+    /// Draws the fate of a datagram. The number of draws depends only on the settings of the link.
     fn draw_fate(&mut self) -> Fate {
         let lost = self.draw_loss();
         let doubled = self.chance.random.chance(self.chance.duplicate);
@@ -407,7 +406,7 @@ fn draw_up_to(random: &mut Random, most: Duration) -> Duration {
     Duration::from_micros(random.below(micros.saturating_add(1)))
 }
 
-/// The time to send `bytes` at `bits_per_second`, to the nanosecond.
+/// Computes the time to send `bytes` at `bits_per_second`, to the nanosecond.
 pub(crate) fn transmission_time(bytes: usize, bits_per_second: u64) -> Duration {
     let bits = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(8);
     let nanos = bits.saturating_mul(1_000_000_000).checked_div(bits_per_second);
@@ -419,7 +418,8 @@ mod tests {
     use super::*;
     use crate::{Clock, ms, secs};
 
-    /// Sends `count` numbered datagrams, one a millisecond, and gives their numbers as they arrive.
+    /// Sends `count` numbered datagrams, each a millisecond after the last, and returns their numbers in the order of
+    /// arrival.
     fn run(mut link: Link, count: u32) -> (Vec<u32>, LinkStats) {
         let mut clock = Clock::new();
         let mut arrived = Vec::new();
@@ -551,7 +551,7 @@ mod tests {
         );
     }
 
-    /// The datagrams of `0..500` that were lost by chance, when the link does something else meanwhile.
+    /// Returns which of the datagrams `0..500` were lost by chance, with `change` applied to the link.
     fn losses(change: impl Fn(Link) -> Link, bytes: usize) -> (Vec<u32>, u64) {
         let link = change(seeded(9).loss(0.1).duplicate(0.1).jitter(ms(3)).reorder(0.1));
         let (mut clock, mut link, mut lost) = (Clock::new(), link, Vec::new());

@@ -1,4 +1,4 @@
-//! A publisher's media without an encoder: access units of the right shape, each with a stamp that identifies it.
+//! Media of a publisher without an encoder: access units of the right form, each with a stamp that identifies it.
 //!
 //! Each payload carries a stamp in ASCII, so that no NAL unit needs emulation prevention (H.264 §7.4.1):
 //!
@@ -6,7 +6,8 @@
 //! "MSYN" kind(1) counter(16 hex) dts_ms(16 hex) filler length(8 hex) checksum(16 hex) filler
 //! ```
 //!
-//! The checksum is over everything between the magic and itself, and the filler. [`crate::Verifier`] reads it.
+//! The checksum is over everything between the magic and the checksum, and over the filler. [`crate::Verifier`] reads
+//! it.
 
 use bytes::{Bytes, BytesMut};
 use crypto::Seed;
@@ -14,31 +15,31 @@ use crypto::Seed;
 use crate::trace::checksum;
 
 pub(crate) const MAGIC: &[u8; 4] = b"MSYN";
-/// Audio samples of one AAC frame (ISO/IEC 14496-3 §4.5.1.1) and per second.
+/// Number of samples of an AAC frame (ISO/IEC 14496-3 §4.5.1.1).
 const AAC_SAMPLES: u64 = 1024;
 const AAC_RATE: u64 = 48_000;
 
-/// The kind of a unit in its stamp.
+/// Kind of a key frame in the stamp.
 pub(crate) const KIND_KEY: u8 = b'K';
 pub(crate) const KIND_INTER: u8 = b'V';
 pub(crate) const KIND_AUDIO: u8 = b'A';
 
-/// A synthetic access unit.
+/// Synthetic access unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyntheticUnit {
-    /// Video, or audio.
+    /// True if the unit is video; otherwise it is audio.
     pub is_video: bool,
-    /// Whether decoding can start here; true for all audio.
+    /// True if decoding can start here. True for all audio.
     pub key_frame: bool,
-    /// Decode time, from 0.
+    /// Decode time in milliseconds, from 0.
     pub dts_ms: u64,
-    /// Present time minus decode time.
+    /// Presentation time minus decode time in milliseconds.
     pub cts_ms: u32,
-    /// H.264: NAL units with 4-byte lengths. AAC: one raw frame.
+    /// Payload of the unit. For H.264, NAL units with 4-byte lengths; for AAC, a single raw frame.
     pub payload: Bytes,
 }
 
-/// Makes units in the order of their decode times, for ever.
+/// Endless source of units in the order of their decode times.
 #[derive(Debug)]
 pub struct MediaSource {
     filler: Filler,
@@ -54,7 +55,8 @@ pub struct MediaSource {
 }
 
 impl MediaSource {
-    /// 30 frames a second, a key frame each 2 s, about 1 Mb/s, and 48 kHz stereo audio of 128 kb/s.
+    /// Creates a source with 30 frames per second, a key frame every 2 s, about 1 Mb/s, and 48 kHz stereo audio of 128
+    /// kb/s.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         let state = seed.derive("netsim media", 0).random().u64();
@@ -72,29 +74,29 @@ impl MediaSource {
         }
     }
 
-    /// The number in the stamp of the first unit of each kind: it distinguishes the sources of one simulation.
+    /// Sets the number in the stamp of the first unit of each kind, which distinguishes the sources of a simulation.
     #[must_use]
     pub const fn numbered_from(mut self, number: u64) -> Self {
         self.first_number = number;
         self
     }
 
-    /// Frames a second.
+    /// Sets the number of frames per second.
     #[must_use]
     pub fn fps(mut self, fps: u64) -> Self {
         self.fps = fps.max(1);
         self
     }
 
-    /// Frames from one key frame to the next.
+    /// Sets the number of frames from a key frame to the next.
     #[must_use]
     pub fn gop(mut self, frames: u64) -> Self {
         self.gop = frames.max(1);
         self
     }
 
-    /// Mean bytes of a frame between key frames (they vary by half; key frames are eight times as large), and of
-    /// an audio frame. 0 leaves the kind out.
+    /// Sets the mean length in bytes of a frame between key frames, and of an audio frame. Video lengths vary by half,
+    /// and key frames are eight times as long. 0 disables the kind.
     #[must_use]
     pub const fn sizes(mut self, video_bytes: usize, audio_bytes: usize) -> Self {
         self.video_bytes = video_bytes;
@@ -102,20 +104,21 @@ impl MediaSource {
         self
     }
 
-    /// Whether there is audio in it.
+    /// True if the source has audio.
     #[must_use]
     pub const fn has_audio(&self) -> bool {
         self.audio_bytes > 0
     }
 
-    /// Present times as with two B-frames between references.
+    /// Enables presentation times as with two B-frames between references.
     #[must_use]
     pub const fn reordering(mut self, on: bool) -> Self {
         self.reordering = on;
         self
     }
 
-    /// No other picture refers to those with odd numbers in their GOP (`nal_ref_idc` 0, H.264 §7.4.1), as with two temporal layers.
+    /// Marks the frames with odd numbers in their GOP as not referenced by others (`nal_ref_idc` 0, H.264 §7.4.1), as
+    /// with two temporal layers.
     #[must_use]
     pub const fn layers(mut self, on: bool) -> Self {
         self.layers = on;
@@ -144,7 +147,7 @@ impl MediaSource {
         Bytes::from_static(&[0x11, 0x90])
     }
 
-    /// The next unit.
+    /// Makes the next unit.
     pub fn next_unit(&mut self) -> SyntheticUnit {
         let (video, audio) =
             (self.frames * 1000 / self.fps, self.audio_frames * AAC_SAMPLES * 1000 / AAC_RATE);
@@ -201,7 +204,8 @@ impl MediaSource {
         unit
     }
 
-    /// Decode order is I P B B P B B: P is presented after the two B that follow it.
+    /// Presentation time minus decode time of a frame in milliseconds. Decode order is I P B B P B B, and P is
+    /// presented after the two B frames that follow it.
     fn cts_ms(&self, number: u64) -> u32 {
         if !self.reordering {
             return 0;
@@ -224,18 +228,18 @@ impl Iterator for MediaSource {
     }
 }
 
-/// Kind, counter, time and filler length, as they stand behind the magic.
+/// Kind, counter, time and filler length of a stamp, as they follow the magic.
 pub(crate) fn stamp_head(kind: u8, counter: u64, dts_ms: u64, filler: usize) -> Vec<u8> {
     format!("{}{counter:016x}{dts_ms:016x}{filler:08x}", char::from(kind)).into_bytes()
 }
 
-/// 16 hexadecimal digits.
+/// Checksum of a stamp as 16 hexadecimal digits.
 pub(crate) fn stamp_checksum(head: &[u8], filler: &[u8]) -> Vec<u8> {
     let both = [checksum(head), checksum(filler)].map(u64::to_be_bytes).concat();
     format!("{:016x}", checksum(&both)).into_bytes()
 }
 
-/// `SplitMix64`: fast, because an hour of media is much filler.
+/// Generator of filler bytes: `SplitMix64`, which is fast, because an hour of media needs many of them.
 #[derive(Debug)]
 struct Filler(u64);
 
@@ -251,7 +255,7 @@ impl Filler {
         self.next().checked_rem(bound).unwrap_or(0)
     }
 
-    /// Bytes of 0x40 to 0x7f: no zero, so no start code.
+    /// Makes bytes from 0x40 to 0x7f. Without a zero byte there is no start code.
     fn bytes(&mut self, n: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(n.saturating_add(8));
         while bytes.len() < n {
@@ -262,7 +266,7 @@ impl Filler {
     }
 }
 
-/// H.264 §7.3.2.1.1, Main profile, 40 x 23 macroblocks, the lowest 8 lines cropped.
+/// Sequence parameter set (H.264 §7.3.2.1.1): Main profile, 40 x 23 macroblocks, the lowest 8 lines cropped.
 fn sps() -> Vec<u8> {
     let mut bits = Bits::default();
     for ue in [0, 0] {
@@ -285,7 +289,7 @@ fn sps() -> Vec<u8> {
     bits.finish(&[0x67, 77, 0x40, 30])
 }
 
-/// H.264 §7.3.2.2: CAVLC, one slice group, one reference.
+/// Picture parameter set (H.264 §7.3.2.2): CAVLC, a single slice group, a single reference.
 fn pps() -> Vec<u8> {
     let mut bits = Bits::default();
     bits.ue(0); // pic_parameter_set_id
@@ -307,7 +311,8 @@ fn pps() -> Vec<u8> {
     bits.finish(&[0x68])
 }
 
-/// Writes the bits of a parameter set. These have no zero byte, so emulation prevention has nothing to do.
+/// Writer of the bits of a parameter set. The parameter sets here have no zero byte, so they need no emulation
+/// prevention.
 #[derive(Default)]
 struct Bits(Vec<bool>);
 
@@ -316,7 +321,7 @@ impl Bits {
         self.0.push(bit);
     }
 
-    /// ue(v), H.264 §9.1.
+    /// Writes ue(v) (H.264 §9.1).
     fn ue(&mut self, value: u32) {
         let code = value + 1;
         let digits = u32::BITS - code.leading_zeros();
@@ -324,7 +329,7 @@ impl Bits {
         self.0.extend((0..digits).rev().map(|at| code >> at & 1 == 1));
     }
 
-    /// `rbsp_trailing_bits`, behind the bytes that need no bits.
+    /// Appends `rbsp_trailing_bits` and returns `start` with the bits behind it.
     fn finish(mut self, start: &[u8]) -> Vec<u8> {
         self.flag(true);
         let bytes = self.0.chunks(8).map(|byte| {

@@ -1,4 +1,4 @@
-//! Two datagram machines, two links, one clock.
+//! Two datagram machines with two links and a clock.
 
 use std::time::{Duration, Instant};
 
@@ -6,48 +6,48 @@ use crypto::Seed;
 
 use crate::{Clock, Input, Link, Peer, Trace};
 
-/// Rounds within one instant of virtual time. A transfer over links without latency may need many.
+/// Maximum number of rounds within an instant of virtual time. A transfer over links without latency may need many.
 pub(crate) const ROUNDS_MAX: u32 = 100_000;
-/// Timeouts in a row that neither move the deadline nor send anything.
+/// Maximum number of consecutive timeouts that neither move the deadline nor send anything.
 pub(crate) const FRUITLESS_MAX: u32 = 100;
 
-/// A simulation that did not get where it should. The trace in it names the seed.
+/// Error of a simulation that did not reach its condition. Its trace contains the seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stuck {
-    /// The condition did not come true in time.
+    /// The condition did not become true in time.
     #[error("not reached within {limit:?} ({trace})")]
     TimeLimit {
         /// The time limit.
         limit: Duration,
-        /// The trace up to the stop.
+        /// Trace up to the stop.
         trace: Trace,
     },
-    /// Nothing is in flight and no deadline is set: the condition can no longer come true.
+    /// Nothing is in flight and no deadline is set, so that the condition can no longer become true.
     #[error("nothing will ever happen again at {at:?} ({trace})")]
     Quiet {
         /// Time since the start.
         at: Duration,
-        /// The trace up to the stop.
+        /// Trace up to the stop.
         trace: Trace,
     },
-    /// The machines are busy without time passing, or a deadline stays in the past.
+    /// The machines are busy without time passing, or a deadline remains in the past.
     #[error("livelock at {at:?} ({trace})")]
     Livelock {
         /// Time since the start.
         at: Duration,
-        /// The trace up to the stop.
+        /// Trace up to the stop.
         trace: Trace,
     },
 }
 
-/// Drives `a` and `b` against each other.
+/// Simulation of the machines `a` and `b` with each other.
 #[derive(Debug)]
 pub struct Pair<A, B> {
     /// Virtual time.
     pub clock: Clock,
     /// The first machine.
     pub a: A,
-    /// The other.
+    /// The second machine.
     pub b: B,
     /// The link from `a` to `b`.
     pub a_to_b: Link,
@@ -59,14 +59,14 @@ pub struct Pair<A, B> {
 }
 
 impl<A: Peer, B: Peer> Pair<A, B> {
-    /// Joins both machines over perfect links. `clock` is the one whose `now` the machines were made with.
+    /// Joins both machines over perfect links. `clock` must be the clock with whose `now` the machines were made.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         let (a_to_b, b_to_a) = (Link::new(&seeds.derive("a to b", 0)), Link::new(&seeds.derive("b to a", 0)));
         Self { clock, a, b, a_to_b, b_to_a, trace: Trace::new(seed), rounds: 0, fruitless: 0 }
     }
 
-    /// Changes both links; each has its own chance.
+    /// Changes both links, which keep separate random generators.
     #[must_use]
     pub fn links(mut self, change: impl Fn(Link) -> Link) -> Self {
         self.a_to_b = change(self.a_to_b);
@@ -74,7 +74,7 @@ impl<A: Peer, B: Peer> Pair<A, B> {
         self
     }
 
-    /// Runs until `reached`, at most for `limit`. Gives how long it took.
+    /// Runs until `reached` is true, at most for `limit`, and returns the time that it took.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -113,13 +113,13 @@ impl<A: Peer, B: Peer> Pair<A, B> {
         Ok(())
     }
 
-    /// The trace of deliveries so far.
+    /// Trace of the deliveries so far.
     #[must_use]
     pub const fn trace(&self) -> Trace {
         self.trace
     }
 
-    /// Performs one exchange at the present instant. False when there was nothing to do.
+    /// Performs an exchange at the current instant. Returns false if there was nothing to do.
     fn round(&mut self) -> bool {
         let (now, at) = (self.clock.now(), self.clock.elapsed());
         let sent =
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::{ms, secs};
 
-    /// Sends a counter until it is echoed, with a retry timer.
+    /// Machine that sends a counter until it is echoed, with a retry timer.
     struct Pinger {
         next: u32,
         send: bool,

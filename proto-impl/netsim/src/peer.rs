@@ -1,11 +1,11 @@
-//! The trait by which a machine is driven here: the only one of the tree, for tests only.
+//! Trait by which the simulations here drive a machine. It is the only such trait in the tree, and only for tests.
 
 use std::time::Instant;
 
 use bytes::Bytes;
 use wire::SendQueue;
 
-/// An input of a datagram machine.
+/// Input of a datagram machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Input {
     /// A datagram arrived.
@@ -14,46 +14,47 @@ pub enum Input {
     Timeout,
 }
 
-/// A machine that speaks in datagrams. The test's wrapper drains the machine's events inside `handle`.
+/// Machine that sends and receives datagrams. The wrapper in a test must drain the machine's events inside `handle`.
 pub trait Peer {
-    /// Takes an input.
+    /// Handles an input.
     fn handle(&mut self, now: Instant, input: Input);
-    /// The next datagram to send.
+    /// Returns the next datagram to send.
     fn poll_transmit(&mut self, now: Instant) -> Option<Bytes>;
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 }
 
-/// An input of a stream machine.
+/// Input of a stream machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamInput {
-    /// Bytes arrived, cut anywhere.
+    /// Bytes arrived, split anywhere.
     Bytes(Bytes),
-    /// The transport took this many of the transmitted bytes.
+    /// The transport accepted this many of the transmitted bytes.
     Sent(usize),
-    /// The other side ended its direction.
+    /// The other side closed its direction.
     Fin,
-    /// The transport is gone.
+    /// The transport was reset.
     Reset,
     /// The deadline passed.
     Timeout,
 }
 
-/// A machine that speaks in bytes. The first three methods are the trait; the others are for those that care.
+/// Machine that sends and receives a byte stream. The first three methods are required; the others are for machines
+/// that need them.
 pub trait StreamPeer {
-    /// Takes an input.
+    /// Handles an input.
     fn handle(&mut self, now: Instant, input: StreamInput);
-    /// Moves what is to be sent into `out`.
+    /// Moves outgoing bytes into `out`.
     fn poll_transmit(&mut self, now: Instant, out: &mut SendQueue);
-    /// The next deadline.
+    /// Returns the next deadline.
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// Whether bytes are taken now; otherwise they stay in the link, and its window fills.
+    /// True if the machine accepts bytes now. Otherwise they stay in the link, and its window fills.
     fn wants_bytes(&self) -> bool {
         true
     }
 
-    /// Whether this direction ends once all is sent.
+    /// True if this direction closes once all bytes are sent.
     fn is_closing(&self) -> bool {
         false
     }

@@ -1,14 +1,14 @@
-//! Publishers with every kind of faulty clock, over virtual time: by hand or from a seed.
+//! Publishers with every kind of faulty clock, over virtual time, made by hand or from a seed.
 //!
-//! A [`Publisher`] says when its units are sampled, when they arrive and what their timestamps are. Whoever receives
-//! them fills in [`Unit::out`], and [`Publisher::judge`] checks the result.
+//! A [`Publisher`] gives the sampling time, arrival time and timestamp of its units. The receiver under test fills in
+//! [`Unit::out`], and [`Publisher::judge`] checks the result.
 
 mod judge;
 mod reports;
 
 pub use reports::{Report, Reports};
 
-/// The tracks that a fault is of.
+/// Tracks that a fault affects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
     /// Every track.
@@ -18,7 +18,7 @@ pub enum Of {
 }
 
 impl Of {
-    /// Whether the fault is of this track.
+    /// True if the fault affects this track.
     #[must_use]
     pub const fn has(self, track: usize) -> bool {
         match self {
@@ -28,109 +28,109 @@ impl Of {
     }
 }
 
-/// A fault. Times are milliseconds of the true time.
+/// Fault of a publisher. Times are milliseconds of the true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// Timestamps are off by `by` from this moment on.
     Jump {
-        /// The tracks.
+        /// Affected tracks.
         of: Of,
-        /// The moment.
+        /// Time of the fault.
         at: i64,
-        /// Positive: ahead.
+        /// Offset in milliseconds; positive values are ahead.
         by: i64,
     },
-    /// The first unit from this moment on is stamped off by `by`.
+    /// The first unit from this moment on has a timestamp that is off by `by`.
     Outlier {
-        /// The tracks.
+        /// Affected tracks.
         of: Of,
-        /// The moment.
+        /// Time of the fault.
         at: i64,
-        /// Positive: ahead.
+        /// Offset in milliseconds; positive values are ahead.
         by: i64,
     },
-    /// The clock is so many millionths too fast from this moment on.
+    /// The clock runs too fast by `ppm` millionths from this moment on.
     Drift {
-        /// The tracks.
+        /// Affected tracks.
         of: Of,
-        /// The moment.
+        /// Time of the fault.
         at: i64,
-        /// Positive: too fast.
+        /// Millionths by which the clock is too fast.
         ppm: i64,
     },
-    /// No units for so long. The clock stands still meanwhile, or goes on.
+    /// Missing units for this long. Meanwhile the clock stands still or continues.
     Mute {
-        /// The tracks.
+        /// Affected tracks.
         of: Of,
-        /// The moment.
+        /// Time of the fault.
         at: i64,
-        /// The length, in milliseconds.
+        /// Length in milliseconds.
         ms: i64,
-        /// The clock stands still.
+        /// True if the clock stands still.
         stands: bool,
     },
-    /// The network holds everything for so long; then all of it comes at once.
+    /// The network holds everything for this long and then delivers it all at once.
     Stall {
-        /// The moment.
+        /// Time of the fault.
         at: i64,
-        /// The length, in milliseconds.
+        /// Length in milliseconds.
         ms: i64,
     },
-    /// Timestamps do not advance for so long, and go on from there.
+    /// Timestamps do not advance for this long and then continue from there.
     Frozen {
-        /// The tracks.
+        /// Affected tracks.
         of: Of,
-        /// The moment.
+        /// Time of the fault.
         at: i64,
-        /// The length, in milliseconds.
+        /// Length in milliseconds.
         ms: i64,
     },
 }
 
-/// A publisher.
+/// Simulated publisher.
 #[derive(Debug, Clone)]
 pub struct Publisher {
-    /// Decides on jitter.
+    /// Seed of the jitter.
     pub seed: u64,
-    /// Bits of its clock.
+    /// Number of bits of the timestamps.
     pub bits: u32,
-    /// Milliseconds of its clock at the beginning.
+    /// Start value of the clock in milliseconds.
     pub start: i64,
-    /// Distance of units in microseconds, by track. The first is video.
+    /// Interval of units in microseconds, by track. The first track is video.
     pub tracks: Vec<i64>,
-    /// Added to all timestamps of a track, by track, in milliseconds.
+    /// Offset of all timestamps in milliseconds, by track.
     pub offsets: Vec<i64>,
-    /// From sampling to arrival, by track, in milliseconds.
+    /// Delay from sampling to arrival in milliseconds, by track.
     pub delays: Vec<i64>,
-    /// Most that is added to a delay.
+    /// Maximum addition to a delay in milliseconds.
     pub jitter: i64,
-    /// The faults of its clocks.
+    /// Faults of the clocks.
     pub faults: Vec<Fault>,
-    /// Sender reports, where the protocol has them.
+    /// Sender reports, if the protocol has them.
     pub reports: Reports,
-    /// The length of the whole.
+    /// Total length in seconds.
     pub seconds: i64,
 }
 
-/// A unit.
+/// Unit of a simulated publisher.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit {
     /// Index into [`Publisher::tracks`].
     pub track: usize,
-    /// Time of sampling, in true milliseconds.
+    /// Sampling time in true milliseconds.
     pub sampled: i64,
-    /// Time of arrival.
+    /// Arrival time in true milliseconds.
     pub arrives: i64,
-    /// The timestamp.
+    /// Timestamp of the unit.
     pub raw: u64,
-    /// The time that a receiver has given it.
+    /// Time that the receiver under test assigned to it.
     pub out: i64,
-    /// Its timestamp alone is off.
+    /// True if only the timestamp of this unit is off.
     pub is_outlier: bool,
 }
 
 impl Publisher {
-    /// A publisher without a fault: 25 pictures a second, and 48 kHz AAC.
+    /// Publisher without faults: 25 pictures per second and 48 kHz AAC.
     #[must_use]
     pub fn clean() -> Self {
         Self {
@@ -147,13 +147,13 @@ impl Publisher {
         }
     }
 
-    /// A clean publisher but for these faults.
+    /// Publisher with these faults and no others.
     #[must_use]
     pub fn with(faults: &[Fault]) -> Self {
         Self { faults: faults.to_vec(), ..Self::clean() }
     }
 
-    /// A publisher made from a seed. Its faults are far enough apart that each can be judged.
+    /// Publisher made from a seed. Its faults are far enough apart that each can be judged.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
         let mut random = Random::new(seed);
@@ -187,8 +187,8 @@ impl Publisher {
         Self { seed, bits, start, tracks, offsets, delays, jitter, faults, seconds: 130, ..Self::clean() }
     }
 
-    /// The timestamp that a track's clock gives a true time, and whether it is an outlier: the first behind `previous` that
-    /// such a fault hits.
+    /// Returns the timestamp of a track at a true time, and whether it is an outlier: the first one after `previous`
+    /// that such a fault affects.
     #[must_use]
     pub fn stamp(&self, track: usize, sampled: i64, previous: i64) -> (u64, bool) {
         let ran = self.running(track, sampled);
@@ -215,8 +215,7 @@ impl Publisher {
         (stamp.cast_unsigned() & ((1 << self.bits) - 1), is_outlier)
     }
 
-    /// The time for which the clock of a track has run at a true time, without the times at which it stood
-    /// still.
+    /// Returns how long the clock of a track has run at a true time, without the periods in which it stood still.
     fn running(&self, track: usize, sampled: i64) -> i64 {
         let stood = self.faults.iter().map(|fault| match *fault {
             Fault::Frozen { of, at, ms } if of.has(track) && sampled > at => (sampled - at).min(ms),
@@ -231,7 +230,7 @@ impl Publisher {
         sampled - stood.sum::<i64>()
     }
 
-    /// Whether a track has no unit at a true time.
+    /// True if a track has no unit at a true time.
     #[must_use]
     pub fn is_mute(&self, track: usize, sampled: i64) -> bool {
         self.faults.iter().any(|fault| {
@@ -239,7 +238,7 @@ impl Publisher {
         })
     }
 
-    /// The arrival of something that is due at `due`, with stalls.
+    /// Returns the arrival time of a unit that is due at `due`, with stalls considered.
     #[must_use]
     pub fn stalled(&self, due: i64) -> i64 {
         self.faults.iter().fold(due, |arrives, fault| match *fault {
@@ -253,7 +252,7 @@ impl Publisher {
         })
     }
 
-    /// All units in the order of their arrival.
+    /// Returns all units in the order of their arrival.
     #[must_use]
     pub fn units(&self) -> Vec<Unit> {
         let mut random = Random::new(self.seed ^ 0x5eed);
@@ -279,7 +278,7 @@ impl Publisher {
     }
 }
 
-/// A small generator of random numbers: splitmix64.
+/// Small random generator: splitmix64.
 #[derive(Debug, Clone)]
 struct Random(u64);
 
@@ -295,7 +294,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Draws a number from `from` up to, and without, `to`.
+    /// Draws a number from `from` up to but not including `to`.
     fn between(&mut self, from: i64, to: i64) -> i64 {
         let span = u64::try_from(to - from).unwrap_or(1).max(1);
         from + i64::try_from(self.next() % span).unwrap_or(0)

@@ -1,22 +1,22 @@
-//! Scheduled events, in an order that does not depend on when they were added.
+//! Scheduled events in an order that does not depend on when they were added.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::time::Instant;
 
-/// An entry returned by [`Scheduler::pop`].
+/// Event returned by [`Scheduler::pop`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due<T> {
-    /// The time at which it happens.
+    /// Time of the event.
     pub at: Instant,
-    /// The source that scheduled it.
+    /// Source that scheduled the event.
     pub source: u32,
     /// The payload.
     pub payload: T,
 }
 
-/// An event queue ordered by time, then source, then the order in which that source scheduled. Two sources that
-/// run in either order within one instant therefore still give one history.
+/// Event queue ordered by time, then source, then the order in which the source scheduled them. Two sources that run in
+/// either order within the same instant therefore still give the same history.
 #[derive(Debug)]
 pub struct Scheduler<T> {
     heap: BinaryHeap<Entry<T>>,
@@ -24,25 +24,25 @@ pub struct Scheduler<T> {
 }
 
 impl<T> Scheduler<T> {
-    /// Empty.
+    /// Creates an empty queue.
     #[must_use]
     pub const fn new() -> Self {
         Self { heap: BinaryHeap::new(), sequence: 0 }
     }
 
-    /// Plans `payload` for `at`.
+    /// Schedules `payload` at `at`.
     pub fn schedule(&mut self, at: Instant, source: u32, payload: T) {
         self.heap.push(Entry { at, source, sequence: self.sequence, payload });
         self.sequence += 1;
     }
 
-    /// The time at which the next event happens.
+    /// Time of the next event.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         self.heap.peek().map(|entry| entry.at)
     }
 
-    /// The next event that happens at or before `now`.
+    /// Returns the next event at or before `now`.
     pub fn pop(&mut self, now: Instant) -> Option<Due<T>> {
         if self.next_at()? > now {
             return None;
@@ -51,13 +51,13 @@ impl<T> Scheduler<T> {
         Some(Due { at, source, payload })
     }
 
-    /// Events planned.
+    /// Number of scheduled events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.heap.len()
     }
 
-    /// Whether nothing is planned.
+    /// True if there are no scheduled events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
@@ -78,7 +78,7 @@ struct Entry<T> {
     payload: T,
 }
 
-/// Reversed: the heap gives its greatest, and the earliest is wanted.
+/// Reversed order, because the heap returns its greatest entry and the earliest is needed.
 impl<T> Ord for Entry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         let key = |e: &Self| (e.at, e.source, e.sequence);

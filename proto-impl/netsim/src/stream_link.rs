@@ -1,4 +1,4 @@
-//! A direction of a TCP connection: ordered bytes, cut anywhere, through a window.
+//! A direction of a TCP connection: ordered bytes, split anywhere, through a window.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,25 +8,25 @@ use crypto::{Random, Seed};
 
 use crate::link::transmission_time;
 
-/// The points at which the stream is split for its reader, independent of the writes.
+/// Points at which the stream is split for its reader, independent of the writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
-    /// Everything that has arrived, at once.
+    /// Everything that has arrived is delivered at once.
     Never,
-    /// After every so many bytes: 1 is the hardest case.
+    /// The stream is split after this many bytes. 1 is the hardest case.
     Every(usize),
-    /// After a random number of bytes from 1 to this, by the seed.
+    /// The stream is split after a random number of bytes, from 1 to this, drawn from the seed.
     Random(usize),
 }
 
-/// A delivery to the reader.
+/// Delivery to the reader.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamDelivery {
     /// The next bytes.
     Bytes(Bytes),
     /// The end of the stream.
     Fin,
-    /// The connection is gone, and what was on its way with it.
+    /// Reset of the connection, with the loss of all bytes in flight.
     Reset,
 }
 
@@ -49,7 +49,7 @@ pub struct StreamLink {
 }
 
 impl StreamLink {
-    /// Immediate, with a window of 64 KiB, not cut.
+    /// Creates an immediate direction with a window of 64 KiB, without splits.
     #[must_use]
     pub fn new(seed: &Seed) -> Self {
         Self {
@@ -76,44 +76,44 @@ impl StreamLink {
         self
     }
 
-    /// Bits per second.
+    /// Sets the rate in bits per second.
     #[must_use]
     pub const fn rate(mut self, bits_per_second: u64) -> Self {
         self.bits_per_second = Some(bits_per_second);
         self
     }
 
-    /// Bytes that may be written and not yet read: the buffers of both ends together.
+    /// Sets the number of bytes that may be written and not yet read: the buffers of both ends together.
     #[must_use]
     pub const fn window(mut self, bytes: usize) -> Self {
         self.window = bytes;
         self
     }
 
-    /// Sets where the reader's pieces end.
+    /// Sets where the stream is split for the reader.
     #[must_use]
     pub const fn cut(mut self, cut: Cut) -> Self {
         self.cut = cut;
         self
     }
 
-    /// The connection is reset at this time.
+    /// Sets the time at which the connection is reset.
     pub const fn reset_at(&mut self, at: Instant) {
         self.reset_at = Some(at);
     }
 
-    /// Lets nothing arrive from this time on, and signals no end: a half-open connection.
+    /// Stops all deliveries from this time on without signalling an end, as with a half-open connection.
     pub const fn dark_from(&mut self, at: Instant) {
         self.dark_from = Some(at);
     }
 
-    /// The number of bytes that [`StreamLink::send`] would accept.
+    /// Number of bytes that [`StreamLink::send`] would accept.
     #[must_use]
     pub const fn room(&self) -> usize {
         self.window.saturating_sub(self.in_flight_bytes)
     }
 
-    /// Takes from the front of `bytes` what the window allows; gives how much.
+    /// Accepts as much from the front of `bytes` as the window allows and returns the count.
     pub fn send(&mut self, now: Instant, bytes: &[u8]) -> usize {
         if self.fin.is_some() || self.ended {
             return 0;
@@ -131,14 +131,14 @@ impl StreamLink {
         taken.len()
     }
 
-    /// The writer ends its direction.
+    /// Closes the direction of the writer.
     pub fn finish(&mut self, now: Instant) {
         if self.fin.is_none() {
             self.fin = Some(self.busy_until.map_or(now, |at| at.max(now)) + self.latency);
         }
     }
 
-    /// The bytes that have arrived by `now`. Back-pressure arises from not calling it.
+    /// Returns the bytes that have arrived by `now`. A reader that does not call it causes back-pressure.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<StreamDelivery> {
         if self.ended {
             return None;
@@ -161,7 +161,7 @@ impl StreamLink {
         None
     }
 
-    /// The time at which there is, or will be, something to deliver.
+    /// Returns the time of the next delivery.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         if self.ended {
@@ -175,25 +175,25 @@ impl StreamLink {
         }
     }
 
-    /// Like [`StreamLink::next_at`] for a reader that may not want bytes now: only a reset reaches it then.
+    /// Like [`StreamLink::next_at`] for a reader that may not accept bytes now. In that case only a reset reaches it.
     #[must_use]
     pub fn next_wanted(&self, wants_bytes: bool) -> Option<Instant> {
         if wants_bytes { self.next_at() } else { self.reset_at.filter(|_| !self.ended) }
     }
 
-    /// Whether a reset waits to be delivered.
+    /// True if a reset is due for delivery.
     #[must_use]
     pub fn is_reset_by(&self, now: Instant) -> bool {
         !self.ended && self.reset_at.is_some_and(|at| now >= at)
     }
 
-    /// Bytes delivered so far.
+    /// Number of delivered bytes.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Whether the FIN or the reset came out.
+    /// True if the FIN or the reset was delivered.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.ended
@@ -203,7 +203,7 @@ impl StreamLink {
         at <= now && self.dark_from.is_none_or(|dark| at < dark)
     }
 
-    /// The next piece, as the cut wants it. Pieces that arrived together are joined first.
+    /// Takes the next piece with the set split. Pieces that arrived together are joined first.
     fn take_arrived(&mut self, now: Instant) -> Option<Bytes> {
         let (at, _) = self.in_flight.front()?;
         if !self.has_arrived(*at, now) {

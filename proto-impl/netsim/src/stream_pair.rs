@@ -8,17 +8,17 @@ use wire::{Gather, SendQueue};
 use crate::pair::{FRUITLESS_MAX, ROUNDS_MAX};
 use crate::{Clock, StreamDelivery, StreamInput, StreamLink, StreamPeer, Stuck, Trace};
 
-/// Pieces delivered before a machine may answer: a shell reads in batches too.
+/// Maximum number of pieces delivered before a machine may answer, because a real event loop reads in batches too.
 const BATCH: usize = 64;
 
-/// Drives `a` and `b` over a connection of two [`StreamLink`]s.
+/// Simulation of `a` and `b` over a connection of two [`StreamLink`]s.
 #[derive(Debug)]
 pub struct StreamPair<A, B> {
     /// Virtual time.
     pub clock: Clock,
     /// The first machine.
     pub a: A,
-    /// The other.
+    /// The second machine.
     pub b: B,
     /// The link from `a` to `b`.
     pub a_to_b: StreamLink,
@@ -32,8 +32,8 @@ pub struct StreamPair<A, B> {
 }
 
 impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
-    /// Joins both machines over a perfect connection. `clock` is the one whose `now` the machines were made
-    /// with.
+    /// Joins both machines over a perfect connection. `clock` must be the clock with whose `now` the machines were
+    /// made.
     pub fn new(seed: u64, clock: Clock, a: A, b: B) -> Self {
         let seeds = Seed::from_number(seed);
         Self {
@@ -50,7 +50,7 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         }
     }
 
-    /// Changes both directions; each has its own chance.
+    /// Changes both directions, which keep separate random generators.
     #[must_use]
     pub fn links(mut self, change: impl Fn(StreamLink) -> StreamLink) -> Self {
         self.a_to_b = change(self.a_to_b);
@@ -58,21 +58,21 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         self
     }
 
-    /// Both sides see a reset after `delay`.
+    /// Resets the connection for both sides after `delay`.
     pub fn reset_in(&mut self, delay: Duration) {
         let at = self.clock.now() + delay;
         self.a_to_b.reset_at(at);
         self.b_to_a.reset_at(at);
     }
 
-    /// Lets nothing arrive on either side after `delay`.
+    /// Stops all deliveries in both directions after `delay`.
     pub fn dark_in(&mut self, delay: Duration) {
         let at = self.clock.now() + delay;
         self.a_to_b.dark_from(at);
         self.b_to_a.dark_from(at);
     }
 
-    /// Runs until `reached`, at most for `limit`. Gives how long it took.
+    /// Runs until `reached` is true, at most for `limit`, and returns the time that it took.
     pub fn run_until(
         &mut self,
         limit: Duration,
@@ -111,13 +111,13 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
         Ok(())
     }
 
-    /// The trace of deliveries so far.
+    /// Trace of the deliveries so far.
     #[must_use]
     pub const fn trace(&self) -> Trace {
         self.trace
     }
 
-    /// Bytes that the machines gave and the connection has not taken: `a`'s and `b`'s.
+    /// Number of bytes from `a` and `b` that the connection has not accepted yet.
     #[must_use]
     pub const fn queued(&self) -> (usize, usize) {
         (self.queue_a.len(), self.queue_b.len())
@@ -159,7 +159,7 @@ impl<A: StreamPeer, B: StreamPeer> StreamPair<A, B> {
     }
 }
 
-/// Moves what the machine has into the connection, as far as the window goes; then the FIN, when it wants one.
+/// Moves bytes of the machine into the connection as far as the window allows, then the FIN if the machine is closing.
 fn write(from: &mut impl StreamPeer, queue: &mut SendQueue, link: &mut StreamLink, now: Instant) -> bool {
     from.poll_transmit(now, queue);
     let mut taken = 0;
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::{Cut, ms, secs};
 
-    /// Sends a body and ends; or takes one, as long as it wants to.
+    /// Machine that sends a body and closes, or receives one as long as it accepts bytes.
     #[derive(Default)]
     struct Copier {
         give: Vec<u8>,

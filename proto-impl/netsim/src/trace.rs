@@ -1,14 +1,14 @@
-//! A fingerprint of everything that was delivered.
+//! Fingerprint of everything that was delivered.
 
 use std::fmt;
 use std::time::Duration;
 
-/// FNV-1a, 64 bits: small, and sensitive to order. Nobody attacks a test.
+/// Start value of FNV-1a with 64 bits, a small hash that is sensitive to order. A test has no attacker.
 const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Order-sensitive hash of what a simulation delivered. Its display names the seed, so that a failed assertion
-/// about it tells how to run it again.
+/// Order-sensitive hash of the deliveries of a simulation. Its display contains the seed, so that a failed assertion
+/// shows how to run it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Trace {
     seed: u64,
@@ -23,7 +23,7 @@ impl Trace {
         Self { seed, hash: OFFSET, events: 0 }
     }
 
-    /// Something was delivered: when, on which lane, what.
+    /// Records a delivery with its time, lane and content.
     pub fn record(&mut self, at: Duration, lane: u32, bytes: &[u8]) {
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         self.fold(&at.as_nanos().to_be_bytes());
@@ -33,19 +33,19 @@ impl Trace {
         self.events += 1;
     }
 
-    /// The hash so far.
+    /// Current hash.
     #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// Deliveries so far.
+    /// Number of deliveries so far.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// The seed of the run.
+    /// Seed of the run.
     #[must_use]
     pub const fn seed(&self) -> u64 {
         self.seed
@@ -62,12 +62,12 @@ impl fmt::Display for Trace {
     }
 }
 
-/// Continues a hash; start with [`checksum`].
+/// Continues a hash that [`checksum`] started.
 fn fnv(start: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The hash of one slice.
+/// Computes the hash of a single slice.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     fnv(OFFSET, bytes)
 }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::ms;
 
-    /// The vectors of draft-eastlake-fnv, appendix C.
+    /// Checks the vectors of draft-eastlake-fnv, appendix C.
     #[test]
     fn fnv_1a_vectors() {
         assert_eq!((checksum(b""), checksum(b"foobar")), (OFFSET, 0x8594_4171_f739_67e8));

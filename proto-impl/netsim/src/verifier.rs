@@ -1,4 +1,4 @@
-//! The receiver of a [`crate::MediaSource`]: checks integrity and order, and counts what is missing.
+//! Receiver of a [`crate::MediaSource`] that checks integrity and order, and counts missing units.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use wire::Reader;
 
 use crate::media_source::{KIND_AUDIO, KIND_INTER, KIND_KEY, MAGIC, stamp_checksum};
 
-/// A payload that no [`crate::MediaSource`] made, or that was changed on its way.
+/// Error for a payload that no [`crate::MediaSource`] made, or that was changed in transit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Corrupt {
-    /// There is no stamp in it.
+    /// The payload has no stamp.
     #[error("no stamp")]
     NoStamp,
-    /// Shorter than its stamp says.
+    /// The payload is shorter than its stamp says.
     #[error("truncated")]
     Truncated,
     /// The checksum differs.
@@ -20,44 +20,45 @@ pub enum Corrupt {
     Checksum,
 }
 
-/// A received unit by its stamp.
+/// Received unit, as described by its stamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seen {
-    /// Video, or audio.
+    /// True if the unit is video; otherwise it is audio.
     pub is_video: bool,
-    /// Whether decoding can start here.
+    /// True if decoding can start here.
     pub key_frame: bool,
-    /// Its index within its kind, from 0.
+    /// Index of the unit within its kind, from 0.
     pub counter: u64,
-    /// The decode time that its source gave it.
+    /// Decode time from the source in milliseconds.
     pub dts_ms: u64,
 }
 
 impl Seen {
-    /// Reads the stamp of an access unit, and checks that all of the unit is there.
+    /// Reads the stamp of an access unit and checks that the unit is whole.
     pub fn read(payload: &[u8]) -> Result<Self, Corrupt> {
         read_stamp(payload)
     }
 }
 
-/// Counters of one kind.
+/// Counters of a kind of unit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Whole units, each once.
+    /// Whole units, each counted once.
     pub received: u64,
-    /// Units between the first and the last received that are missing.
+    /// Missing units between the first and the last received.
     pub lost: u64,
-    /// Units that came behind a later one.
+    /// Units that came after a later one.
     pub reordered: u64,
-    /// Units that came again.
+    /// Units that came repeatedly.
     pub duplicated: u64,
-    /// The number of the first one received.
+    /// Number of the first received unit.
     pub first: Option<u64>,
-    /// The highest number received.
+    /// Highest received number.
     pub last: Option<u64>,
 }
 
-/// Counts what a subscriber receives. It may join anywhere: what came before its first unit is not lost.
+/// Counter of the units that a subscriber receives. A subscriber may join at any time, and the units before its first
+/// one are not lost.
 #[derive(Debug, Default)]
 pub struct Verifier {
     video: Lane,
@@ -72,7 +73,7 @@ impl Verifier {
         Self::default()
     }
 
-    /// Takes the payload of one access unit. Parameter sets and the like may stand before the stamp.
+    /// Takes the payload of an access unit. Parameter sets and similar data may precede the stamp.
     pub fn feed(&mut self, payload: &[u8]) -> Result<Seen, Corrupt> {
         let seen = read_stamp(payload).inspect_err(|_| self.corrupt += 1)?;
         let lane = if seen.is_video { &mut self.video } else { &mut self.audio };
@@ -80,25 +81,25 @@ impl Verifier {
         Ok(seen)
     }
 
-    /// Video so far.
+    /// Counters of video.
     #[must_use]
     pub const fn video(&self) -> Counts {
         self.video.counts
     }
 
-    /// Audio so far.
+    /// Counters of audio.
     #[must_use]
     pub const fn audio(&self) -> Counts {
         self.audio.counts
     }
 
-    /// Payloads that were refused.
+    /// Number of refused payloads.
     #[must_use]
     pub const fn corrupt(&self) -> u64 {
         self.corrupt
     }
 
-    /// Whether all that was received is whole, in order and without a gap.
+    /// True if all received units are whole, in order and without a gap.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.corrupt == 0 && self.video.is_clean() && self.audio.is_clean()

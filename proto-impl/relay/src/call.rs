@@ -1,4 +1,4 @@
-//! Calls of the API that belong to another node, and their answers: the bodies of two frames.
+//! Calls of the API that belong to another node, and their answers. Both are bodies of frames.
 
 use bytes::Bytes;
 use wire::{Reader, Writer};
@@ -6,46 +6,47 @@ use wire::{Reader, Writer};
 use crate::Error;
 use crate::frame::{self, BODY_BYTES_MAX, kind, put_name, read_name};
 
-/// The largest frame of a call.
+/// Maximum length in bytes of the frame of a call.
 pub const CALL_BYTES_MAX: u32 = 512 * 1024;
-/// Pairs of a query, and fields of an answer.
+/// Maximum number of pairs of a query and of fields of an answer.
 const PAIRS_MAX: usize = 256;
 const SEES_CREDENTIALS: u8 = 1;
 
-/// A request of the API, made at the node that sends it. That node has checked who asks.
+/// API request, forwarded by the node that received it. That node has checked the permissions of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// The method's token (RFC 9110 §9).
+    /// Token of the method (RFC 9110 §9).
     pub method: String,
-    /// The path, decoded.
+    /// Decoded path.
     pub path: String,
-    /// Decoded pairs of the query, in order.
+    /// Decoded pairs of the query in order.
     pub query: Vec<(String, String)>,
-    /// `Content-Type`; empty: there is none.
+    /// `Content-Type`, or empty if there is none.
     pub content_type: String,
-    /// The body.
+    /// Body of the request.
     pub body: Bytes,
-    /// The user or the rule that let the request in, for the audit log.
+    /// User or rule that allowed the request, for the audit log.
     pub user: String,
-    /// The address of the user; empty: it is not known.
+    /// Address of the user, or empty if it is not known.
     pub address: String,
-    /// Whether the answer may have credentials.
+    /// True if the answer may contain credentials.
     pub sees_credentials: bool,
 }
 
-/// The answer to a [`Call`].
+/// Answer to a [`Call`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// The status (RFC 9110 §15).
+    /// Status code (RFC 9110 §15).
     pub status: u16,
-    /// Header fields, in order.
+    /// Header fields in order.
     pub fields: Vec<(String, String)>,
-    /// The body.
+    /// Body of the answer.
     pub body: Bytes,
 }
 
 impl Call {
-    /// The frame; `None`: it has more than [`CALL_BYTES_MAX`] bytes, or a part that is longer than its length can say.
+    /// Makes the frame. Returns `None` if it would have more than [`CALL_BYTES_MAX`] bytes, or if a part is too long
+    /// for its length field.
     pub(crate) fn frame(&self) -> Option<Bytes> {
         let mut out = Writer::with_capacity(self.body.len().saturating_add(512));
         out.u8(if self.sees_credentials { SEES_CREDENTIALS } else { 0 });
@@ -72,7 +73,7 @@ impl Call {
 }
 
 impl Answer {
-    /// The frame; `None`: it is larger than a frame may be.
+    /// Makes the frame. Returns `None` if it is larger than a frame may be.
     pub(crate) fn frame(&self) -> Option<Bytes> {
         let mut out = Writer::with_capacity(self.body.len().saturating_add(256));
         out.u16(self.status);
@@ -97,7 +98,7 @@ fn framed(kind: u8, mut body: Writer, bytes_max: u32) -> Option<Bytes> {
     Some(frame::frame(kind, &body.take()))
 }
 
-/// Appends a text of at most 65 535 bytes behind its length.
+/// Appends a text of at most 65,535 bytes after its length.
 fn put_text(out: &mut Writer, text: &str) -> Option<()> {
     out.u16(u16::try_from(text.len()).ok()?).bytes(text.as_bytes());
     Some(())

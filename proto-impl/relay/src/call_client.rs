@@ -1,6 +1,6 @@
-//! The node that has a call answered by another.
+//! Client side of a call: the node that sends a call to another node.
 //!
-//! Flow: hello and call go out; hello and one answer come in; the connection ends.
+//! Flow: the hello and the call are sent, the hello and a single answer are received, and the connection ends.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,21 +11,21 @@ use crate::call::{Answer, Call};
 use crate::error::{Error, Refused};
 use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, read_name};
 
-/// The time in which the answer should be there whole. A server closes a connection that is silent for longer.
+/// Time in which the whole answer should arrive. A server closes a connection that is silent for longer.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(9);
 
-/// An event of the node that was called.
+/// Event of a call from the other node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallEvent {
-    /// The answer.
+    /// Answer to the call.
     Answered(Answer),
-    /// The call was not taken, with the node's reason.
+    /// The node refused the call, with its reason.
     Refused(Refused, String),
-    /// The end.
+    /// End of the connection.
     Closed,
 }
 
-/// The conversation with one node about one call.
+/// Client for a single call to a node.
 #[derive(Debug)]
 pub struct CallClient {
     reader: FrameReader,
@@ -37,7 +37,8 @@ pub struct CallClient {
 }
 
 impl CallClient {
-    /// Calls a node of this cluster and waits for its answer until then. `None`: the call is larger than a frame of one may be.
+    /// Creates a client that calls a node of this cluster and waits for its answer until `until`. Returns `None` if the
+    /// call is larger than its frame may be.
     #[must_use]
     pub fn new(cluster: &str, call: &Call, until: Instant) -> Option<Self> {
         let mut out = SendQueue::new();
@@ -53,10 +54,10 @@ impl CallClient {
         })
     }
 
-    /// Takes bytes of the node.
+    /// Handles bytes from the node.
     ///
     /// # Errors
-    /// The node does not keep to the protocol.
+    /// Returns an error if the node violates the protocol.
     pub fn handle_bytes(&mut self, _now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
@@ -103,10 +104,10 @@ impl CallClient {
         }
     }
 
-    /// The deadline may have passed.
+    /// Handles a possible timeout.
     ///
     /// # Errors
-    /// There is no answer in time.
+    /// Returns an error if there was no answer in time.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         if self.poll_timeout().is_some_and(|at| at <= now) {
             self.close();
@@ -115,18 +116,18 @@ impl CallClient {
         Ok(())
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         (!self.is_closed).then_some(self.until)
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<CallEvent> {
         self.events.pop_front()
     }
 
-    /// Moves what is to be sent, whole frames; says whether there was anything.
+    /// Moves the outgoing frames into `out`. Returns whether there were any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.out.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! The node that wants a copy.
+//! Client side of a relay: the node that receives a copy of a stream.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,50 +12,50 @@ use crate::frame::{self, BODY_BYTES_MAX, Frame, FrameReader, kind, put_name, rea
 use crate::tracks;
 use crate::viewers::Viewers;
 
-/// The time between two pings.
+/// Interval of the pings.
 const PING_EVERY: Duration = Duration::from_secs(1);
-/// A server answers each ping.
+/// Time without data after which the server counts as dead. A server answers each ping.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
 
-/// The first words of the server about the stream.
+/// Response of the server at the start of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Playing {
-    /// The name of the node.
+    /// Name of the node.
     pub node: String,
-    /// The wall clock at which the clock of the stream was zero: milliseconds since the Unix epoch.
+    /// Wall clock time at the zero of the stream's clock, in milliseconds since the Unix epoch.
     pub zero_ms: i64,
 }
 
-/// An event of a server.
+/// Event from a server.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// The stream is there, and is sent.
+    /// The stream exists, and the server sends it.
     Playing(Playing),
-    /// A unit of the stream, and the tracks as the server has described them last.
+    /// Unit of the stream with the current tracks.
     Unit {
-        /// The unit.
+        /// Unit of the stream.
         unit: AccessUnit,
-        /// The tracks.
+        /// Tracks as the server last described them.
         tracks: Arc<Tracks>,
     },
-    /// The server is there, whether or not it has anything to send.
+    /// The server is alive, whether or not it has anything to send.
     Alive,
-    /// The stream is not sent, with the server's reason.
+    /// The server refused the stream, with its reason.
     Refused(Refused, String),
-    /// The stream is sent no more, with the server's reason.
+    /// The server stopped sending the stream, with its reason.
     Ended(Ended, String),
-    /// The end.
+    /// End of the connection.
     Closed,
 }
 
-/// The conversation with one server about one stream.
+/// Client for a single stream of a server.
 #[derive(Debug)]
 pub struct Client {
     reader: FrameReader,
     cluster: String,
     is_playing: bool,
     tracks: Arc<Tracks>,
-    /// The time of the last unit of each track.
+    /// Time of the last unit of each track.
     last: Vec<(TrackId, i64)>,
     events: VecDeque<ClientEvent>,
     out: SendQueue,
@@ -67,7 +67,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Asks a server of this cluster for a stream. `via`: the nodes that the copy is for, this one first.
+    /// Creates a client that asks a server of this cluster for a stream. `via` lists the nodes that the copy is for,
+    /// the client's own first.
     #[must_use]
     pub fn new(now: Instant, cluster: &str, (app, id): (&str, &str), via: &[String]) -> Self {
         let mut out = SendQueue::new();
@@ -94,10 +95,10 @@ impl Client {
         }
     }
 
-    /// Takes bytes of the server.
+    /// Handles bytes from the server.
     ///
     /// # Errors
-    /// The server does not keep to the protocol.
+    /// Returns an error if the server violates the protocol.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
@@ -175,7 +176,7 @@ impl Client {
         Ok(())
     }
 
-    /// Wants these tracks from now on; `None`: all.
+    /// Requests only these tracks from now on; `None` requests all.
     pub fn want(&mut self, tracks: Option<TrackSet>) {
         if !self.is_closed {
             let numbers: Vec<u8> = tracks.into_iter().flat_map(TrackSet::iter).map(TrackId::number).collect();
@@ -183,21 +184,21 @@ impl Client {
         }
     }
 
-    /// Waits for a key frame of this track.
+    /// Requests a key frame of this track.
     pub fn need_key_frame(&mut self, track: TrackId) {
         if !self.is_closed {
             self.out.push(frame::frame(kind::KEY_FRAME, &[track.number()]));
         }
     }
 
-    /// Tells how many watch the copy at this node, and at those behind it.
+    /// Reports the number of viewers of the copy at this node and at the nodes behind it.
     pub fn tell_viewers(&mut self, viewers: &Viewers) {
         if !self.is_closed {
             self.out.push(viewers.frame());
         }
     }
 
-    /// Wants no more.
+    /// Stops the stream and closes.
     pub fn leave(&mut self) {
         if !self.is_closed {
             self.out.push(frame::frame(kind::LEAVE, &[]));
@@ -212,10 +213,10 @@ impl Client {
         }
     }
 
-    /// The deadline may have passed.
+    /// Handles a possible timeout.
     ///
     /// # Errors
-    /// The server is silent.
+    /// Returns an error if the server was silent for too long.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
@@ -233,19 +234,19 @@ impl Client {
         Ok(())
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let silent = self.heard.checked_add(SILENCE_MAX)?;
         if self.is_closed { None } else { Some(self.next_ping.min(silent)) }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// Moves what is to be sent, whole frames; says whether there was anything.
+    /// Moves the outgoing frames into `out`. Returns whether there were any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.out.is_empty() {
             return false;
@@ -254,7 +255,7 @@ impl Client {
         true
     }
 
-    /// The round trip of the last ping.
+    /// Round trip time of the last ping.
     #[must_use]
     pub const fn round_trip(&self) -> Option<Duration> {
         self.round_trip

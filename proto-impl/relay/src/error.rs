@@ -1,25 +1,25 @@
-//! Errors, and the reasons that the peers give each other.
+//! Errors of the connection, and the reasons that the nodes give each other.
 
-/// The error that ends a connection. Each is fatal.
+/// Fatal error that ends a connection.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The peer speaks something else.
+    /// The peer does not speak this protocol.
     #[error("not the relay protocol")]
     Magic,
     /// The peer is a node of another cluster.
     #[error("a node of another cluster")]
     Cluster,
-    /// The peer speaks another version.
+    /// The peer speaks another version of the protocol.
     #[error("version {0} of the relay protocol, which this node does not speak")]
     Version(u8),
-    /// A frame is larger than it may be.
+    /// A frame is larger than allowed.
     #[error("a frame of {0} bytes")]
     TooLarge(u32),
-    /// A field ended early, or has a value that it cannot have.
+    /// A field ended early or has an invalid value.
     #[error("invalid {0}")]
     Invalid(&'static str),
-    /// Nothing came for too long.
+    /// The peer was silent for too long.
     #[error("the node is silent")]
     Silent,
 }
@@ -36,16 +36,16 @@ impl From<media::codec::Error> for Error {
     }
 }
 
-/// The reason for which a node does not send a stream.
+/// Reason for which a node refuses to send a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such stream here.
+    /// The node does not have this stream.
     NotFound,
-    /// The node is going down, or short of something.
+    /// The node is shutting down or short of resources.
     Unavailable,
-    /// The stream has passed the node that asks.
+    /// The stream has already passed the node that asks for it.
     Loop,
-    /// The versions or the clusters differ.
+    /// The versions or the clusters of the nodes differ.
     Stranger,
 }
 
@@ -59,7 +59,7 @@ impl Refused {
         }
     }
 
-    /// Codes that are not known count as a passing trouble.
+    /// Returns the reason of a code. Unknown codes count as a temporary failure.
     pub(crate) const fn of_code(code: u8) -> Self {
         match code {
             1 => Self::NotFound,
@@ -70,12 +70,12 @@ impl Refused {
     }
 }
 
-/// The reason for which a stream is sent no more.
+/// Reason for which a node stops sending a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// The stream is over.
+    /// The stream has ended.
     Over,
-    /// The node cannot send it any longer; the stream may go on.
+    /// The node can no longer send the stream, which may continue elsewhere.
     Left,
 }
 

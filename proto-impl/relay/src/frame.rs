@@ -1,4 +1,4 @@
-//! Frames: the hello, the head of a frame, a reader of frames in pieces of any size, and the frame of a unit.
+//! Frames: the hello, the header of a frame, a reader of frames in pieces of any size, and the frame of a unit.
 
 use bytes::{Buf, Bytes, BytesMut};
 use media::{AccessUnit, TrackId};
@@ -6,19 +6,19 @@ use wire::{Reader, Writer};
 
 use crate::Error;
 
-/// The version that this crate speaks.
+/// Version of the protocol in this crate.
 pub const VERSION: u8 = 1;
-/// Bytes in front of a frame's body.
+/// Length of the header of a frame in bytes.
 pub const HEAD_BYTES: usize = 5;
-/// The largest body of a frame.
+/// Maximum length of the body of a frame in bytes.
 pub const BODY_BYTES_MAX: u32 = 16 * 1024 * 1024;
-/// Bytes of a unit's frame in front of its payload.
+/// Number of bytes before the payload in the frame of a unit.
 pub const UNIT_HEAD_BYTES: usize = HEAD_BYTES + UNIT_FIELDS_BYTES;
 
 const MAGIC: [u8; 4] = *b"MSRL";
-/// Magic, version, length of the cluster's name.
+/// Length in bytes of magic, version and the length of the cluster's name.
 const HELLO_HEAD_BYTES: usize = 6;
-/// Track, flags, epoch of the track, DTS, PTS.
+/// Length in bytes of the track, flags, epoch of the track, DTS and PTS.
 const UNIT_FIELDS_BYTES: usize = 1 + 1 + 4 + 8 + 8;
 const UNIT_FIELDS_SIZE: u32 = 22;
 const KEY_FRAME: u8 = 1;
@@ -41,14 +41,14 @@ pub(crate) mod kind {
     pub(crate) const ANSWER: u8 = 21;
 }
 
-/// A frame that came whole.
+/// Complete frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
     pub(crate) body: Bytes,
 }
 
-/// The first bytes of either side. A name that is too long is cut.
+/// Makes the hello, the first bytes of either side. A name that is too long is cut.
 pub(crate) fn hello(cluster: &str) -> Bytes {
     let mut out = Writer::new();
     out.bytes(&MAGIC).u8(VERSION);
@@ -56,7 +56,7 @@ pub(crate) fn hello(cluster: &str) -> Bytes {
     out.take()
 }
 
-/// Appends a text of at most 255 bytes behind its length.
+/// Appends a text of at most 255 bytes after its length. A longer one is cut.
 pub(crate) fn put_name(out: &mut Writer, name: &str) {
     let name = name.get(..name.floor_char_boundary(255)).unwrap_or_default();
     out.u8(u8::try_from(name.len()).unwrap_or(u8::MAX)).bytes(name.as_bytes());
@@ -68,14 +68,15 @@ pub(crate) fn read_name(reader: &mut Reader<'_>) -> Result<String, Error> {
     std::str::from_utf8(name).map(str::to_owned).map_err(|_| Error::Invalid("name"))
 }
 
-/// A frame of this body, which the caller keeps small.
+/// Makes a frame with this body, which the caller must keep small.
 pub(crate) fn frame(kind: u8, body: &[u8]) -> Bytes {
     let mut out = Writer::with_capacity(HEAD_BYTES.saturating_add(body.len()));
     out.u8(kind).u32(u32::try_from(body.len()).unwrap_or(u32::MAX)).bytes(body);
     out.take()
 }
 
-/// The bytes in front of a unit's payload: the frame is both together. `None`: it is too large to be sent.
+/// Makes the bytes before the payload of a unit, which complete the frame together with the payload. Returns `None` if
+/// the unit is too large to be sent.
 #[must_use]
 pub fn unit_head(unit: &AccessUnit) -> Option<[u8; UNIT_HEAD_BYTES]> {
     let size = u32::try_from(unit.payload.len()).ok()?.checked_add(UNIT_FIELDS_SIZE)?;
@@ -89,7 +90,8 @@ pub fn unit_head(unit: &AccessUnit) -> Option<[u8; UNIT_HEAD_BYTES]> {
     out.take().first_chunk().copied()
 }
 
-/// Reads the body of a unit's frame. Whether its track and epoch are known, and its time fits, is for the caller.
+/// Reads the body of the frame of a unit. The caller must check that its track and epoch are known and that its time is
+/// valid.
 pub(crate) fn read_unit(body: &Bytes) -> Result<AccessUnit, Error> {
     let mut reader = Reader::new(body);
     let track = TrackId::from_number(reader.u8()?).ok_or(Error::Invalid("track"))?;
@@ -104,7 +106,7 @@ pub(crate) fn read_unit(body: &Bytes) -> Result<AccessUnit, Error> {
     Ok(AccessUnit { track, dts, pts, key_frame, config_epoch, payload })
 }
 
-/// The next part to read.
+/// Next part to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Hello,
@@ -112,17 +114,18 @@ enum Next {
     Body { kind: u8, length: usize },
 }
 
-/// Reads the hello and then frames. It holds at most one unfinished frame and what was pushed behind it.
+/// Reader of the hello and the frames behind it. It holds at most a single incomplete frame and the bytes pushed behind
+/// it.
 #[derive(Debug)]
 pub(crate) struct FrameReader {
     buffer: BytesMut,
     next: Next,
-    /// The largest body of a frame of each kind.
+    /// Maximum length of a frame body in bytes, by kind.
     body_max: fn(u8) -> u32,
 }
 
 impl FrameReader {
-    /// Refuses frames whose body is larger than the one of its kind may be.
+    /// Creates a reader that refuses frames with bodies longer than `body_max` allows for their kind.
     pub(crate) fn new(body_max: fn(u8) -> u32) -> Self {
         Self { buffer: BytesMut::new(), next: Next::Hello, body_max }
     }
@@ -131,7 +134,7 @@ impl FrameReader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The cluster that the peer's hello names, once.
+    /// Returns the cluster in the peer's hello, only once.
     pub(crate) fn poll_hello(&mut self) -> Result<Option<String>, Error> {
         if self.next != Next::Hello {
             return Ok(None);
@@ -156,7 +159,7 @@ impl FrameReader {
             .map(Some)
     }
 
-    /// The next whole frame behind the hello. After an error there is nothing more to read.
+    /// Returns the next complete frame behind the hello. After an error there are no more frames.
     pub(crate) fn poll(&mut self) -> Result<Option<Frame>, Error> {
         loop {
             match self.next {

@@ -1,4 +1,4 @@
-//! The node that has the stream.
+//! Server side of a relay: the node that has the stream.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,36 +12,37 @@ use crate::error::{Ended, Error, Refused};
 use crate::frame::{self, Frame, FrameReader, kind, put_name, read_name};
 use crate::viewers::Viewers;
 
-/// A client pings once a second.
+/// Time without data after which the client counts as dead. A client pings once per second.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// The largest frame of a client but a call.
+/// Maximum length in bytes of a client's frames, except calls.
 const BODY_BYTES_MAX: u32 = 8 * 1024;
-/// Streams that one may have passed.
+/// Maximum number of nodes that a stream may have passed.
 const VIA_MAX: usize = 16;
-/// Events that wait to be polled; a client that sends more in one piece is no client.
+/// Maximum number of queued events. A client that causes more with a single piece of data violates the protocol.
 const EVENTS_MAX: usize = 1024;
 
-/// An event of a client.
+/// Event from a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// Asks for a stream; answered by [`Server::accept`] or [`Server::refuse`]. Once.
+    /// Request for a stream, sent once. The response is [`Server::accept`] or [`Server::refuse`].
     Play {
-        /// The application.
+        /// Name of the application.
         app: String,
-        /// The id of the stream.
+        /// Id of the stream.
         id: String,
-        /// The nodes that the copy is for: the one that asks, and those behind it.
+        /// Nodes that the copy is for: the client's own and those behind it.
         via: Vec<String>,
     },
-    /// Wants these tracks from now on; `None`: all.
+    /// Request for only these tracks from now on, or for all if `None`.
     Want(Option<TrackSet>),
-    /// Waits for a key frame of this track.
+    /// Request for a key frame of this track.
     KeyFrame(TrackId),
-    /// Has a call of the API made here; answered by [`Server::answer`] or [`Server::refuse`]. Once, and instead of a stream.
+    /// API call to be performed here, sent once and instead of a stream request. The response is [`Server::answer`] or
+    /// [`Server::refuse`].
     Call(Call),
-    /// The number of viewers of the copy.
+    /// Number of viewers of the copy.
     Viewers(Viewers),
-    /// The end.
+    /// End of the connection.
     Closed,
 }
 
@@ -49,7 +50,7 @@ const fn body_max(kind: u8) -> u32 {
     if kind == kind::CALL { CALL_BYTES_MAX } else { BODY_BYTES_MAX }
 }
 
-/// The conversation with one client about one stream.
+/// Server for a single client and a single stream.
 #[derive(Debug)]
 pub struct Server {
     reader: FrameReader,
@@ -62,7 +63,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits for a client of this cluster.
+    /// Creates a server that waits for a client of this cluster.
     #[must_use]
     pub fn new(now: Instant, cluster: &str) -> Self {
         Self {
@@ -76,10 +77,10 @@ impl Server {
         }
     }
 
-    /// Takes bytes of the client.
+    /// Handles bytes from the client.
     ///
     /// # Errors
-    /// The client does not keep to the protocol. What is queued is sent, then the connection closes.
+    /// Returns an error if the client violates the protocol. The queued data is still sent, then the connection closes.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.is_closed {
             return Ok(());
@@ -138,8 +139,8 @@ impl Server {
         Ok(())
     }
 
-    /// Begins to send: the node's name, and the wall clock (ms since the Unix epoch) at which the clock of the stream was zero. Frames of
-    /// tracks and units follow.
+    /// Starts the stream with the name of the node and the wall clock time at the zero of the stream's clock
+    /// (milliseconds since the Unix epoch). Frames of tracks and units must follow.
     pub fn accept(&mut self, node: &str, zero_ms: i64) {
         let mut body = Writer::new();
         put_name(&mut body, node);
@@ -147,7 +148,8 @@ impl Server {
         self.out.push(frame::frame(kind::PLAYING, &body.take()));
     }
 
-    /// Answers a call, and ends. In place of an answer that no frame can hold stands a failure of this node.
+    /// Answers a call and closes. If the answer is too large for a frame, it is replaced by an error response with
+    /// status 500.
     pub fn answer(&mut self, answer: &Answer) {
         if self.is_closed {
             return;
@@ -159,13 +161,13 @@ impl Server {
         self.close();
     }
 
-    /// Refuses what was asked for, and ends.
+    /// Refuses the request and closes.
     pub fn refuse(&mut self, why: Refused, reason: &str) {
         self.say(kind::REFUSED, why.code(), reason);
         self.close();
     }
 
-    /// The stream is sent no more. Ends.
+    /// Ends the stream and closes.
     pub fn end(&mut self, why: Ended, reason: &str) {
         self.say(kind::ENDED, why.code(), reason);
         self.close();
@@ -197,10 +199,10 @@ impl Server {
         }
     }
 
-    /// The deadline may have passed.
+    /// Handles a possible timeout.
     ///
     /// # Errors
-    /// The client is silent.
+    /// Returns an error if the client was silent for too long.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         if !self.is_closed && self.poll_timeout().is_some_and(|at| at <= now) {
             self.close();
@@ -209,18 +211,18 @@ impl Server {
         Ok(())
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.is_closed { None } else { self.heard.checked_add(SILENCE_MAX) }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ServerEvent> {
         self.events.pop_front()
     }
 
-    /// Moves what is to be sent, whole frames; says whether there was anything.
+    /// Moves the outgoing frames into `out`. Returns whether there were any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.out.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! Both machines against each other, in pieces of any size, and against bytes without sense.
+//! Tests of both machines with each other, in pieces of any size, and with meaningless bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ const V1: TrackId = match TrackId::nth(TrackKind::Video, 1) {
     None => TrackId::VIDEO,
 };
 
-/// A first moment.
+/// Start instant of a test.
 #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
 fn begin() -> Instant {
     Instant::now()
@@ -43,7 +43,7 @@ fn config(which: usize) -> CodecConfig {
     }
 }
 
-/// Every kind of track, some with all that can be said of one.
+/// Makes tracks of every kind, some with all optional fields.
 fn tracks(epoch: u32) -> Tracks {
     let mut numbers = [0u8; 2];
     let list = (0..9).map(|which| {
@@ -89,7 +89,7 @@ struct Pair {
     client: Client,
     server: Server,
     to_client: Vec<u8>,
-    /// The largest piece that is delivered at once.
+    /// Maximum length of a piece of data in bytes.
     piece: usize,
 }
 
@@ -100,7 +100,7 @@ impl Pair {
         Self { now, client, server: Server::new(now, clusters[1]), to_client: Vec::new(), piece }
     }
 
-    /// Delivers until nothing moves, and tells what either side made of it.
+    /// Delivers data until nothing moves and returns the results of both sides.
     fn run(&mut self) -> (Result<(), Error>, Result<(), Error>) {
         let (mut of_server, mut of_client) = (Ok(()), Ok(()));
         loop {
@@ -253,7 +253,7 @@ fn pings_keep_both_alive_and_silence_ends_both() {
     assert_eq!((pair.client.poll_timeout(), pair.server.poll_timeout()), (None, None));
 }
 
-/// Frames that a server must not send, and why.
+/// Sends frames that a server must not send, and checks the errors.
 #[test]
 fn units_that_no_description_covers_end_the_client() {
     let playing = {
@@ -313,7 +313,7 @@ fn what_is_announced_and_too_large_is_refused_before_it_comes() {
     assert_eq!(unit_head(&unit(TrackId::VIDEO, 0, vec![0; BODY_BYTES_MAX as usize])), None);
 }
 
-/// A client that never reads would have a pong queued for each of its pings.
+/// Checks the bound for a client that never reads, for which each ping would otherwise queue a pong.
 #[test]
 fn a_server_queues_no_more_than_a_client_may_be_owed() {
     let mut server = Server::new(begin(), "c");

@@ -1,4 +1,4 @@
-//! The frame of a stream's tracks.
+//! Frame with the tracks of a stream.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wire::{Reader, Writer};
 use crate::Error;
 use crate::frame::{self, kind, put_name, read_name};
 
-/// Metadata beyond this is not sent.
+/// Maximum length in bytes of metadata that is sent. Longer metadata is left out.
 const METADATA_BYTES_MAX: usize = 64 * 1024;
 
 /// Bits for the optional parts of a track that follow.
@@ -21,7 +21,7 @@ mod part {
     pub(super) const RENDITION: u8 = 8;
 }
 
-/// The frame of these tracks; those that this server has derived are left out.
+/// Makes the frame of these tracks. Tracks that this server derived are left out.
 #[must_use]
 pub fn tracks_frame(tracks: &Tracks) -> Bytes {
     let mut out = Writer::new();
@@ -54,7 +54,7 @@ fn put_track(out: &mut Writer, track: &Track) {
     }
 }
 
-/// The codec, and its record. Of codecs without one what the container tells.
+/// Appends the codec and its record. Codecs without a record have fields from the container instead.
 fn put_config(out: &mut Writer, config: &CodecConfig) {
     out.u8(codec_number(config.codec()));
     match config {
@@ -77,7 +77,7 @@ fn put_config(out: &mut Writer, config: &CodecConfig) {
     }
 }
 
-/// Appends bytes behind their length.
+/// Appends bytes after their length.
 fn put_bytes(out: &mut Writer, bytes: &[u8]) {
     out.u32(u32::try_from(bytes.len()).unwrap_or(u32::MAX)).bytes(bytes);
 }
@@ -87,7 +87,7 @@ fn read_bytes<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], Error> {
     Ok(reader.take(length)?)
 }
 
-/// The place of a codec in [`Codec::ALL`], which only grows.
+/// Position of a codec in [`Codec::ALL`], to which codecs are only appended.
 fn codec_number(codec: Codec) -> u8 {
     let place = Codec::ALL.iter().position(|known| *known == codec);
     place.and_then(|place| u8::try_from(place).ok()).unwrap_or(u8::MAX)

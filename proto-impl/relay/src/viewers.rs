@@ -1,4 +1,4 @@
-//! The viewers of a copy: the body of a frame.
+//! Viewers of a copy, as the body of a frame.
 
 use bytes::Bytes;
 use wire::{Reader, Writer};
@@ -6,26 +6,26 @@ use wire::{Reader, Writer};
 use crate::Error;
 use crate::frame::{frame, kind, put_name, read_name};
 
-/// Ways of watching that are counted apart.
+/// Maximum number of protocols with a separate count.
 const COUNTS_MAX: usize = 16;
 
-/// Viewers by the way that they watch.
+/// Number of viewers by protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Viewers {
-    /// Viewers of ways without a count of their own.
+    /// Viewers of protocols without a separate count.
     pub connected: u32,
-    /// The names of the other ways, and their viewers. If there are more than sixteen, the rest is left out.
+    /// Names of the other protocols with their viewers. Only the first sixteen are sent.
     pub counted: Vec<(String, u32)>,
 }
 
 impl Viewers {
-    /// The viewers that are counted under a name.
+    /// Returns the number of viewers under a name.
     #[must_use]
     pub fn counted(&self, name: &str) -> u32 {
         self.counted.iter().find(|(counted, _)| counted == name).map_or(0, |(_, count)| *count)
     }
 
-    /// Counts viewers in, under the name of the way that they watch.
+    /// Adds viewers under the name of their protocol.
     pub fn count(&mut self, name: &str, viewers: u32) {
         match self.counted.iter_mut().find(|(counted, _)| counted == name) {
             Some((_, count)) => *count = count.saturating_add(viewers),
@@ -34,7 +34,7 @@ impl Viewers {
         }
     }
 
-    /// Counts the viewers of another copy in.
+    /// Adds the viewers of another copy.
     pub fn add(&mut self, other: &Self) {
         self.connected = self.connected.saturating_add(other.connected);
         other.counted.iter().for_each(|(name, viewers)| self.count(name, *viewers));

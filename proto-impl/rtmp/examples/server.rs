@@ -1,4 +1,5 @@
-//! A live server: whoever publishes `rtmp://HOST/live/NAME` is sent to all who play it. One thread, one loop of mio.
+//! Live server that sends each stream published at `rtmp://HOST/live/NAME` to all its players. It has a single thread
+//! with a loop of mio.
 //!
 //! ```text
 //! cargo run -p rtmp --example server -- 127.0.0.1:1935
@@ -25,13 +26,13 @@ use rtmp::flv::{AudioTag, VideoTag, data};
 use rtmp::{Config, Event, Gather, MediaKind, MediaMessage, PlayTracks, Rejection, Seed, SendQueue, Server};
 
 const LISTENER: Token = Token(0);
-/// Bytes that wait for a player; one that is slower is let go.
+/// Maximum number of unsent bytes of a player. A slower player is disconnected.
 const UNSENT_BYTES_MAX: usize = 8 << 20;
 
 enum Role {
     Guest,
     Publisher(String),
-    /// The stream, the message stream that it is played on, and whether a key frame was sent.
+    /// Player with its stream, its message stream id, and whether it has received a key frame.
     Player(String, u32, bool),
 }
 
@@ -46,7 +47,7 @@ struct Connection {
 #[derive(Default)]
 struct App {
     connections: BTreeMap<usize, Connection>,
-    /// The metadata and parameter sets of each live stream: what a player is sent first.
+    /// Metadata and parameter sets of each live stream, which a player receives first.
     streams: BTreeMap<String, Vec<MediaMessage>>,
 }
 
@@ -59,7 +60,7 @@ impl Connection {
         }
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends as much as the socket accepts.
     fn flush(&mut self) {
         self.machine.poll_transmit(&mut self.out);
         while !self.out.is_empty() {
@@ -76,7 +77,7 @@ impl Connection {
 }
 
 impl App {
-    /// Reads until there is nothing more: mio says so only once.
+    /// Reads until there is no more data, because mio reports it only once.
     fn read(&mut self, now: Instant, id: usize) {
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -160,7 +161,7 @@ impl App {
         }
     }
 
-    /// A publisher has gone, and its stream with it.
+    /// Ends the stream of a publisher that has gone.
     fn end(&mut self, now: Instant, id: usize) {
         let role = self.connections.get_mut(&id).map(|one| std::mem::replace(&mut one.role, Role::Guest));
         let Some(Role::Publisher(name)) = role else { return };
@@ -177,7 +178,7 @@ impl App {
     }
 }
 
-/// Metadata and parameter sets.
+/// Returns whether the message has metadata or parameter sets.
 fn is_head(message: &MediaMessage) -> bool {
     let body = &message.payload;
     match message.kind {

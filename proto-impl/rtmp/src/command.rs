@@ -1,20 +1,20 @@
-//! Commands (§7.2): reading them, and the values that answer them.
+//! Commands (§7.2): reading them, and writing answers.
 
 use bytes::Bytes;
 use flv::amf0::{self, Value};
 use wire::{Reader, Writer};
 
-/// A command message: its name, its transaction, the command object, the arguments.
+/// A command message: name, transaction id, command object and arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Command {
     pub(crate) name: String,
-    /// 0 asks for no reply. Peers send NaN and infinities, too; they are given back as they came.
+    /// Transaction id; 0 requests no reply. Peers also send NaN and infinities, which replies repeat unchanged.
     pub(crate) transaction: f64,
     values: Vec<Value>,
 }
 
 impl Command {
-    /// Reads the AMF0 values of a message. A transaction that is left out is 0.
+    /// Reads the AMF0 values of a message. A missing transaction id is read as 0.
     pub(crate) fn read(payload: &[u8]) -> Result<Self, flv::Error> {
         let mut r = Reader::new(payload);
         let name = amf0::read_string(&mut r)?;
@@ -30,12 +30,12 @@ impl Command {
         Ok(Self { name, transaction, values })
     }
 
-    /// The command object, or whatever stands in its place.
+    /// Returns the command object, or the value in its place.
     pub(crate) fn object(&self) -> &Value {
         self.values.first().unwrap_or(&Value::Null)
     }
 
-    /// The arguments behind the command object.
+    /// Returns an argument behind the command object.
     pub(crate) fn argument(&self, index: usize) -> &Value {
         self.values.get(index.saturating_add(1)).unwrap_or(&Value::Null)
     }
@@ -45,7 +45,7 @@ impl Command {
     }
 }
 
-/// The body of a command message.
+/// Returns the body of a command message.
 pub(crate) fn body(name: &str, transaction: f64, values: &[Value]) -> Bytes {
     let mut w = Writer::new();
     amf0::write(&Value::string(name), &mut w);
@@ -54,7 +54,7 @@ pub(crate) fn body(name: &str, transaction: f64, values: &[Value]) -> Bytes {
     w.take()
 }
 
-/// The information object of `onStatus` and of replies (§7.2.2).
+/// Returns the information object of `onStatus` and of replies (§7.2.2).
 pub(crate) fn information(level: &str, code: &str, description: &str) -> Value {
     Value::object([
         ("level", Value::string(level)),
@@ -63,7 +63,7 @@ pub(crate) fn information(level: &str, code: &str, description: &str) -> Value {
     ])
 }
 
-/// The text of a member, empty when there is none.
+/// Returns a text member of an object; empty if there is none.
 pub(crate) fn text<'a>(object: &'a Value, name: &str) -> &'a str {
     object.get(name).and_then(Value::as_str).unwrap_or_default()
 }

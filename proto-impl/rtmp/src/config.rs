@@ -4,48 +4,49 @@ use std::time::Duration;
 
 use crate::FourCcs;
 
-/// Bad messages within [`BAD_MESSAGES_WINDOW`] that end a connection: an encoder whose every message is one is ended
-/// within the window, and one that now and then sends a message without sense is not.
+/// Number of bad messages within [`BAD_MESSAGES_WINDOW`] that ends a connection. An encoder whose messages are all bad
+/// is disconnected within the window; one that occasionally sends a bad message is not.
 const BAD_MESSAGES_MAX: u32 = 1000;
-/// See [`BAD_MESSAGES_MAX`].
+/// Window in which [`BAD_MESSAGES_MAX`] applies.
 const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 
 /// The limits and timeouts of a [`crate::Server`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Time from the connection to the end of the handshake.
+    /// Longest time from the connection to the end of the handshake.
     pub handshake_timeout: Duration,
-    /// Whenever nothing is published, played or awaiting a verdict: time to the next such request.
+    /// Longest time to the next request while nothing is published, played or pending.
     pub command_timeout: Duration,
-    /// Time from the accepted publish to its first media message.
+    /// Longest time from an accepted publish to its first media message.
     pub first_media_timeout: Duration,
-    /// Between two media messages of a publisher.
+    /// Longest time between two media messages of a publisher.
     pub publisher_idle_timeout: Duration,
-    /// Time without media written to a player and without a byte from it. It is pinged after half of it.
+    /// Longest time without media written to a player and without a byte from it. The player is pinged after half of
+    /// it.
     pub player_idle_timeout: Duration,
-    /// Size of a video, audio or aggregate message.
+    /// Longest video, audio or aggregate message, in bytes.
     pub media_bytes_max: usize,
-    /// Size of every other message.
+    /// Longest message of any other type, in bytes.
     pub command_bytes_max: usize,
-    /// Memory of unfinished messages before a publish is granted.
+    /// Maximum memory for incomplete messages before a publish is granted, in bytes.
     pub pending_bytes_max: usize,
-    /// Memory of unfinished messages after.
+    /// Maximum memory for incomplete messages afterwards, in bytes.
     pub pending_bytes_max_granted: usize,
-    /// Chunk streams that a peer may open.
+    /// Maximum number of chunk streams that a peer may open.
     pub chunk_streams_max: usize,
-    /// Message streams that a connection may create.
+    /// Maximum number of message streams that a connection may create.
     pub message_streams_max: u32,
-    /// Bytes held while a request awaits its verdict.
+    /// Maximum number of bytes buffered while a request waits for the owner's decision.
     pub held_bytes_max: usize,
-    /// Commands and pings in any second.
+    /// Maximum number of commands and pings in one second.
     pub commands_per_second_max: u32,
-    /// Messages of unknown type or out of place in any [`Self::bad_messages_window`].
+    /// Maximum number of messages of unknown type, or out of place, within [`Self::bad_messages_window`].
     pub bad_messages_max: u32,
-    /// The time over which bad messages are counted: a long stream may have some now and then.
+    /// Window in which bad messages are counted: a long stream may occasionally have some.
     pub bad_messages_window: Duration,
-    /// The `fmsVer` in the `_result` of `connect`.
+    /// Value of `fmsVer` in the `_result` of `connect`.
     pub server_version: String,
-    /// The FourCCs that the owner can forward; announced to peers that announce FourCCs themselves.
+    /// FourCCs that the owner can forward; announced to peers that announce FourCCs themselves.
     pub four_ccs: FourCcs,
 }
 
@@ -73,28 +74,28 @@ impl Default for Config {
     }
 }
 
-/// The request and timeouts of a [`crate::Client`]. The limits on the peer are those of [`Config::default`].
+/// The request and timeouts of a [`crate::Client`]. Limits on the server's input are those of [`Config::default`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The application: the path of the URL before the stream name.
+    /// Application: the path of the URL before the stream name.
     pub app: String,
-    /// The URL without the stream name.
+    /// URL without the stream name (`tcUrl`).
     pub tc_url: String,
-    /// The stream name with everything behind it, as a server expects it in `publish` or `play`.
+    /// Stream name with its query, as the server expects it in `publish` or `play`.
     pub stream: String,
-    /// `flashVer` of `connect`.
+    /// Value of `flashVer` in `connect`.
     pub flash_ver: String,
     /// Nodes that the stream has passed, for loop prevention; not sent when empty.
     pub via: Vec<String>,
-    /// The FourCCs that a push may send, or a pull can decode; not announced when empty.
+    /// FourCCs that a push may send, or a pull can decode; not announced when empty.
     pub four_ccs: FourCcs,
-    /// Whether the handshake carries the digest that Adobe's servers demand.
+    /// The handshake contains the digest that Adobe's servers require.
     pub digest: bool,
-    /// Time from the start to the end of the handshake.
+    /// Longest time from the start to the end of the handshake.
     pub handshake_timeout: Duration,
-    /// Time from the handshake to the server's acceptance.
+    /// Longest time from the handshake to the server's acceptance.
     pub ready_timeout: Duration,
-    /// Play only: between two media messages.
+    /// Longest time between two media messages; for pulls only.
     pub stall_timeout: Duration,
 }
 
@@ -115,7 +116,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// Never prints the URL or the stream name: both may hold the key of another server.
+/// Prints neither the URL nor the stream name, since both may contain the key of another server.
 impl std::fmt::Debug for ClientConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientConfig")

@@ -7,17 +7,17 @@ pub enum Error {
     /// The peer broke the protocol.
     #[error("protocol violation at byte {at}: {violation}")]
     Violation {
-        /// Bytes received when it was found.
+        /// Number of bytes received when the violation was found.
         at: u64,
-        /// The rule that was violated.
+        /// Rule that was violated.
         violation: Violation,
     },
     /// The peer went over a limit.
     #[error("limit reached at byte {at}: {limit}")]
     Limit {
-        /// Bytes received when it was found.
+        /// Number of bytes received when the limit was exceeded.
         at: u64,
-        /// The limit that was exceeded.
+        /// Limit that was exceeded.
         limit: Limit,
     },
 }
@@ -26,38 +26,38 @@ pub enum Error {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// C0 or S0 is not 3.
+    /// C0 or S0 has this version instead of 3.
     #[error("handshake version {0}")]
     Version(u8),
-    /// A chunk stream began with a header that refers to an earlier one.
+    /// The first header of a chunk stream refers to an earlier one.
     #[error("chunk stream {chunk_stream} begins with a type {format} header")]
     FirstHeader {
-        /// The chunk stream.
+        /// Chunk stream id.
         chunk_stream: u32,
-        /// The header type, 1 to 3.
+        /// Header type, 1 to 3.
         format: u8,
     },
-    /// A header inside a message announced another length.
+    /// A header within a message announces a different length.
     #[error("message length changed from {from} to {to}")]
     LengthChanged {
-        /// The length at the message's start.
+        /// Length at the message's start.
         from: usize,
-        /// The length in the later header.
+        /// Length in the later header.
         to: usize,
     },
-    /// Set Chunk Size with 0 or with its top bit set.
+    /// Set Chunk Size is 0 or has its top bit set.
     #[error("chunk size {0:#x}")]
     ChunkSize(u32),
-    /// A control or command message that cannot be read.
+    /// A control or command message is malformed.
     #[error("malformed message of type {kind}")]
     Malformed {
-        /// The message type id.
+        /// Message type id.
         kind: u8,
     },
-    /// A command with values that cannot be read.
+    /// A command has malformed AMF values.
     #[error("malformed command: {0}")]
     Amf(#[from] flv::Error),
-    /// A command before `connect`.
+    /// A command arrived before `connect`.
     #[error("command before connect")]
     NotConnected,
 }
@@ -66,35 +66,35 @@ pub enum Violation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
-    /// A message longer than its type may be.
+    /// A message is longer than allowed for its type.
     #[error("message of {bytes} bytes of type {kind}")]
     MessageBytes {
-        /// The announced length.
+        /// Announced length, in bytes.
         bytes: usize,
-        /// The message type id.
+        /// Message type id.
         kind: u8,
     },
     /// Too many chunk streams.
     #[error("chunk streams")]
     ChunkStreams,
-    /// Too much memory in unfinished messages.
+    /// Incomplete messages use too much memory.
     #[error("bytes of unfinished messages")]
     PendingBytes,
-    /// Too much sent while a request awaited its verdict.
+    /// Too many bytes arrived while a request waited for the owner's decision.
     #[error("bytes held during a verdict")]
     HeldBytes,
     /// Too many commands in a second.
     #[error("command rate")]
     CommandRate,
-    /// Too many unknown or misplaced messages.
+    /// Too many unknown or misplaced messages arrived.
     #[error("bad messages")]
     BadMessages,
-    /// Too many parts in an aggregate message.
+    /// An aggregate message has too many parts.
     #[error("parts of an aggregate message")]
     AggregateParts,
 }
 
-/// An [`Error`] that does not know its place yet.
+/// An [`Error`] without its position in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     Violation(Violation),

@@ -1,4 +1,4 @@
-//! Events and requests for the owner of a server, and the values of its answers.
+//! Events and requests of a server for its owner, and the values of the owner's answers.
 
 use std::borrow::Cow;
 
@@ -9,56 +9,56 @@ use crate::{Error, FourCcs, MediaMessage, Target};
 /// until the owner accepts or rejects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// The peer wants an application.
+    /// The peer requests to connect to an application.
     Connect(ConnectRequest),
-    /// The peer wants to publish.
+    /// The peer requests to publish.
     Publish(PublishRequest),
-    /// The peer wants to play.
+    /// The peer requests to play.
     Play(PlayRequest),
-    /// The machine has refused a request without asking: the message stream is busy, or there is none.
+    /// The machine refused a request without asking the owner: the message stream is busy or does not exist.
     Refused {
-        /// The request.
+        /// The refused request.
         verb: Verb,
-        /// The stream key as far as it can be read, without credentials: for the log.
+        /// Stream key as far as it can be read, without credentials, for logs.
         key: String,
-        /// The reason, for the log.
+        /// Reason, for logs.
         reason: &'static str,
     },
     /// A published audio, video or data message.
     Media(MediaMessage),
-    /// The publisher stopped.
+    /// The publisher has stopped.
     PublishEnded {
-        /// The message stream it published on.
+        /// Message stream of the publisher.
         message_stream: u32,
-        /// Whether the publisher announced it, by FCUnpublish, closeStream or deleteStream.
+        /// The publisher announced the end with FCUnpublish, closeStream or deleteStream.
         clean: bool,
     },
-    /// The player stopped.
+    /// The player has stopped.
     PlayEnded {
-        /// The message stream it played on.
+        /// Message stream of the player.
         message_stream: u32,
     },
-    /// The player paused or went on.
+    /// The player has paused or resumed.
     PlayPaused {
-        /// The message stream it plays on.
+        /// Message stream of the player.
         message_stream: u32,
-        /// Whether it wants nothing for now.
+        /// True if paused: the player wants no media for now.
         paused: bool,
     },
-    /// The player chose what to receive.
+    /// The player chose the kinds of media to receive.
     ReceiveMedia {
-        /// The message stream it plays on.
+        /// Message stream of the player.
         message_stream: u32,
-        /// Whether it wants audio.
+        /// The player wants audio.
         audio: bool,
-        /// Whether it wants video.
+        /// The player wants video.
         video: bool,
     },
-    /// The end, and always the last event: send what `poll_transmit` still gives, then close the connection.
+    /// The connection has ended; always the last event. Send the rest of `poll_transmit`, then close the connection.
     Closed(CloseReason),
 }
 
-/// A request that an owner is asked about.
+/// Kind of a request that the owner decides about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// `connect`.
@@ -70,7 +70,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// The command.
+    /// Name of the command.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,35 +84,35 @@ impl Verb {
 /// The arguments of `connect` (§7.2.1.1).
 #[derive(Clone, PartialEq)]
 pub struct ConnectRequest {
-    /// `app` before its `?`, as sent: [`ConnectRequest::app`] reads it.
+    /// `app` before its `?`, as sent; [`ConnectRequest::app`] parses it.
     pub path: String,
-    /// The part of `app` behind a `?`; not used for any security decision.
+    /// Part of `app` behind a `?`; not used for any security decision.
     pub query: String,
-    /// The URL the peer says it uses.
+    /// URL that the peer claims to use (`tcUrl`).
     pub tc_url: String,
-    /// The peer's program.
+    /// Name of the peer's program (`flashVer`).
     pub flash_ver: String,
     /// Nodes that the stream has passed, for loop prevention.
     pub via: Vec<String>,
-    /// 0 for AMF0, 3 for AMF3.
+    /// Object encoding: 0 for AMF0, 3 for AMF3.
     pub object_encoding: f64,
-    /// The FourCCs that the peer can decode beyond the legacy codecs; `None` when it announces none.
+    /// FourCCs that the peer can decode beyond the legacy codecs; `None` if it announces none.
     pub four_ccs: Option<FourCcs>,
-    /// Whether the peer takes several tracks of a kind (`capsEx` of Enhanced RTMP v2).
+    /// The peer supports several tracks of a kind (`capsEx` of Enhanced RTMP v2).
     pub multitrack: bool,
 }
 
 impl ConnectRequest {
-    /// The application, by the grammar of [`crate::key`]; an owner with other names reads `path`.
+    /// Returns the application by the grammar of [`crate::key`]. An owner with other naming rules uses `path`.
     ///
     /// # Errors
-    /// The path names no application.
+    /// The path contains no valid application.
     pub fn app(&self) -> Result<&str, KeyError> {
         key::parse_app(&self.path)
     }
 }
 
-/// Query and URL may hold credentials and are not printed.
+/// Prints neither query nor URL, since both may contain credentials.
 impl std::fmt::Debug for ConnectRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConnectRequest")
@@ -123,30 +123,31 @@ impl std::fmt::Debug for ConnectRequest {
     }
 }
 
-/// `publish` (§7.2.2.6).
+/// A `publish` request (§7.2.2.6).
 #[derive(Clone, PartialEq)]
 pub struct PublishRequest {
-    /// The message stream to answer for.
+    /// Message stream to accept or reject.
     pub message_stream: u32,
-    /// The path of `connect`'s `app`, with all its components.
+    /// Path of `connect`'s `app`, with all its components.
     pub app: String,
-    /// The name as it was sent, with everything behind it.
+    /// Stream name as sent, with its query.
     pub name: String,
-    /// The publish mode.
+    /// Publish mode.
     pub mode: PublishMode,
 }
 
 impl PublishRequest {
-    /// The stream to publish, by the grammar of [`crate::key`]; an owner with other names reads `app` and `name`.
+    /// Returns the stream to publish, by the grammar of [`crate::key`]. An owner with other naming rules uses `app` and
+    /// `name`.
     ///
     /// # Errors
-    /// The reason the name is no stream key; [`KeyError::rejection`] refuses it.
+    /// The reason the name is not a stream key; [`KeyError::rejection`] makes the answer.
     pub fn target(&self) -> Result<Target, KeyError> {
         key::parse(&self.app, &self.name)
     }
 }
 
-/// Behind a name stand credentials, which are not printed.
+/// Prints no credentials, which may follow the name.
 impl std::fmt::Debug for PublishRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PublishRequest")
@@ -160,43 +161,44 @@ impl std::fmt::Debug for PublishRequest {
 /// The publishing type of `publish`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PublishMode {
-    /// The publisher asks not to record.
+    /// Live: the publisher asks for no recording.
     #[default]
     Live,
     /// Recorded to a new file.
     Record,
-    /// Recorded behind what there is.
+    /// Appended to the existing recording.
     Append,
 }
 
-/// `play` (§7.2.2.1).
+/// A `play` request (§7.2.2.1).
 #[derive(Clone, PartialEq)]
 pub struct PlayRequest {
-    /// The message stream to answer for.
+    /// Message stream to accept or reject.
     pub message_stream: u32,
-    /// The path of `connect`'s `app`, with all its components.
+    /// Path of `connect`'s `app`, with all its components.
     pub app: String,
-    /// The name as it was sent, with everything behind it.
+    /// Stream name as sent, with its query.
     pub name: String,
-    /// Start in seconds; -2 is live or recorded, -1 live only.
+    /// Start in seconds; -2 means live or recorded, -1 live only.
     pub start: f64,
-    /// Duration in seconds; -1 is all.
+    /// Duration in seconds; -1 means all.
     pub duration: f64,
-    /// Whether an earlier playlist is flushed.
+    /// An earlier playlist must be flushed.
     pub reset: bool,
 }
 
 impl PlayRequest {
-    /// The stream to play, by the grammar of [`crate::key`]; an owner with other names reads `app` and `name`.
+    /// Returns the stream to play, by the grammar of [`crate::key`]. An owner with other naming rules uses `app` and
+    /// `name`.
     ///
     /// # Errors
-    /// The reason the name is no stream key; [`KeyError::rejection`] refuses it.
+    /// The reason the name is not a stream key; [`KeyError::rejection`] makes the answer.
     pub fn target(&self) -> Result<Target, KeyError> {
         key::parse(&self.app, &self.name)
     }
 }
 
-/// Behind a name stand credentials, which are not printed.
+/// Prints no credentials, which may follow the name.
 impl std::fmt::Debug for PlayRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PlayRequest")
@@ -207,39 +209,39 @@ impl std::fmt::Debug for PlayRequest {
     }
 }
 
-/// The kinds of tracks of the stream that was accepted for play.
+/// Kinds of tracks in a stream accepted for play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayTracks {
-    /// Whether the stream has audio.
+    /// The stream has audio.
     pub audio: bool,
-    /// Whether the stream has video.
+    /// The stream has video.
     pub video: bool,
 }
 
-/// The `onStatus` with level `error` that refuses a request.
+/// An `onStatus` of level `error` that refuses a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// `NetStream.Publish.BadName`, ...
+    /// Status code such as `NetStream.Publish.BadName`.
     pub code: Cow<'static, str>,
-    /// The text that ffmpeg prints.
+    /// Human-readable text, which ffmpeg prints.
     pub description: String,
-    /// Whether the connection ends with it.
+    /// The connection ends with the refusal.
     pub close: bool,
 }
 
 /// A timer of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Timer {
-    /// The handshake.
+    /// End of the handshake.
     #[error("the handshake took too long")]
     Handshake,
-    /// The next publish or play; in a client, the server's consent.
+    /// Next publish or play; in a client, the server's acceptance.
     #[error("no request or no answer to one came in time")]
     Command,
-    /// The publisher's next media message.
+    /// Next media message of the publisher.
     #[error("the publisher sent no media")]
     Publisher,
-    /// The player's next media or byte; in a playing client, the next media message.
+    /// Next media message to, or byte from, the player; in a playing client, the next media message.
     #[error("the player was silent")]
     Player,
 }
@@ -248,22 +250,22 @@ pub enum Timer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The owner wanted it.
+    /// The owner closed the connection.
     #[error("closed on request")]
     Requested,
     /// The peer closed the transport, as reported by the owner.
     #[error("the peer closed the connection")]
     PeerClosed,
-    /// The owner stopped: the process ends.
+    /// The owner's process is shutting down.
     #[error("the server is shutting down")]
     Shutdown,
     /// A request was refused, and the refusal ends the connection.
     #[error("a request was refused")]
     Rejected,
-    /// A time ran out.
+    /// A deadline has passed.
     #[error("{0}")]
     Timeout(Timer),
-    /// The peer broke the protocol or went over a limit.
+    /// The peer violated the protocol or a limit.
     #[error("{0}")]
     Failed(Error),
 }
@@ -271,11 +273,11 @@ pub enum CloseReason {
 /// Counters of one connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Bytes read by the machine.
+    /// Bytes received.
     pub bytes_received: u64,
-    /// Bytes that the machine itself wrote; the owner counts its media.
+    /// Bytes written by the machine; the owner counts the media it writes itself.
     pub bytes_sent: u64,
-    /// Whole messages received.
+    /// Complete messages received.
     pub messages_received: u64,
     /// Audio, video and data messages received.
     pub media_received: u64,
@@ -283,6 +285,6 @@ pub struct Stats {
     pub commands_received: u64,
     /// Messages of unknown type or out of place.
     pub bad_messages: u32,
-    /// The peer's latest acknowledgement; it wraps, and peers lie.
+    /// Latest acknowledgement of the peer; it wraps, and cannot be trusted.
     pub acknowledged: u32,
 }

@@ -1,19 +1,19 @@
-//! The codecs that two peers announce in `connect` (Enhanced RTMP v2, "Enhancing NetConnection connect
-//! Command"): FourCCs and what each side can do with them. What a FourCC means is not known here.
+//! Codecs announced in `connect` (Enhanced RTMP v2, "Enhancing NetConnection connect Command"): FourCCs and each side's
+//! abilities. The meaning of a FourCC is not interpreted here.
 
 use flv::amf0::{Pairs, Value};
 
 /// Every FourCC of the standard, in the order of [`FourCcs`]' bits: video, then audio.
 const NAMES: [&str; 12] =
     ["avc1", "hvc1", "av01", "vp09", "vp08", "vvc1", "mp4a", "Opus", "ac-3", "ec-3", ".mp3", "fLaC"];
-/// The number of video FourCCs; they come first.
+/// Number of video FourCCs, which come first.
 const VIDEO: usize = 6;
-/// Stands for all of them.
+/// Stands for all FourCCs.
 const WILDCARD: &str = "*";
-/// Entries of a list or map that are looked at.
+/// Maximum number of entries of a list or map that are read.
 const ENTRIES_MAX: usize = 64;
 
-/// The names of the properties.
+/// Names of the properties in the command object.
 mod property {
     pub(super) const LIST: &str = "fourCcList";
     pub(super) const VIDEO_MAP: &str = "videoFourCcInfoMap";
@@ -21,7 +21,7 @@ mod property {
     pub(super) const CAPS_EX: &str = "capsEx";
 }
 
-/// `FourCcInfoMask`: what a peer can do with a codec.
+/// Abilities of a peer for a codec (`FourCcInfoMask`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ability(u32);
 
@@ -30,12 +30,12 @@ impl Ability {
     pub(crate) const ENCODE: Self = Self(2);
     pub(crate) const FORWARD: Self = Self(4);
 
-    /// Either.
+    /// Returns the union of both abilities.
     pub(crate) const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether a value of a map has one of these. Anything but a whole number of 32 bits has none.
+    /// True if a value of a map contains one of these abilities. False for anything but a whole number of 32 bits.
     fn meets(self, value: &Value) -> bool {
         let Some(number) = value.as_number().filter(|n| (0.0..=f64::from(u32::MAX)).contains(n)) else {
             return false;
@@ -46,18 +46,18 @@ impl Ability {
     }
 }
 
-/// `CapsExMask`: what a peer understands beside codecs.
+/// Capabilities of a peer besides codecs (`CapsExMask`).
 #[derive(Debug, Clone, Copy)]
 struct CapsEx(u32);
 
 impl CapsEx {
-    /// Several tracks of a kind.
+    /// Support for several tracks of a kind.
     const MULTITRACK: Self = Self(2);
-    /// Modifiers before a packet.
+    /// Support for modifiers before a packet.
     const MOD_EX: Self = Self(4);
 }
 
-/// Whether a peer says that it takes several tracks of a kind.
+/// True if a peer announces support for several tracks of a kind.
 pub(crate) fn takes_multitrack(object: &Value) -> bool {
     object.get(property::CAPS_EX).is_some_and(|caps| Ability(CapsEx::MULTITRACK.0).meets(caps))
 }
@@ -72,37 +72,37 @@ impl FourCcs {
     /// All FourCCs of the standard.
     pub const ALL: Self = Self((1 << NAMES.len()) - 1);
 
-    /// The set with one more. A FourCC that is not in the standard is ignored.
+    /// Returns the set with one more FourCC. A FourCC outside the standard is ignored.
     #[must_use]
     pub fn with(self, four_cc: [u8; 4]) -> Self {
         Self(self.0 | bit(&four_cc))
     }
 
-    /// Whether it is in the set.
+    /// True if the set contains the FourCC.
     #[must_use]
     pub fn contains(self, four_cc: [u8; 4]) -> bool {
         self.0 & bit(&four_cc) != 0
     }
 
-    /// The intersection of both sets.
+    /// Returns the intersection of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether it is empty.
+    /// True if the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// A number for each set; 0 for the empty one.
+    /// Returns a number that identifies the set; 0 for the empty one.
     #[must_use]
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// The set with this number; see [`FourCcs::bits`].
+    /// Returns the set with this number, from [`FourCcs::bits`].
     #[must_use]
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits & Self::ALL.0)
@@ -116,8 +116,8 @@ impl FourCcs {
             .map(|(i, name)| (i, *name))
     }
 
-    /// The FourCCs that the peer lists, or maps to the wanted ability; `None` when it announces none. An entry of a
-    /// list has every ability.
+    /// Reads the FourCCs that the peer lists, or maps to the wanted ability; `None` if it announces none. A listed
+    /// entry has every ability.
     pub(crate) fn read(object: &Value, wanted: Ability) -> Option<Self> {
         let list = object.get(property::LIST).and_then(list_entries);
         let maps =
@@ -134,7 +134,7 @@ impl FourCcs {
         }))
     }
 
-    /// Appends the properties that tell a peer of the set.
+    /// Appends the properties that announce the set.
     pub(crate) fn write(self, ability: Ability, object: &mut Pairs) {
         let list = self.names().map(|(_, name)| Value::string(name)).collect();
         object.push((property::LIST.to_owned(), Value::StrictArray(list)));
@@ -149,12 +149,12 @@ impl FourCcs {
     }
 }
 
-/// The bit of a FourCC; 0 for one that is not of the standard.
+/// Returns the bit of a FourCC; 0 for one outside the standard.
 fn bit(four_cc: &[u8]) -> u16 {
     NAMES.iter().position(|name| name.as_bytes() == four_cc).map_or(0, |index| 1 << index)
 }
 
-/// The elements of a list. librtmp's descendants write objects where arrays are meant.
+/// Returns the elements of a list. Descendants of librtmp write objects in place of arrays.
 fn list_entries(value: &Value) -> Option<Vec<&Value>> {
     let array = value.as_array().map(|values| values.iter().take(ENTRIES_MAX).collect());
     array.or_else(|| Some(value.pairs()?.iter().take(ENTRIES_MAX).map(|(_, value)| value).collect()))
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!((ours.and(FourCcs::NONE).is_empty(), ours.and(FourCcs::ALL)), (true, ours));
     }
 
-    /// A server whose owner forwards `ours`, asked by a peer whose `connect` has these members besides the usual.
+    /// Connects to a server whose owner forwards `ours`, with these additional members in `connect`.
     fn asked(ours: FourCcs, members: &[(&str, Value)]) -> Rig {
         let mut rig = Rig::new();
         rig.server = Server::new(

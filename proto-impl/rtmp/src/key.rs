@@ -1,44 +1,46 @@
-//! The stream key: from the `app` of `connect` and the name of `publish` or `play` to application, id, parameters.
+//! The stream key: application, stream id and parameters, from the `app` of `connect` and the name in `publish` or
+//! `play`.
 //!
-//! The forms that publishers use:
+//! Publishers use these forms:
 //! 1. `stream`, with or without a leading slash;
-//! 2. `app/stream` in `connect` and the rest in the name: librtmp-style parsers take two path parts as the app;
-//! 3. `stream?token=..&subscriberId=..`, values not decoded, names without a value allowed as over HTTP;
+//! 2. `app/stream` in `connect` and the rest in the name: parsers like that of librtmp take two path components as the
+//!    app;
+//! 3. `stream?token=..&subscriberId=..`; values are not decoded, and names without a value are allowed as in HTTP;
 //! 4. `stream/token/subscriberId/subscriberCode`, or the same with `%2F`.
 
 use crate::Rejection;
 
-/// Bytes of an application or stream id.
+/// Longest application or stream id, in bytes.
 pub const ID_BYTES_MAX: usize = 128;
-/// Bytes of a whole name with its parameters; tokens are up to 8 KiB elsewhere.
+/// Longest name with its parameters, in bytes; tokens have up to 8 KiB elsewhere.
 const NAME_BYTES_MAX: usize = 16 << 10;
-/// Parameters of one name.
+/// Maximum number of parameters of one name.
 const PARAMETERS_MAX: usize = 32;
-/// The longest part of a refused id that is echoed in the answer.
+/// Maximum number of characters of a refused id that are repeated in the answer.
 const ECHO_CHARS_MAX: usize = 256;
-/// Names of the path segments behind the id.
+/// Parameter names of the path segments behind the id.
 const PATH_PARAMETERS: [&str; 3] = ["token", "subscriberId", "subscriberCode"];
 
-/// The stream that a publish or play names.
+/// The stream named by a publish or play.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
     /// The application.
     pub app: String,
     /// The stream id.
     pub stream: String,
-    /// Name and value in the order of the wire: `token`, `subscriberId`, `subscriberCode`, `mainTrack`, ...
+    /// Names and values in the order sent: `token`, `subscriberId`, `subscriberCode`, `mainTrack`, ...
     pub params: Vec<(String, String)>,
 }
 
 impl Target {
-    /// The first value of that parameter.
+    /// Returns the first value of a parameter.
     #[must_use]
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Parameters are credentials: only their names are printed.
+/// Prints only the names of parameters, which are credentials.
 impl std::fmt::Debug for Target {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names: Vec<&str> = self.params.iter().map(|(name, _)| name.as_str()).collect();
@@ -54,10 +56,10 @@ impl std::fmt::Debug for Target {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The application is not an id.
+    /// The application is not a valid id.
     #[error("application name is invalid")]
     App,
-    /// The stream is not an id; this is what was sent, cut and without control characters.
+    /// The stream name is not a valid id. Contains the name, shortened and without control characters.
     #[error("stream name is invalid. Don't use special characters. stream name: {0}")]
     Stream(String),
     /// Too many parameters.
@@ -66,7 +68,7 @@ pub enum KeyError {
 }
 
 impl KeyError {
-    /// The error without what the peer sent.
+    /// Returns a description without anything that the peer sent.
     #[must_use]
     pub const fn reason(&self) -> &'static str {
         match self {
@@ -76,7 +78,8 @@ impl KeyError {
         }
     }
 
-    /// The RTMP status that rejects a request with this error; `verb` is the failed command, `publish` or `play`.
+    /// Returns the RTMP status that rejects a request with this error; `verb` is the failed command, `publish` or
+    /// `play`.
     #[must_use]
     pub fn rejection(&self, verb: &str, message_stream: u32) -> Rejection {
         let (code, description) = match self {
@@ -89,14 +92,14 @@ impl KeyError {
     }
 }
 
-/// Whether `id` may name an application or a stream.
+/// True if `id` is a valid name of an application or a stream.
 #[must_use]
 pub fn is_id(id: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
     !id.is_empty() && id.len() <= ID_BYTES_MAX && !id.starts_with('.') && id.bytes().all(allowed)
 }
 
-/// The application: the first component of `connect`'s `app`, which may have a leading slash and a query.
+/// Returns the application: the first component of `connect`'s `app`, which may have a leading slash and a query.
 pub fn parse_app(connect_app: &str) -> Result<&str, KeyError> {
     let path = connect_app.split('?').next().unwrap_or_default();
     let path = path.strip_prefix('/').unwrap_or(path);
@@ -104,7 +107,7 @@ pub fn parse_app(connect_app: &str) -> Result<&str, KeyError> {
     if is_id(app) { Ok(app) } else { Err(KeyError::App) }
 }
 
-/// Puts application and name together.
+/// Parses application and stream name into a target.
 pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
     let app = parse_app(connect_app)?;
     if name.len() > NAME_BYTES_MAX {
@@ -126,8 +129,8 @@ pub fn parse(connect_app: &str, name: &str) -> Result<Target, KeyError> {
     Ok(Target { app: app.to_owned(), stream, params })
 }
 
-/// Application and stream as they were sent, however wrong, for the log: cut, without control characters, and without
-/// what stands behind the stream, which may be a token.
+/// Returns application and stream as sent, valid or not, for logs: shortened, without control characters, and without
+/// anything behind the stream, which may be a token.
 #[must_use]
 pub fn without_credentials(connect_app: &str, name: &str) -> String {
     let first = |text: &str| {
@@ -146,8 +149,8 @@ fn second_component(connect_app: &str) -> Option<&str> {
     path.split('/').nth(1).filter(|component| !component.is_empty())
 }
 
-/// `k=v&k=v` as HTTP requests are read: empty pairs are skipped, and a name without `=` has an empty value. A value may
-/// contain `=`, and is not decoded.
+/// Parses `k=v&k=v` as in HTTP requests: empty pairs are skipped, and a name without `=` has an empty value. A value
+/// may contain `=`, and is not decoded.
 fn query_form(query: &str) -> Result<Vec<(String, String)>, KeyError> {
     let mut params = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -160,7 +163,7 @@ fn query_form(query: &str) -> Result<Vec<(String, String)>, KeyError> {
     Ok(params)
 }
 
-/// `stream/token/subscriberId/subscriberCode`; segments left empty give no parameter, further ones mean nothing.
+/// Parses `stream/token/subscriberId/subscriberCode`. Empty segments give no parameter; further segments are ignored.
 fn path_form(name: &str) -> (String, Vec<(String, String)>) {
     let name = name.replace("%2F", "/").replace("%2f", "/");
     let mut segments = name.split('/');

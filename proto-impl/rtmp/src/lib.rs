@@ -36,6 +36,6 @@ pub use key::Target;
 pub use message::{MediaKind, MediaMessage};
 pub use server::Server;
 
-/// The chunk size that both machines announce and write with, as SRS does: a second of audio or most inter frames
-/// is one chunk.
+/// Chunk size that both machines announce and write with, as SRS does: a second of audio, or most inter frames, fit one
+/// chunk.
 pub const CHUNK_SIZE_OUT: usize = 60_000;

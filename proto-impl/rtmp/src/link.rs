@@ -1,5 +1,5 @@
-//! The layer below commands that both machines share: chunks in and out, control messages (§5.4), user control (§7.1.7),
-//! acknowledgements, and the counters against floods.
+//! The layer below commands, shared by both machines: chunks in both directions, control messages (§5.4), user control
+//! (§7.1.7), acknowledgements, and the counters against floods.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +13,17 @@ use crate::message::kind;
 use crate::rate::Rate;
 use crate::{CHUNK_SIZE_OUT, Config, Error, Limit, MediaMessage, Stats, Violation, command};
 
-/// The acknowledgement window that we announce, in both directions of a connection.
+/// Acknowledgement window that we announce, for both directions of a connection.
 const WINDOW_BYTES: u32 = 2_500_000;
-/// The smallest window that we serve: an acknowledgement is 16 bytes, and a peer may ask for one per byte.
+/// Smallest acknowledgement window that is honoured: an acknowledgement takes 16 bytes, and a peer may request one per
+/// byte.
 const WINDOW_BYTES_MIN: u32 = 16 << 10;
 /// Set Peer Bandwidth, limit type dynamic (§5.4.5).
 const LIMIT_DYNAMIC: u8 = 2;
 
-/// Parts of up to this many bytes are copied into the send queue.
+/// Largest part of a message that is copied into the send queue.
 const SMALL_BYTES: usize = 128;
-/// The buffer that a client of ours tells; servers send no faster for it when the stream is live.
+/// Buffer length that our client announces; for a live stream servers send no faster because of it.
 const BUFFER_MS: u32 = 1000;
 
 /// User control events (§7.1.7).
@@ -43,7 +44,7 @@ pub(crate) struct Link {
     scratch: BytesMut,
     parts: Vec<Bytes>,
     chunk_size_out: usize,
-    /// The peer's acknowledgement window, once it has set one.
+    /// The peer's acknowledgement window; `None` until it sets one.
     window: Option<u64>,
     acknowledged_by_us: u64,
     bandwidth_answered: bool,
@@ -68,7 +69,7 @@ impl Link {
         }
     }
 
-    /// The next message that is not control, off the front of `input`.
+    /// Takes the next message other than control messages off the front of `input`.
     pub(crate) fn read(&mut self, now: Instant, input: &mut &[u8]) -> Result<Option<Message>, Error> {
         while let Some(message) = self.reader.read(input)? {
             self.stats.messages_received = self.stats.messages_received.saturating_add(1);
@@ -79,7 +80,7 @@ impl Link {
         Ok(None)
     }
 
-    /// Sends an Acknowledgement when the peer's window is full (§5.4.3).
+    /// Sends an Acknowledgement when the peer's window is used up (§5.4.3).
     pub(crate) fn acknowledge(&mut self) {
         let Some(window) = self.window else { return };
         let received = self.stats.bytes_received;
@@ -90,24 +91,24 @@ impl Link {
         }
     }
 
-    /// Counts a command or ping against its rate.
+    /// Counts a command or ping; fails beyond the allowed rate.
     pub(crate) fn count_command(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.commands_received = self.stats.commands_received.saturating_add(1);
         if self.commands.take(now) { Ok(()) } else { Err(self.fault(Limit::CommandRate)) }
     }
 
-    /// Counts a message that is out of place against its rate.
+    /// Counts a misplaced message; fails beyond the allowed rate.
     pub(crate) fn count_bad(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
         if self.bad_messages.take(now) { Ok(()) } else { Err(self.fault(Limit::BadMessages)) }
     }
 
-    /// The error at this place of the input.
+    /// Returns the error with the current position of the input.
     pub(crate) fn fault(&self, fault: impl Into<Fault>) -> Error {
         fault.into().at(self.stats.bytes_received)
     }
 
-    /// Windows, bandwidth and chunk size: what a server says before it accepts `connect`.
+    /// Sends window, bandwidth and chunk size, which a server announces before it accepts `connect`.
     pub(crate) fn announce(&mut self) {
         self.announce_window();
         let [a, b, c, d] = WINDOW_BYTES.to_be_bytes();
@@ -133,20 +134,20 @@ impl Link {
         self.send_event(event::STREAM_EOF, message_stream);
     }
 
-    /// Tells a server that we buffer nothing worth waiting for (§7.1.7).
+    /// Announces a short buffer to a server (§7.1.7).
     pub(crate) fn set_buffer_length(&mut self, message_stream: u32) {
         let mut w = Writer::new();
         w.u16(event::SET_BUFFER_LENGTH).u32(message_stream).u32(BUFFER_MS);
         self.send(chunk::CONTROL, kind::USER_CONTROL, 0, &w.take());
     }
 
-    /// A command about the connection.
+    /// Sends a command about the connection.
     pub(crate) fn send_command(&mut self, name: &str, transaction: f64, values: &[Value]) {
         let body = command::body(name, transaction, values);
         self.send(chunk::COMMAND, kind::COMMAND_AMF0, 0, &body);
     }
 
-    /// A command about a message stream.
+    /// Sends a command about a message stream.
     pub(crate) fn send_stream_command(
         &mut self,
         message_stream: u32,
@@ -158,20 +159,20 @@ impl Link {
         self.send(chunk::STATUS, kind::COMMAND_AMF0, message_stream, &body);
     }
 
-    /// `onStatus` (§7.2.2). The level is what clients act on: ffmpeg fails at `error` and prints the description.
+    /// Sends `onStatus` (§7.2.2). Clients act on the level: ffmpeg fails at `error` and prints the description.
     pub(crate) fn send_status(&mut self, message_stream: u32, level: &str, code: &str, description: &str) {
         let information = command::information(level, code, description);
         self.send_stream_command(message_stream, "onStatus", 0.0, &[Value::Null, information]);
     }
 
-    /// A data message that is no command: its values stand alone.
+    /// Sends a data message that is not a command: values without a name and transaction id.
     pub(crate) fn send_data(&mut self, message_stream: u32, values: &[Value]) {
         let mut w = Writer::new();
         flv::amf0::write_all(values, &mut w);
         self.send(chunk::STATUS, kind::DATA_AMF0, message_stream, &w.take());
     }
 
-    /// Media that the owner did not package itself.
+    /// Sends media that the owner did not package itself.
     pub(crate) fn send_media(&mut self, message: &MediaMessage) {
         let head = MessageHead {
             chunk_stream: message.kind.chunk_stream(),
@@ -182,7 +183,7 @@ impl Link {
         self.write(&head, &message.payload);
     }
 
-    /// Handles protocol and user control messages; false when it is neither.
+    /// Handles protocol and user control messages. Returns false for any other.
     fn handle_control(&mut self, now: Instant, message: &Message) -> Result<bool, Error> {
         let mut r = wire::Reader::new(&message.payload);
         let malformed = Violation::Malformed { kind: message.kind };
@@ -210,7 +211,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Set Peer Bandwidth wants the window back (§5.4.5), once.
+    /// Answers Set Peer Bandwidth with our window (§5.4.5), once.
     fn answer_bandwidth(&mut self) {
         if !self.bandwidth_answered {
             self.bandwidth_answered = true;
@@ -218,7 +219,7 @@ impl Link {
         }
     }
 
-    /// Only a ping wants something; buffer lengths and stream events tell us nothing that we act on.
+    /// Handles a user control event. Only pings are answered; buffer lengths and stream events are ignored.
     fn handle_event(&mut self, now: Instant, r: &mut wire::Reader<'_>) -> Result<(), Error> {
         if r.u16() == Ok(event::PING_REQUEST) {
             self.count_command(now)?;
@@ -227,7 +228,7 @@ impl Link {
         Ok(())
     }
 
-    /// Asks the peer for a sign of life: it answers with the same event (§7.1.7).
+    /// Sends a ping, which the peer answers with a ping response (§7.1.7).
     pub(crate) fn send_ping(&mut self) {
         self.send_event(event::PING_REQUEST, 0);
     }

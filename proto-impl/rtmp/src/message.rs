@@ -1,4 +1,4 @@
-//! Message types (§5.4, §6, §7.1) and the forms below a whole message: media, aggregates.
+//! Message types (§5.4, §6, §7.1) and the contents of messages: media, aggregates.
 
 use bytes::Bytes;
 use wire::Reader;
@@ -22,7 +22,7 @@ pub(crate) mod kind {
     pub(crate) const AGGREGATE: u8 = 22;
 }
 
-/// Parts of one aggregate message; encoders put some dozens of frames into one.
+/// Maximum number of parts in one aggregate message; encoders use some dozens.
 const AGGREGATE_PARTS_MAX: usize = 1024;
 
 /// The kind of a media message.
@@ -32,12 +32,12 @@ pub enum MediaKind {
     Audio,
     /// A [`flv::VideoTag`].
     Video,
-    /// A [`flv::data::Data`], perhaps wrapped in `@setDataFrame`.
+    /// A [`flv::data::Data`], possibly wrapped in `@setDataFrame`.
     Data,
 }
 
 impl MediaKind {
-    /// The message type id to send it with.
+    /// Message type id for this kind.
     #[must_use]
     pub const fn message_type(self) -> u8 {
         match self {
@@ -47,7 +47,7 @@ impl MediaKind {
         }
     }
 
-    /// The chunk stream that media of this kind is sent on.
+    /// Chunk stream on which media of this kind is sent.
     #[must_use]
     pub const fn chunk_stream(self) -> u32 {
         match self {
@@ -70,17 +70,17 @@ impl MediaKind {
 /// An audio, video or data message. Its payload is the body of an FLV tag.
 #[derive(Clone, PartialEq, Eq)]
 pub struct MediaMessage {
-    /// The message stream it belongs to.
+    /// Message stream id.
     pub message_stream: u32,
-    /// The kind of the payload.
+    /// Kind of the payload.
     pub kind: MediaKind,
-    /// Milliseconds, wrapping.
+    /// Timestamp in milliseconds, which wraps.
     pub timestamp: u32,
-    /// The body.
+    /// Body of the FLV tag.
     pub payload: Bytes,
 }
 
-/// Payloads are megabytes: only their length is printed.
+/// Prints only the length of the payload, which may be megabytes.
 impl std::fmt::Debug for MediaMessage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("MediaMessage")
@@ -93,7 +93,7 @@ impl std::fmt::Debug for MediaMessage {
 }
 
 impl MediaMessage {
-    /// A message that stands alone; `None` when it is no media message.
+    /// Returns a single media message; `None` for any other type.
     pub(crate) fn of(message: &crate::chunk::Message) -> Option<Self> {
         let kind = MediaKind::of(message.kind)?;
         Some(Self {
@@ -105,7 +105,8 @@ impl MediaMessage {
     }
 }
 
-/// An AMF3 message (types 15 and 17) is a format byte 0 and then AMF0 values; some senders leave the byte out.
+/// Removes the format byte 0 that precedes the AMF0 values in AMF3 messages (types 15 and 17); some senders omit the
+/// byte.
 pub(crate) fn amf0_part(message_type: u8, payload: &Bytes) -> Bytes {
     let wrapped = matches!(message_type, kind::DATA_AMF3 | kind::COMMAND_AMF3);
     match payload.strip_prefix(&[0]) {
@@ -114,8 +115,8 @@ pub(crate) fn amf0_part(message_type: u8, payload: &Bytes) -> Bytes {
     }
 }
 
-/// Splits an aggregate message (§7.1.6). The first part has the time of the aggregate, the others keep their
-/// distance to it. Parts that are no media are dropped, and so is a truncated rest.
+/// Splits an aggregate message (§7.1.6). The first part has the time of the aggregate, the others keep their distance
+/// to it. Parts other than media are dropped, and so is a truncated rest.
 pub(crate) fn split_aggregate(message: &crate::chunk::Message) -> Result<Vec<MediaMessage>, Limit> {
     let mut parts = Vec::new();
     let mut r = Reader::new(&message.payload);

@@ -1,8 +1,8 @@
-//! A count of events in windows of time.
+//! A counter of events in windows of time.
 
 use std::time::{Duration, Instant};
 
-/// A limit of so many events in a window, which begins with the first event behind the window before it.
+/// A limit of events per window. A window begins with the first event after the previous window.
 #[derive(Debug)]
 pub(crate) struct Rate {
     max: u32,
@@ -16,7 +16,7 @@ impl Rate {
         Self { max, window, begun: None, count: 0 }
     }
 
-    /// Counts an event. `false`: there are too many.
+    /// Counts an event. Returns false if there are too many.
     pub(crate) fn take(&mut self, now: Instant) -> bool {
         if self.begun.is_none_or(|begun| now.saturating_duration_since(begun) >= self.window) {
             self.begun = Some(now);

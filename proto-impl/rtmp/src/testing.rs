@@ -1,4 +1,4 @@
-//! For tests: a peer made of bytes, a server with an owner that accepts or not, and a pump between two machines.
+//! Test helpers: a peer made of bytes, a server with an owner that accepts or not, and a pump between two machines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use wire::{Reader, SendQueue, Writer};
 use crate::chunk::{self, Message, MessageHead};
 use crate::{Client, ClientEvent, Config, Event, MediaKind, MediaMessage, PlayTracks, Server};
 
-/// An arbitrary start; machines only see differences.
+/// An arbitrary start time; machines only use differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -21,12 +21,12 @@ pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// C0, C1 and C2 of the simple form.
+/// Returns C0, C1 and C2 in simple form.
 pub(crate) fn shake() -> Vec<u8> {
     [&[3][..], &[0; 2 * 1536]].concat()
 }
 
-/// A message in chunks of the default size.
+/// Returns a message in chunks of the default size.
 pub(crate) fn raw(
     chunk_stream: u32,
     kind: u8,
@@ -78,7 +78,7 @@ pub(crate) fn media(kind: MediaKind, timestamp: u32, payload: &[u8]) -> MediaMes
     MediaMessage { message_stream: 1, kind, timestamp, payload: Bytes::copy_from_slice(payload) }
 }
 
-/// A command that came back: name, transaction, values.
+/// A received command: name, transaction id, values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Reply {
     pub(crate) message_stream: u32,
@@ -99,7 +99,7 @@ impl Reply {
         Some(Self { message_stream: message.message_stream, name, transaction, values })
     }
 
-    /// `level code` of the last value, if it is an information object.
+    /// Returns `level code` of the last value, if that is an information object.
     pub(crate) fn status(&self) -> Option<String> {
         let information = self.values.last()?;
         let member = |name| information.get(name).and_then(Value::as_str);
@@ -111,7 +111,7 @@ impl Reply {
     }
 }
 
-/// A server whose owner answers requests at once, if asked to.
+/// A server whose owner answers requests at once, if configured to.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,
@@ -128,21 +128,21 @@ impl Rig {
         Self { server, now, accept: true, events: Vec::new(), sent: Vec::new(), failed: false }
     }
 
-    /// Handshake and `connect` done.
+    /// Completes the handshake and `connect`.
     pub(crate) fn connected() -> Self {
         let mut rig = Self::new();
         rig.feed(&[shake(), connect("live")].concat());
         rig
     }
 
-    /// `s1` is being published on message stream 1.
+    /// Publishes `s1` on message stream 1.
     pub(crate) fn publishing() -> Self {
         let mut rig = Self::connected();
         rig.feed(&[create_stream(), publish(1, "s1")].concat());
         rig
     }
 
-    /// `s1` is being played on message stream 1.
+    /// Plays `s1` on message stream 1.
     pub(crate) fn playing() -> Self {
         let mut rig = Self::connected();
         rig.feed(&[create_stream(), play(1, "s1")].concat());
@@ -155,7 +155,7 @@ impl Rig {
         self
     }
 
-    /// Lets time pass, firing what is due.
+    /// Lets time pass and handles the deadlines that expire.
     pub(crate) fn pass(&mut self, time: Duration) -> &mut Self {
         self.now += time;
         if self.server.poll_timeout().is_some_and(|deadline| deadline <= self.now) {
@@ -204,7 +204,7 @@ impl Rig {
         self.sent.extend_from_slice(&out.take_all());
     }
 
-    /// Everything sent behind the handshake so far.
+    /// Returns everything sent after the handshake so far.
     pub(crate) fn messages(&self) -> Vec<Message> {
         let mut reader = chunk::Reader::new((&Config::default()).into());
         reader.grant(true);
@@ -223,7 +223,7 @@ impl Rig {
         self.messages().iter().filter_map(Reply::of).collect()
     }
 
-    /// The `level code` of every reply that has one.
+    /// Returns the `level code` of every reply that has one.
     pub(crate) fn statuses(&self) -> Vec<String> {
         self.replies().iter().filter_map(Reply::status).collect()
     }
@@ -249,14 +249,14 @@ impl Rig {
         reasons.into_iter().next()
     }
 
-    /// The error it ended with.
+    /// Returns the error with which the connection ended.
     pub(crate) fn error(&self) -> Option<crate::Error> {
         let reason = self.closed()?;
         if let crate::CloseReason::Failed(error) = reason { Some(error) } else { None }
     }
 }
 
-/// Moves bytes between a client and a server in pieces of `cut` until both are quiet.
+/// Moves bytes between a client and a server in pieces of `cut` bytes until both are idle.
 pub(crate) struct Pump {
     pub(crate) client: Client,
     pub(crate) rig: Rig,
@@ -291,12 +291,12 @@ impl Pump {
     }
 }
 
-/// Sends bytes of a server by hand.
+/// Returns the bytes of a control message from a server.
 pub(crate) fn control(kind: u8, payload: &[u8]) -> Vec<u8> {
     raw(2, kind, 0, 0, payload)
 }
 
-/// A data message of the given values.
+/// Returns a data message with these values.
 pub(crate) fn data(message_stream: u32, values: &[Value]) -> Vec<u8> {
     let mut w = Writer::new();
     amf0::write_all(values, &mut w);

@@ -1,10 +1,11 @@
-//! The cost of cutting a frame into payloads, and of putting it together again, beside a plain copy of its bytes:
+//! Cost of splitting a frame into payloads and of reassembling it, compared with a plain copy of its bytes:
 //!
 //! ```text
 //! cargo bench -p rtp --bench packetise
 //! ```
 //!
-//! Rounds alternate between the three, so that a busy machine hits all; figures are min/median/max of the rounds.
+//! Rounds alternate between the three, so that a busy machine affects all of them. Values are min/median/max of the
+//! rounds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -23,9 +24,9 @@ use media::codec::{Codec, CodecConfig, opus, vp8};
 use media::nal;
 use rtp::payload::{Depacketizer, Format, Packetizer, Part, Payloads};
 
-/// Room for a payload: 1200 bytes without head, mid and the tag of GCM.
+/// Length of a payload in bytes: 1200 without header, mid and the tag of GCM.
 const PAYLOAD_BYTES: usize = 1160;
-/// Frames in one timed stretch.
+/// Number of frames in a measurement.
 const BATCH: usize = 200;
 const ROUNDS: usize = 200;
 

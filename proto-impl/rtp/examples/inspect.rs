@@ -1,4 +1,4 @@
-//! Says what datagrams are, one in a line of hexadecimal digits on standard input:
+//! Prints the content of datagrams, which it reads from standard input as lines of hexadecimal digits:
 //!
 //! ```text
 //! echo 80e01234010203040000000a65 | cargo run -p rtp --example inspect

@@ -1,7 +1,7 @@
-//! RTP and RTCP on one port.
+//! Telling RTP and RTCP apart on one port.
 
-/// Whether a packet of RTP's first byte is RTCP (RFC 5761 §4): payload types 64 to 95 are not used beside RTCP, so that
-/// with the marker bit as the eighth one 192 to 223 are RTCP's packet types. Nothing else of it is checked.
+/// True if the packet is RTCP by its first two bytes (RFC 5761 §4). RTP payload types 64 to 95 are not used beside
+/// RTCP, so a second byte (marker bit and payload type) of 192 to 223 is an RTCP packet type. Nothing else is checked.
 #[must_use]
 pub const fn is_rtcp(packet: &[u8]) -> bool {
     matches!(packet, [128..=191, 192..=223, ..])

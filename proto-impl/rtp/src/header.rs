@@ -1,4 +1,4 @@
-//! The head of an RTP packet (RFC 3550 §5.1):
+//! The header of an RTP packet (RFC 3550 §5.1):
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -12,7 +12,7 @@
 //! |                          extension ...                        |
 //! ```
 //!
-//! The contents of an extension block are read by [`crate::extension`].
+//! Extension blocks are read by [`crate::extension`].
 
 use sdp::PayloadType;
 use wire::{Reader, Truncated};
@@ -20,11 +20,11 @@ use wire::{Reader, Truncated};
 use crate::Error;
 use crate::number::{SequenceNumber, Ssrc};
 
-/// Bytes of a head without CSRCs and extension.
+/// Length of a header without CSRCs and extension.
 pub const HEADER_BYTES: usize = 12;
-/// The largest number of CSRCs: the field has four bits.
+/// Largest number of CSRCs: the field has four bits.
 pub const CSRCS_MAX: usize = 15;
-/// Bytes that `X` adds before the data of the block.
+/// Length of the extension header, in front of the block's data.
 pub const EXTENSION_HEAD_BYTES: usize = 4;
 
 const VERSION: u8 = 2;
@@ -35,26 +35,26 @@ const MARKER: u8 = 0x80;
 const PAYLOAD_TYPE: u8 = 0x7f;
 const WORD_BYTES: usize = 4;
 
-/// The head of a packet; what has no fixed length is borrowed.
+/// RTP header; parts without fixed length are borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<'a> {
-    /// `M`: in video the last packet of a frame, in audio the first after silence.
+    /// Marker bit: in video the last packet of a frame, in audio the first after silence.
     pub marker: bool,
-    /// The payload type.
+    /// Payload type.
     pub payload_type: PayloadType,
-    /// Counts the packets of the source.
+    /// Sequence number, which counts the packets of the source.
     pub sequence_number: SequenceNumber,
-    /// The time at which the first byte of the payload was sampled, in ticks of the payload type's clock.
+    /// Sampling time of the payload's first byte, in ticks of the payload type's clock.
     pub timestamp: u32,
-    /// The synchronisation source.
+    /// Synchronization source.
     pub ssrc: Ssrc,
-    /// The contributing sources of a mixer.
+    /// Contributing sources of a mixer.
     pub csrcs: Csrcs<'a>,
-    /// The extension block.
+    /// Header extension block.
     pub extension: Option<ExtensionBlock<'a>>,
 }
 
-/// Contributing sources, as bytes that were checked to be whole words.
+/// Contributing sources; the bytes are whole words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Csrcs<'a>(&'a [u8]);
 
@@ -70,29 +70,29 @@ impl Csrcs<'_> {
         self.0.len() / WORD_BYTES
     }
 
-    /// Whether it is empty.
+    /// True if there are no contributing sources.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// An extension block as it stands in a packet (RFC 3550 §5.3.1).
+/// Header extension block as in the packet (RFC 3550 §5.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExtensionBlock<'a> {
-    /// The profile of the block: 0xBEDE or 0x1000 for RFC 8285.
+    /// Profile of the block: 0xBEDE or 0x1000 for RFC 8285.
     pub profile: u16,
-    /// The data of the block, in whole words.
+    /// Data of the block, in whole words.
     pub bytes: &'a [u8],
 }
 
 impl<'a> Header<'a> {
-    /// Reads a head at the beginning of `packet`. Padding is behind the head and is not looked at.
+    /// Reads the header at the beginning of `packet`. Padding at the packet's end is not checked.
     pub fn read(packet: &'a [u8]) -> Result<Self, Error> {
         Self::read_from(&mut Reader::new(packet)).map(|(header, _)| header)
     }
 
-    /// Reads a header; true when it announces padding.
+    /// Reads a header. The boolean is true if it announces padding.
     fn read_from(r: &mut Reader<'a>) -> Result<(Self, bool), Error> {
         let [first, second] = r.array()?;
         if first >> 6 != VERSION {
@@ -125,8 +125,8 @@ impl<'a> Header<'a> {
         HEADER_BYTES.saturating_add(self.csrcs.0.len()).saturating_add(extension)
     }
 
-    /// Appends the head. An extension block that is no whole words is filled up with zeros, which are padding in both
-    /// forms of RFC 8285.
+    /// Appends the header. An extension block is padded to whole words with zeros, which are padding in both forms of
+    /// RFC 8285.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.write_with(false, out);
     }
@@ -156,8 +156,8 @@ const fn words(bytes: &[u8]) -> usize {
     bytes.len().div_ceil(WORD_BYTES)
 }
 
-/// The head's length, CSRCs and extension block included: what SRTP leaves in the clear. The cheap way to it; nothing
-/// else of the packet is looked at.
+/// Returns the length of the header with its CSRCs and extension block, which SRTP leaves unencrypted. Faster than
+/// [`Header::read`], since nothing else is checked.
 pub fn header_length(packet: &[u8]) -> Result<usize, Error> {
     let Some((fixed, rest)) = packet.split_first_chunk::<HEADER_BYTES>() else {
         return Err(Truncated { at: 0, need: HEADER_BYTES.saturating_sub(packet.len()) }.into());
@@ -181,19 +181,19 @@ pub fn header_length(packet: &[u8]) -> Result<usize, Error> {
     Ok(length)
 }
 
-/// A whole packet, borrowed.
+/// A complete RTP packet, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packet<'a> {
     /// The header.
     pub header: Header<'a>,
     /// The payload without padding; empty in padding-only packets.
     pub payload: &'a [u8],
-    /// Bytes of padding behind the payload, the one that counts them included.
+    /// Number of padding bytes behind the payload, the count byte included.
     pub padding: u8,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet in the clear.
+    /// Reads an unencrypted packet.
     pub fn read(packet: &'a [u8]) -> Result<Self, Error> {
         let mut r = Reader::new(packet);
         let (header, padded) = Header::read_from(&mut r)?;
@@ -207,7 +207,7 @@ impl<'a> Packet<'a> {
         Ok(Self { header, payload, padding })
     }
 
-    /// Appends the packet; padding is zeros and their count.
+    /// Appends the packet; padding is written as zeros and their count.
     pub fn write(&self, out: &mut Vec<u8>) {
         self.header.write_with(self.padding > 0, out);
         out.extend_from_slice(self.payload);

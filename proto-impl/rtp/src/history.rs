@@ -1,10 +1,9 @@
 //! A log of sent packets, for retransmissions.
 //!
-//! Many viewers get the same packets, so that what costs memory is kept once: a [`PacketLog`] of a track has the payloads,
-//! shared by count, with their timestamps. A viewer's [`ResendHistory`] only knows which of its own sequence numbers are
-//! which packets of the log; while it gets all of them that is one entry, however long it watches. A viewer costs some
-//! 130 bytes so, 24 for each gap in what it got (up to 32), and some 40 for each packet of the last second that was sent
-//! again to it (up to 512).
+//! Many viewers get the same packets, so data is shared where possible: the [`PacketLog`] of a track has the payloads,
+//! by reference count, and their timestamps. A viewer's [`ResendHistory`] only maps its own sequence numbers to packets
+//! of the log; while it gets all of them, that is one entry, however long it watches. So a viewer costs some 130 bytes,
+//! 24 for each gap (up to 32), and some 40 for each packet retransmitted to it in the last second (up to 512).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,78 +13,78 @@ use bytes::Bytes;
 
 use crate::number::{ExtendedSequence, SequenceNumber};
 
-/// Packets in a log.
+/// Maximum number of packets in a log.
 pub const LOG_PACKETS_MAX: usize = 16_384;
-/// The time for which a packet stays in a log that nothing is held in.
+/// Time for which a packet stays in a log without a hold.
 pub const LOG_AGE_MAX: Duration = Duration::from_secs(1);
-/// Bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
+/// Maximum number of bytes of payload in a log: a GOP of six seconds at 20 Mb/s.
 pub const LOG_BYTES_MAX: usize = 16 << 20;
-/// The most retransmissions of one packet to one viewer.
+/// Maximum number of retransmissions of one packet to one viewer.
 pub const RESENDS_MAX: u8 = 10;
-/// Runs of numbers that a viewer is kept: gaps within a second.
+/// Maximum number of runs of sequence numbers kept for a viewer: gaps within a second.
 const RUNS_MAX: usize = 32;
-/// Packets sent again that a viewer is kept; further ones are not sent until the log forgets the oldest. With packets of
-/// 1200 bytes it is half of a stream of 10 Mb/s.
+/// Maximum number of retransmitted packets remembered for a viewer; further ones are refused until the log drops the
+/// oldest. With packets of 1200 bytes this is half of a stream of 10 Mb/s.
 const RESENT_MAX: usize = 512;
-/// With less than this nothing is looked up: a flood of requests costs a comparison each.
+/// Budget in bytes below which requests are refused without lookup: a flood of requests then costs one comparison each.
 const BUDGET_BYTES_LEAST: usize = 1000;
-/// The share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
+/// Share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
 const BUDGET_SHARE: u8 = 2;
-/// The largest share: as much as is sent.
+/// Largest share, in eighths: as much as is sent.
 const BUDGET_SHARE_MAX: u8 = 8;
-/// The largest budget, and its initial value: enough to repair a key frame.
+/// Largest and initial budget in bytes: enough to repair a key frame.
 const BUDGET_BYTES_MAX: usize = 64 << 10;
-/// The least time between two resends of one packet, for round trips that nearly vanish.
+/// Shortest time between two retransmissions of one packet, for very short round trips.
 const RESEND_AFTER_MIN: Duration = Duration::from_millis(20);
 
-/// The place of a packet in the log of its track. Rises by one for each packet.
+/// Position of a packet in the log of its track, rising by one for each packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketId(u64);
 
 impl PacketId {
-    /// The packet behind it.
+    /// Returns the id of the next packet.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The packet so many before it, if there was one.
+    /// Returns the id `count` packets earlier; `None` before the first.
     #[must_use]
     pub fn back(self, count: usize) -> Option<Self> {
         self.0.checked_sub(u64::try_from(count).ok()?).map(Self)
     }
 
-    /// The number of packets from this one to `end`.
+    /// Returns the number of packets from this one to `end`.
     #[must_use]
     pub const fn distance(self, end: Self) -> u64 {
         end.0.saturating_sub(self.0)
     }
 }
 
-/// A packet as all its viewers share it.
+/// A packet as shared by all its viewers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedPacket {
-    /// The payload in the clear.
+    /// Unencrypted payload.
     pub payload: Bytes,
-    /// The timestamp on the clock of the track, before a viewer's offset.
+    /// Timestamp on the track's clock, without a viewer's offset.
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
 }
 
-/// The numbers of a log's packets begin where no other log has any.
+/// First packet id of the next log. Each log has its own range of ids.
 static NEXT_LOG: AtomicU64 = AtomicU64::new(0);
-/// Numbers of one log: more than any track has packets.
+/// Number of ids reserved for one log: more than any track has packets.
 const LOG_NUMBERS: u64 = 1 << 36;
 
-/// The last packets of a track. No packet of another log has the id of one of its own, so a viewer that changes tracks is
-/// never sent a packet of one track in place of one of the other.
+/// The most recent packets of a track. Ids are unique across logs, so a viewer that changes tracks is never sent a
+/// packet of one track in place of one of the other.
 #[derive(Debug)]
 pub struct PacketLog {
     packets: VecDeque<(Instant, LoggedPacket)>,
     first: u64,
     bytes: usize,
-    /// Packets from here on are not too old.
+    /// First held packet; it and later packets do not expire by age.
     held: Option<u64>,
 }
 
@@ -97,13 +96,13 @@ impl Default for PacketLog {
 }
 
 impl PacketLog {
-    /// Empty.
+    /// Creates an empty log.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps a packet, and forgets those that are too old or too many.
+    /// Adds a packet and drops those that are too old or too many.
     pub fn push(&mut self, now: Instant, packet: LoggedPacket) -> PacketId {
         self.bytes = self.bytes.saturating_add(packet.payload.len());
         self.packets.push_back((now, packet));
@@ -114,14 +113,14 @@ impl PacketLog {
         id
     }
 
-    /// The place that the next packet will have.
+    /// Returns the id of the next packet.
     #[must_use]
     pub fn next_id(&self) -> PacketId {
         PacketId(self.first.saturating_add(u64::try_from(self.packets.len()).unwrap_or(0)))
     }
 
-    /// Keeps the packets from this one on, however old they get, until it is called again: what a new viewer begins
-    /// with. The other limits hold.
+    /// Keeps the packets from this one on, at any age, until the next call: those that a new viewer begins with. The
+    /// other limits still apply.
     pub const fn hold(&mut self, from: PacketId) {
         self.held = Some(from.0);
     }
@@ -130,13 +129,13 @@ impl PacketLog {
         self.held.is_some_and(|held| id >= held)
     }
 
-    /// The oldest packet that is kept; [`Self::next_id`] when there is none.
+    /// Returns the id of the oldest packet; [`Self::next_id`] if the log is empty.
     #[must_use]
     pub const fn first_id(&self) -> PacketId {
         PacketId(self.first)
     }
 
-    /// Forgets what is too old.
+    /// Drops packets that are too old.
     pub fn trim(&mut self, now: Instant) {
         while let Some((at, packet)) = self.packets.front() {
             let old = now.saturating_duration_since(*at) > LOG_AGE_MAX && !self.is_held(self.first);
@@ -149,14 +148,14 @@ impl PacketLog {
         }
     }
 
-    /// A packet that is still there.
+    /// Returns a packet; `None` if it was dropped.
     #[must_use]
     pub fn get(&self, id: PacketId) -> Option<&LoggedPacket> {
         let at = usize::try_from(id.0.checked_sub(self.first)?).ok()?;
         self.packets.get(at).map(|(_, packet)| packet)
     }
 
-    /// A packet that is still there and not too old, though no other came since.
+    /// Returns a packet unless it was dropped, or is too old but not yet dropped.
     fn fresh(&self, now: Instant, id: u64) -> Option<&LoggedPacket> {
         let at = usize::try_from(id.checked_sub(self.first)?).ok()?;
         let (since, packet) = self.packets.get(at)?;
@@ -169,20 +168,20 @@ impl PacketLog {
         self.packets.len()
     }
 
-    /// Whether it has none.
+    /// True if the log is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
 
-    /// Bytes of their payload.
+    /// Total payload bytes in the log.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Numbers of a viewer that are packets of the log, one by one.
+/// A run of a viewer's sequence numbers that correspond to successive packets of the log.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     number: ExtendedSequence,
@@ -199,26 +198,26 @@ struct Resent {
 /// Counters of retransmission requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResendStats {
-    /// Packets that were sent again.
+    /// Packets retransmitted.
     pub resent: u64,
-    /// Bytes of their payload.
+    /// Payload bytes of retransmitted packets.
     pub resent_bytes: u64,
-    /// Requests for what is not there, or never was.
+    /// Requests for packets that are no longer kept or were never sent.
     pub unknown: u64,
-    /// Requests that came too soon, or too often.
+    /// Requests that came too soon or too often.
     pub repeated: u64,
-    /// Requests beyond the budget.
+    /// Requests refused because the budget was used up.
     pub over_budget: u64,
 }
 
-/// The packets of a log that one viewer got from one source, and those of them that were retransmitted.
+/// The packets of a log that one viewer got from one source, and their retransmissions.
 #[derive(Debug)]
 pub struct ResendHistory {
     runs: VecDeque<Run>,
     /// Retransmissions by log position.
     resent: BTreeMap<u64, Resent>,
     budget: usize,
-    /// In eighths.
+    /// Share of the sent bytes that may be retransmitted, in eighths.
     share: u8,
     stats: ResendStats,
 }
@@ -236,13 +235,13 @@ impl Default for ResendHistory {
 }
 
 impl ResendHistory {
-    /// Empty.
+    /// Creates an empty history.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The packet `id` of the log was sent under `number`, with so many bytes of payload. Both rise.
+    /// Notes that packet `id` of the log was sent under `number`, with this many payload bytes. Both must rise.
     pub fn sent(&mut self, number: ExtendedSequence, id: PacketId, bytes: usize) {
         let more = bytes.saturating_mul(self.share.into()) / 8;
         self.budget = self.budget.saturating_add(more).min(BUDGET_BYTES_MAX);
@@ -260,14 +259,14 @@ impl ResendHistory {
         self.runs.push_back(Run { number, id: id.0, count: 1 });
     }
 
-    /// The viewer loses so many of a thousand packets: repairs may have a quarter of what is sent, and twice the loss. What
-    /// repairs a third that is lost, and a third of that again, is more than half.
+    /// Sets the viewer's loss in thousandths: retransmissions may take a quarter of the sent bytes plus twice the loss.
+    /// If a third is lost, repairing it and a third of the repairs takes more than half.
     pub fn set_loss(&mut self, thousandths: u16) {
         let share = u16::from(BUDGET_SHARE).saturating_add(thousandths.saturating_mul(16).div_ceil(1000));
         self.share = u8::try_from(share).unwrap_or(BUDGET_SHARE_MAX).min(BUDGET_SHARE_MAX);
     }
 
-    /// Whether and what to send again for a number that is asked for. `Some` counts as sent.
+    /// Returns the packet to retransmit for a requested number; `None` if it must not be sent. `Some` counts as sent.
     pub fn resend<'l>(
         &mut self,
         now: Instant,
@@ -315,7 +314,7 @@ impl ResendHistory {
         Some(packet)
     }
 
-    /// A packet that was sent again a moment ago, to be sent once more, if the budget has it. Counts as sent.
+    /// Returns a packet retransmitted just before, to be sent once more if the budget allows. `Some` counts as sent.
     pub fn repeat<'l>(&mut self, number: SequenceNumber, log: &'l PacketLog) -> Option<&'l LoggedPacket> {
         let id = self.find(number)?;
         let packet = log.get(PacketId(id))?;
@@ -328,7 +327,7 @@ impl ResendHistory {
         Some(packet)
     }
 
-    /// A packet that was sent lately, so many before the newest, with its number: what a path can be tried with.
+    /// Returns the packet sent `back` packets before the newest, and its sequence number, for probing a path.
     #[must_use]
     pub fn recent<'l>(&self, back: u32, log: &'l PacketLog) -> Option<(SequenceNumber, &'l LoggedPacket)> {
         let run = self.runs.back()?;
@@ -337,13 +336,13 @@ impl ResendHistory {
         Some((run.number.plus(into).number(), packet))
     }
 
-    /// The counters so far.
+    /// Returns the counters so far.
     #[must_use]
     pub const fn stats(&self) -> ResendStats {
         self.stats
     }
 
-    /// The log position of a sequence number.
+    /// Returns the log position of a sequence number.
     fn find(&self, number: SequenceNumber) -> Option<u64> {
         let newest = self.runs.back()?;
         let last = newest.number.plus(u64::from(newest.count).saturating_sub(1));
@@ -459,7 +458,7 @@ mod tests {
         assert!(log.bytes() <= LOG_BYTES_MAX);
     }
 
-    /// The row: everything is asked for, a thousand times a second.
+    /// everything is requested a thousand times a second.
     #[test]
     fn x_11_resends_are_bounded_for_each_packet_and_in_sum() {
         let start = netsim::Clock::new().now();
@@ -495,7 +494,7 @@ mod tests {
         assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
     }
 
-    /// All that is sent may be sent again to who loses a third, and no more.
+    /// With a loss of a third, as much as is sent may be retransmitted, and no more.
     #[test]
     fn repairs_have_the_room_that_the_loss_needs() {
         for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 8), (1000, 8)] {

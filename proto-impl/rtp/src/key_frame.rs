@@ -1,11 +1,11 @@
-//! Requests for key frames on their way to the encoder: merged, and limited in rate.
+//! Key frame requests to an encoder: merged, and limited in rate.
 
 use std::time::{Duration, Instant};
 
-/// The least time between two requests to a publisher.
+/// Shortest time between two requests to a publisher.
 pub const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Merges requests. The first goes on at once; those within the interval behind it become one at its end.
+/// Merges key frame requests. The first is forwarded at once; those within the interval after it become one at its end.
 #[derive(Debug, Clone, Default)]
 pub struct KeyFrameRequests {
     last: Option<Instant>,
@@ -19,17 +19,17 @@ impl KeyFrameRequests {
         Self::default()
     }
 
-    /// Notes that somebody wants a key frame.
+    /// Notes that a viewer wants a key frame.
     pub const fn request(&mut self) {
         self.wanted = true;
     }
 
-    /// A key frame came: all that was wanted until now is fulfilled.
+    /// Notes that a key frame arrived, which satisfies all requests so far.
     pub const fn handle_key_frame(&mut self) {
         self.wanted = false;
     }
 
-    /// Whether to ask now; it counts as done.
+    /// Returns true if a request must be sent now, and counts it as sent.
     pub fn poll(&mut self, now: Instant) -> bool {
         let due = self.poll_timeout().is_some_and(|at| at <= now) || (self.wanted && self.last.is_none());
         if due {
@@ -38,8 +38,8 @@ impl KeyFrameRequests {
         due
     }
 
-    /// The time at which a request that waits may go on; `None` without one, and for the first of all, which
-    /// may go at once.
+    /// Returns the time at which a waiting request may be sent; `None` without one, and for the very first, which may
+    /// be sent at once.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + KEY_FRAME_INTERVAL)
@@ -50,7 +50,7 @@ impl KeyFrameRequests {
 mod tests {
     use super::*;
 
-    /// A thousand viewers, each with a thousand requests a second.
+    /// A thousand viewers each send a thousand requests a second.
     #[test]
     fn x_12_requests_are_merged_to_two_a_second() {
         let start = netsim::Clock::new().now();

@@ -1,47 +1,47 @@
-//! Wall-clock time as RTCP has it (RFC 3550 §4), and the anchor that ties it to a machine's `now`.
+//! Wall-clock time in RTCP's format (RFC 3550 §4), and the anchor that ties it to a machine's `now`.
 
 use std::time::{Duration, Instant};
 
-/// Seconds from the beginning of 1900, which NTP counts from, to that of 1970.
+/// Seconds from 1900, the NTP epoch, to 1970, the Unix epoch.
 const UNIX_EPOCH_SECONDS: u64 = 2_208_988_800;
 
-/// A time as 32.32 fixed-point seconds since 1900. It wraps in 2036, and differences still fit.
+/// A time as 32.32 fixed-point seconds since 1900. Wraps in 2036; differences remain valid across the wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NtpTime(u64);
 
 impl NtpTime {
-    /// Creates a time from its 64 bits.
+    /// Creates a time from its 64-bit value.
     #[must_use]
     pub const fn new(value: u64) -> Self {
         Self(value)
     }
 
-    /// The 64 bits.
+    /// The 64-bit value.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0
     }
 
-    /// The middle 32 bits, which reports give back: 16.16 seconds.
+    /// The middle 32 bits (16.16 seconds), which reports refer to.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the upper 16 bits are cut by definition")]
     pub const fn middle(self) -> u32 {
         (self.0 >> 16) as u32
     }
 
-    /// The time `duration` later.
+    /// Returns the time `duration` later.
     #[must_use]
     pub fn plus(self, duration: Duration) -> Self {
         Self(self.0.wrapping_add(fixed(duration)))
     }
 
-    /// The time `duration` earlier.
+    /// Returns the time `duration` earlier.
     #[must_use]
     pub fn minus(self, duration: Duration) -> Self {
         Self(self.0.wrapping_sub(fixed(duration)))
     }
 
-    /// The time elapsed since `base`, up to 68 years; `None` when this is earlier.
+    /// Returns the time elapsed since `base`, up to 68 years; `None` when this time is earlier.
     #[must_use]
     pub fn since(self, base: Self) -> Option<Duration> {
         let distance = self.0.wrapping_sub(base.0);
@@ -53,14 +53,14 @@ impl NtpTime {
     }
 }
 
-/// 32.32 seconds; what does not fit wraps, as the clock does.
+/// Returns a duration as 32.32 seconds, which wraps like the clock.
 fn fixed(duration: Duration) -> u64 {
     // Rounded up, so that a duration that was made from fixed point comes back as it was.
     let fraction = (u64::from(duration.subsec_nanos()) << 32).div_ceil(1_000_000_000);
     (duration.as_secs() << 32).wrapping_add(fraction)
 }
 
-/// The wall clock at one `now`. A machine gets it when it is created and reads no clock.
+/// The wall-clock time at one `now`. A machine gets it on creation, so that it need not read a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NtpAnchor {
     at: Instant,
@@ -75,7 +75,7 @@ impl NtpAnchor {
         Self { at: now, time }
     }
 
-    /// The time at `now`.
+    /// Returns the wall-clock time at `now`.
     #[must_use]
     pub fn at(&self, now: Instant) -> NtpTime {
         match now.checked_duration_since(self.at) {
@@ -91,7 +91,7 @@ pub(crate) fn compact(duration: Duration) -> u32 {
     u32::try_from(duration.as_nanos().saturating_mul(65_536) / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
-/// Back from 1/65536 s.
+/// Converts units of 1/65536 s to a duration.
 #[must_use]
 pub(crate) fn from_compact(units: u32) -> Duration {
     Duration::from_nanos((u64::from(units) * 1_000_000_000) >> 16)

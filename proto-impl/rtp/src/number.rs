@@ -1,8 +1,8 @@
-//! The numbers of a packet, each with a type of its own.
+//! Newtypes for the numbers in a packet.
 
 use std::fmt;
 
-/// A synchronisation source (RFC 3550 §3): who sends, in the words of RTP.
+/// A synchronization source (RFC 3550 §3): the identifier of a stream's sender.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ssrc(pub u32);
 
@@ -26,12 +26,12 @@ impl fmt::Display for Ssrc {
     }
 }
 
-/// Half of the number space: what is farther ahead counts as behind.
+/// Half of the number space. A number farther ahead counts as behind.
 const HALF: u16 = 0x8000;
-/// Packets in one round of the sequence numbers.
+/// Number of packets in one cycle of the sequence numbers.
 const CYCLE: u64 = 1 << 16;
 
-/// A sequence number: 16 bits that wrap (RFC 3550 §5.1). It has no order; it has distances.
+/// A sequence number: 16 bits that wrap (RFC 3550 §5.1), so it has distances but no order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SequenceNumber(pub u16);
 
@@ -42,7 +42,7 @@ impl SequenceNumber {
         self.0
     }
 
-    /// The number `count` behind this one.
+    /// Returns the number `count` places after this one.
     #[must_use]
     pub const fn plus(self, count: u16) -> Self {
         Self(self.0.wrapping_add(count))
@@ -54,14 +54,14 @@ impl SequenceNumber {
         self.plus(1)
     }
 
-    /// The distance to `base`, the shorter way round; `None` when this is behind it.
+    /// Returns the distance from `base` to this number, the shorter way round; `None` when this number is behind it.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u16> {
         let distance = self.0.wrapping_sub(base.0);
         if distance < HALF { Some(distance) } else { None }
     }
 
-    /// Whether this comes after `other`, by the shorter way round.
+    /// True if this number comes after `other`, by the shorter way round.
     #[must_use]
     pub const fn is_newer_than(self, other: Self) -> bool {
         self.0 != other.0 && self.ahead_of(other).is_some()
@@ -74,19 +74,19 @@ impl fmt::Debug for SequenceNumber {
     }
 }
 
-/// A sequence number with the rounds that it has made, which has an order. The count begins in round 1, so that packets
-/// that were sent before the first one have a place too.
+/// A sequence number extended by its cycles, which gives it an order. Counting starts in cycle 1, so that packets sent
+/// before the first received one have a place too.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExtendedSequence(u64);
 
 impl ExtendedSequence {
-    /// The number that a count begins with.
+    /// Returns the extended number of the first packet.
     #[must_use]
     pub const fn first(number: SequenceNumber) -> Self {
         Self(CYCLE + number.0 as u64)
     }
 
-    /// The place of `number` that is nearest to this one; `None` for one before the count's beginning.
+    /// Returns the extended number for `number` nearest to this one; `None` before the start of the count.
     #[must_use]
     pub const fn nearest(self, number: SequenceNumber) -> Option<Self> {
         let ahead = number.0.wrapping_sub(self.number().0);
@@ -102,39 +102,39 @@ impl ExtendedSequence {
         }
     }
 
-    /// The lower 16 bits.
+    /// The lower 16 bits, as in the packet.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the lower 16 bits are the number")]
     pub const fn number(self) -> SequenceNumber {
         SequenceNumber(self.0 as u16)
     }
 
-    /// Rounds and number as a report block has them, the first round as 0 (RFC 3550 §6.4.1).
+    /// Cycles and number as in a report block, where the first cycle is 0 (RFC 3550 §6.4.1).
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the field has 32 bits and wraps")]
     pub const fn reported(self) -> u32 {
         self.0.wrapping_sub(CYCLE) as u32
     }
 
-    /// The count.
+    /// The whole count.
     #[must_use]
     pub const fn value(self) -> u64 {
         self.0
     }
 
-    /// The one `count` behind this one; the count ends after millions of years.
+    /// Returns the number `count` places after this one, without wrapping.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0.saturating_add(count))
     }
 
-    /// The next one.
+    /// Returns the next number.
     #[must_use]
     pub const fn next(self) -> Self {
         self.plus(1)
     }
 
-    /// The number of packets from `base` to this; 0 when this is not later.
+    /// Returns the number of packets from `base` to this one; 0 when this one is not later.
     #[must_use]
     pub const fn since(self, base: Self) -> u64 {
         self.0.saturating_sub(base.0)

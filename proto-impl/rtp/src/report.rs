@@ -1,7 +1,7 @@
-//! The schedule of reports, the contents of sender reports, and what the peer's reports say about the path.
+//! The schedule of reports, the contents of sender reports, and the path's figures from the peer's reports.
 //!
-//! The interval is fixed: a second, the first report behind half of one. RFC 3550 §6.2 scales it with the size of the
-//! group and draws it at random, so that thousands do not speak at once; here each session has two members.
+//! The interval is fixed at a second, with the first report after half a second. RFC 3550 §6.2 scales it with the size
+//! of the group and randomizes it, so that thousands do not report at once; here each session has two members.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,21 @@ use crate::rtcp::{Dlrr, ReportBlock, SenderInfo};
 /// Time between two reports.
 pub const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The time at which the next report is due.
+/// Schedule of our reports.
 #[derive(Debug, Clone)]
 pub struct ReportSchedule {
     next: Instant,
 }
 
 impl ReportSchedule {
-    /// The first one is due behind half of the interval: a player gets its audio and video together with it.
+    /// Creates the schedule. The first report is due after half of the interval, so that a player can soon synchronize
+    /// audio and video.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self { next: now + REPORT_INTERVAL / 2 }
     }
 
-    /// Whether a report is due; it counts as made. One that was missed is not made up for.
+    /// Returns true if a report is due, and counts it as sent. A missed report is not made up for.
     pub fn poll(&mut self, now: Instant) -> bool {
         let due = self.next <= now;
         if due {
@@ -35,43 +36,43 @@ impl ReportSchedule {
         due
     }
 
-    /// The time at which the next report is due.
+    /// Time of the next report.
     #[must_use]
     pub const fn poll_timeout(&self) -> Instant {
         self.next
     }
 }
 
-/// The sender state of one of our sources.
+/// State of one of our sources for sender reports.
 #[derive(Debug, Clone)]
 pub struct SenderState {
     clock_rate: u32,
     packets: u32,
     octets: u32,
-    /// A timestamp and when it was due to be played out, as far as the sender knows: when it was sent.
+    /// A timestamp, and the time it maps to: that of its sampling.
     mapping: Option<(u32, Instant)>,
 }
 
 impl SenderState {
-    /// Creates the state with nothing sent; timestamps have `clock_rate` ticks per second.
+    /// Creates the state before anything is sent; timestamps have `clock_rate` ticks per second.
     #[must_use]
     pub const fn new(clock_rate: u32) -> Self {
         Self { clock_rate, packets: 0, octets: 0, mapping: None }
     }
 
-    /// A packet left. Both counts wrap, as they do in reports (RFC 3550 §6.4.1).
+    /// Counts a packet sent. Both counters wrap, as in reports (RFC 3550 §6.4.1).
     pub fn sent(&mut self, payload_bytes: usize) {
         self.packets = self.packets.wrapping_add(1);
         self.octets = self.octets.wrapping_add(u32::try_from(payload_bytes).unwrap_or(0));
     }
 
-    /// Maps a timestamp to the time of its sampling. The owner does so for each access unit on one clock for all tracks
-    /// of a stream: what players keep lips in step by.
+    /// Maps a timestamp to its sampling time. Call it for each access unit, with one clock for all tracks of a stream,
+    /// since players synchronize audio and video by it.
     pub const fn map(&mut self, timestamp: u32, at: Instant) {
         self.mapping = Some((timestamp, at));
     }
 
-    /// The sender info of a report made now; `None` before the first mapping.
+    /// Returns the sender info for a report made now; `None` before the first mapping.
     #[must_use]
     pub fn info(&self, now: Instant, anchor: &NtpAnchor) -> Option<SenderInfo> {
         let (timestamp, at) = self.mapping?;
@@ -88,21 +89,21 @@ impl SenderState {
     }
 }
 
-/// The round trip to one who reports about a source of ours (RFC 3550 §6.4.1). `None` without a report of ours to refer
-/// to, and for what cannot be: longer than a minute, or negative by more than clocks are coarse.
+/// Returns the round trip to a peer that reports about our source (RFC 3550 §6.4.1). `None` if the block refers to no
+/// report of ours, or if the value is implausible: longer than a minute, or negative beyond the precision of clocks.
 #[must_use]
 pub fn round_trip(now: NtpTime, block: &ReportBlock) -> Option<Duration> {
     since_reference(now, block.last_sender_report, block.delay_since_report)
 }
 
-/// The round trip for a pure receiver, from the answer to its reference time (RFC 3611 §4.5).
+/// Returns the round trip for a pure receiver, from the answer to its reference time (RFC 3611 §4.5).
 #[must_use]
 pub fn round_trip_of_receiver(now: NtpTime, answer: &Dlrr) -> Option<Duration> {
     since_reference(now, answer.last_reference, answer.delay)
 }
 
 fn since_reference(now: NtpTime, reference: u32, delay: u32) -> Option<Duration> {
-    /// Longer round trips are false or from an old report.
+    /// Longest plausible round trip; longer ones are wrong or from an old report.
     const LONGEST: Duration = Duration::from_secs(60);
     if reference == 0 {
         return None;
@@ -113,8 +114,8 @@ fn since_reference(now: NtpTime, reference: u32, delay: u32) -> Option<Duration>
     Some(from_compact(units)).filter(|&round_trip| round_trip <= LONGEST)
 }
 
-/// The time of a source's samples on its sender's wall clock, which all sources of that sender share: what puts audio
-/// and video together on the receiving side.
+/// Maps the timestamps of a source to its sender's wall clock, which all sources of the sender share, so that the
+/// receiver can synchronize audio and video.
 #[derive(Debug, Clone)]
 pub struct ClockMapping {
     clock_rate: u32,
@@ -123,7 +124,7 @@ pub struct ClockMapping {
 }
 
 impl ClockMapping {
-    /// Creates the state without a report.
+    /// Creates the state before the first report.
     #[must_use]
     pub fn new(clock_rate: u32) -> Self {
         Self { clock_rate: clock_rate.max(1), unwrap: Unwrap::new(32), reference: None }
@@ -135,7 +136,8 @@ impl ClockMapping {
         self.clock_rate
     }
 
-    /// A sender report of the source came. One with a time of 0 says nothing: its sender has no wall clock.
+    /// Handles a sender report of the source. Ignores the time if it is 0, which means that the sender has no wall
+    /// clock.
     pub fn handle_sender_report(&mut self, info: &SenderInfo) {
         let timestamp = self.unwrap.unwrap(info.rtp_timestamp.into());
         if info.ntp.value() != 0 {
@@ -143,7 +145,7 @@ impl ClockMapping {
         }
     }
 
-    /// The time at which a sample was taken; `None` before the first report.
+    /// Returns the sampling time of a timestamp; `None` before the first report.
     pub fn time_of(&mut self, timestamp: u32) -> Option<NtpTime> {
         let timestamp = self.unwrap.unwrap(timestamp.into());
         let (time, reference) = self.reference?;

@@ -1,4 +1,4 @@
-//! Retransmission in packets of their own (RFC 4588): the original sequence number, then the original payload, under
+//! Retransmission in separate packets (RFC 4588): the original sequence number, then the original payload, under
 //! another SSRC and payload type.
 
 use bytes::Bytes;
@@ -8,31 +8,31 @@ use crate::header::{Header, Packet};
 use crate::number::{SequenceNumber, Ssrc};
 use crate::receive::Sources;
 
-/// Bytes of the original sequence number (RFC 4588 §4).
+/// Length of the original sequence number (RFC 4588 §4).
 pub const OSN_BYTES: usize = 2;
-/// Payload types: seven bits.
+/// Number of payload types, which have seven bits.
 const PAYLOAD_TYPES: usize = 128;
 
-/// The associations of RTX: payload types by `apt`, sources by SSRC.
+/// RTX associations: payload types by `apt`, sources by SSRC.
 #[derive(Debug, Clone)]
 pub struct RtxMap {
-    /// The original payload type by the payload type of RTX.
+    /// Original payload type for each RTX payload type.
     originals: [Option<PayloadType>; PAYLOAD_TYPES],
-    /// The original SSRC by the SSRC of RTX.
+    /// Original SSRC for each RTX SSRC.
     sources: Sources<Ssrc>,
 }
 
-/// A packet out of a repair.
+/// An original packet recovered from an RTX packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repaired<'a> {
-    /// The head of the original, as far as the repair tells; its extensions are those of the repair.
+    /// Original header as far as the RTX packet allows; the extensions are those of the RTX packet.
     pub header: Header<'a>,
-    /// The offset of the original payload within the RTX payload.
+    /// Offset of the original payload within the RTX payload.
     pub payload_at: usize,
 }
 
 impl Repaired<'_> {
-    /// The original payload, sliced out of the repair's.
+    /// Returns the original payload, sliced from the RTX payload.
     #[must_use]
     pub fn payload(&self, repair: &Bytes) -> Bytes {
         repair.slice(self.payload_at.min(repair.len())..)
@@ -46,13 +46,14 @@ impl Default for RtxMap {
 }
 
 impl RtxMap {
-    /// Empty: repairs nothing.
+    /// Creates an empty map, which recovers nothing.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `rtx` carries repairs of `original` (`apt`). False when that would be a repair of repairs.
+    /// Declares `rtx` to carry retransmissions of `original` (`apt`). Returns false if one of them has the opposite
+    /// role already.
     pub fn add_payload_type(&mut self, rtx: PayloadType, original: PayloadType) -> bool {
         let repairs_rtx = self.original(original).is_some();
         let is_repaired = self.originals.iter().flatten().any(|&other| other == rtx);
@@ -65,8 +66,8 @@ impl RtxMap {
         true
     }
 
-    /// The packets of `rtx` repair those of `original` (an `FID` group, or a repaired rid). False when that would be a
-    /// repair of repairs, or one source too many.
+    /// Declares source `rtx` to carry retransmissions of `original` (an `FID` group, or a repaired rid). Returns false
+    /// if one of them has the opposite role already, or if there are too many sources.
     pub fn add_source(&mut self, rtx: Ssrc, original: Ssrc) -> bool {
         let repairs_rtx = self.sources.get(original).is_some();
         let is_repaired = self.sources.iter().any(|(_, &other)| other == rtx);
@@ -76,20 +77,20 @@ impl RtxMap {
         self.sources.get_or_insert_with(rtx, || original).map(|slot| *slot = original).is_some()
     }
 
-    /// The payload type that an RTX payload type repairs; `None` for a media payload type.
+    /// Returns the payload type that an RTX payload type retransmits; `None` for a media payload type.
     #[must_use]
     pub fn original(&self, rtx: PayloadType) -> Option<PayloadType> {
         self.originals.get(usize::from(rtx.number())).copied().flatten()
     }
 
-    /// The source that an RTX source repairs.
+    /// Returns the source that an RTX source retransmits.
     #[must_use]
     pub fn source(&self, rtx: Ssrc) -> Option<Ssrc> {
         self.sources.get(rtx).copied()
     }
 
-    /// The packet that a packet of RTX repairs. `None` when its payload type or source is not known, or when there is no payload
-    /// behind the number: senders probe the road with such packets.
+    /// Recovers the original packet from an RTX packet. `None` when its payload type or source is unknown, or no
+    /// payload follows the number, as in packets that senders use for probing.
     #[must_use]
     pub fn unwrap<'a>(&self, packet: &Packet<'a>) -> Option<Repaired<'a>> {
         let payload_type = self.original(packet.header.payload_type)?;
@@ -104,7 +105,7 @@ impl RtxMap {
     }
 }
 
-/// The original sequence number, which precedes the payload.
+/// Returns the original sequence number as written before the payload.
 #[must_use]
 pub const fn osn(original: SequenceNumber) -> [u8; OSN_BYTES] {
     original.0.to_be_bytes()

@@ -1,5 +1,5 @@
-//! The receiving side of transport-wide feedback: reports arrival times to the sender, which estimates the bandwidth by them.
-//! Browsers raise their rate only with this or with REMB.
+//! The receiving side of transport-wide feedback: reports arrival times to the sender, which estimates the bandwidth
+//! from them. Browsers raise their rate only with this or with REMB.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use crate::rtcp::{Compound, DELTA_MICROS, REFERENCE_MICROS};
 
 /// Time between two feedback packets.
 pub const FEEDBACK_INTERVAL: Duration = Duration::from_millis(100);
-/// The most arrivals that wait to be reported; then feedback is due at once.
+/// Maximum number of unreported arrivals, at which feedback is due at once.
 const ARRIVALS_MAX: usize = 512;
-/// Packets in one feedback, the missing ones included.
+/// Maximum number of packets covered by one feedback, missing ones included.
 const SPAN_MAX: u64 = 1024;
-/// A packet this far behind the last report is ignored; one this far ahead restarts the count.
+/// Distance, in packets: a packet this far behind the last report is ignored, one this far ahead restarts the count.
 const LEAP_MAX: u64 = 0x4000;
 
-/// Records when packets came, by their number on the transport.
+/// Records arrival times by transport-wide sequence number.
 #[derive(Debug)]
 pub struct ArrivalRecorder {
-    /// The origin of the times.
+    /// Origin of the times.
     epoch: Instant,
     arrivals: BTreeMap<ExtendedSequence, i64>,
-    /// The next number to be reported.
+    /// Next number to report.
     next: Option<ExtendedSequence>,
     due: Option<Instant>,
     feedback_count: u8,
@@ -35,7 +35,7 @@ impl ArrivalRecorder {
         Self { epoch: now, arrivals: BTreeMap::new(), next: None, due: None, feedback_count: 0 }
     }
 
-    /// A packet came with this number.
+    /// Records the arrival of the packet with this number.
     pub fn handle_packet(&mut self, now: Instant, number: u16) {
         let number = SequenceNumber(number);
         let next = *self.next.get_or_insert_with(|| ExtendedSequence::first(number));
@@ -61,8 +61,8 @@ impl ArrivalRecorder {
         self.due = Some(self.due.map_or(due, |before| before.min(due)));
     }
 
-    /// Adds feedback to `out` when it is due; true when it did. To be called until false: what does not fit one part
-    /// goes into another.
+    /// Adds feedback to `out` if it is due, and returns true if it did. Call it until it returns false, since one part
+    /// may not hold all.
     pub fn poll_feedback(&mut self, now: Instant, sender: Ssrc, media: Ssrc, out: &mut Compound) -> bool {
         if self.due.is_none_or(|due| due > now) {
             return false;
@@ -118,14 +118,15 @@ impl ArrivalRecorder {
         true
     }
 
-    /// The time at which feedback is due.
+    /// Returns the time at which feedback is due.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.due
     }
 }
 
-/// The most that chunks and deltas of a part take: seven symbols in a chunk of two bytes, two bytes for a delta.
+/// Returns the most bytes that chunks and deltas of a part take: a chunk of two bytes for seven symbols, and two bytes
+/// for each delta.
 const fn transport_feedback_bytes(count: usize, arrived: usize) -> usize {
     count.div_ceil(7).saturating_add(arrived).saturating_mul(2)
 }
@@ -154,12 +155,12 @@ mod tests {
             }
         }
 
-        /// All feedback that is due, and how many parts it has.
+        /// Returns all feedback that is due, and its number of parts.
         fn feedback(&mut self, ms: u64) -> (usize, Vec<(u16, Option<i64>)>) {
             self.feedback_within(ms, 1200)
         }
 
-        /// The same in parts of so many bytes.
+        /// Like [`Self::feedback`], with parts of at most `limit` bytes.
         fn feedback_within(&mut self, ms: u64, limit: usize) -> (usize, Vec<(u16, Option<i64>)>) {
             let mut all = Vec::new();
             let mut parts = 0;
@@ -207,7 +208,7 @@ mod tests {
         assert_eq!(arrivals, [(200, Some(20_100_000)), (301, Some(20_200_000))]);
     }
 
-    /// Deltas of two bytes each: more than a datagram holds.
+    /// Deltas of two bytes each need more than one datagram.
     #[test]
     fn what_does_not_fit_goes_into_the_next_part() {
         let mut bench = Bench::new();
@@ -219,7 +220,7 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// The packets behind a late one were told, and did come.
+    /// Packets reported before a late one are not reported as lost.
     #[test]
     fn a_late_packet_makes_no_losses() {
         let mut bench = Bench::new();

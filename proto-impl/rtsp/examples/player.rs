@@ -1,4 +1,4 @@
-//! Plays a stream of a camera or a server, and writes its H.264 to standard output, behind start codes:
+//! Plays a stream of a camera or a server and writes its H.264 to standard output with start codes:
 //!
 //! ```text
 //! cargo run -p rtsp --example player -- rtsp://user:password@192.0.2.7/stream | ffplay -
@@ -23,7 +23,7 @@ use rtp::payload::{Depacketizer, Format, Part};
 use rtsp::sdp::{Description, Media, MediaKind};
 use rtsp::{Client, ClientConfig, ClientEvent, Frame, Seed, SendQueue, TrackSetup, Uri};
 
-/// A track that is played: how its frames are put together, the number of the last packet, frames so far.
+/// Played track: its depacketiser, the number of the last packet, and the number of frames.
 struct Track {
     depacketizer: Depacketizer,
     last: Option<u16>,
@@ -31,7 +31,7 @@ struct Track {
     is_written: bool,
 }
 
-/// The tracks whose format is known.
+/// Returns the tracks with a known format.
 fn tracks(description: &Description) -> BTreeMap<usize, Track> {
     let known = |(index, media): (usize, &Media)| {
         let described = media.rtp_formats().next()?;

@@ -8,25 +8,25 @@ use crate::auth::Credentials;
 /// The limits and timeouts of a [`crate::Server`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The name in `Server`.
+    /// Value of the `Server` header field.
     pub server_name: String,
-    /// The realm of challenges.
+    /// Realm of challenges.
     pub realm: String,
-    /// Whether challenges offer Basic, which sends the password itself.
+    /// Challenges include Basic, with which clients send the password itself.
     pub allows_basic: bool,
-    /// Time to a session, from the connection or the end of the one before, without what verdicts take. No request extends
-    /// it.
+    /// Longest time without a session, from the connection or the end of the last session, excluding the owner's
+    /// decisions. Requests do not extend it.
     pub request_timeout: Duration,
-    /// After how long without a request, a frame or [`crate::Server::keep_alive`] a session ends; announced in whole
+    /// Time without a request, a frame or [`crate::Server::keep_alive`] after which a session ends; announced in whole
     /// seconds (RFC 2326 §12.37).
     pub session_timeout: Duration,
-    /// Bytes held while a request awaits its verdict.
+    /// Maximum number of bytes buffered while a request waits for the owner's decision.
     pub held_bytes_max: usize,
-    /// Requests in any second.
+    /// Maximum number of requests in one second.
     pub requests_per_second_max: u32,
-    /// Requests that are challenged although they had credentials.
+    /// Maximum number of requests with credentials that are answered with a challenge.
     pub authentications_max: u32,
-    /// Messages out of place in a minute.
+    /// Maximum number of misplaced messages in a minute.
     pub bad_messages_max: u32,
 }
 
@@ -46,29 +46,29 @@ impl Default for Config {
     }
 }
 
-/// The request and timeouts of a [`crate::Client`]. The limits on the peer are those of [`Config::default`].
+/// The request and timeouts of a [`crate::Client`]. Limits on the server's input are those of [`Config::default`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientConfig {
-    /// The stream. Its credentials are not used: see [`ClientConfig::credentials`].
+    /// URL of the stream. Its credentials are not used: see [`ClientConfig::credentials`].
     pub uri: Uri,
-    /// The credentials that answer a challenge.
+    /// Credentials to answer a challenge with.
     pub credentials: Option<Credentials>,
-    /// Whether the password itself may be sent to a server that knows nothing else. Many cameras do not.
+    /// The password itself may be sent to a server that offers only Basic, as many cameras do.
     pub allows_basic: bool,
-    /// The name in `User-Agent`.
+    /// Value of the `User-Agent` header field.
     pub user_agent: String,
-    /// Whether a track that the server refuses over UDP (461) is tried interleaved.
+    /// A track that the server refuses over UDP (461) is tried interleaved.
     pub falls_back_to_tcp: bool,
-    /// Whether the owner of a pull chooses again when the server refuses to interleave the first track.
+    /// The owner of a pull chooses again if the server refuses to interleave the first track.
     pub falls_back_to_udp: bool,
-    /// Time from a request to its answer.
+    /// Longest time from a request to its answer.
     pub request_timeout: Duration,
-    /// Play only: between two calls of [`crate::Client::media_progress`]. `None`: for ever.
+    /// Longest time between two calls of [`crate::Client::media_progress`], for pulls only. `None` means no limit.
     pub stall_timeout: Option<Duration>,
 }
 
 impl ClientConfig {
-    /// The defaults, for a stream. Credentials of the URL become those of the configuration.
+    /// Creates the default configuration for a stream. Credentials in the URL are moved to the configuration.
     #[must_use]
     pub fn new(mut uri: Uri) -> Self {
         let credentials = uri.credentials.take().map(|(user, password)| Credentials { user, password });

@@ -9,23 +9,23 @@ pub enum Error {
     /// The peer broke the protocol.
     #[error("protocol violation at byte {at}: {violation}")]
     Violation {
-        /// Bytes received when it was found.
+        /// Number of bytes received when the violation was found.
         at: u64,
-        /// The rule that was violated.
+        /// Rule that was violated.
         violation: Violation,
     },
     /// The peer went over a limit.
     #[error("limit reached at byte {at}: {limit}")]
     Limit {
-        /// Bytes received when it was found.
+        /// Number of bytes received when the limit was exceeded.
         at: u64,
-        /// The limit that was exceeded.
+        /// Limit that was exceeded.
         limit: Limit,
     },
 }
 
 impl Error {
-    /// The status that tells a client what was wrong (RFC 2326 §7.1.1).
+    /// Returns the status that describes the error to a client (RFC 2326 §7.1.1).
     #[must_use]
     pub const fn status(&self) -> Status {
         match self {
@@ -42,28 +42,28 @@ impl Error {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
-    /// The first line is neither a request's nor a response's.
+    /// The first line is neither a request line nor a status line.
     #[error("malformed start line")]
     StartLine,
-    /// The message is of another version, or of another protocol.
+    /// The message has another version or protocol.
     #[error("not RTSP/1.0")]
     Version,
-    /// A line that is no header field, or a field that continues on a second line.
+    /// A line is not a header field, or a field continues on a second line.
     #[error("malformed header field")]
     Header,
-    /// A control character in a line.
+    /// A line contains a control character.
     #[error("control character in a line")]
     Control,
-    /// `Content-Length` is no number, or is there twice (RFC 2326 §12.14).
+    /// `Content-Length` is not a number or occurs twice (RFC 2326 §12.14).
     #[error("malformed Content-Length")]
     ContentLength,
-    /// `CSeq` is missing in a request, is no number, or is there twice (RFC 2326 §12.17).
+    /// `CSeq` is missing in a request, is not a number, or occurs twice (RFC 2326 §12.17).
     #[error("missing or malformed CSeq")]
     CSeq,
-    /// A server described no stream that can be read.
+    /// The server's description of the stream is invalid.
     #[error("malformed description: {0}")]
     Description(sdp::Error),
-    /// A server chose a transport that was not offered, or none that can be read.
+    /// The server chose a transport that was not offered or is malformed.
     #[error("transport out of place")]
     Transport,
 }
@@ -72,33 +72,33 @@ pub enum Violation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Limit {
-    /// [`crate::limits::START_LINE_BYTES_MAX`] or [`crate::limits::URL_BYTES_MAX`].
+    /// The start line exceeds [`crate::limits::START_LINE_BYTES_MAX`] or [`crate::limits::URL_BYTES_MAX`].
     #[error("bytes of the start line")]
     StartLineBytes,
-    /// [`crate::limits::HEADERS_MAX`].
+    /// The message has more than [`crate::limits::HEADERS_MAX`] header fields.
     #[error("header fields")]
     Headers,
-    /// A header field's name or value, or all of them.
+    /// The name or value of a header field is too long, or all of them together are.
     #[error("bytes of the header")]
     HeaderBytes,
-    /// [`crate::limits::BODY_BYTES_MAX`].
+    /// The body exceeds [`crate::limits::BODY_BYTES_MAX`].
     #[error("bytes of the body")]
     BodyBytes,
-    /// Too much sent while a request awaited its verdict.
+    /// Too many bytes arrived while a request waited for the owner's decision.
     #[error("bytes held during a verdict")]
     HeldBytes,
     /// Too many requests in a second.
     #[error("request rate")]
     RequestRate,
-    /// Too many requests refused for their credentials.
+    /// Too many requests were refused for their credentials.
     #[error("failed authentications")]
     Authentications,
-    /// Too many messages out of place in a minute.
+    /// Too many misplaced messages arrived in a minute.
     #[error("bad messages")]
     BadMessages,
 }
 
-/// An [`Error`] that does not know its place yet.
+/// An [`Error`] without its position in the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Violation(Violation),

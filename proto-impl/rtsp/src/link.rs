@@ -1,4 +1,4 @@
-//! The connection as both machines use it: read items, count them, queue what goes out.
+//! The connection layer shared by both machines: reads and counts messages and frames, and queues output.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::{Config, Error, Item, Limit, Reader, Request, Response, Stats};
 /// The window in which messages out of place are counted.
 const BAD_MESSAGES_WINDOW: Duration = Duration::from_secs(60);
 
-/// The four bytes before an interleaved packet (RFC 2326 §10.12). `None` for a packet that is too long for a frame.
+/// Returns the four bytes before an interleaved packet (RFC 2326 §10.12). `None` for a packet that exceeds a frame.
 ///
-/// Head and packet are written as two slices, and nothing may come between them.
+/// Write header and packet as two slices, with nothing between them.
 #[must_use]
 pub fn frame_head(channel: u8, packet_bytes: usize) -> Option<[u8; 4]> {
     let [high, low] = u16::try_from(packet_bytes).ok()?.to_be_bytes();
@@ -26,10 +26,10 @@ pub(crate) struct Link {
     pub(crate) reader: Reader,
     pub(crate) out: SendQueue,
     pub(crate) stats: Stats,
-    /// The second that is counted, and the messages in it.
+    /// Start of the current second, and the messages counted in it.
     second: Option<(Instant, u32)>,
     messages_per_second_max: u32,
-    /// The window that is counted, and the messages out of place in it.
+    /// Start of the current window, and the misplaced messages counted in it.
     bad_window: Option<(Instant, u32)>,
     bad_messages_max: u32,
 }
@@ -57,21 +57,21 @@ impl Link {
         fault.into().at(self.reader.position())
     }
 
-    /// Counts a message against the rate.
+    /// Counts a message; fails beyond the allowed rate.
     pub(crate) fn count_message(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.messages_received = self.stats.messages_received.saturating_add(1);
         let count = count_in(&mut self.second, now, Duration::from_secs(1));
         if count > self.messages_per_second_max { Err(self.fault(Limit::RequestRate)) } else { Ok(()) }
     }
 
-    /// Counts a message out of place.
+    /// Counts a misplaced message; fails beyond the allowed rate.
     pub(crate) fn count_bad(&mut self, now: Instant) -> Result<(), Error> {
         self.stats.bad_messages = self.stats.bad_messages.saturating_add(1);
         let count = count_in(&mut self.bad_window, now, BAD_MESSAGES_WINDOW);
         if count > self.bad_messages_max { Err(self.fault(Limit::BadMessages)) } else { Ok(()) }
     }
 
-    /// Counts a frame that is given to nobody: its channel was not set up, or it came before media was asked for.
+    /// Counts a frame that is dropped: its channel was not set up, or media was not requested yet.
     pub(crate) const fn count_ignored(&mut self) {
         self.stats.frames_ignored = self.stats.frames_ignored.saturating_add(1);
     }
@@ -88,7 +88,7 @@ impl Link {
         self.push(bytes.into());
     }
 
-    /// False for a packet that is too long.
+    /// Queues an interleaved frame. Returns false for a packet that exceeds a frame.
     pub(crate) fn send_frame(&mut self, channel: u8, packet: Bytes) -> bool {
         let Some(head) = frame_head(channel, packet.len()) else { return false };
         self.out.push_slice(&head);
@@ -103,7 +103,7 @@ impl Link {
     }
 }
 
-/// Counts one more in a window that begins with its first; gives the count.
+/// Counts an event in a window that begins with its first event. Returns the count.
 fn count_in(window: &mut Option<(Instant, u32)>, now: Instant, length: Duration) -> u32 {
     let (since, count) = match *window {
         Some((since, count)) if now.saturating_duration_since(since) < length => {

@@ -1,4 +1,4 @@
-//! Requests and responses as values, and how they are written (RFC 2326 §4 to §7).
+//! Requests and responses, and writing them (RFC 2326 §4 to §7).
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::Status;
 
-/// The version that starts or ends a start line.
+/// Protocol version in a start line.
 pub(crate) const VERSION: &str = "RTSP/1.0";
 
 /// The method of a request (RFC 2326 §10).
@@ -34,7 +34,7 @@ pub enum Method {
     SetParameter,
     /// `REDIRECT`
     Redirect,
-    /// Any other; methods are case-sensitive.
+    /// Any other method; names are case-sensitive.
     Other(String),
 }
 
@@ -53,7 +53,7 @@ const METHODS: [(Method, &str); 11] = [
 ];
 
 impl Method {
-    /// The method of that name; one that is not known becomes [`Method::Other`].
+    /// Returns the method with this name; an unknown one becomes [`Method::Other`].
     #[must_use]
     pub fn read(name: &str) -> Self {
         METHODS
@@ -62,7 +62,7 @@ impl Method {
             .map_or_else(|| Self::Other(name.to_owned()), |(method, _)| method.clone())
     }
 
-    /// The name on the wire.
+    /// Returns the name as sent on the wire.
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
@@ -84,29 +84,28 @@ impl Method {
     }
 }
 
-/// The header fields of a message, in their order. `Content-Length` is not among them: it is framing, the reader takes
-/// it off and the writer makes it.
+/// The header fields of a message in order, without `Content-Length`, which the reader removes and the writer adds.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
-    /// The first field of that name, in any case.
+    /// Returns the first field with this name, ignoring case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Every field of that name, in any case.
+    /// Returns every field with this name, ignoring case.
     pub fn all<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a str> {
         self.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Every field.
+    /// Iterates over all fields.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// Adds a field. Control characters of the value are dropped: they would end the line.
+    /// Adds a field. Control characters in the value are dropped, since they could end the line.
     pub fn push(&mut self, name: &str, value: &str) {
         let value: String = value.chars().filter(|c| !c.is_control()).collect();
         self.0.push((name.to_owned(), value.trim_ascii().to_owned()));
@@ -118,19 +117,19 @@ impl Headers {
         self.0.len()
     }
 
-    /// Whether there is no field.
+    /// True if there are no fields.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// `CSeq` (RFC 2326 §12.17); `None` when it is missing or no number.
+    /// Returns `CSeq` (RFC 2326 §12.17); `None` when missing or not a number.
     #[must_use]
     pub fn cseq(&self) -> Option<u32> {
         number(self.get("CSeq")?)
     }
 
-    /// `Session` (RFC 2326 §12.37).
+    /// Returns `Session` (RFC 2326 §12.37).
     #[must_use]
     pub fn session(&self) -> Option<SessionHeader<'_>> {
         self.get("Session").map(SessionHeader::read)
@@ -145,7 +144,7 @@ impl Headers {
     }
 }
 
-/// Credentials stay out of logs.
+/// Prints no credentials.
 impl fmt::Debug for Headers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_map()
@@ -157,24 +156,24 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Digits and nothing else: no sign, no fraction.
+/// Parses a number that consists only of digits, without sign or fraction.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     let text = text.trim_ascii();
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// The value of `Session`: an opaque id, and after how long without a request the server forgets it.
+/// Value of `Session`: an opaque id, and the time after which the server forgets an idle session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SessionHeader<'a> {
-    /// The id, without what follows it.
+    /// Session id without parameters.
     pub id: &'a str,
-    /// Seconds; RFC 2326 §12.37 has 60 when it is absent.
+    /// Timeout in seconds; 60 if absent (RFC 2326 §12.37).
     pub timeout_secs: Option<u32>,
 }
 
 impl<'a> SessionHeader<'a> {
-    /// Reads the value. A timeout that is no number counts as absent.
+    /// Reads the value. A malformed timeout counts as absent.
     #[must_use]
     pub fn read(value: &'a str) -> Self {
         let mut parts = value.split(';');
@@ -192,16 +191,16 @@ impl<'a> SessionHeader<'a> {
 pub struct Request {
     /// The method.
     pub method: Method,
-    /// The URL as it came, or `*`.
+    /// URL as received, or `*`.
     pub uri: String,
-    /// The fields.
+    /// Header fields.
     pub headers: Headers,
-    /// The body; empty without one.
+    /// Body; empty if there is none.
     pub body: Bytes,
 }
 
 impl Request {
-    /// A request with its number and nothing else.
+    /// Creates a request with only a number.
     #[must_use]
     pub fn new(method: Method, uri: &str, cseq: u32) -> Self {
         let mut headers = Headers::default();
@@ -209,7 +208,7 @@ impl Request {
         Self { method, uri: uri.to_owned(), headers, body: Bytes::new() }
     }
 
-    /// Writes the request behind what `out` has. Blanks in the URL are escaped, and controls dropped.
+    /// Appends the request to `out`. Blanks in the URL are escaped, and control characters dropped.
     pub fn write(&self, out: &mut Vec<u8>) {
         let uri: String = self.uri.chars().filter(|c| !c.is_control()).collect();
         let uri = uri.replace(char::is_whitespace, "%20");
@@ -221,7 +220,7 @@ impl Request {
     }
 }
 
-/// The query of a URL may hold the key of a stream.
+/// Prints no query of a URL, since it may contain the key of a stream.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.uri.split('?').next().unwrap_or_default();
@@ -237,18 +236,18 @@ impl fmt::Debug for Request {
 /// A response.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The outcome of the request.
+    /// Status code.
     pub status: Status,
-    /// The phrase for people.
+    /// Human-readable reason phrase.
     pub reason: String,
-    /// The fields.
+    /// Header fields.
     pub headers: Headers,
-    /// The body; empty without one.
+    /// Body; empty if there is none.
     pub body: Bytes,
 }
 
 impl Response {
-    /// A response to the request with that number, and nothing else.
+    /// Creates a response with only the number of its request.
     #[must_use]
     pub fn new(status: Status, cseq: Option<u32>) -> Self {
         let mut headers = Headers::default();
@@ -258,7 +257,7 @@ impl Response {
         Self { status, reason: status.reason().to_owned(), headers, body: Bytes::new() }
     }
 
-    /// Writes the response behind what `out` has.
+    /// Appends the response to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         let reason: String = self.reason.chars().filter(|c| !c.is_control()).collect();
         let code = self.status.code().to_string();

@@ -5,26 +5,26 @@ use sdp::Description;
 use crate::uri::{ends_with_control, resolve_control};
 use crate::{Channels, Frame, Lower, Mode, Transport, limits};
 
-/// A section of the description.
+/// A track: a section of the description.
 #[derive(Debug)]
 pub(crate) struct Track {
-    /// The `control` attribute; without one the track has the URL of the presentation.
+    /// Value of the `control` attribute; without one the track has the URL of the presentation.
     control: Option<String>,
     pub(crate) transport: Option<Transport>,
 }
 
-/// The presentation of a session.
+/// The tracks of a session and their URLs.
 pub(crate) struct Presentation {
     pub(crate) mode: Mode,
-    /// The URL to which controls are appended.
+    /// URL to which `control` values are appended.
     base: String,
-    /// The URL of the whole, when it is not the base.
+    /// URL of the whole presentation; `None` if it is the base.
     aggregate: Option<String>,
     pub(crate) tracks: Vec<Track>,
 }
 
 impl Presentation {
-    /// `None` when it has no section, or too many.
+    /// Creates a presentation; `None` when the description has no section, or too many.
     pub(crate) fn new(mode: Mode, base: &str, description: &Description) -> Option<Self> {
         let tracks: Vec<Track> = description
             .media
@@ -36,12 +36,12 @@ impl Presentation {
         fits.then(|| Self { mode, base: base.to_owned(), aggregate, tracks })
     }
 
-    /// The URL of the whole.
+    /// Returns the URL of the whole presentation.
     pub(crate) fn url(&self) -> &str {
         self.aggregate.as_deref().unwrap_or(&self.base)
     }
 
-    /// The URL of a track.
+    /// Returns the URL of a track.
     pub(crate) fn url_of(&self, track: usize) -> Option<String> {
         self.tracks.get(track).map(|track| match track.control.as_deref() {
             None | Some("") => self.url().to_owned(),
@@ -49,8 +49,8 @@ impl Presentation {
         })
     }
 
-    /// The track that a URL names. Its host and path do not matter: a proxy may have changed them, and the session is that
-    /// of the connection anyway.
+    /// Returns the track that a URL names. Host and path are ignored: a proxy may have changed them, and the session is
+    /// that of the connection anyway.
     pub(crate) fn track_of(&self, url: &str) -> Option<usize> {
         self.tracks
             .iter()
@@ -64,13 +64,13 @@ impl Presentation {
             .or_else(|| (self.tracks.len() == 1 && self.is_whole(url)).then_some(0))
     }
 
-    /// Whether a URL is that of the whole.
+    /// True if a URL is that of the whole presentation.
     pub(crate) fn is_whole(&self, url: &str) -> bool {
         let plain = |url: &str| url.trim_end_matches('/').to_owned();
         plain(url) == plain(&self.base) || plain(url) == plain(self.url())
     }
 
-    /// The number of tracks that were set up.
+    /// Returns the number of tracks that were set up.
     pub(crate) fn count(&self) -> usize {
         self.tracks.iter().filter(|track| track.transport.is_some()).count()
     }
@@ -79,22 +79,22 @@ impl Presentation {
         self.tracks.get(track)?.transport.as_ref()
     }
 
-    /// The interleaved channels of a track.
+    /// Returns the interleaved channels of a track.
     pub(crate) fn channels(&self, track: usize) -> Option<Channels> {
         self.transport(track).filter(|transport| transport.lower == Lower::Tcp)?.channels
     }
 
-    /// Whether none of the channels is in use.
+    /// True if none of these channels is in use.
     pub(crate) fn are_free(&self, channels: Channels) -> bool {
         (0..self.tracks.len()).filter_map(|track| self.channels(track)).all(|used| !used.overlaps(channels))
     }
 
-    /// The lowest pair of channels, even and odd, that is free.
+    /// Returns the lowest free pair of channels, even and odd.
     pub(crate) fn free_channels(&self) -> Option<Channels> {
         (0..=u8::MAX).step_by(2).filter_map(Channels::from_rtp).find(|channels| self.are_free(*channels))
     }
 
-    /// A frame's meaning. `None` on a channel that was not set up.
+    /// Returns the frame on a channel with its track; `None` if the channel was not set up.
     pub(crate) fn frame(&self, channel: u8, payload: bytes::Bytes) -> Option<Frame> {
         (0..self.tracks.len())
             .filter_map(|track| Some((track, self.channels(track)?)))
@@ -103,7 +103,7 @@ impl Presentation {
     }
 }
 
-/// URLs may hold the key of a stream.
+/// Prints no URLs, since they may contain the key of a stream.
 impl std::fmt::Debug for Presentation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Presentation")

@@ -1,9 +1,9 @@
 //! The reader of a connection's byte stream: messages and interleaved frames (RFC 2326 §10.12).
 //!
-//! The reader takes what real peers send beside the grammar: lines that end with a bare LF, empty lines between messages, and
-//! bytes that are no UTF-8 in the values of fields. It refuses what hides a message in another one: a doubled or crooked
-//! `Content-Length`, control characters, fields that continue on another line. Behind a first frame, bytes that are neither
-//! frame nor message are passed over, up to a bound ([`stray`]). No length that the peer announces makes room by itself.
+//! The reader accepts common deviations of real peers: lines that end with a bare LF, empty lines between messages, and
+//! field values that are not UTF-8. It refuses whatever could hide a message inside another: a repeated or malformed
+//! `Content-Length`, control characters, fields that continue on another line. After the first frame, bytes that are
+//! neither frame nor message are skipped, up to a limit ([`stray`]). An announced length alone allocates no memory.
 
 mod stray;
 
@@ -21,7 +21,7 @@ use stray::{Beginning, Seen};
 /// The first byte of an interleaved frame.
 const DOLLAR: u8 = b'$';
 
-/// A piece of the connection.
+/// An item of the byte stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A request.
@@ -30,9 +30,9 @@ pub enum Item {
     Response(Response),
     /// An interleaved frame.
     Interleaved {
-        /// The channel that `Transport` gave a meaning to.
+        /// Channel, whose meaning `Transport` defines.
         channel: u8,
-        /// An RTP or RTCP packet.
+        /// Contents: an RTP or RTCP packet.
         payload: Bytes,
     },
 }
@@ -49,25 +49,25 @@ enum State {
     /// Between messages.
     #[default]
     Start,
-    /// Behind a frame or message, and these bytes that are neither.
+    /// Behind a frame or message, skipping bytes that belong to neither.
     Search { stray: usize },
-    /// In the four bytes before a frame's payload.
+    /// In the four header bytes of a frame.
     FrameHead,
     /// In a frame's payload.
     Frame { channel: u8, left: usize },
-    /// In a message's head; the length of the line that is being read.
+    /// In a message's head: the length of the current line, and the number of lines.
     Head { line: usize, lines: usize },
     /// In a message's body.
     Body { head: Box<Head>, left: usize },
 }
 
-/// Cuts a byte stream into messages and frames.
+/// Splits a byte stream into messages and frames.
 #[derive(Debug, Default)]
 pub struct Reader {
     state: State,
-    /// The part of the current head, body or frame that has come.
+    /// Received part of the current head, body or frame.
     buffer: BytesMut,
-    /// The channels of the frames so far.
+    /// Channels of the frames received so far.
     seen: Seen,
     at: u64,
 }
@@ -79,8 +79,8 @@ impl Reader {
         Self::default()
     }
 
-    /// Takes bytes off the front of `input`, up to the end of one item. `None` says that all of it was taken and more is
-    /// needed. After an error the stream has no meaning any more.
+    /// Takes bytes off the front of `input` up to the end of one item. `None` means that all input was taken. After an
+    /// error the reader must not be used again.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Item>, Error> {
         let before = input.len();
         let result = self.step(input);
@@ -89,13 +89,13 @@ impl Reader {
         result.map_err(|fault| fault.at(self.at))
     }
 
-    /// Bytes of an unfinished item that are kept.
+    /// Returns the buffered bytes of an incomplete item.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes taken so far.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.at
@@ -149,7 +149,7 @@ impl Reader {
         }
     }
 
-    /// Passes over stray bytes, one by one, up to the beginning of a frame or message. False when it has not come.
+    /// Skips stray bytes, one by one, up to the beginning of a frame or message. Returns false if it has not arrived.
     fn search(&mut self, mut stray: usize, input: &mut &[u8]) -> Result<bool, Fault> {
         while let Some((&byte, rest)) = input.split_first() {
             *input = rest;
@@ -179,7 +179,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// The next `length` bytes, once they are there.
+    /// Returns the next `length` bytes once they have arrived.
     fn collect(&mut self, length: usize, input: &mut &[u8]) -> Option<Bytes> {
         if self.buffer.is_empty()
             && let Some((whole, rest)) = input.split_at_checked(length)
@@ -190,7 +190,7 @@ impl Reader {
         fill(&mut self.buffer, length, input).then(|| std::mem::take(&mut self.buffer).freeze())
     }
 
-    /// Reads on until the empty line behind the fields. False when it has not come.
+    /// Reads up to the empty line behind the header fields. Returns false if it has not arrived.
     fn read_head(&mut self, input: &mut &[u8]) -> Result<bool, Fault> {
         let State::Head { mut line, mut lines } = self.state else { return Ok(true) };
         while let Some((&byte, rest)) = input.split_first() {
@@ -231,7 +231,7 @@ impl Reader {
     }
 }
 
-/// Moves bytes of `input` behind what `buffer` has, until it has `length`; says whether it has.
+/// Moves bytes from `input` to `buffer` until it has `length` bytes. Returns true if it has.
 fn fill(buffer: &mut BytesMut, length: usize, input: &mut &[u8]) -> bool {
     let missing = length.saturating_sub(buffer.len()).min(input.len());
     if let Some((taken, rest)) = input.split_at_checked(missing) {
@@ -241,7 +241,7 @@ fn fill(buffer: &mut BytesMut, length: usize, input: &mut &[u8]) -> bool {
     buffer.len() >= length
 }
 
-/// The head of a message without the empty line, and the length of its body.
+/// Parses the head of a message without the empty line. Also returns the length of the body.
 fn parse_head(text: &str) -> Result<(Head, usize), Fault> {
     let mut lines = text.split('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
     let start = lines.next().unwrap_or_default();
@@ -279,7 +279,7 @@ fn parse_head(text: &str) -> Result<(Head, usize), Fault> {
     if length > BODY_BYTES_MAX { Err(Limit::BodyBytes.into()) } else { Ok((head, length)) }
 }
 
-/// A field's name and value. `None` for a line that has no name: some cameras send `: `.
+/// Splits a header field into name and value. `None` for a line without a name: some cameras send `: `.
 fn field(line: &str) -> Result<Option<(&str, &str)>, Fault> {
     let (name, value) = line.split_once(':').ok_or(Violation::Header)?;
     // A blank at the start would continue the field before, which nobody sends and not all understand.

@@ -1,11 +1,11 @@
-//! `RTP-Info` (RFC 2326 §12.33).
+//! The `RTP-Info` header field (RFC 2326 §12.33).
 
 use crate::RtpInfo;
 use crate::message::number;
 use crate::presentation::Presentation;
 use crate::transport::split_unquoted;
 
-/// Reads the tracks whose URLs are known; what cannot be read is passed over, because nobody depends on it.
+/// Reads the tracks with known URLs. Malformed entries are skipped, since the field is optional.
 pub(crate) fn read(value: &str, presentation: &Presentation) -> Vec<RtpInfo> {
     let entry = |text: &str| {
         let mut info = RtpInfo { track: usize::MAX, sequence: None, rtp_time: None };
@@ -23,7 +23,7 @@ pub(crate) fn read(value: &str, presentation: &Presentation) -> Vec<RtpInfo> {
     split_unquoted(value, ',').take(crate::limits::TRACKS_MAX).filter_map(entry).collect()
 }
 
-/// The field's value; empty without tracks.
+/// Returns the field's value; empty without tracks.
 pub(crate) fn write(infos: &[RtpInfo], presentation: &Presentation) -> String {
     let entry = |info: &RtpInfo| {
         let mut text = format!("url={}", presentation.url_of(info.track)?);

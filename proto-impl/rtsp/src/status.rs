@@ -9,7 +9,7 @@ macro_rules! statuses {
         impl Status {
             $(#[doc = $reason] pub const $name: Self = Self($code);)*
 
-            /// The phrase for people that goes with the code.
+            /// Reason phrase of the code.
             #[must_use]
             pub const fn reason(self) -> &'static str {
                 match self.0 {
@@ -51,31 +51,31 @@ statuses! {
 }
 
 impl Status {
-    /// `None` when it is no status code.
+    /// Creates a status; `None` for a number outside 100 to 599.
     #[must_use]
     pub fn new(code: u16) -> Option<Self> {
         (100..=599).contains(&code).then_some(Self(code))
     }
 
-    /// The number.
+    /// Numeric code.
     #[must_use]
     pub const fn code(self) -> u16 {
         self.0
     }
 
-    /// 2xx.
+    /// True for 2xx.
     #[must_use]
     pub const fn is_success(self) -> bool {
         self.0 / 100 == 2
     }
 
-    /// 1xx: the answer is still to come.
+    /// True for 1xx: a final response follows.
     #[must_use]
     pub const fn is_provisional(self) -> bool {
         self.0 / 100 == 1
     }
 
-    /// The redirects that name another place: 301, 302, 303, 307.
+    /// True for redirects to another URL: 301, 302, 303, 307.
     #[must_use]
     pub const fn is_redirect(self) -> bool {
         matches!(self.0, 301 | 302 | 303 | 307)

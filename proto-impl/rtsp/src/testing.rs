@@ -1,4 +1,4 @@
-//! For tests: a start of time, what clients and cameras say, and a line between two machines.
+//! Test helpers: a start time, messages of clients and cameras, and a line between two machines.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use wire::SendQueue;
 
 use crate::{Client, ClientEvent, Config, Event, Lower, Ports, RtpInfo, Server, Status, Transport};
 
-/// An arbitrary start; machines only see differences.
+/// An arbitrary start time; machines only use differences.
 pub(crate) fn start() -> Instant {
     #[allow(clippy::disallowed_methods, reason = "there is no other way to an Instant")]
     Instant::now()
@@ -18,12 +18,12 @@ pub(crate) const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// Two tracks, as a server describes them.
+/// A server's description with two tracks.
 pub(crate) const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\n\
     a=control:*\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:trackID=0\r\n\
     m=audio 0 RTP/AVP 97\r\na=rtpmap:97 MPEG4-GENERIC/44100/2\r\na=control:trackID=1\r\n";
 
-/// The description that ffmpeg announces.
+/// Description that ffmpeg announces.
 pub(crate) const ANNOUNCED: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=No Name\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\n\
     a=tool:libavformat 59.27.100\r\nm=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\n\
     a=fmtp:96 packetization-mode=1; sprop-parameter-sets=Z0LAHtkDxWhAAAADAEAAAAwDxYuS,aMuMsg==; profile-level-id=42C01E\r\n\
@@ -36,9 +36,9 @@ pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) now: Instant,
     pub(crate) events: Vec<Event>,
-    /// The login that the owner lets in; everybody without one.
+    /// Credentials that the owner accepts; `None` accepts everyone.
     pub(crate) login: Option<(&'static str, &'static str)>,
-    /// The transports that the owner takes.
+    /// Transports that the owner accepts.
     pub(crate) takes: &'static [Lower],
 }
 
@@ -49,7 +49,7 @@ impl Rig {
         Self { server, now, events: Vec::new(), login: None, takes: &[Lower::Tcp, Lower::Udp] }
     }
 
-    /// Feeds bytes, lets the owner decide, and gives what the server sends.
+    /// Passes bytes to the server, lets the owner decide, and returns the server's output.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> String {
         let _ = self.server.handle_bytes(self.now, bytes);
         self.decide();
@@ -106,16 +106,16 @@ impl Rig {
     }
 }
 
-/// A line between a client and a server, cut into pieces.
+/// A line between a client and a server, which cuts the data into pieces.
 pub(crate) struct Line {
     pub(crate) client: Client,
     pub(crate) rig: Rig,
     pub(crate) events: Vec<ClientEvent>,
-    /// The tracks that the owner of the client wants when it hears of them.
+    /// Tracks that the client's owner sets up after the description.
     pub(crate) wanted: Vec<crate::TrackSetup>,
-    /// And those that it wants when the server interleaves nothing.
+    /// Tracks that the client's owner sets up if the server refuses interleaving.
     pub(crate) wanted_instead: Vec<crate::TrackSetup>,
-    /// Everything that the client sent.
+    /// Everything the client has sent.
     pub(crate) asked: String,
     cut: usize,
 }
@@ -126,7 +126,7 @@ impl Line {
         Self { client, rig, events: Vec::new(), wanted, wanted_instead, asked: String::new(), cut }
     }
 
-    /// Carries bytes until nobody has any.
+    /// Carries bytes until neither side has any.
     pub(crate) fn run(&mut self) {
         for _ in 0..100 {
             let mut out = SendQueue::new();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Timer;
 
-/// Every timer, in the order in which they are named when several ran out at once.
+/// Every timer, in the order in which they are reported when several have expired.
 const ALL: [Timer; 4] = [Timer::Request, Timer::Session, Timer::Media, Timer::KeepAlive];
 
 #[derive(Debug, Default)]
@@ -16,12 +16,12 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Restarts a timer. A time beyond the clock's range never fires.
+    /// Restarts a timer. A deadline beyond the clock's range never fires.
     pub(crate) fn set(&mut self, timer: Timer, now: Instant, after: Duration) {
         *self.slot(timer) = now.checked_add(after);
     }
 
-    /// Starts a timer unless it runs.
+    /// Starts a timer unless it is running.
     pub(crate) fn start(&mut self, timer: Timer, now: Instant, after: Duration) {
         if self.slot(timer).is_none() {
             self.set(timer, now, after);
@@ -32,7 +32,7 @@ impl Timers {
         *self.slot(timer) = None;
     }
 
-    /// Stops a timer that runs, and says how much of its time was left.
+    /// Stops a running timer and returns its remaining time.
     pub(crate) fn pause(&mut self, timer: Timer, now: Instant) -> Option<Duration> {
         self.slot(timer).take().map(|deadline| deadline.saturating_duration_since(now))
     }

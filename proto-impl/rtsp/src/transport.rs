@@ -5,40 +5,40 @@ use std::fmt;
 use crate::limits::TRANSPORTS_MAX;
 use crate::message::number;
 
-/// A `Transport` field that cannot be read.
+/// Error: the `Transport` field is malformed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed Transport")]
 pub struct BadTransport;
 
-/// The transport below RTP.
+/// Transport below RTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Lower {
-    /// Datagrams between pairs of ports.
+    /// UDP datagrams between pairs of ports.
     Udp,
-    /// Interleaved frames of the connection itself.
+    /// Interleaved frames on the RTSP connection.
     Tcp,
 }
 
-/// The direction of media, as the client sees it.
+/// Direction of media, as seen by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// From the server. This is what absence means.
+    /// From the server, the default if the field has no mode.
     Play,
-    /// To the server. ffmpeg writes `record`, rtspclientsink `RECORD`, some old ones `receive`.
+    /// To the server. ffmpeg writes `record`, rtspclientsink `RECORD`, some old clients `receive`.
     Record,
 }
 
-/// The ports of RTP and RTCP, neither of them 0. RTCP's is the next one when the field names but one.
+/// The ports of RTP and RTCP, both nonzero. If a field names only one, RTCP's is the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ports {
-    /// RTP's.
+    /// Port of RTP.
     pub rtp: u16,
-    /// RTCP's, higher than RTP's.
+    /// Port of RTCP, higher than that of RTP.
     pub rtcp: u16,
 }
 
 impl Ports {
-    /// An RTP port with the one above it. `None` when there is none.
+    /// Returns an RTP port and the next one for RTCP. `None` if either is invalid.
     #[must_use]
     pub fn from_rtp(rtp: u16) -> Option<Self> {
         Some(Self { rtp, rtcp: rtp.checked_add(1)? }).filter(|_| rtp != 0)
@@ -54,23 +54,23 @@ impl Ports {
     }
 }
 
-/// The interleaved channels of RTP and RTCP. RTCP's is the next one when the field names but one.
+/// The interleaved channels of RTP and RTCP. If a field names only one, RTCP's is the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Channels {
-    /// RTP's.
+    /// Channel of RTP.
     pub rtp: u8,
-    /// RTCP's, higher than RTP's.
+    /// Channel of RTCP, higher than that of RTP.
     pub rtcp: u8,
 }
 
 impl Channels {
-    /// An RTP channel with the one above it. `None` when there is none.
+    /// Returns an RTP channel and the next one for RTCP. `None` if there is no next.
     #[must_use]
     pub fn from_rtp(rtp: u8) -> Option<Self> {
         Some(Self { rtp, rtcp: rtp.checked_add(1)? })
     }
 
-    /// Whether one of the channels is in both.
+    /// True if both pairs have a channel in common.
     #[must_use]
     pub const fn overlaps(self, other: Self) -> bool {
         self.rtp == other.rtp || self.rtp == other.rtcp || self.rtcp == other.rtp || self.rtcp == other.rtcp
@@ -85,7 +85,7 @@ impl Channels {
     }
 }
 
-/// `a-b` or `a`.
+/// Parses `a-b` or `a`.
 fn pair<T: std::str::FromStr>(value: &str) -> Option<(T, Option<T>)> {
     match value.split_once('-') {
         Some((first, second)) => Some((number(first)?, Some(number(second)?))),
@@ -93,40 +93,40 @@ fn pair<T: std::str::FromStr>(value: &str) -> Option<(T, Option<T>)> {
     }
 }
 
-/// An alternative: RTP with the profile AVP.
+/// A transport alternative: RTP with profile AVP.
 ///
-/// `source` and `destination` are what the peer says, and nobody has checked them: media goes to the address of the peer's
-/// connection and nowhere else, or the field would make a server shoot at whomever it names.
+/// `source` and `destination` are claims of the peer and not verified. Media must only be sent to the address of the
+/// peer's connection; otherwise the field could direct a server's traffic at any victim.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Transport {
-    /// UDP or interleaved.
+    /// Transport below RTP: UDP or interleaved.
     pub lower: Lower,
-    /// Whether it asks for multicast; no server here grants it.
+    /// Multicast is requested, which no server of this crate grants.
     pub multicast: bool,
-    /// The client's ports; UDP.
+    /// The client's ports, for UDP.
     pub client_ports: Option<Ports>,
-    /// The server's ports; UDP, in responses.
+    /// The server's ports, for UDP, in responses.
     pub server_ports: Option<Ports>,
-    /// The channels; interleaved.
+    /// Channels, if interleaved.
     pub channels: Option<Channels>,
-    /// The source of the RTP packets, eight hexadecimal digits on the wire.
+    /// SSRC of the RTP packets, eight hexadecimal digits on the wire.
     pub ssrc: Option<u32>,
-    /// The direction, if the peer gives one.
+    /// Direction of media; `None` if not given.
     pub mode: Option<Mode>,
-    /// The origin of the packets, as the peer says.
+    /// Origin of the packets, as claimed by the peer.
     pub source: Option<String>,
-    /// The destination of the packets, as the peer says.
+    /// Destination of the packets, as claimed by the peer.
     pub destination: Option<String>,
 }
 
 impl Transport {
-    /// Unicast over UDP, with a client's ports.
+    /// Creates a unicast UDP transport with a client's ports.
     #[must_use]
     pub fn udp(client_ports: Ports) -> Self {
         Self { client_ports: Some(client_ports), ..Self::empty(Lower::Udp) }
     }
 
-    /// Interleaved, on these channels.
+    /// Creates an interleaved transport on these channels.
     #[must_use]
     pub fn tcp(channels: Channels) -> Self {
         Self { channels: Some(channels), ..Self::empty(Lower::Tcp) }
@@ -146,8 +146,8 @@ impl Transport {
         }
     }
 
-    /// Reads every alternative that this crate can speak, in the peer's order of preference. Those of another profile
-    /// (SAVP, SAVPF, AVPF, RAW) or of a mode that does not exist are passed over; one that is malformed spoils the field.
+    /// Reads the supported alternatives in the peer's order of preference. Those with another profile (SAVP, SAVPF,
+    /// AVPF, RAW) or an unknown mode are skipped; a malformed one makes the field invalid.
     pub fn read_all(value: &str) -> Result<Vec<Self>, BadTransport> {
         let mut all = Vec::new();
         for (count, text) in split_unquoted(value, ',').enumerate() {
@@ -159,7 +159,7 @@ impl Transport {
         Ok(all)
     }
 
-    /// `None` for an alternative that this crate does not speak.
+    /// Reads an alternative; `None` if it is not supported.
     fn read(text: &str) -> Result<Option<Self>, BadTransport> {
         let mut parts = split_unquoted(text, ';').map(str::trim_ascii);
         let profile = parts.next().unwrap_or_default();
@@ -233,7 +233,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A mode, or a list of them in quotes, of which the first counts.
+/// Reads a mode, or the first of a quoted list.
 fn mode(value: &str) -> Option<Mode> {
     let first = value.split(',').next().unwrap_or_default();
     let first = first.trim_ascii().trim_matches(|c| c == '"' || c == '\'');
@@ -241,12 +241,12 @@ fn mode(value: &str) -> Option<Mode> {
     if is("PLAY") { Some(Mode::Play) } else { (is("RECORD") || is("RECEIVE")).then_some(Mode::Record) }
 }
 
-/// The text between quotes, when there are any.
+/// Removes the quotes around a text, if any.
 pub(crate) fn unquoted(text: &str) -> &str {
     text.strip_prefix('"').map_or(text, |rest| rest.strip_suffix('"').unwrap_or(rest))
 }
 
-/// The parts of a list whose separator has no meaning between quotes.
+/// Splits a list at separators outside of quotes.
 pub(crate) fn split_unquoted(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     text.split(move |c| {

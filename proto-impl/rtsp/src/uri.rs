@@ -1,32 +1,32 @@
-//! URLs of RTSP (RFC 2326 §3.2), and what is asked for by them.
+//! RTSP URLs (RFC 2326 §3.2), and the targets they name.
 
 use std::fmt;
 
-/// The port of `rtsp:`.
+/// Default port of `rtsp:`.
 pub const PORT: u16 = 554;
-/// The port of `rtsps:`.
+/// Default port of `rtsps:`.
 pub const TLS_PORT: u16 = 322;
 
-/// A URL. What the peer wrote is kept as it came: paths are compared as text by those who sent them.
+/// An RTSP URL. Its parts are kept as received, since peers compare paths as text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Uri {
-    /// Whether it is `rtsps:`.
+    /// The scheme is `rtsps:`.
     pub tls: bool,
-    /// User and password before the host, without percent-encoding.
+    /// User and password before the host, percent-decoded.
     pub credentials: Option<(String, String)>,
-    /// The host; an IPv6 address keeps its brackets.
+    /// Host; an IPv6 address includes its brackets.
     pub host: String,
-    /// The port, when the URL names one.
+    /// Port, if the URL contains one.
     pub port: Option<u16>,
-    /// The path, with the slash it begins with; empty without one.
+    /// Path with its leading slash; empty if absent.
     pub path: String,
-    /// The part behind the first `?`.
+    /// Part behind the first `?`.
     pub query: Option<String>,
 }
 
 impl Uri {
-    /// Reads an absolute URL of the schemes `rtsp`, `rtsps` and `rtspu` (which asks for a control connection over UDP
-    /// and is taken as `rtsp`). A fragment is dropped.
+    /// Parses an absolute URL with scheme `rtsp`, `rtsps` or `rtspu` (which requests a control connection over UDP and
+    /// is taken as `rtsp`). A fragment is dropped.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if text.contains(|c: char| c.is_control() || c.is_whitespace()) {
@@ -56,14 +56,14 @@ impl Uri {
         Some(Self { tls: is("rtsps"), credentials, host, port, path, query })
     }
 
-    /// The port to connect to.
+    /// Returns the port to connect to.
     #[must_use]
     pub fn port_or_default(&self) -> u16 {
         self.port.unwrap_or(if self.tls { TLS_PORT } else { PORT })
     }
 }
 
-/// The URL without the credentials, as it goes into requests.
+/// Prints the URL without credentials, as in requests.
 impl fmt::Display for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}", if self.tls { "rtsps" } else { "rtsp" }, self.host)?;
@@ -75,7 +75,7 @@ impl fmt::Display for Uri {
     }
 }
 
-/// Neither credentials nor the query, which may hold a stream's key.
+/// Prints neither credentials nor the query, which may contain a stream's key.
 impl fmt::Debug for Uri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Uri({}{})", self.host, self.path)
@@ -99,7 +99,7 @@ fn split_port(host: &str) -> Option<(&str, Option<u16>)> {
     (is_host && port != Some(0)).then_some((name, port))
 }
 
-/// Percent-encoding undone (RFC 3986 §2.1); bytes that are then no UTF-8 are replaced.
+/// Decodes percent-encoding (RFC 3986 §2.1). Invalid UTF-8 is replaced.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -118,19 +118,19 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The target of a request: the stream, and the track of it that the last component may name.
+/// Target of a request: a stream, and possibly a track named by the last component.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Target {
-    /// The path, without the slash in front and without the one at the end; percent-encoding is kept.
+    /// Path without leading and trailing slashes; percent-encoding is kept.
     pub path: String,
-    /// The part behind the first `?`, without the track.
+    /// Part behind the first `?`, without the track.
     pub query: Option<String>,
-    /// The last component when it names a track: `trackID=1`, `streamid=0`, `stream=0`, `track1`.
+    /// Last component if it names a track: `trackID=1`, `streamid=0`, `stream=0`, `track1`.
     pub control: Option<String>,
 }
 
 impl Target {
-    /// The target of `DESCRIBE` and `ANNOUNCE`. The whole path is the stream's, whose name may look like a track's.
+    /// Returns the target of `DESCRIBE` and `ANNOUNCE`. The whole path names the stream, even if it looks like a track.
     #[must_use]
     pub fn of_stream(uri: &Uri) -> Self {
         // A Content-Base has a slash at its end, which some clients keep behind the query.
@@ -138,8 +138,9 @@ impl Target {
         Self { path: uri.path.trim_matches('/').to_owned(), query, control: None }
     }
 
-    /// The target of a request about a track. ffmpeg and Live555 append the track to the text of the URL, behind the query
-    /// if there is one: `/live/s?token=abc/streamid=0`. GStreamer appends it to the path: `/live/s/stream=0?token=abc`.
+    /// Returns the target of a request about a track. ffmpeg and Live555 append the track to the text of the URL,
+    /// behind any query: `/live/s?token=abc/streamid=0`. GStreamer appends it to the path:
+    /// `/live/s/stream=0?token=abc`.
     #[must_use]
     pub fn of_track(uri: &Uri) -> Self {
         let mut target = Self::of_stream(uri);
@@ -156,7 +157,7 @@ impl Target {
     }
 }
 
-/// The query may hold a stream's key.
+/// Prints no query, since it may contain a stream's key.
 impl fmt::Debug for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
@@ -172,7 +173,7 @@ fn names_track(component: &str) -> bool {
     name.len() < component.len() && ["trackid=", "streamid=", "stream=", "track=", "track"].iter().any(is)
 }
 
-/// Whether a request's URL is that of a control attribute: the same text, or a URL that ends with it, before or behind its
+/// True if a request's URL matches a control attribute: it equals the attribute or ends with it, before or behind the
 /// query.
 #[must_use]
 pub(crate) fn ends_with_control(uri: &str, control: &str) -> bool {
@@ -190,9 +191,9 @@ pub(crate) fn ends_with_control(uri: &str, control: &str) -> bool {
     ends(uri) || uri.split_once('?').is_some_and(|(path, _)| ends(path))
 }
 
-/// The URL that a control attribute means (RFC 2326 §C.1.1), by appending it to the text of the base, as ffmpeg,
-/// GStreamer and Live555 do and cameras expect. It may name another host: it is for requests on the connection that
-/// there is, and nobody connects to it.
+/// Resolves a control attribute (RFC 2326 §C.1.1) by appending it to the text of the base, as ffmpeg, GStreamer and
+/// Live555 do and cameras expect. The result may name another host, but is only used in requests on the existing
+/// connection.
 #[must_use]
 pub fn resolve_control(base: &str, control: Option<&str>) -> String {
     match control.map(str::trim_ascii) {
@@ -205,7 +206,7 @@ pub fn resolve_control(base: &str, control: Option<&str>) -> String {
     }
 }
 
-/// Whether it is an absolute URL (RFC 3986 §3.1): a control may have one in its query.
+/// True if the text is an absolute URL (RFC 3986 §3.1). A URL in a control's query does not count.
 fn has_scheme(text: &str) -> bool {
     let scheme = text.split_once("://").map_or("", |(scheme, _)| scheme);
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())

@@ -1,51 +1,53 @@
-//! Settings of an association, and the limits that no setting moves.
+//! Settings of an association, and its fixed limits.
 
 use std::time::Duration;
 
-/// Chunks of a packet that are looked at; the others are counted and forgotten.
+/// Maximum number of chunks of a packet that are handled; further ones are counted and dropped.
 pub const CHUNKS_PER_PACKET_MAX: usize = 128;
-/// Runs of received TSNs with gaps between them; a chunk that would make one more is dropped, as if it were lost.
+/// Maximum number of runs of received TSNs with gaps between them. A chunk that would add a run is dropped, as if it
+/// were lost.
 pub const GAPS_MAX: usize = 512;
-/// Distance from the last TSN received in order up to which chunks are taken.
+/// Largest distance from the last TSN received in order at which chunks are accepted.
 pub const TSN_AHEAD_MAX: u64 = 16_384;
-/// Chunks that were sent and not acknowledged.
+/// Maximum number of chunks in flight.
 pub const FLIGHT_CHUNKS_MAX: usize = 4096;
-/// Bytes of a label, and of the name of a protocol.
+/// Longest label, and longest protocol name, in bytes.
 pub const LABEL_BYTES_MAX: usize = 1024;
-/// Control chunks that wait to be sent; those beyond are dropped, and asked for again by timers.
+/// Maximum number of control chunks that wait to be sent. Further ones are dropped; timers repeat them.
 pub const CONTROL_CHUNKS_MAX: usize = 16;
-/// Streams that wait to be reset; requests beyond are dropped.
+/// Maximum number of streams that wait to be reset; further requests are dropped.
 pub const RESETS_MAX: usize = 2048;
-/// Bytes that a message or a chunk counts for beyond its payload, so that many small ones are bounded too.
+/// Bytes that each message or chunk is charged beyond its payload, so that many small ones are limited too.
 pub const OVERHEAD_BYTES: usize = 64;
 
 /// Settings of an association.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Our port (`a=sctp-port`, RFC 8841 §5).
+    /// Local port (`a=sctp-port`, RFC 8841 §5).
     pub port: u16,
-    /// The longest packet that is sent: the most that DTLS takes in one record.
+    /// Largest packet to send, in bytes: the most that DTLS sends in one record.
     pub packet_bytes_max: usize,
-    /// The longest message that is received (`a=max-message-size`, RFC 8841 §6). A longer one ends the association.
+    /// Largest message to receive, in bytes (`a=max-message-size`, RFC 8841 §6). A larger one ends the association.
     pub message_bytes_max: usize,
-    /// Bytes that wait to be complete, in order, or polled. Its free part is the receive window that we announce.
+    /// Maximum number of bytes that wait for missing fragments, for their order, or for the owner. The free part is
+    /// announced as receive window.
     pub receive_buffer_bytes: usize,
-    /// Bytes that wait to be sent or acknowledged; beyond, [`crate::SendError::Full`].
+    /// Maximum number of bytes that wait to be sent or acknowledged; beyond it, [`crate::SendError::Full`].
     pub send_buffer_bytes: usize,
-    /// Channels that are open at once. Those that the peer opens beyond are reset.
+    /// Maximum number of open channels. Further ones opened by the peer are reset.
     pub channels_max: usize,
-    /// The first pause before something is sent again, before a round trip was measured.
+    /// Retransmission timeout before a round trip was measured.
     pub rto_initial: Duration,
-    /// The shortest pause: above the delay of acknowledgements, 200 ms.
+    /// Shortest retransmission timeout: above the delay of acknowledgements, 200 ms.
     pub rto_min: Duration,
-    /// The longest pause. RFC 9260 §16 has a minute; ICE finds out sooner that nobody is there, so that long pauses would only
-    /// slow down what follows an outage.
+    /// Longest retransmission timeout. RFC 9260 §16 has a minute, but ICE detects a lost peer earlier, and long
+    /// timeouts would only slow down the recovery after an outage.
     pub rto_max: Duration,
-    /// Timeouts in a row, without any sign of the peer, that end the association.
+    /// Number of successive timeouts, without any sign of the peer, that end the association.
     pub errors_max: u32,
-    /// The pause between heartbeats of an idle association.
+    /// Interval between heartbeats of an idle association.
     pub heartbeat_interval: Duration,
-    /// The time within which a cookie must come back.
+    /// Lifetime of a cookie.
     pub cookie_lifetime: Duration,
 }
 
@@ -68,27 +70,27 @@ impl Default for Config {
     }
 }
 
-/// The peer's end, as its description says.
+/// Parameters of the peer from its description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
-    /// Its port.
+    /// SCTP port of the peer.
     pub port: u16,
-    /// The longest message that it takes; 0 for any length.
+    /// Largest message that the peer accepts, in bytes; 0 for any.
     pub message_bytes_max: u64,
 }
 
 impl Default for Remote {
-    /// The values of a description that does not say (RFC 8841 §5, §6.1).
+    /// Values for a description without them (RFC 8841 §5, §6.1).
     fn default() -> Self {
         Self { port: 5000, message_bytes_max: 65_536 }
     }
 }
 
-/// Our end of the DTLS association below. It decides which streams are ours to open (RFC 8832 §6).
+/// Our role in the underlying DTLS association, which decides the streams that we open (RFC 8832 §6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The DTLS client: even streams.
+    /// The DTLS client, which opens even streams.
     Client,
-    /// The DTLS server: odd streams.
+    /// The DTLS server, which opens odd streams.
     Server,
 }

@@ -1,6 +1,6 @@
-//! The state cookie (RFC 9260 §5.1.3): what `INIT ACK` hands out instead of keeping it.
+//! The state cookie (RFC 9260 §5.1.3), which `INIT ACK` carries so that the server need not keep state.
 //!
-//! All that the handshake agreed on, and `HMAC-SHA256` of it with a key of the association.
+//! Contains the results of the handshake, and their `HMAC-SHA256` under a key of the association.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use crate::init::{Extensions, Init};
 
 const MAC_BYTES: usize = 32;
 
-/// The peer's end of an association.
+/// Negotiated parameters of the peer's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreed {
     pub(crate) tag: u32,
     pub(crate) tsn: u32,
     pub(crate) window: u32,
-    /// Streams that it takes of us.
+    /// Number of streams that the peer accepts from us.
     pub(crate) streams: u16,
     pub(crate) extensions: Extensions,
 }
@@ -34,11 +34,11 @@ impl Agreed {
     }
 }
 
-/// The content of a cookie that came back.
+/// Result of checking a returned cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Checked {
     Good(Agreed),
-    /// Made by us, and too old by this much.
+    /// The cookie is authentic, but expired by this much.
     Stale(Duration),
     Forged,
 }

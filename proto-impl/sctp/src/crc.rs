@@ -1,8 +1,8 @@
-//! CRC32c (RFC 9260 appendix A): the polynomial of Castagnoli, reflected.
+//! CRC32c (RFC 9260 appendix A): the Castagnoli polynomial, reflected.
 
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// Sums of one byte, and of the same with one to three bytes of zeros behind it.
+/// CRCs of each byte value, followed by no, one, two or three zero bytes.
 static TABLES: [[u32; 256]; 4] = tables();
 
 #[allow(clippy::indexing_slicing, reason = "computed by the compiler, which checks it")]
@@ -43,7 +43,7 @@ fn look(table: usize, byte: u8) -> u32 {
     TABLES.get(table).and_then(|table| table.get(usize::from(byte))).copied().unwrap_or_default()
 }
 
-/// The checksum of `parts`, one behind the other.
+/// Returns the checksum of the concatenated `parts`.
 pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
     let mut sum = u32::MAX;
     for part in parts {
@@ -64,7 +64,7 @@ pub(crate) fn crc32c(parts: &[&[u8]]) -> u32 {
 mod tests {
     use super::*;
 
-    /// RFC 3720 appendix B.4.
+    /// Checks the vectors of RFC 3720 appendix B.4.
     #[test]
     fn sums_are_those_of_the_standard() {
         let rising: Vec<u8> = (0..32).collect();

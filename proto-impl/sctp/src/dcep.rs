@@ -1,4 +1,4 @@
-//! The protocol that opens channels (DCEP, RFC 8832 §5), and the numbers of payloads (RFC 8831 §8).
+//! The Data Channel Establishment Protocol (DCEP, RFC 8832 §5), and payload protocol identifiers (RFC 8831 §8).
 
 use std::time::Duration;
 
@@ -16,15 +16,16 @@ const PRIORITY: u16 = 256;
 pub(crate) mod ppid {
     pub(crate) const DCEP: u32 = 50;
     pub(crate) const TEXT: u32 = 51;
-    /// The first parts of a message, of implementations before RFC 8831: deprecated, still read.
+    /// First part of a binary message, deprecated by RFC 8831 but still accepted.
     pub(crate) const BINARY_PARTIAL: u32 = 52;
     pub(crate) const BINARY: u32 = 53;
+    /// First part of a text message, deprecated by RFC 8831 but still accepted.
     pub(crate) const TEXT_PARTIAL: u32 = 54;
     pub(crate) const TEXT_EMPTY: u32 = 56;
     pub(crate) const BINARY_EMPTY: u32 = 57;
 }
 
-/// The kind of a payload of users, and whether it stands for an empty message.
+/// Returns the kind of a user payload, and whether it stands for an empty message. `None` for another identifier.
 pub(crate) const fn kind_of(number: u32) -> Option<(Kind, bool)> {
     match number {
         ppid::TEXT | ppid::TEXT_PARTIAL => Some((Kind::Text, false)),
@@ -35,7 +36,8 @@ pub(crate) const fn kind_of(number: u32) -> Option<(Kind, bool)> {
     }
 }
 
-/// The number of a payload. SCTP has no empty messages: those have a number of their own, and a byte that means nothing.
+/// Returns the identifier of a payload. SCTP has no empty messages: they have their own identifiers and a byte without
+/// meaning.
 pub(crate) const fn number_of(kind: Kind, is_empty: bool) -> u32 {
     match (kind, is_empty) {
         (Kind::Text, false) => ppid::TEXT,
@@ -45,7 +47,7 @@ pub(crate) const fn number_of(kind: Kind, is_empty: bool) -> u32 {
     }
 }
 
-/// A message of the protocol.
+/// A DCEP message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Message {
     Open { options: Options, label: String, protocol: String },

@@ -1,53 +1,53 @@
-//! Events for the owner, and errors of its verbs.
+//! Events for the owner, and errors of its calls.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 
-/// A channel, by the number of its stream.
+/// A data channel, identified by its stream number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChannelId(pub u16);
 
 /// The kind of a message (RFC 8831 §8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// UTF-8 text. It is not checked here.
+    /// UTF-8 text, which is not validated.
     Text,
-    /// Bytes.
+    /// Binary data.
     Binary,
 }
 
-/// The limit up to which a message is sent again before it is given up.
+/// Limit of the retransmissions of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reliability {
-    /// Until it has arrived.
+    /// Retransmitted until it has arrived.
     #[default]
     Full,
-    /// At most so many times more (`maxRetransmits`).
+    /// Retransmitted at most this many times (`maxRetransmits`).
     Retransmits(u32),
-    /// For so long, at most 2^32 milliseconds (`maxPacketLifeTime`).
+    /// Retransmitted for this long, at most 2^32 milliseconds (`maxPacketLifeTime`).
     Lifetime(Duration),
 }
 
 /// Properties of a channel (RFC 8832 §5.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Messages may overtake each other.
+    /// Messages may be delivered out of order.
     pub unordered: bool,
-    /// The limit up to which messages are sent again.
+    /// Limit of retransmissions.
     pub reliability: Reliability,
 }
 
-/// A channel that is open.
+/// An open channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
-    /// The channel.
+    /// Channel id.
     pub channel: ChannelId,
-    /// Its label. The peer's is text, with replacement characters for bytes that are none.
+    /// Label of the channel. Invalid UTF-8 of the peer is replaced.
     pub label: String,
-    /// The name of its protocol; usually empty.
+    /// Name of the channel's protocol, usually empty.
     pub protocol: String,
-    /// Its properties.
+    /// Properties of the channel.
     pub options: Options,
 }
 
@@ -55,70 +55,70 @@ pub struct Opened {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The handshake is complete. Channels may be opened before, too.
+    /// The handshake is complete. Channels may also be opened earlier.
     Connected,
     /// The peer opened a channel.
     Opened(Box<Opened>),
-    /// The peer took a channel of ours. Messages may be sent before.
+    /// The peer accepted a channel of ours. Messages may also be sent earlier.
     Accepted(ChannelId),
-    /// A whole message.
+    /// A complete message was received.
     Message {
-        /// The channel.
+        /// Channel of the message.
         channel: ChannelId,
-        /// Text or bytes.
+        /// Type of the message: text or binary.
         kind: Kind,
-        /// The message.
+        /// Contents of the message.
         payload: Bytes,
     },
-    /// The channel is closed in both directions; its number may be used again.
+    /// The channel is closed in both directions; its number may be reused.
     ChannelClosed(ChannelId),
-    /// There is room again after [`SendError::Full`]: half the buffer is free.
+    /// After [`SendError::Full`], half of the send buffer is free again.
     Writable,
-    /// The end.
+    /// The association has ended.
     Closed(CloseReason),
 }
 
-/// The reason for the end of an association.
+/// The reason an association ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The owner wanted it.
+    /// The owner closed the association.
     Local,
-    /// The peer shut it down.
+    /// The peer shut down the association.
     Peer,
-    /// The peer aborted it.
+    /// The peer aborted the association.
     Aborted,
     /// The peer did not answer.
     TimedOut,
-    /// The peer began another association.
+    /// The peer started a new association.
     Restarted,
-    /// The peer broke a rule of the protocol that cannot be passed over.
+    /// The peer violated the protocol in a way that cannot be ignored.
     Violation,
-    /// The peer sent a message that is too long, or more than the window lets it.
+    /// The peer sent a message that is too long, or exceeded the receive window.
     Limit,
 }
 
-/// The reason for which a message was not taken.
+/// The reason a message was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no such channel, or it is being closed.
+    /// The channel does not exist or is being closed.
     #[error("no open channel {}", .0.0)]
     NoChannel(ChannelId),
-    /// The peer does not take messages of this length.
+    /// The message exceeds the peer's limit.
     #[error("a message of {length} bytes, where the peer takes {most}")]
     TooLong {
-        /// Bytes of the message.
+        /// Length of the message, in bytes.
         length: usize,
-        /// Bytes that the peer takes.
+        /// Largest message of the peer, in bytes.
         most: u64,
     },
-    /// The buffer is full; [`Event::Writable`] tells of room.
+    /// The send buffer is full; [`Event::Writable`] follows when there is room.
     #[error("the send buffer is full")]
     Full,
 }
 
-/// The reason for which a channel was not opened.
+/// The reason a channel was not opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -128,7 +128,7 @@ pub enum OpenError {
     /// [`crate::Config::channels_max`] channels are open, or no stream is free.
     #[error("too many channels")]
     TooMany,
-    /// The label or the protocol has over [`crate::LABEL_BYTES_MAX`] bytes.
+    /// The label or the protocol name exceeds [`crate::LABEL_BYTES_MAX`] bytes.
     #[error("the label is too long")]
     LabelTooLong,
     /// The send buffer has no room for the request.

@@ -4,23 +4,23 @@ use wire::{Reader, Writer};
 
 use crate::packet::{chunk, next_parameter, parameter, write_parameter};
 
-/// The least window that an end may announce (§3.3.2).
+/// Smallest window that an end may announce (§3.3.2).
 const WINDOW_BYTES_MIN: u32 = 1500;
-/// Parameters that are looked at.
+/// Maximum number of parameters that are read.
 const PARAMETERS_MAX: usize = 64;
-/// Bytes of unknown parameters that are reported.
+/// Maximum number of bytes of unknown parameters that are reported.
 const REPORT_BYTES_MAX: usize = 256;
 
-/// The extensions that both ends need to have.
+/// Extensions that both ends must support to be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Extensions {
-    /// Partial reliability (RFC 3758).
+    /// Support for partial reliability (RFC 3758).
     pub(crate) forward_tsn: bool,
-    /// Streams can be reset (RFC 6525).
+    /// Support for stream reset (RFC 6525).
     pub(crate) reset: bool,
 }
 
-/// The fixed part, and what is known of the rest.
+/// The fixed part of the chunk, and the known parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Init<'a> {
     pub(crate) tag: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Init<'a> {
 }
 
 impl<'a> Init<'a> {
-    /// The value of a chunk. `unknown` gets the parameters that the sender wants reported.
+    /// Reads the value of a chunk. Unknown parameters that the sender wants reported are appended to `unknown`.
     pub(crate) fn read(value: &'a [u8], unknown: &mut Vec<u8>) -> Option<Self> {
         let mut reader = Reader::new(value);
         let mut init = Self {
@@ -76,7 +76,7 @@ impl<'a> Init<'a> {
         Some(init)
     }
 
-    /// Appends the value of a chunk.
+    /// Returns the value of a chunk.
     pub(crate) fn write(&self, unknown: &[u8]) -> Vec<u8> {
         let mut fixed = Writer::new();
         fixed.u32(self.tag).u32(self.window).u16(self.outgoing).u16(self.incoming).u32(self.tsn);
@@ -96,7 +96,8 @@ impl<'a> Init<'a> {
     }
 }
 
-/// Addresses and their kinds, which have no meaning above DTLS (RFC 8261 §5): IPv4, IPv6, preservative, host name, types.
+/// True for address parameters, which have no meaning above DTLS (RFC 8261 §5): IPv4, IPv6, preservative, host name,
+/// types.
 const fn is_address(kind: u16) -> bool {
     matches!(kind, 5 | 6 | 9 | 11 | 12)
 }
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(Init::read(&INIT.write(&[])[..15], &mut unknown), None);
     }
 
-    /// RFC 9260 §3.2.1.
+    /// Checks RFC 9260 §3.2.1.
     #[test]
     fn an_unknown_parameter_is_passed_over_or_reported_as_its_upper_bits_say() {
         for (kind, goes_on, reported) in [

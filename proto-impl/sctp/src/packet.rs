@@ -1,4 +1,4 @@
-//! Packets and their chunks (RFC 9260 §3): common header, chunk headers, parameters. Without state.
+//! Packets and their chunks (RFC 9260 §3): common header, chunk headers, parameters. This module keeps no state.
 //!
 //! ```text
 //!  source port (16) | destination port (16)
@@ -11,12 +11,12 @@ use wire::Reader;
 
 use crate::crc::crc32c;
 
-/// Bytes of the common header.
+/// Length of the common header.
 pub(crate) const HEAD_BYTES: usize = 12;
-/// Bytes of a chunk's header.
+/// Length of a chunk header.
 pub(crate) const CHUNK_HEAD_BYTES: usize = 4;
 
-/// Types of chunks.
+/// Chunk types.
 pub(crate) mod chunk {
     pub(crate) const DATA: u8 = 0;
     pub(crate) const INIT: u8 = 1;
@@ -31,16 +31,16 @@ pub(crate) mod chunk {
     pub(crate) const COOKIE_ECHO: u8 = 10;
     pub(crate) const COOKIE_ACK: u8 = 11;
     pub(crate) const SHUTDOWN_COMPLETE: u8 = 14;
-    /// RFC 6525 §3.1.
+    /// Stream reconfiguration (RFC 6525 §3.1).
     pub(crate) const RE_CONFIG: u8 = 0x82;
-    /// RFC 3758 §3.2.
+    /// Abandoned data (RFC 3758 §3.2).
     pub(crate) const FORWARD_TSN: u8 = 0xc0;
 }
 
-/// The flag of `ABORT` and `SHUTDOWN COMPLETE` that says that the tag is the sender's own (§8.5.1).
+/// T bit of `ABORT` and `SHUTDOWN COMPLETE`: the verification tag is the sender's own (§8.5.1).
 pub(crate) const FLAG_REFLECTED: u8 = 1;
 
-/// The common header.
+/// The common header of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) source: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// The head of a packet with a good checksum, and what is behind it.
+    /// Reads the header of a packet with a valid checksum, and returns it with the rest of the packet.
     pub(crate) fn read(packet: &[u8]) -> Option<(Self, &[u8])> {
         let mut reader = Reader::new(packet);
         let head =
@@ -58,7 +58,7 @@ impl Head {
         (sum == sum_of(packet)).then(|| (head, reader.rest()))
     }
 
-    /// Begins a packet, whose checksum [`seal`] writes.
+    /// Begins a packet; [`seal`] writes its checksum.
     pub(crate) fn write(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.source.to_be_bytes());
         out.extend_from_slice(&self.destination.to_be_bytes());
@@ -67,7 +67,7 @@ impl Head {
     }
 }
 
-/// The checksum of a packet, its own field counted as zero.
+/// Returns the checksum of a packet, with the checksum field taken as zero.
 fn sum_of(packet: &[u8]) -> u32 {
     let (head, rest) = packet.split_at_checked(8).unwrap_or((packet, &[]));
     crc32c(&[head, &[0; 4], rest.get(4..).unwrap_or_default()])
@@ -81,7 +81,7 @@ pub fn seal(packet: &mut [u8]) {
     }
 }
 
-/// A chunk as it came.
+/// A chunk as received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Chunk<'a> {
     pub(crate) kind: u8,
@@ -89,7 +89,7 @@ pub(crate) struct Chunk<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// The first chunk and what is behind its padding; `None` at the end, and for a length that is none.
+/// Takes the first chunk with its padding; `None` at the end, or if its length is invalid.
 pub(crate) fn next_chunk<'a>(rest: &mut &'a [u8]) -> Option<Chunk<'a>> {
     let mut reader = Reader::new(rest);
     let (kind, flags, length) = (reader.u8().ok()?, reader.u8().ok()?, reader.u16().ok()?);
@@ -101,12 +101,12 @@ pub(crate) fn next_chunk<'a>(rest: &mut &'a [u8]) -> Option<Chunk<'a>> {
     Some(Chunk { kind, flags, value })
 }
 
-/// Bytes that are missing to a multiple of four.
+/// Returns the number of bytes to the next multiple of four.
 pub(crate) const fn padding(length: usize) -> usize {
     length.wrapping_neg() & 3
 }
 
-/// Bytes of a chunk with a value of this length.
+/// Returns the size of a chunk with a value of this length, padding included.
 pub(crate) const fn chunk_bytes(length: usize) -> usize {
     CHUNK_HEAD_BYTES.saturating_add(length).saturating_add(padding(length))
 }
@@ -128,31 +128,31 @@ pub(crate) struct Parameter<'a> {
     pub(crate) value: &'a [u8],
 }
 
-/// Types of parameters and of causes.
+/// Types of parameters.
 pub(crate) mod parameter {
     pub(crate) const HEARTBEAT_INFO: u16 = 1;
     pub(crate) const STATE_COOKIE: u16 = 7;
     pub(crate) const UNRECOGNIZED: u16 = 8;
-    /// RFC 6525 §4.
+    /// Request to reset outgoing streams (RFC 6525 §4).
     pub(crate) const OUTGOING_RESET: u16 = 13;
     pub(crate) const INCOMING_RESET: u16 = 14;
     pub(crate) const TSN_RESET: u16 = 15;
     pub(crate) const RESET_RESPONSE: u16 = 16;
     pub(crate) const ADD_OUTGOING: u16 = 17;
     pub(crate) const ADD_INCOMING: u16 = 18;
-    /// RFC 5061 §4.2.7.
+    /// Supported extensions (RFC 5061 §4.2.7).
     pub(crate) const SUPPORTED_EXTENSIONS: u16 = 0x8008;
-    /// RFC 3758 §3.1.
+    /// Support for `FORWARD TSN` (RFC 3758 §3.1).
     pub(crate) const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
 
-    /// Causes of errors (RFC 9260 §3.3.10).
+    /// Error cause of a stale cookie (RFC 9260 §3.3.10).
     pub(crate) const CAUSE_STALE_COOKIE: u16 = 3;
     pub(crate) const CAUSE_UNRECOGNIZED_CHUNK: u16 = 6;
     pub(crate) const CAUSE_USER_ABORT: u16 = 12;
     pub(crate) const CAUSE_VIOLATION: u16 = 13;
 }
 
-/// The first parameter and what is behind its padding.
+/// Takes the first parameter with its padding.
 pub(crate) fn next_parameter<'a>(rest: &mut &'a [u8]) -> Option<Parameter<'a>> {
     let mut reader = Reader::new(rest);
     let (kind, length) = (reader.u16().ok()?, reader.u16().ok()?);

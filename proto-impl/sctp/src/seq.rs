@@ -1,23 +1,23 @@
-//! Numbers that wrap on the wire, counted on without an end inside.
+//! Serial numbers: wrapping on the wire, counted without limit inside.
 
-/// The start of the count, so that a number slightly before the first one is not below zero.
+/// Start of the TSN count, so that numbers slightly before the first are not negative.
 pub(crate) const TSN_BASE: u64 = 1 << 32;
-/// The same for sequence numbers of streams.
+/// Start of the count of stream sequence numbers.
 pub(crate) const SSN_BASE: u64 = 1 << 16;
 
-/// The count nearest to `near` with these lower 32 bits (RFC 1982).
+/// Returns the count nearest to `near` with these lower 32 bits (RFC 1982).
 pub(crate) const fn unwrap_tsn(near: u64, wire: u32) -> u64 {
     let distance = i32::from_be_bytes(wire.wrapping_sub(wrap_tsn(near)).to_be_bytes());
     near.saturating_add_signed(widen(distance))
 }
 
-/// The lower 32 bits.
+/// Returns the lower 32 bits.
 pub(crate) const fn wrap_tsn(count: u64) -> u32 {
     let [_, _, _, _, a, b, c, d] = count.to_be_bytes();
     u32::from_be_bytes([a, b, c, d])
 }
 
-/// The count nearest to `near` with these lower 16 bits.
+/// Returns the count nearest to `near` with these lower 16 bits.
 pub(crate) const fn unwrap_ssn(near: u64, wire: u16) -> u64 {
     let [high, low] = wire.wrapping_sub(wrap_ssn(near)).to_be_bytes();
     // The arithmetic shift extends the sign.
@@ -25,7 +25,7 @@ pub(crate) const fn unwrap_ssn(near: u64, wire: u16) -> u64 {
     near.saturating_add_signed(widen(distance))
 }
 
-/// The lower 16 bits.
+/// Returns the lower 16 bits.
 pub(crate) const fn wrap_ssn(count: u64) -> u16 {
     let [_, _, _, _, _, _, a, b] = count.to_be_bytes();
     u16::from_be_bytes([a, b])

@@ -1,47 +1,47 @@
-//! Figures of an association.
+//! Figures of an association: counters since the start, and current values.
 
 use std::time::Duration;
 
-/// A snapshot: counters since the start, and figures of now.
+/// Snapshot of an association's figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that were sent, and received whole.
+    /// Complete messages.
     pub messages: Directions,
-    /// Bytes of those messages.
+    /// Payload bytes of complete messages.
     pub bytes: Directions,
-    /// Packets.
+    /// Packets of the association.
     pub packets: Directions,
-    /// Chunks of data that were sent again.
+    /// Data chunks retransmitted.
     pub retransmitted: u64,
-    /// Timeouts of data (T3-rtx).
+    /// Data timeouts (T3-rtx).
     pub timeouts: u64,
-    /// Messages that were given up, by limits of their channel.
+    /// Messages abandoned because of their channel's limits.
     pub abandoned: u64,
-    /// Packets that are in no format, or for another association, and chunks that have no place.
+    /// Packets that were malformed or of another association, and unexpected chunks.
     pub dropped: u64,
-    /// Chunks of data without room for them: beyond the window, or behind too many gaps.
+    /// Data chunks dropped for lack of room: beyond the window, or behind too many gaps.
     pub no_room: u64,
-    /// Messages on streams that no channel has, and channels beyond the limit.
+    /// Messages on streams without a channel, and channels beyond the limit.
     pub refused: u64,
-    /// The congestion window, in bytes.
+    /// Congestion window, in bytes.
     pub window: usize,
-    /// Bytes that were sent and not acknowledged.
+    /// Bytes in flight.
     pub in_flight: usize,
-    /// Bytes in the send buffer, and in the receive buffer.
+    /// Bytes in the send buffer and in the receive buffer.
     pub buffered: (usize, usize),
-    /// The smoothed round trip.
+    /// Smoothed round-trip time; `None` before the first measurement.
     pub round_trip: Option<Duration>,
-    /// Channels that are open.
+    /// Open channels.
     pub channels: usize,
 }
 
-/// A figure of each direction.
+/// A counter for each direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Directions {
-    /// To the peer.
+    /// Count sent to the peer.
     pub sent: u64,
-    /// From the peer.
+    /// Count received from the peer.
     pub received: u64,
 }
 
@@ -49,7 +49,7 @@ pub(crate) const fn count(counter: &mut u64, by: u64) {
     *counter = counter.saturating_add(by);
 }
 
-/// A length as a figure.
+/// Converts a length for a counter.
 pub(crate) fn figure(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Against another implementation, the crate `sctp-proto`: it speaks with us over a path that loses, either end beginning.
+//! Interoperability with another implementation, the crate `sctp-proto`, over a lossy path, with either end starting.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,7 +20,7 @@ use netsim::{Clock, Link, ms, secs};
 use sctp::{Association, ChannelId, Config, Event, Kind, Options, Reliability, Remote, Role};
 use sctp_proto as other;
 
-/// The other one, as a machine.
+/// Other implementation as a state machine.
 struct Other {
     endpoint: other::Endpoint,
     association: Option<(other::AssociationHandle, other::Association)>,
@@ -113,14 +113,14 @@ impl Pair {
         Self { clock, ours, other: Other::new(), to_other, to_ours, events: Vec::new() }
     }
 
-    /// Delivers all that arrives now, and the answers.
+    /// Delivers all data that arrives now, and the answers.
     fn step(&mut self) {
         while self.send() {
             self.deliver();
         }
     }
 
-    /// Whether something was sent, or has arrived.
+    /// Returns whether something was sent or has arrived.
     fn send(&mut self) -> bool {
         let now = self.clock.now();
         let mut packet = Vec::new();

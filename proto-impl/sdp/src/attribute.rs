@@ -1,4 +1,4 @@
-//! `a=` lines: those that this crate understands, and all others as they came.
+//! Attributes (`a=` lines): known ones are parsed, all others are kept as text.
 
 use std::fmt;
 
@@ -14,92 +14,92 @@ use crate::text::{number, word, words, write_joined};
 /// An attribute.
 ///
 /// A malformed `rtpmap`, `fmtp`, `rtcp-fb`, `mid`, `group`, `setup`, `fingerprint`, `ice-ufrag` or `ice-pwd` makes the
-/// description unreadable: a session cannot do without. Any other that is malformed is kept as [`Attribute::Other`].
+/// description invalid, since a session depends on it. Any other malformed attribute is kept as [`Attribute::Other`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attribute {
-    /// `rtpmap`: what a payload type carries.
+    /// `rtpmap`: encoding of a payload type.
     Rtpmap(Rtpmap),
-    /// `fmtp`: its parameters.
+    /// `fmtp`: parameters of a payload type.
     Fmtp(Fmtp),
-    /// `rtcp-fb`: feedback.
+    /// `rtcp-fb`: feedback type of a payload type.
     RtcpFb(RtcpFb),
-    /// `extmap`: a header extension.
+    /// `extmap`: number of a header extension.
     Extmap(Extmap),
-    /// `extmap-allow-mixed`: one-byte and two-byte extensions in one stream.
+    /// `extmap-allow-mixed`: one-byte and two-byte header extensions may be mixed in one stream.
     ExtmapAllowMixed,
-    /// `mid`: the section's name.
+    /// `mid`: identifier of the section.
     Mid(String),
-    /// `msid`: stream and track.
+    /// `msid`: stream and track identifiers.
     Msid(Msid),
     /// `group`: sections that belong together.
     Group(Group),
-    /// `bundle-only`: port 0 does not mean rejected.
+    /// `bundle-only`: port 0 does not reject the section.
     BundleOnly,
-    /// `setup`: the role in DTLS.
+    /// `setup`: role in DTLS.
     Setup(Setup),
-    /// `fingerprint`: a hash of the certificate. One of an unknown hash function is an [`Attribute::Other`].
+    /// `fingerprint`: hash of the certificate. A fingerprint with an unknown hash function is an [`Attribute::Other`].
     Fingerprint(Fingerprint),
-    /// `ice-ufrag`: 4 to 256 characters.
+    /// `ice-ufrag`: user name fragment of 4 to 256 characters.
     IceUfrag(String),
-    /// `ice-pwd`: 22 to 256 characters.
+    /// `ice-pwd`: password of 22 to 256 characters.
     IcePwd(String),
-    /// `ice-options`: `trickle`, `renomination`, ...
+    /// `ice-options`: options such as `trickle` and `renomination`.
     IceOptions(Vec<String>),
-    /// `ice-lite`.
+    /// `ice-lite`: the peer is a lite agent.
     IceLite,
-    /// `candidate`.
+    /// `candidate`: an ICE candidate.
     Candidate(Box<Candidate>),
-    /// `end-of-candidates`.
+    /// `end-of-candidates`: no further candidates follow.
     EndOfCandidates,
-    /// `ssrc`.
+    /// `ssrc`: attribute of a source.
     Ssrc(SsrcAttribute),
-    /// `ssrc-group`.
+    /// `ssrc-group`: sources that belong together.
     SsrcGroup(SsrcGroup),
-    /// `rid`: a layer.
+    /// `rid`: a simulcast layer.
     Rid(Rid),
-    /// `simulcast`: how layers are used.
+    /// `simulcast`: use of the simulcast layers.
     Simulcast(Simulcast),
-    /// `rtcp-mux`: RTCP on the port of RTP.
+    /// `rtcp-mux`: RTCP is multiplexed on the port of RTP.
     RtcpMux,
-    /// `rtcp-mux-only`: and nowhere else.
+    /// `rtcp-mux-only`: RTCP is always multiplexed.
     RtcpMuxOnly,
-    /// `rtcp-rsize`: reports of reduced size.
+    /// `rtcp-rsize`: reduced-size RTCP is supported.
     RtcpRsize,
     /// `rtcp`: the address of RTCP.
     Rtcp(RtcpAddress),
     /// `sendrecv`, `sendonly`, `recvonly`, `inactive`.
     Direction(Direction),
-    /// `ptime`: milliseconds of audio in a packet.
+    /// `ptime`: milliseconds of audio per packet.
     Ptime(u32),
-    /// `maxptime`: milliseconds of media in a packet, at most.
+    /// `maxptime`: largest milliseconds of media per packet.
     MaxPtime(u32),
     /// `framerate`: frames per second; finite and positive.
     Framerate(f64),
-    /// `control`: the URL of RTSP, absolute or relative, as it came. Nobody has checked where it leads.
+    /// `control`: URL for RTSP, absolute or relative, as received and not validated.
     Control(String),
-    /// `range`: what RTSP can play, as it came.
+    /// `range`: range that RTSP can play, as received.
     Range(String),
-    /// `sctp-port` of data channels.
+    /// `sctp-port`: SCTP port of data channels.
     SctpPort(u16),
-    /// `max-message-size` of data channels.
+    /// `max-message-size`: largest message of data channels, in bytes.
     MaxMessageSize(u64),
     /// Any other attribute, verbatim.
     Other {
-        /// The name, before the colon.
+        /// Name before the colon.
         name: String,
-        /// The value, behind the colon.
+        /// Value behind the colon; `None` for a flag.
         value: Option<String>,
     },
 }
 
 impl Attribute {
-    /// An attribute that this crate does not know.
+    /// Creates an attribute of an unknown type.
     #[must_use]
     pub fn other(name: &str, value: Option<&str>) -> Self {
         Self::Other { name: name.to_owned(), value: value.map(str::to_owned) }
     }
 
-    /// Reads what stands behind `a=`. The error is the name of the attribute that is malformed.
+    /// Parses the text behind `a=`. The error is the name of the malformed attribute.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         let (name, value) = match text.split_once(':') {
             Some((name, value)) => (name, Some(value)),
@@ -161,7 +161,7 @@ impl Attribute {
     }
 }
 
-/// The name, if a malformed attribute of this name cannot be passed over.
+/// Returns the name if a malformed attribute with this name makes the description invalid.
 fn required(name: &str, value: Option<&str>) -> Option<&'static str> {
     let value = value.unwrap_or_default().trim_ascii_start();
     match name {
@@ -180,8 +180,8 @@ fn required(name: &str, value: Option<&str>) -> Option<&'static str> {
     }
 }
 
-/// RFC 8839 §5.4 allows letters, digits, `+` and `/`; here anything that cannot end the word or the user name
-/// `ours:theirs` of a check.
+/// Reads a user name fragment or password. RFC 8839 §5.4 allows letters, digits, `+` and `/`; accepted here is anything
+/// that cannot end the word or the user name `ours:theirs` of a check.
 fn ice_chars(value: &str, min: usize) -> Option<String> {
     let value = value.trim_ascii();
     let fits = (min..=ICE_CHARS_MAX).contains(&value.len());
@@ -189,7 +189,7 @@ fn ice_chars(value: &str, min: usize) -> Option<String> {
     (fits && clean).then(|| value.to_owned())
 }
 
-/// `25`, `29.97`; and the `25.000000` of cameras.
+/// Reads a frame rate: `25`, `29.97`, or `25.000000` as written by cameras.
 fn framerate(value: &str) -> Option<f64> {
     let value = value.trim_ascii();
     let decimal = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');

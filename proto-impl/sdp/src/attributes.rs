@@ -1,4 +1,4 @@
-//! The attributes of a section, in their order, and questions about them.
+//! The attributes of a section in order, with lookup methods.
 
 use crate::attribute::Attribute;
 use crate::dtls::{Fingerprint, Setup};
@@ -6,9 +6,10 @@ use crate::group::{Group, Msid, Rid, Simulcast};
 use crate::ice::Candidate;
 use crate::rtp::{Direction, Extmap, Rtpmap, SsrcAttribute, SsrcGroup};
 
-/// The attributes of a section, in their order.
+/// The attributes of a section, in order.
 ///
-/// A getter of one value gives the first; the reader has refused a second `mid`, `setup`, `ice-ufrag` or `ice-pwd` that differs.
+/// A getter of a single value returns the first. The parser has refused a second `mid`, `setup`, `ice-ufrag` or
+/// `ice-pwd` with a different value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Attributes(Vec<Attribute>);
 
@@ -46,12 +47,12 @@ impl Attributes {
         Self(Vec::new())
     }
 
-    /// Adds one at the end.
+    /// Appends an attribute.
     pub fn push(&mut self, attribute: Attribute) {
         self.0.push(attribute);
     }
 
-    /// All attributes, in order.
+    /// Iterates over all attributes in order.
     pub fn iter(&self) -> impl Iterator<Item = &Attribute> {
         self.0.iter()
     }
@@ -62,24 +63,24 @@ impl Attributes {
         self.0.len()
     }
 
-    /// Whether it is empty.
+    /// True if there are no attributes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keeps those for which the answer is yes.
+    /// Keeps only the attributes that `keep` accepts.
     pub fn retain(&mut self, keep: impl FnMut(&Attribute) -> bool) {
         self.0.retain(keep);
     }
 
-    /// Whether exactly this one is there; for flags.
+    /// True if exactly this attribute is present; meant for flags.
     #[must_use]
     pub fn has(&self, attribute: &Attribute) -> bool {
         self.0.contains(attribute)
     }
 
-    /// The value of an attribute that this crate does not know: `Some(None)` for a flag.
+    /// Returns the value of an attribute of unknown type: `None` if absent, `Some(None)` for a flag.
     #[must_use]
     pub fn other(&self, name: &str) -> Option<Option<&str>> {
         self.0.iter().find_map(|a| {
@@ -89,54 +90,54 @@ impl Attributes {
     }
 
     first! {
-        /// `mid`.
+        /// Value of `mid`.
         mid: Mid -> str;
-        /// `msid`.
+        /// Value of `msid`.
         msid: Msid -> Msid;
-        /// `setup`.
+        /// Value of `setup`.
         setup: Setup -> Setup;
-        /// `ice-ufrag`.
+        /// Value of `ice-ufrag`.
         ice_ufrag: IceUfrag -> str;
-        /// `ice-pwd`.
+        /// Value of `ice-pwd`.
         ice_pwd: IcePwd -> str;
-        /// `ice-options`; none where there is no such line.
+        /// Values of `ice-options`.
         ice_options: IceOptions -> [String];
-        /// `simulcast`.
+        /// Value of `simulcast`.
         simulcast: Simulcast -> Simulcast;
-        /// `sendrecv`, `sendonly`, `recvonly`, `inactive`.
+        /// Direction: `sendrecv`, `sendonly`, `recvonly` or `inactive`.
         direction: Direction -> Direction;
-        /// `control`.
+        /// Value of `control`.
         control: Control -> str;
-        /// `range`.
+        /// Value of `range`.
         range: Range -> str;
-        /// `framerate`.
+        /// Value of `framerate`.
         framerate: Framerate -> f64;
-        /// `ptime`.
+        /// Value of `ptime`.
         ptime: Ptime -> u32;
-        /// `maxptime`.
+        /// Value of `maxptime`.
         max_ptime: MaxPtime -> u32;
-        /// `sctp-port`.
+        /// Value of `sctp-port`.
         sctp_port: SctpPort -> u16;
-        /// `max-message-size`.
+        /// Value of `max-message-size`.
         max_message_size: MaxMessageSize -> u64;
     }
 
     every! {
-        /// `rtpmap`.
+        /// All `rtpmap` attributes.
         rtpmaps: Rtpmap -> Rtpmap;
-        /// `group`.
+        /// All `group` attributes.
         groups: Group -> Group;
-        /// `fingerprint`, of known hash functions.
+        /// All `fingerprint` attributes with a known hash function.
         fingerprints: Fingerprint -> Fingerprint;
-        /// `candidate`, those that are understood.
+        /// All valid `candidate` attributes.
         candidates: Candidate -> Candidate;
-        /// `extmap`.
+        /// All `extmap` attributes.
         extmaps: Extmap -> Extmap;
-        /// `ssrc`.
+        /// All `ssrc` attributes.
         ssrcs: Ssrc -> SsrcAttribute;
-        /// `ssrc-group`.
+        /// All `ssrc-group` attributes.
         ssrc_groups: SsrcGroup -> SsrcGroup;
-        /// `rid`.
+        /// All `rid` attributes.
         rids: Rid -> Rid;
     }
 }

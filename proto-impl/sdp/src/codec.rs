@@ -1,15 +1,16 @@
-//! Whether two formats are one codec with one configuration: what RFC 3264 §6.1 leaves to the payload formats.
+//! Comparison of formats: the same codec in the same configuration, which RFC 3264 §6.1 leaves to the payload formats.
 
 use crate::fmtp::Parameters;
 use crate::h264::ProfileLevelId;
 use crate::media::Format;
 
 impl Format {
-    /// Whether media of the one may be sent as the other.
+    /// True if media in one format may be sent as the other.
     ///
-    /// Besides encoding, clock and channels: H.264 by sub-profile and `packetization-mode` (RFC 6184 §8.2.2), H.265 by
-    /// profile, tier and `tx-mode` (RFC 7798 §7.2.2), VP9 by `profile-id` (RFC 9628 §6), AV1 by `profile`. Levels say what a
-    /// receiver can do, and do not count. Repair formats (`rtx`, `red`, `ulpfec`) have no media of their own: never.
+    /// Besides encoding, clock rate and channels, compares: for H.264 the sub-profile and `packetization-mode` (RFC
+    /// 6184 §8.2.2), for H.265 profile, tier and `tx-mode` (RFC 7798 §7.2.2), for VP9 `profile-id` (RFC 9628 §6), for
+    /// AV1 `profile`. Levels are receiver capabilities and are ignored. Always false for repair formats (`rtx`, `red`,
+    /// `ulpfec`), which have no media of their own.
     #[must_use]
     pub fn matches(&self, other: &Self) -> bool {
         let (ours, theirs) = (&self.parameters, &other.parameters);
@@ -30,13 +31,13 @@ impl Format {
         }
     }
 
-    /// Whether it repairs or wraps other formats.
+    /// True if the format repairs or wraps other formats.
     #[must_use]
     pub fn is_repair(&self) -> bool {
         ["rtx", "red", "ulpfec", "flexfec", "flexfec-03"].iter().any(|encoding| self.rtpmap.is(encoding))
     }
 
-    /// H.264's profile and level: `None` if the parameter is there and malformed.
+    /// Returns H.264's profile and level; `None` if the parameter is malformed.
     #[must_use]
     pub fn profile_level_id(&self) -> Option<ProfileLevelId> {
         profile_level_id(&self.parameters)
@@ -47,7 +48,7 @@ fn profile_level_id(parameters: &Parameters) -> Option<ProfileLevelId> {
     parameters.get("profile-level-id").map_or(Some(ProfileLevelId::DEFAULT), ProfileLevelId::read)
 }
 
-/// The parameters that must match. A malformed profile equals only the same text.
+/// Returns the parameters that must match. A malformed profile only equals the same text.
 fn h264(parameters: &Parameters) -> impl PartialEq + use<> {
     let profile = profile_level_id(parameters).map(ProfileLevelId::profile);
     let text = profile.is_none().then(|| parameters.get("profile-level-id").map(str::to_ascii_lowercase));
@@ -60,7 +61,7 @@ fn h265(parameters: &Parameters) -> impl PartialEq + use<> {
     (profile, number(parameters, "tier-flag"), mode)
 }
 
-/// A number whose default is 0.
+/// Returns a numeric parameter; 0 if absent.
 fn number(parameters: &Parameters, name: &str) -> u32 {
     parameters.number(name).unwrap_or(0)
 }

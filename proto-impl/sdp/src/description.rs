@@ -1,4 +1,4 @@
-//! A description: the session's own lines and its media sections (RFC 8866 §5).
+//! Session descriptions: session-level lines and media sections (RFC 8866 §5).
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ use crate::reader;
 use crate::rtp::Direction;
 use crate::text::{first_word, number};
 
-/// `o=`: who made the description. What is not a number or an address in it reads as 0 and `0.0.0.0`: cameras write all
-/// sorts of things there, and nobody acts upon them.
+/// `o=`: creator of the description. Invalid numbers and addresses are read as 0 and `0.0.0.0`, since cameras write
+/// anything there, and nothing depends on them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
-    /// A name, `-` for none.
+    /// User name; `-` for none.
     pub username: String,
-    /// The session.
+    /// Session id.
     pub session_id: u64,
-    /// Rises with every change.
+    /// Version of the description, which increases with every change.
     pub version: u64,
-    /// The maker's address.
+    /// Address of the creator.
     pub host: Host,
 }
 
@@ -56,57 +56,59 @@ impl fmt::Display for Origin {
 
 /// A session description.
 ///
-/// `i=`, `u=`, `e=`, `p=`, `r=`, `z=`, `k=` and unknown letters are read over; `t=0 0` is written, for a live session.
+/// `i=`, `u=`, `e=`, `p=`, `r=`, `z=`, `k=` and unknown lines are ignored when reading; `t=0 0` is written, for a live
+/// session.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Description {
-    /// `o=`.
+    /// Origin (`o=`).
     pub origin: Origin,
-    /// `s=`; `-` is written for an empty one.
+    /// Session name (`s=`); `-` is written for an empty one.
     pub name: String,
-    /// `c=`.
+    /// Connection data of the session (`c=`).
     pub connection: Option<Connection>,
-    /// `b=`.
+    /// Bandwidths of the session (`b=`).
     pub bandwidths: Vec<Bandwidth>,
-    /// Attributes of the session.
+    /// Session-level attributes.
     pub attributes: Attributes,
     /// The media sections.
     pub media: Vec<Media>,
 }
 
-/// The security and the addresses of a section's transport: from its own lines, else the session's, else those of the
-/// section that is first in its bundle.
+/// Security parameters and ICE credentials of a section's transport: from the section, else from the session, else from
+/// the first section of its bundle.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TransportParameters<'a> {
     /// ICE user name fragment.
     pub ufrag: Option<&'a str>,
     /// ICE password.
     pub pwd: Option<&'a str>,
-    /// Hashes of the certificate.
+    /// Fingerprints of the certificate.
     pub fingerprints: Vec<&'a Fingerprint>,
     /// Role in DTLS.
     pub setup: Option<Setup>,
 }
 
 impl Description {
-    /// Reads a description with lines that end in CRLF, LF or CR. Bytes that are not UTF-8 become U+FFFD: some cameras name
-    /// their session in Latin-1.
+    /// Parses a description whose lines end in CRLF, LF or CR. Invalid UTF-8 is replaced with U+FFFD: some cameras
+    /// write the session name in Latin-1.
     pub fn read(text: &[u8]) -> Result<Self, Error> {
         reader::read(text, reader::Form::Description)
     }
 
-    /// Reads the streams that an RTSP peer describes, as loosely as cameras write them. A line that cannot be read is passed
-    /// over; a section that cannot be understood keeps its place and its `control`, and has no format. An error names the
-    /// first bad line where no section with a format is left; all limits hold.
+    /// Parses the streams described by an RTSP peer, tolerant of what cameras write. Invalid lines are skipped; a
+    /// section that is not understood keeps its place and `control`, but has no formats. If no section has a format,
+    /// the error is about the first invalid line. All limits apply.
     pub fn read_streams(text: &[u8]) -> Result<Self, Error> {
         reader::read(text, reader::Form::Streams)
     }
 
-    /// Reads an `application/trickle-ice-sdpfrag` (RFC 8840): attributes and sections without `v=`.
+    /// Parses an `application/trickle-ice-sdpfrag` (RFC 8840): attributes and sections without `v=`.
     pub fn read_fragment(text: &[u8]) -> Result<Self, Error> {
         reader::read(text, reader::Form::Fragment)
     }
 
-    /// The text, with CRLF. A line break within a value, which would be a line of its own, is written as a blank.
+    /// Returns the description as text with CRLF. A line break within a value is written as a space, since it would
+    /// start a new line.
     #[must_use]
     pub fn write(&self) -> String {
         let mut w = Lines::default();
@@ -119,7 +121,7 @@ impl Description {
         self.write_sections(w)
     }
 
-    /// The text as `application/trickle-ice-sdpfrag`: attributes and sections only.
+    /// Returns the description as `application/trickle-ice-sdpfrag`: attributes and sections only.
     #[must_use]
     pub fn write_fragment(&self) -> String {
         self.write_sections(Lines::default())
@@ -136,38 +138,38 @@ impl Description {
         w.text
     }
 
-    /// The first bundle, if there is one with sections in it.
+    /// Returns the first bundle that contains sections.
     #[must_use]
     pub fn bundle(&self) -> Option<&Group> {
         let bundle = |group: &&Group| group.semantics == Semantics::Bundle && !group.mids.is_empty();
         self.attributes.groups().find(bundle)
     }
 
-    /// The section of a name.
+    /// Returns the section with this mid.
     #[must_use]
     pub fn section(&self, mid: &str) -> Option<&Media> {
         self.media.iter().find(|media| media.attributes.mid() == Some(mid))
     }
 
-    /// A section's direction: its own, else the session's, else both ways.
+    /// Returns a section's direction: its own, else the session's, else `sendrecv`.
     #[must_use]
     pub fn direction(&self, media: &Media) -> Direction {
         media.attributes.direction().or_else(|| self.attributes.direction()).copied().unwrap_or_default()
     }
 
-    /// The destination of a section's media: its own `c=`, else the session's.
+    /// Returns the connection data of a section: its own `c=`, else the session's.
     #[must_use]
     pub fn connection<'a>(&'a self, media: &'a Media) -> Option<&'a Connection> {
         media.connection.as_ref().or(self.connection.as_ref())
     }
 
-    /// Whether the peer only answers checks.
+    /// True if the peer is a lite agent, which only answers checks.
     #[must_use]
     pub fn is_ice_lite(&self) -> bool {
         self.attributes.has(&Attribute::IceLite)
     }
 
-    /// Whether the peer sends its candidates later on (RFC 8840 §4.1).
+    /// True if the peer sends its candidates later (RFC 8840 §4.1).
     #[must_use]
     pub fn trickles(&self, media: &Media) -> bool {
         [&media.attributes, &self.attributes]
@@ -178,8 +180,8 @@ impl Description {
             .any(|options| options.split(',').any(|option| option == "trickle"))
     }
 
-    /// The parameters of a section's transport. For a bundled section that does not give them, the first of the bundle does
-    /// (RFC 9143 §7.1.3).
+    /// Returns the transport parameters of a section. A bundled section without them uses those of the first section in
+    /// its bundle (RFC 9143 §7.1.3).
     #[must_use]
     pub fn transport<'a>(&'a self, media: &'a Media) -> TransportParameters<'a> {
         let tagged = self.tagged_of(media).map(|tagged| &tagged.attributes);
@@ -196,7 +198,7 @@ impl Description {
         }
     }
 
-    /// The first section of the bundle that this one is in.
+    /// Returns the first section of the bundle that contains this section.
     fn tagged_of(&self, media: &Media) -> Option<&Media> {
         let mid = media.attributes.mid()?;
         let bundle = self.bundle()?;
@@ -211,7 +213,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// A text of lines.
+/// A text under construction, line by line.
 #[derive(Default)]
 struct Lines {
     text: String,

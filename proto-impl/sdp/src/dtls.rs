@@ -1,17 +1,17 @@
-//! A peer's identity and its role in DTLS: `a=fingerprint` (RFC 8122 §5), `a=setup` (RFC 4145 §4, RFC 8842 §5).
+//! Identity and role of a DTLS peer: `a=fingerprint` (RFC 8122 §5), `a=setup` (RFC 4145 §4, RFC 8842 §5).
 
 use std::fmt;
 
 use bytes::Bytes;
 
-/// The hash of a fingerprint. MD2 and MD5 are not accepted.
+/// Hash function of a fingerprint. MD2 and MD5 are not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HashFunction {
-    /// SHA-1: known, and better not trusted where there is another.
+    /// SHA-1: supported, but should not be trusted if there is a better one.
     Sha1,
     /// SHA-224.
     Sha224,
-    /// SHA-256: what everybody sends.
+    /// SHA-256, which all current peers send.
     Sha256,
     /// SHA-384.
     Sha384,
@@ -22,13 +22,13 @@ pub enum HashFunction {
 impl HashFunction {
     const ALL: [Self; 5] = [Self::Sha1, Self::Sha224, Self::Sha256, Self::Sha384, Self::Sha512];
 
-    /// Reads a name without regard to case.
+    /// Returns the hash function with this name, ignoring case.
     #[must_use]
     pub fn read(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|hash| hash.name().eq_ignore_ascii_case(name))
     }
 
-    /// The name.
+    /// Name of the hash function.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,7 +40,7 @@ impl HashFunction {
         }
     }
 
-    /// Bytes of its value.
+    /// Length of the hash value, in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -53,7 +53,7 @@ impl HashFunction {
     }
 }
 
-/// `a=fingerprint`: the hash of the peer's certificate. Of several, any that fits will do (RFC 8122 §5).
+/// `a=fingerprint`: hash of the peer's certificate. If there are several, one match suffices (RFC 8122 §5).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fingerprint {
     hash: HashFunction,
@@ -61,13 +61,13 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// A fingerprint; `None` if the value is not as long as the hash's.
+    /// Creates a fingerprint; `None` if the value's length does not fit the hash function.
     #[must_use]
     pub fn new(hash: HashFunction, value: Bytes) -> Option<Self> {
         (value.len() == hash.bytes()).then_some(Self { hash, value })
     }
 
-    /// Reads the attribute's value: `sha-256 AA:BB:...`, hexadecimal digits of either case.
+    /// Parses the attribute's value: `sha-256 AA:BB:...`, with hexadecimal digits in either case.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (hash, digits) = crate::text::first_word(text);
@@ -81,7 +81,7 @@ impl Fingerprint {
         self.hash
     }
 
-    /// The bytes, as many as the hash has.
+    /// Hash value, whose length is that of the hash function.
     #[must_use]
     pub fn value(&self) -> &[u8] {
         &self.value
@@ -103,16 +103,16 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// `a=setup`: who opens the association.
+/// `a=setup`: the side that opens the association.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Setup {
-    /// The writer is the DTLS client.
+    /// The sender of the description is the DTLS client.
     Active,
-    /// The writer is the DTLS server.
+    /// The sender of the description is the DTLS server.
     Passive,
-    /// An offer: the answerer decides.
+    /// Offer only: the answerer decides.
     ActPass,
-    /// No connection for the time being.
+    /// No connection is opened for now.
     HoldConn,
 }
 
@@ -129,7 +129,7 @@ impl Setup {
         }
     }
 
-    /// The answer of one who would rather be `preferred`, `Active` or `Passive` (RFC 8842 §5.3).
+    /// Returns the answer of a side that prefers the role `preferred`, `Active` or `Passive` (RFC 8842 §5.3).
     #[must_use]
     pub const fn answer(self, preferred: Self) -> Self {
         match self {

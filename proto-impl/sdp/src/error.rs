@@ -1,77 +1,77 @@
-//! Errors of reading a description.
+//! Errors in parsing a description.
 
-/// The reason a text is not a session description, or exceeds a limit. Lines count from 1.
+/// The reason a text is not a valid session description, or exceeds a limit. Lines count from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Longer than [`crate::limits::BYTES_MAX`].
+    /// The text exceeds [`crate::limits::BYTES_MAX`].
     #[error("description of {bytes} bytes is too long")]
     TooLarge {
-        /// The length in bytes.
+        /// Length of the text, in bytes.
         bytes: usize,
     },
-    /// A line longer than [`crate::limits::LINE_BYTES_MAX`].
+    /// A line exceeds [`crate::limits::LINE_BYTES_MAX`].
     #[error("line {line} is too long")]
     LineTooLong {
-        /// The line.
+        /// Line number.
         line: usize,
     },
-    /// More lines than [`crate::limits::LINES_MAX`].
+    /// The text has more than [`crate::limits::LINES_MAX`] lines.
     #[error("more than {} lines", crate::limits::LINES_MAX)]
     TooManyLines,
-    /// More media sections than [`crate::limits::MEDIA_MAX`].
+    /// The description has more than [`crate::limits::MEDIA_MAX`] media sections.
     #[error("too many media sections at line {line}")]
     TooManyMedia {
-        /// The first `m=` line too many.
+        /// Line of the first `m=` beyond the limit.
         line: usize,
     },
-    /// More attributes in one section than [`crate::limits::ATTRIBUTES_MAX`].
+    /// A section has more than [`crate::limits::ATTRIBUTES_MAX`] attributes.
     #[error("too many attributes at line {line}")]
     TooManyAttributes {
-        /// The first attribute too many.
+        /// Line of the first attribute beyond the limit.
         line: usize,
     },
-    /// More `b=` lines in one section than [`crate::limits::BANDWIDTHS_MAX`].
+    /// A section has more than [`crate::limits::BANDWIDTHS_MAX`] `b=` lines.
     #[error("too many bandwidths at line {line}")]
     TooManyBandwidths {
-        /// The first `b=` line too many.
+        /// Line of the first `b=` beyond the limit.
         line: usize,
     },
-    /// A line that is not a letter, `=` and a value, or has a control character in it.
+    /// A line is not a letter, `=` and a value, or contains a control character.
     #[error("line {line} is not an SDP line")]
     NotALine {
-        /// The line.
+        /// Line number.
         line: usize,
     },
     /// The first line is not `v=0`.
     #[error("line {line}: v=0 expected")]
     NoVersion {
-        /// The line.
+        /// Line number.
         line: usize,
     },
-    /// A value that does not follow its grammar, or is longer than [`crate::limits::VALUES_MAX`] allows.
+    /// A value is malformed, or has more items than [`crate::limits::VALUES_MAX`].
     #[error("line {line}: malformed {what}")]
     Malformed {
-        /// The line.
+        /// Line number.
         line: usize,
-        /// The attribute, or the line's letter.
+        /// Name of the attribute, or letter of the line.
         what: &'static str,
     },
-    /// A second value where there is one at most.
+    /// A second value is given where at most one is allowed.
     #[error("line {line}: duplicate {what}")]
     Duplicate {
-        /// The line of the second.
+        /// Line of the second value.
         line: usize,
-        /// The attribute, or the line's letter.
+        /// Name of the attribute, or letter of the line.
         what: &'static str,
     },
-    /// Streams are described, and there is no media section.
+    /// A description of streams contains no media section.
     #[error("no media section")]
     NoMedia,
 }
 
 impl Error {
-    /// Whether it is about the size of the description, not about what it says.
+    /// True if a size limit is exceeded; false if the content is invalid.
     #[must_use]
     pub const fn is_limit(self) -> bool {
         match self {

@@ -1,16 +1,16 @@
-//! `a=fmtp` (RFC 8866 §6.15) and its parameters, which each payload format defines for itself.
+//! `a=fmtp` (RFC 8866 §6.15) and its parameters, which each payload format defines.
 
 use std::fmt;
 
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, write_joined};
 
-/// A parameter; a flag has no value (`0-16` of telephone-event, `111/111` of RED).
+/// A parameter. Flags have no value, as `0-16` of telephone-event or `111/111` of RED.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parameter {
-    /// The name as written. Compare without case.
+    /// Name as written. Compare it ignoring case.
     pub name: String,
-    /// The text behind the first `=`, including any further `=` of base64.
+    /// Text behind the first `=`, including any further `=` of base64.
     pub value: Option<String>,
 }
 
@@ -32,18 +32,18 @@ impl fmt::Display for Parameter {
     }
 }
 
-/// The parameters of a format, in their order.
+/// Parameters of a format, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Parameters(Vec<Parameter>);
 
 impl Parameters {
-    /// No parameters.
+    /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Reads `name=value;name=value`, with or without blanks and empty parts. `None`: more than
+    /// Parses `name=value;name=value`, with or without blanks and empty parts. `None` if there are more than
     /// [`crate::limits::VALUES_MAX`].
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
@@ -51,14 +51,14 @@ impl Parameters {
         bounded(parts.map(|part| Some(Parameter::read(part)))).map(Self)
     }
 
-    /// Adds a parameter; builder style.
+    /// Returns the parameters with one more, in builder style.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl fmt::Display) -> Self {
         self.set(name, value);
         self
     }
 
-    /// Replaces a parameter, or adds it at the end.
+    /// Replaces a parameter, or appends it.
     pub fn set(&mut self, name: &str, value: impl fmt::Display) {
         let value = Some(value.to_string());
         match self.0.iter_mut().find(|parameter| parameter.name.eq_ignore_ascii_case(name)) {
@@ -67,42 +67,42 @@ impl Parameters {
         }
     }
 
-    /// The value of a parameter: the first of this name, without regard to case.
+    /// Returns the value of the first parameter with this name, ignoring case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.find(name)?.value.as_deref()
     }
 
-    /// A value as a decimal number.
+    /// Returns a value as a decimal number; `None` if absent or not a number.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<u32> {
         self.get(name).and_then(crate::text::number)
     }
 
-    /// Whether a parameter is there, with or without a value.
+    /// True if a parameter is present, with or without a value.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// All parameters, in order.
+    /// Iterates over all parameters in order.
     pub fn iter(&self) -> impl Iterator<Item = &Parameter> {
         self.0.iter()
     }
 
-    /// Whether it is empty.
+    /// True if there are no parameters.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Takes a parameter out.
+    /// Removes a parameter and returns it.
     pub(crate) fn remove(&mut self, name: &str) -> Option<Parameter> {
         let at = self.0.iter().position(|parameter| parameter.name.eq_ignore_ascii_case(name))?;
         Some(self.0.remove(at))
     }
 
-    /// Adds those of a second line: some peers split them.
+    /// Appends the parameters of another line, since some peers split them.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
@@ -118,17 +118,17 @@ impl fmt::Display for Parameters {
     }
 }
 
-/// `a=fmtp`: the parameters of one payload type.
+/// `a=fmtp`: parameters of one payload type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fmtp {
-    /// The payload type that the parameters belong to.
+    /// Payload type that the parameters belong to.
     pub payload_type: PayloadType,
     /// The parameters.
     pub parameters: Parameters,
 }
 
 impl Fmtp {
-    /// Reads the attribute's value. No parameters are fine: cameras write such lines.
+    /// Parses the attribute's value. An empty list of parameters is valid, since cameras write such lines.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let (payload_type, rest) = first_word(text);

@@ -7,12 +7,12 @@ use crate::fmtp::Parameters;
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, list, word, words, write_joined};
 
-/// The semantics of a group.
+/// Semantics of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Semantics {
-    /// `BUNDLE`: one transport for all.
+    /// `BUNDLE`: one transport for all sections.
     Bundle,
-    /// `LS`: played in step.
+    /// `LS`: lip synchronization, played in sync.
     LipSync,
     /// Other semantics.
     Other(String),
@@ -31,9 +31,9 @@ impl fmt::Display for Semantics {
 /// `a=group`: sections that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// The semantics.
+    /// Semantics of the group.
     pub semantics: Semantics,
-    /// The mids. The first of a bundle is the tagged one: its transport counts.
+    /// Mids of the sections. The first of a bundle is the tagged section, whose transport is used.
     pub mids: Vec<String>,
 }
 
@@ -58,12 +58,12 @@ impl fmt::Display for Group {
     }
 }
 
-/// `a=msid`: the MediaStream and the track of a section.
+/// `a=msid`: identifiers of the MediaStream and the track of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Msid {
-    /// The stream; `-` is none.
+    /// Stream id; `-` for none.
     pub stream: String,
-    /// The track, where it is written.
+    /// Track id; `None` if not given.
     pub track: Option<String>,
 }
 
@@ -84,17 +84,17 @@ impl fmt::Display for Msid {
     }
 }
 
-/// The direction of a layer.
+/// Direction of a layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RidDirection {
-    /// The writer sends it.
+    /// Sent by the sender of the description.
     Send,
-    /// The writer receives it.
+    /// Received by the sender of the description.
     Recv,
 }
 
 impl RidDirection {
-    /// The direction as an answer writes it.
+    /// Returns the direction to write in an answer.
     #[must_use]
     pub const fn reverse(self) -> Self {
         match self {
@@ -104,16 +104,16 @@ impl RidDirection {
     }
 }
 
-/// `a=rid`: a layer of a section, and what it is restricted to.
+/// `a=rid`: a layer of a section, with its restrictions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rid {
-    /// The id: letters, digits, `-` and `_`.
+    /// Identifier: letters, digits, `-` and `_`.
     pub id: String,
     /// The direction.
     pub direction: RidDirection,
-    /// The payload types; empty: all of the section.
+    /// Payload types of the layer; empty for all of the section.
     pub payload_types: Vec<PayloadType>,
-    /// `max-width`, `max-fps`, ...
+    /// Restrictions such as `max-width` and `max-fps`.
     pub restrictions: Parameters,
 }
 
@@ -137,7 +137,7 @@ impl Rid {
     }
 }
 
-/// RFC 8852 §3.3: letters and digits; `-` and `_` by an erratum of RFC 8851.
+/// Checks a rid: letters and digits (RFC 8852 §3.3), `-` and `_` (an erratum of RFC 8851).
 fn rid_id(text: &str) -> Option<&str> {
     let clean = text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     (clean && !text.is_empty()).then_some(text)
@@ -163,12 +163,12 @@ impl fmt::Display for Rid {
     }
 }
 
-/// An alternative of a layer.
+/// A layer in `a=simulcast`, possibly one of several alternatives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layer {
-    /// The rid.
+    /// Identifier of the layer.
     pub rid: String,
-    /// `~`: starts paused.
+    /// The layer starts paused (`~`).
     pub paused: bool,
 }
 
@@ -178,17 +178,17 @@ impl fmt::Display for Layer {
     }
 }
 
-/// `a=simulcast`: the layers of a section, each with its alternatives, in order of preference.
+/// `a=simulcast`: layers of a section in order of preference, each with its alternatives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Simulcast {
-    /// Layers that the writer sends.
+    /// Layers that the sender of the description sends.
     pub send: Vec<Vec<Layer>>,
-    /// Layers that the writer receives.
+    /// Layers that the sender of the description receives.
     pub recv: Vec<Vec<Layer>>,
 }
 
 impl Simulcast {
-    /// Reads the attribute's value. The form of old drafts (`send rid=a;b`) is none.
+    /// Parses the attribute's value. The form of old drafts (`send rid=a;b`) is not accepted.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut simulcast = Self::default();
@@ -208,7 +208,7 @@ impl Simulcast {
         (simulcast != Self::default()).then_some(simulcast)
     }
 
-    /// The layers as an answer writes them that accepts all.
+    /// Returns the layers for an answer that accepts all of them.
     #[must_use]
     pub fn reverse(self) -> Self {
         Self { send: self.recv, recv: self.send }

@@ -5,7 +5,7 @@ use std::fmt;
 /// A profile, with the constraint flags taken into account (RFC 6184 §8.1, table 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum H264Profile {
-    /// The part of Baseline that every decoder has: `42e01f`, `42c01f`.
+    /// Constrained Baseline, which every decoder supports: `42e01f`, `42c01f`.
     ConstrainedBaseline,
     /// Baseline: `42001f`.
     Baseline,
@@ -13,7 +13,7 @@ pub enum H264Profile {
     Main,
     /// Extended.
     Extended,
-    /// High without interlace and B pictures: `640c1f`.
+    /// Constrained High, without interlacing and B pictures: `640c1f`.
     ConstrainedHigh,
     /// High: `64001f`.
     High,
@@ -23,12 +23,12 @@ pub enum H264Profile {
     High422,
     /// High 4:4:4 Predictive: `f4001f`.
     High444,
-    /// An intra-only profile, or one that came later, by its two bytes.
+    /// An intra-only or newer profile, by its two bytes.
     Other(u8, u8),
 }
 
 impl H264Profile {
-    /// The profile of `profile_idc` and the constraint flags.
+    /// Returns the profile for `profile_idc` and the constraint flags.
     #[must_use]
     pub const fn of(idc: u8, flags: u8) -> Self {
         match (idc, flags) {
@@ -49,13 +49,13 @@ impl H264Profile {
         }
     }
 
-    /// Whether a decoder of this profile decodes a stream of the other.
+    /// True if a decoder of this profile can decode a stream of the other.
     #[must_use]
     pub fn decodes(self, stream: Self) -> bool {
         self == stream || self.includes().contains(&stream)
     }
 
-    /// The profiles whose streams are also streams of this one (H.264 Annex A.2).
+    /// Returns the profiles whose streams also conform to this one (H.264 Annex A.2).
     const fn includes(self) -> &'static [Self] {
         match self {
             Self::ConstrainedBaseline | Self::Other(..) => &[],
@@ -71,23 +71,23 @@ impl H264Profile {
     }
 }
 
-/// Profile, constraint flags, level: the three bytes of an SPS behind its header.
+/// Profile, constraint flags and level: the three bytes behind the header of an SPS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProfileLevelId {
-    /// `profile_idc`.
+    /// Value of `profile_idc`.
     pub idc: u8,
-    /// `constraint_set0_flag` on top.
+    /// Constraint flags, `constraint_set0_flag` in the highest bit.
     pub flags: u8,
-    /// `level_idc`: ten times the level.
+    /// Value of `level_idc`: ten times the level.
     pub level: u8,
 }
 
-/// constraint_set3_flag: with level 11 of some profiles it is level 1b (H.264 §7.4.2.1.1).
+/// constraint_set3_flag, which together with level 11 of some profiles means level 1b (H.264 §7.4.2.1.1).
 const LEVEL_1B_FLAG: u8 = 0x10;
 
 impl ProfileLevelId {
-    /// Constrained Baseline, level 3.1: the default without a `profile-level-id`. RFC 6184 §8.1 says Baseline, level 1; but no
-    /// encoder of today is so small, and browsers take it as here.
+    /// Constrained Baseline, level 3.1: the default without a `profile-level-id`. RFC 6184 §8.1 specifies Baseline,
+    /// level 1, but no current encoder is so limited, and browsers assume the values here.
     pub const DEFAULT: Self = Self { idc: 0x42, flags: 0xe0, level: 31 };
 
     /// Reads six hexadecimal digits.
@@ -104,7 +104,7 @@ impl ProfileLevelId {
         H264Profile::of(self.idc, self.flags)
     }
 
-    /// The levels in their order: 1b lies between 1 and 1.1.
+    /// Returns a rank by which levels can be compared: 1b lies between 1 and 1.1.
     #[must_use]
     pub const fn level_rank(self) -> u16 {
         // Twice the level, so that there is room for 1b.
@@ -115,9 +115,9 @@ impl ProfileLevelId {
         matches!(self.idc, 0x42 | 0x4d | 0x58) && self.level == 11 && self.flags & LEVEL_1B_FLAG != 0
     }
 
-    /// The format of an answer to an offer of this, if our own limit is `ours`: with `asymmetric` levels our own, else the lower
-    /// of both. The profile stands as it was offered (RFC 6184 §8.2.2): of one profile there are several forms, and pion takes
-    /// another one for another profile. `None` if the profiles differ.
+    /// Returns the profile and level to answer this offer with, if our own limit is `ours`: our own level if levels are
+    /// `asymmetric`, else the lower of both. The profile bytes stay as offered (RFC 6184 §8.2.2), since one profile has
+    /// several forms, and pion takes a different form for a different profile. `None` if the profiles differ.
     #[must_use]
     pub fn answer(self, ours: Self, asymmetric: bool) -> Option<Self> {
         if self.profile() != ours.profile() {

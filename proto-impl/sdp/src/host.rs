@@ -1,27 +1,27 @@
-//! Addresses and where they stand: `c=`, `a=rtcp`, candidates.
+//! Hosts and the lines that contain them: `c=`, `a=rtcp`, candidates.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
 use crate::text::{first_word, number};
 
-/// Characters of a host name.
+/// Longest host name, in characters.
 const NAME_CHARS_MAX: usize = 253;
 
-/// An address or a name: browsers hide addresses behind `<uuid>.local`, cameras write their host name.
+/// An IP address or a host name: browsers hide addresses behind `<uuid>.local`, cameras write their host name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A literal address.
+    /// An IP address.
     Ip(IpAddr),
-    /// A name. This crate resolves nothing.
+    /// A host name, which this crate never resolves.
     Name(String),
 }
 
 impl Host {
-    /// `0.0.0.0`: the address that says nothing.
+    /// The address `0.0.0.0`, which carries no information.
     pub const UNSPECIFIED: Self = Self::Ip(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
 
-    /// Reads an address or a name of letters, digits, `-`, `_` and `.`.
+    /// Parses an address, or a name of letters, digits, `-`, `_` and `.`.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         if let Ok(ip) = text.parse() {
@@ -32,7 +32,7 @@ impl Host {
         (fits && clean).then(|| Self::Name(text.to_owned()))
     }
 
-    /// The address, unless it is a name.
+    /// Returns the address; `None` for a name.
     #[must_use]
     pub const fn ip(&self) -> Option<IpAddr> {
         match self {
@@ -41,7 +41,7 @@ impl Host {
         }
     }
 
-    /// Whether it is a name of multicast DNS (`.local`), which only the peer's own network can resolve.
+    /// True for a multicast DNS name (`.local`), which can only be resolved in the peer's own network.
     #[must_use]
     pub fn is_mdns(&self) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl Host {
         }
     }
 
-    /// `IP4` or `IP6`; a name counts as the former.
+    /// Address type: `IP4` or `IP6`; `IP4` for a name.
     const fn family(&self) -> &'static str {
         match self {
             Self::Ip(IpAddr::V6(_)) => "IP6",
@@ -68,7 +68,8 @@ impl fmt::Display for Host {
     }
 }
 
-/// `IN IP4 host`, as `o=`, `c=` and `a=rtcp` write it. The family that is announced is not believed: the literal says it.
+/// Reads `IN IP4 host` as in `o=`, `c=` and `a=rtcp`, and returns the host. The announced address type is ignored,
+/// since the address itself shows it.
 pub(crate) fn read_network(text: &str) -> Option<&str> {
     let (net, rest) = first_word(text);
     let (family, rest) = first_word(rest);
@@ -78,7 +79,7 @@ pub(crate) fn read_network(text: &str) -> Option<&str> {
     (known && !host.is_empty()).then_some(host)
 }
 
-/// The other direction of [`read_network`].
+/// Writes a host in the form of [`read_network`].
 pub(crate) struct Network<'a>(pub(crate) &'a Host);
 
 impl fmt::Display for Network<'_> {
@@ -87,17 +88,17 @@ impl fmt::Display for Network<'_> {
     }
 }
 
-/// `c=` (RFC 8866 §5.7).
+/// Connection data (`c=`, RFC 8866 §5.7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Connection {
-    /// The destination of the media.
+    /// Destination address of the media.
     pub host: Host,
-    /// The TTL of an IPv4 multicast group. A number of groups behind it is not kept.
+    /// TTL of an IPv4 multicast group. A number of groups behind it is ignored.
     pub ttl: Option<u8>,
 }
 
 impl Connection {
-    /// A unicast address.
+    /// Creates connection data with a unicast address.
     #[must_use]
     pub const fn new(host: Host) -> Self {
         Self { host, ttl: None }
@@ -123,12 +124,12 @@ impl fmt::Display for Connection {
     }
 }
 
-/// `a=rtcp` (RFC 3605): the address of RTCP if it is not the next port.
+/// `a=rtcp` (RFC 3605): address of RTCP if it is not the next port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcpAddress {
-    /// The port; 9 where ICE decides.
+    /// Port; 9 if ICE decides it.
     pub port: u16,
-    /// The address, where it is not that of `c=`.
+    /// Address; `None` if it is that of `c=`.
     pub host: Option<Host>,
 }
 

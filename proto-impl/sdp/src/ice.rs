@@ -1,13 +1,13 @@
-//! ICE candidates (RFC 8839 §5.1, RFC 6544 §4.5 for TCP). A line that is not understood is skipped.
+//! ICE candidates (RFC 8839 §5.1, RFC 6544 §4.5 for TCP). Unsupported candidate lines are skipped.
 
 use std::fmt;
 
 use crate::host::Host;
 use crate::text::number;
 
-/// Extensions of one candidate.
+/// Maximum number of extensions of one candidate.
 const EXTENSIONS_MAX: usize = 16;
-/// Components of a stream (RFC 8839 §5.1).
+/// Largest component id (RFC 8839 §5.1).
 const COMPONENT_MAX: u16 = 256;
 
 /// The transport of a candidate.
@@ -22,11 +22,11 @@ pub enum Transport {
 /// The type of a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CandidateKind {
-    /// An interface of the peer.
+    /// Host: an address of an interface of the peer.
     Host,
-    /// Server reflexive: as a STUN server sees the peer.
+    /// Server reflexive: the address as seen by a STUN server.
     ServerReflexive,
-    /// Peer reflexive: as the other peer sees it.
+    /// Peer reflexive: the address as seen by the other peer.
     PeerReflexive,
     /// Relayed: an address of a TURN server.
     Relayed,
@@ -35,9 +35,9 @@ pub enum CandidateKind {
 /// The type of a TCP candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TcpKind {
-    /// The peer connects; its port says nothing (browsers: 9).
+    /// The peer opens the connection; its port is a placeholder (browsers: 9).
     Active,
-    /// The peer listens.
+    /// The peer accepts the connection.
     Passive,
     /// Both sides open the connection simultaneously.
     SimultaneousOpen,
@@ -66,33 +66,34 @@ names!(CandidateKind {
 });
 names!(TcpKind { "active" => Active, "passive" => Passive, "so" => SimultaneousOpen });
 
-/// `a=candidate`.
+/// `a=candidate`: an ICE candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Candidates of one foundation have the same base and server.
+    /// Foundation: equal for candidates with the same base and server.
     pub foundation: String,
-    /// 1 is RTP, and everything once RTCP is multiplexed; 2 is RTCP.
+    /// Component id: 1 for RTP and for multiplexed RTCP, 2 for RTCP.
     pub component: u16,
     /// UDP or TCP.
     pub transport: Transport,
-    /// The peer's preference; the larger, the better.
+    /// The peer's preference; larger is better.
     pub priority: u32,
-    /// The address, or a `.local` name.
+    /// Address, or a `.local` name.
     pub host: Host,
     /// The port.
     pub port: u16,
     /// The type.
     pub kind: CandidateKind,
-    /// The base of a reflexive or relayed candidate (`raddr`, `rport`).
+    /// Base of a reflexive or relayed candidate (`raddr`, `rport`).
     pub related: Option<(Host, u16)>,
-    /// The TCP type, for TCP candidates only.
+    /// TCP type; `None` for UDP.
     pub tcp_kind: Option<TcpKind>,
-    /// Further pairs: `generation`, `ufrag`, `network-cost`, ...
+    /// Further name-value pairs: `generation`, `ufrag`, `network-cost`, ...
     pub extensions: Vec<(String, String)>,
 }
 
 impl Candidate {
-    /// Reads a candidate as signalling and SDP have it: the value, with `candidate:` or `a=candidate:` before it or not.
+    /// Parses a candidate as written in signalling and SDP: the value, with or without `candidate:` or `a=candidate:`
+    /// before it.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let text = text.trim_ascii();
@@ -141,19 +142,19 @@ impl Candidate {
         Some(())
     }
 
-    /// An extension's value.
+    /// Returns an extension's value.
     #[must_use]
     pub fn extension(&self, name: &str) -> Option<&str> {
         self.extensions.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Letters, digits, `+` and `/` by RFC 8839; other stacks also join words by `-`, `_` and `.`.
+/// True for a valid foundation. RFC 8839 allows letters, digits, `+` and `/`; other stacks also use `-`, `_` and `.`.
 fn is_foundation(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'-' | b'_' | b'.'))
 }
 
-/// The value without `candidate:`.
+/// Writes the value without `candidate:`.
 impl fmt::Display for Candidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} ", self.foundation, self.component, self.transport)?;

@@ -1,4 +1,4 @@
-//! A media section: `m=` and what belongs to it (RFC 8866 §5.14).
+//! Media sections: `m=` and the lines that belong to it (RFC 8866 §5.14).
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::limits::{FORMATS_MAX, VALUES_MAX};
 use crate::rtp::{Feedback, PayloadType, Rtpmap};
 use crate::text::{first_word, number, word};
 
-/// The media type of a section.
+/// Media type of a section.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum MediaKind {
     /// `audio`.
     Audio,
     /// `video`.
     Video,
-    /// `application`: data channels; the metadata of cameras.
+    /// `application`: data channels, or metadata of cameras.
     Application,
     /// Another type: `text`, `image`, `message`.
     Other(String),
@@ -45,12 +45,12 @@ impl fmt::Display for MediaKind {
     }
 }
 
-/// The formats of a section, in order of preference, each once.
+/// Formats of a section in order of preference, each once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Formats {
     /// Payload types, if the protocol is RTP.
     Rtp(Vec<PayloadType>),
-    /// Words: `webrtc-datachannel`.
+    /// Other formats, such as `webrtc-datachannel`.
     Other(Vec<String>),
 }
 
@@ -89,12 +89,12 @@ impl fmt::Display for Formats {
     }
 }
 
-/// `b=` (RFC 8866 §5.8).
+/// Bandwidth (`b=`, RFC 8866 §5.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bandwidth {
-    /// `AS` (kbit/s), `TIAS` (bit/s), `RR`, `RS`, ...
+    /// Type of bandwidth: `AS` (kbit/s), `TIAS` (bit/s), `RR`, `RS`, ...
     pub kind: String,
-    /// The number, in the kind's unit.
+    /// Value in the unit of its type.
     pub value: u64,
 }
 
@@ -113,14 +113,14 @@ impl fmt::Display for Bandwidth {
     }
 }
 
-/// A payload type with all that a section says about it.
+/// A payload type with everything that a section says about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Format {
-    /// Number, encoding, clock.
+    /// Payload type, encoding and clock rate.
     pub rtpmap: Rtpmap,
-    /// The parameters of all its `fmtp` lines.
+    /// Parameters from all `fmtp` lines of the payload type.
     pub parameters: Parameters,
-    /// The feedback messages, including those of `*`.
+    /// Feedback types, including those for `*`.
     pub feedback: Vec<Feedback>,
 }
 
@@ -131,12 +131,12 @@ impl Format {
         self.rtpmap.payload_type
     }
 
-    /// Whether it is the `rtx` of a payload type.
+    /// True if this is the `rtx` format for a payload type.
     pub(crate) fn repairs(&self, payload_type: PayloadType) -> bool {
         self.rtpmap.is("rtx") && self.parameters.number("apt") == Some(payload_type.number().into())
     }
 
-    /// Whether it is the redundant form (RFC 2198) of a payload type and nothing else.
+    /// True if this is the redundant form (RFC 2198) of exactly this payload type.
     pub(crate) fn doubles(&self, payload_type: PayloadType) -> bool {
         let is_it = |part: &str| number(part) == Some(u32::from(payload_type.number()));
         let of = |name: &str| name.split('/').all(is_it);
@@ -147,24 +147,25 @@ impl Format {
 /// A media section.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Media {
-    /// The media type.
+    /// Media type.
     pub kind: MediaKind,
-    /// 0: rejected, unless it is bundle-only. 9 where ICE decides. A number of ports behind it is not kept.
+    /// Port. 0 means rejected, unless the section is bundle-only; 9 means that ICE decides. A number of ports behind it
+    /// is ignored.
     pub port: u16,
-    /// `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
+    /// Transport protocol: `UDP/TLS/RTP/SAVPF`, `RTP/AVP`, ...
     pub protocol: String,
     /// The formats.
     pub formats: Formats,
-    /// The section's own `c=`.
+    /// Connection data (`c=`) of the section itself.
     pub connection: Option<Connection>,
-    /// The `b=` lines.
+    /// Bandwidths (`b=` lines).
     pub bandwidths: Vec<Bandwidth>,
     /// The attributes.
     pub attributes: Attributes,
 }
 
 impl Media {
-    /// A section without attributes.
+    /// Creates a section without attributes.
     #[must_use]
     pub fn new(kind: MediaKind, port: u16, protocol: &str, formats: Formats) -> Self {
         let (bandwidths, attributes) = (Vec::new(), Attributes::new());
@@ -181,8 +182,8 @@ impl Media {
         Some(Self::new(MediaKind::read(word(kind)?), number(port)?, protocol, formats))
     }
 
-    /// Reads as much of an `m=` line as can be read: words that are no payload types are left out, and so is a port that is
-    /// none, which RTSP has no use for.
+    /// Reads as much of an `m=` line as is valid: words that are not payload types are skipped, and so is an invalid
+    /// port, which RTSP does not use.
     pub(crate) fn read_loosely(text: &str) -> Self {
         let (kind, rest) = first_word(text);
         let (port, rest) = first_word(rest);
@@ -192,14 +193,14 @@ impl Media {
         Self::new(MediaKind::read(kind), number(port).unwrap_or(0), protocol, formats)
     }
 
-    /// Whether the section is refused or over: port 0, and not bundle-only (RFC 9143 §6). Of offers and answers only: RTSP
-    /// has port 0 everywhere.
+    /// True if the section is rejected or ended: port 0, and not bundle-only (RFC 9143 §6). Only valid for offers and
+    /// answers, since RTSP always uses port 0.
     #[must_use]
     pub fn is_rejected(&self) -> bool {
         self.port == 0 && !self.attributes.has(&Attribute::BundleOnly)
     }
 
-    /// The payload types; empty if it is not RTP.
+    /// Returns the payload types; empty if the protocol is not RTP.
     #[must_use]
     pub fn payload_types(&self) -> &[PayloadType] {
         match &self.formats {
@@ -208,7 +209,7 @@ impl Media {
         }
     }
 
-    /// The format of a payload type by its `rtpmap` or the static table; `None` if neither has it.
+    /// Returns the format of a payload type, from its `rtpmap` or the static assignments; `None` if neither defines it.
     #[must_use]
     pub fn format(&self, payload_type: PayloadType) -> Option<Format> {
         let mut rtpmap = None;
@@ -233,24 +234,24 @@ impl Media {
         Some(Format { rtpmap, parameters, feedback })
     }
 
-    /// All known formats, in order of preference.
+    /// Iterates over all known formats in order of preference.
     pub fn rtp_formats(&self) -> impl Iterator<Item = Format> {
         self.payload_types().iter().filter_map(|&payload_type| self.format(payload_type))
     }
 
-    /// The payload type that repairs another (RFC 4588): the `rtx` whose `apt` it is.
+    /// Returns the payload type of the retransmissions of another (RFC 4588), the `rtx` whose `apt` names it.
     #[must_use]
     pub fn rtx_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.repairs(payload_type)).map(|format| format.payload_type())
     }
 
-    /// The payload type of the redundant form of another (RFC 2198).
+    /// Returns the payload type of the redundant form of another (RFC 2198).
     #[must_use]
     pub fn red_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         self.rtp_formats().find(|format| format.doubles(payload_type)).map(|format| format.payload_type())
     }
 
-    /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format. Its number must stand in `formats`.
+    /// Adds the `rtpmap`, `rtcp-fb` and `fmtp` lines of a format. Its payload type must be listed in `formats`.
     pub fn push_format(&mut self, format: &Format) {
         let payload_type = format.payload_type();
         self.attributes.push(Attribute::Rtpmap(format.rtpmap.clone()));

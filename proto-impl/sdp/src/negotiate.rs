@@ -1,5 +1,5 @@
-//! Offers and their answers as text (RFC 3264, RFC 9143): what is taken, what is mirrored, what must agree. Which codecs
-//! and which direction one wants, the caller says.
+//! Offers and answers as text (RFC 3264, RFC 9143): selecting formats, mirroring attributes, and checking answers. The
+//! caller chooses codecs and directions.
 
 use crate::attribute::Attribute;
 use crate::description::Description;
@@ -9,29 +9,29 @@ use crate::host::{Connection, Host};
 use crate::media::{Format, Formats, Media};
 use crate::rtp::{Direction, Extmap, PayloadType, Rtpmap};
 
-/// The discard port: where a section's address is decided by ICE (RFC 8839 §4.3.1).
+/// The discard port, used when ICE decides a section's address (RFC 8839 §4.3.1).
 const PORT_DISCARD: u16 = 9;
-/// The ids that packets can carry (RFC 8285 §4.3); from 4096 on an extension is proposed without one (§5).
+/// Ids that packets can carry (RFC 8285 §4.3); from 4096 on, an extension is proposed without an id (§5).
 const EXTENSION_IDS: std::ops::RangeInclusive<u16> = 1..=255;
 
-/// A format of an offer that we have too.
+/// A format of an offer that we also support.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selected {
-    /// The format as offered: the peer's parameters say what it can receive.
+    /// Format as offered, whose parameters are the peer's receive capabilities.
     pub offered: Format,
-    /// The format of the answer: the offered payload type, our parameters, the common feedback.
+    /// Format for the answer: the offered payload type, our parameters, the common feedback types.
     pub answer: Format,
-    /// The index among our formats.
+    /// Index in our list of formats.
     pub ours: usize,
-    /// The offered payload type that repairs it.
+    /// Offered payload type of its retransmissions; `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// The offered payload type of its redundant form (RFC 2198), for those who can send it.
+    /// Offered payload type of the redundant form (RFC 2198), for senders that support it.
     pub red: Option<PayloadType>,
 }
 
 impl Media {
-    /// The formats of this offered section that are also ours, in our order of preference; of several that match one of
-    /// ours, the first offered. None is selected twice.
+    /// Selects the formats of this offered section that we support, in our order of preference. If several match one of
+    /// ours, the first offered is selected. No format is selected twice.
     #[must_use]
     pub fn select(&self, ours: &[Format]) -> Vec<Selected> {
         let offered: Vec<Format> = self.rtp_formats().collect();
@@ -57,8 +57,8 @@ impl Media {
         selected
     }
 
-    /// The answer to this offered section with these formats: its kind, protocol, `mid` and flags of RTCP, and a direction
-    /// out of the offered one and what we want. ICE, DTLS, extensions and `msid` are the caller's.
+    /// Returns the answer to this offered section with these formats: its kind, protocol, `mid`, RTCP flags, and the
+    /// direction that results from both sides. The caller adds ICE, DTLS, extensions and `msid`.
     #[must_use]
     pub fn accept(&self, selected: &[Selected], offered: Direction, ours: Direction) -> Self {
         let mut types = Vec::new();
@@ -93,7 +93,8 @@ impl Media {
         media
     }
 
-    /// The answer to this offered section of data channels (RFC 8841 §10.3): its formats and name, and our end of SCTP.
+    /// Returns the answer to this offered section of data channels (RFC 8841 §10.3), with its formats and mid, and our
+    /// SCTP parameters.
     #[must_use]
     pub fn accept_data(&self, sctp_port: u16, message_bytes_max: u64) -> Self {
         let mut media = Self::new(self.kind.clone(), PORT_DISCARD, &self.protocol, self.formats.clone());
@@ -104,7 +105,7 @@ impl Media {
         media
     }
 
-    /// The answer that refuses this offered section: port 0, and the rest as it must be mirrored.
+    /// Returns an answer that rejects this offered section: port 0, and the attributes that must be mirrored.
     #[must_use]
     pub fn reject(&self) -> Self {
         let mut media = Self::new(self.kind.clone(), 0, &self.protocol, self.formats.clone());
@@ -113,8 +114,8 @@ impl Media {
         media
     }
 
-    /// The answer to the header extensions of this offered section: those of a known URI, each once, with the offered
-    /// numbers.
+    /// Returns the answer to the header extensions of this offered section: those with a known URI, each once, with the
+    /// offered ids.
     #[must_use]
     pub fn answer_extmaps(&self, known: &[&str]) -> Vec<Attribute> {
         let mut answered: Vec<&Extmap> = Vec::new();
@@ -131,7 +132,8 @@ impl Media {
         answered.into_iter().map(answer).collect()
     }
 
-    /// The answer to the layers of this offered section, taking all of them (RFC 8853 §5.3). None if it has no simulcast.
+    /// Returns the answer to the simulcast layers of this offered section, accepting all of them (RFC 8853 §5.3). Empty
+    /// without simulcast.
     #[must_use]
     pub fn answer_simulcast(&self) -> Vec<Attribute> {
         let Some(simulcast) = self.attributes.simulcast() else { return Vec::new() };
@@ -150,7 +152,7 @@ impl Media {
     }
 }
 
-/// Our format as the answer to a matching one.
+/// Returns our format as the answer to a matching offered one.
 fn answer(offered: &Format, ours: &Format) -> Format {
     let mut parameters = ours.parameters.clone();
     if ours.rtpmap.is("H264") {
@@ -167,7 +169,7 @@ fn answer(offered: &Format, ours: &Format) -> Format {
 }
 
 impl Format {
-    /// The format of retransmissions of another one (RFC 4588 §8).
+    /// Creates the retransmission format of another format (RFC 4588 §8).
     #[must_use]
     pub fn rtx(payload_type: PayloadType, of: &Rtpmap) -> Self {
         let clock_rate = of.clock_rate;
@@ -176,7 +178,7 @@ impl Format {
         Self { rtpmap, parameters, feedback: Vec::new() }
     }
 
-    /// The redundant form of another one (RFC 2198 §5).
+    /// Creates the redundant form of another format (RFC 2198 §5).
     #[must_use]
     pub fn red(payload_type: PayloadType, of: &Rtpmap) -> Self {
         let rtpmap = Rtpmap { payload_type, encoding: "red".to_owned(), ..of.clone() };
@@ -186,34 +188,34 @@ impl Format {
     }
 }
 
-/// The reason an answer does not fit the offer. Sections count from 0.
+/// The reason an answer does not match its offer. Sections count from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// There must be as many sections (RFC 3264 §6).
+    /// The number of sections differs (RFC 3264 §6).
     #[error("the answer has {answered} sections, the offer {offered}")]
     Sections {
-        /// The number in the offer.
+        /// Number of sections in the offer.
         offered: usize,
-        /// The number in the answer.
+        /// Number of sections in the answer.
         answered: usize,
     },
-    /// A section of another kind, or of another name.
+    /// The section has a different kind or mid than offered.
     #[error("section {0} does not match the offer")]
     OtherSection(usize),
-    /// None of its formats was offered.
+    /// The section has no offered format.
     #[error("section {0} has no offered format")]
     NoFormat(usize),
-    /// The peer sends where we do not receive, or the reverse.
+    /// In this section the peer sends although we do not receive, or the reverse.
     #[error("section {0} has a direction that was not offered")]
     Direction(usize),
-    /// The bundle has a section that the offered bundle lacks, or one that is rejected.
+    /// The bundle contains a section that was not bundled in the offer, or is rejected.
     #[error("the bundle is not part of the offered one")]
     Bundle,
 }
 
 impl Description {
-    /// An answer without sections to this offer: the session's flags mirrored.
+    /// Starts an answer to this offer: without sections, with the session's flags mirrored.
     #[must_use]
     pub fn start_answer(&self) -> Self {
         let mixed = self.attributes.has(&Attribute::ExtmapAllowMixed);
@@ -221,8 +223,8 @@ impl Description {
         Self { attributes, ..Self::default() }
     }
 
-    /// Adds the bundle to this answer, when its sections are there: the offered one without those that are rejected. The
-    /// first of them carries the transport.
+    /// Adds the bundle to this answer once its sections are complete: the offered bundle without rejected sections. The
+    /// first section carries the transport.
     pub fn mirror_bundle(&mut self, offer: &Self) {
         let Some(offered) = offer.bundle() else { return };
         let taken = |mid: &&String| self.section(mid).is_some_and(|media| !media.is_rejected());
@@ -232,7 +234,7 @@ impl Description {
         }
     }
 
-    /// Whether `answer` is one to this offer of ours.
+    /// Checks that `answer` is a valid answer to this offer of ours.
     pub fn check_answer(&self, answer: &Self) -> Result<(), AnswerError> {
         let (offered, answered) = (self.media.len(), answer.media.len());
         if offered != answered {
@@ -266,7 +268,7 @@ impl Description {
     }
 }
 
-/// Whether two names are there and differ. An answer without `mid` is one of a peer that does not know it.
+/// True if two mids differ. A peer that does not support `mid` answers without one.
 fn differ(ours: Option<&str>, theirs: Option<&str>) -> bool {
     theirs.is_some() && ours != theirs
 }

@@ -1,5 +1,5 @@
-//! Parameter sets in `fmtp` lines: `sprop-parameter-sets` of H.264 (RFC 6184 §8.1), `sprop-vps`, `sprop-sps` and `sprop-pps`
-//! of H.265 (RFC 7798 §7.1), `config` of MPEG-4 audio (RFC 3640 §4.1). What is in them is for others to read.
+//! Parameter sets in `fmtp` lines: `sprop-parameter-sets` of H.264 (RFC 6184 §8.1), `sprop-vps`, `sprop-sps` and
+//! `sprop-pps` of H.265 (RFC 7798 §7.1), `config` of MPEG-4 audio (RFC 3640 §4.1). Their contents are not parsed here.
 
 use base64::Engine;
 use base64::alphabet;
@@ -9,7 +9,8 @@ use bytes::Bytes;
 use crate::fmtp::Parameters;
 use crate::limits::VALUES_MAX;
 
-/// Standard alphabet; written with padding, read without it and with loose last bits too, as cameras have it.
+/// Standard base64 alphabet. Written with padding; read with or without, and with nonzero trailing bits, as cameras
+/// write.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -17,15 +18,15 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// A parameter that is there, and is neither base64 nor hexadecimal, or has too many parts.
+/// Error: a parameter is neither valid base64 nor hexadecimal, or has too many parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {0}")]
 pub struct BadParameter(
-    /// The name of the parameter.
+    /// Name of the parameter.
     pub &'static str,
 );
 
-/// The parameter sets of H.265, NAL units without start codes.
+/// Parameter sets of H.265: NAL units without start codes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct H265Sets {
     /// Video parameter sets.
@@ -37,7 +38,8 @@ pub struct H265Sets {
 }
 
 impl Parameters {
-    /// `sprop-parameter-sets`: NAL units in their order, SPS first as a rule. Empty if the stream carries them itself.
+    /// Returns the NAL units in `sprop-parameter-sets` in order, usually SPS first. Empty if the stream carries them in
+    /// band.
     pub fn h264_sets(&self) -> Result<Vec<Bytes>, BadParameter> {
         self.base64_list("sprop-parameter-sets")
     }
@@ -48,7 +50,7 @@ impl Parameters {
         self.with("sprop-parameter-sets", base64_list(sets))
     }
 
-    /// `sprop-vps`, `sprop-sps`, `sprop-pps`.
+    /// Returns the NAL units in `sprop-vps`, `sprop-sps` and `sprop-pps`.
     pub fn h265_sets(&self) -> Result<H265Sets, BadParameter> {
         Ok(H265Sets {
             vps: self.base64_list("sprop-vps")?,
@@ -65,7 +67,8 @@ impl Parameters {
             .with("sprop-pps", base64_list(&sets.pps))
     }
 
-    /// `config` in hexadecimal: the AudioSpecificConfig of `MPEG4-GENERIC`, the StreamMuxConfig of `MP4A-LATM`.
+    /// Returns the hexadecimal `config`: the AudioSpecificConfig of `MPEG4-GENERIC`, or the StreamMuxConfig of
+    /// `MP4A-LATM`.
     pub fn mpeg4_config(&self) -> Result<Option<Bytes>, BadParameter> {
         let Some(text) = self.get("config") else { return Ok(None) };
         // Some write it in quotes.

@@ -1,4 +1,4 @@
-//! Descriptions as real peers make them, and what must be found in them. Properties of all descriptions, too.
+//! Tests with descriptions of real peers, and properties of all descriptions.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ const AIORTC: &str = include_str!("../vectors/aiortc.sdp");
 const ANNOUNCE: &str = include_str!("../vectors/ffmpeg_announce.sdp");
 const CAMERA: &str = include_str!("../vectors/camera_h265.sdp");
 
-/// Offers of publishers, by name.
+/// Offers of publishers, with their names.
 pub(crate) const WEBRTC: [(&str, &str); 7] = [
     ("chromium", CHROMIUM),
     ("firefox", FIREFOX),

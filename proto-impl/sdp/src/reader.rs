@@ -1,4 +1,4 @@
-//! Reads lines to a description: limits, order, duplicates.
+//! Parses lines to a description: limits, order, duplicates.
 
 use crate::attribute::Attribute;
 use crate::attributes::Attributes;
@@ -9,15 +9,15 @@ use crate::limits::{ATTRIBUTES_MAX, BANDWIDTHS_MAX, BYTES_MAX, LINE_BYTES_MAX, L
 use crate::media::{Bandwidth, Media};
 use crate::rtp::Rtpmap;
 
-/// The form of the text.
+/// Form of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// A whole description, from `v=` on.
+    /// A complete description, beginning with `v=`.
     Description,
-    /// Attributes and sections; the lines of a session may be there or not.
+    /// Attributes and sections; session-level lines are optional.
     Fragment,
-    /// The streams of an RTSP peer: a line that cannot be read costs itself, and a section that cannot be understood keeps
-    /// its place without formats.
+    /// Streams of an RTSP peer: an invalid line is skipped, and a section that is not understood keeps its place
+    /// without formats.
     Streams,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn read(text: &[u8], form: Form) -> Result<Description, Error> {
     reader.finish()
 }
 
-/// The lines that are there once at most, beside those of a section.
+/// Lines seen so far that may occur only once, besides those of a section.
 #[derive(Default)]
 struct Seen {
     version: bool,
@@ -48,7 +48,7 @@ struct Reader {
     form: Form,
     seen: Seen,
     lines: usize,
-    /// The first line that was passed over.
+    /// Error of the first line that was skipped.
     fault: Option<Error>,
 }
 
@@ -57,7 +57,7 @@ impl Reader {
         Self { description: Description::default(), form, seen: Seen::default(), lines: 0, fault: None }
     }
 
-    /// Goes on behind a line that cannot be read, where the form allows it. No form lifts a limit.
+    /// Continues behind an invalid line, if the form allows it. Limits always apply.
     fn pass_over(&mut self, error: Error) -> Result<(), Error> {
         if self.form != Form::Streams || error.is_limit() {
             return Err(error);
@@ -137,7 +137,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads `c=`. One that is malformed is skipped, as is a second: with ICE and RTSP nobody uses it.
+    /// Reads `c=`. A malformed or repeated line is skipped, since ICE and RTSP do not use it.
     fn connection(&mut self, value: &str) {
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.connection,
@@ -148,7 +148,7 @@ impl Reader {
         }
     }
 
-    /// Reads `b=`. One that is not a number is skipped.
+    /// Reads `b=`. A line without a valid number is skipped.
     fn bandwidth(&mut self, line: usize, value: &str) -> Result<(), Error> {
         let place = match self.description.media.last_mut() {
             Some(media) => &mut media.bandwidths,
@@ -184,7 +184,7 @@ impl Reader {
         mid.map_or(Ok(()), |mid| self.new_mid(line, &mid))
     }
 
-    /// Checks that no two sections have one name (RFC 5888 §4).
+    /// Checks that no two sections have the same mid (RFC 5888 §4).
     fn new_mid(&self, line: usize, mid: &str) -> Result<(), Error> {
         let earlier = self.description.media.split_last().map(|(_, earlier)| earlier).unwrap_or_default();
         if earlier.iter().any(|media| media.attributes.mid() == Some(mid)) {
@@ -210,10 +210,10 @@ fn once(seen: &mut bool, line: usize, what: &'static str) -> Result<(), Error> {
     if std::mem::replace(seen, true) { Err(Error::Duplicate { line, what }) } else { Ok(()) }
 }
 
-/// Whether an attribute is there already that a section has once.
+/// Repetition of an attribute that a section may have only once.
 enum Repeat {
     No,
-    /// Repeated with the same value: it is dropped.
+    /// Repeated with the same value: the second is dropped.
     Same,
     /// Repeated with another value: ambiguous.
     Other(&'static str),
@@ -315,7 +315,7 @@ mod tests {
 
     const BODY: &str = "m=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\na=control:trackID=1\n";
 
-    /// The encodings of the sections of an RTSP peer, `-` for those without a format, and their controls.
+    /// Returns the encoding of each section of an RTSP peer, `-` for those without a format, and its `control`.
     fn streams(text: &[u8]) -> Result<Vec<(String, Option<String>)>, Error> {
         let of = |media: &Media| {
             let encoding = media.rtp_formats().next().map(|format| format.rtpmap.to_string());

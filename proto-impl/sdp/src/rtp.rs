@@ -32,16 +32,16 @@ impl fmt::Display for PayloadType {
     }
 }
 
-/// `a=rtpmap` (RFC 8866 §6.6): what a payload type carries.
+/// `a=rtpmap` (RFC 8866 §6.6): encoding of a payload type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rtpmap {
     /// The payload type.
     pub payload_type: PayloadType,
-    /// The encoding's name as it was written; compare with [`Rtpmap::is`].
+    /// Name of the encoding as written; compare with [`Rtpmap::is`].
     pub encoding: String,
-    /// Ticks per second of its timestamps; never 0.
+    /// Clock rate of the timestamps in ticks per second; never 0.
     pub clock_rate: u32,
-    /// Channels of audio, where they are written.
+    /// Number of audio channels; `None` if not given.
     pub channels: Option<u16>,
 }
 
@@ -57,8 +57,8 @@ impl Rtpmap {
         Some(Self { payload_type: PayloadType::read(payload_type)?, encoding, clock_rate, channels })
     }
 
-    /// Reads the attribute's value without its clock rate, where each description of the encoding has the same one: some
-    /// cameras leave it out.
+    /// Parses the attribute's value without a clock rate, for encodings whose clock rate is fixed, since some cameras
+    /// omit it.
     pub(crate) fn with_usual_clock(text: &str) -> Option<Self> {
         let (payload_type, encoding) = first_word(text);
         let encoding = word(encoding).filter(|encoding| !encoding.contains('/'))?;
@@ -76,7 +76,7 @@ impl Rtpmap {
         Some(Self { payload_type, encoding: encoding.to_owned(), clock_rate, channels })
     }
 
-    /// The assignment of a static payload type (RFC 3551 §6), for sections that do not repeat it.
+    /// Returns the encoding of a static payload type (RFC 3551 §6), for sections without an `rtpmap` for it.
     #[must_use]
     pub fn of_static(payload_type: PayloadType) -> Option<Self> {
         let (encoding, clock_rate, channels) = match payload_type.number() {
@@ -99,13 +99,13 @@ impl Rtpmap {
         Some(Self { payload_type, encoding: encoding.to_owned(), clock_rate, channels })
     }
 
-    /// Whether this is the encoding, without regard to case (RFC 8866 §6.6; GStreamer writes `OPUS`).
+    /// True if this is the encoding, ignoring case (RFC 8866 §6.6; GStreamer writes `OPUS`).
     #[must_use]
     pub fn is(&self, encoding: &str) -> bool {
         self.encoding.eq_ignore_ascii_case(encoding)
     }
 
-    /// Encoding, clock rate and channels are the same.
+    /// True if encoding, clock rate and channels are equal.
     #[must_use]
     pub fn same_codec(&self, other: &Self) -> bool {
         self.is(&other.encoding)
@@ -121,20 +121,20 @@ impl fmt::Display for Rtpmap {
     }
 }
 
-/// A feedback message that a receiver sends (RFC 4585 §4.2, RFC 5104 §7).
+/// A feedback type that a receiver sends (RFC 4585 §4.2, RFC 5104 §7).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Feedback {
-    /// `nack`: single packets are asked for again.
+    /// `nack`: requests for retransmission of packets.
     Nack,
-    /// `nack pli`: a key frame is asked for.
+    /// `nack pli`: requests for key frames.
     Pli,
-    /// `ccm fir`: the same, as a command.
+    /// `ccm fir`: commands to send key frames.
     Fir,
-    /// `transport-cc`: arrival times of packets.
+    /// `transport-cc`: arrival times of all packets.
     TransportCc,
-    /// `goog-remb`: the receiver's estimate of the rate.
+    /// `goog-remb`: the receiver's estimate of the bandwidth.
     Remb,
-    /// Other feedback, verbatim.
+    /// Other feedback type, verbatim.
     Other(String),
 }
 
@@ -165,12 +165,12 @@ impl fmt::Display for Feedback {
     }
 }
 
-/// `a=rtcp-fb`: a kind of feedback for one payload type or for all.
+/// `a=rtcp-fb`: feedback type for one payload type or for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RtcpFb {
-    /// The payload type; `None` is `*`.
+    /// Payload type; `None` for `*`.
     pub payload_type: Option<PayloadType>,
-    /// The feedback message.
+    /// Feedback type.
     pub feedback: Feedback,
 }
 
@@ -196,17 +196,17 @@ impl fmt::Display for RtcpFb {
     }
 }
 
-/// The direction of media, as seen by the writer (RFC 8866 §6.7).
+/// Direction of media, as seen by the sender of the description (RFC 8866 §6.7).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// Both ways; the default.
+    /// Both directions, the default.
     #[default]
     SendRecv,
-    /// The writer sends.
+    /// The sender of the description sends media.
     SendOnly,
-    /// The writer receives.
+    /// The sender of the description receives media.
     RecvOnly,
-    /// Neither.
+    /// No media in either direction.
     Inactive,
 }
 
@@ -223,7 +223,7 @@ impl Direction {
         }
     }
 
-    /// The attribute's name.
+    /// Name of the attribute.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -234,25 +234,25 @@ impl Direction {
         }
     }
 
-    /// Whether the writer sends.
+    /// True if the sender of the description sends media.
     #[must_use]
     pub const fn sends(self) -> bool {
         matches!(self, Self::SendRecv | Self::SendOnly)
     }
 
-    /// Whether the writer receives.
+    /// True if the sender of the description receives media.
     #[must_use]
     pub const fn receives(self) -> bool {
         matches!(self, Self::SendRecv | Self::RecvOnly)
     }
 
-    /// The direction as seen by the other side.
+    /// Returns the direction as seen by the other side.
     #[must_use]
     pub const fn reverse(self) -> Self {
         Self::of(self.receives(), self.sends())
     }
 
-    /// The answer to this offer by one who can do `ours` (RFC 3264 §6.1).
+    /// Returns the answer to this offered direction by a side with the capabilities `ours` (RFC 3264 §6.1).
     #[must_use]
     pub const fn answer(self, ours: Self) -> Self {
         Self::of(self.receives() && ours.sends(), self.sends() && ours.receives())
@@ -268,16 +268,16 @@ impl Direction {
     }
 }
 
-/// `a=extmap` (RFC 8285 §8): the number of a header extension.
+/// `a=extmap` (RFC 8285 §8): id of a header extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extmap {
-    /// The local identifier; 1 to 14 fit the one-byte form, 4096 and more are proposals without a number.
+    /// Id: 1 to 14 fit the one-byte form; 4096 and above are proposals without an id.
     pub id: u16,
-    /// The direction, where it differs from the section's.
+    /// Direction; `None` if it is that of the section.
     pub direction: Option<Direction>,
     /// The URI of the extension.
     pub uri: String,
-    /// The extension's own attributes.
+    /// Attributes of the extension itself.
     pub attributes: Option<String>,
 }
 
@@ -308,14 +308,14 @@ impl fmt::Display for Extmap {
     }
 }
 
-/// `a=ssrc` (RFC 5576 §4.1): an attribute of one synchronisation source.
+/// `a=ssrc` (RFC 5576 §4.1): an attribute of one source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SsrcAttribute {
-    /// The source.
+    /// SSRC of the source.
     pub ssrc: u32,
-    /// `cname`, `msid`, ...; empty in lines that only name the source.
+    /// Name of the attribute: `cname`, `msid`, ...; empty in lines that only list the source.
     pub name: String,
-    /// The value behind the colon.
+    /// Value behind the colon.
     pub value: Option<String>,
 }
 
@@ -343,12 +343,12 @@ impl fmt::Display for SsrcAttribute {
     }
 }
 
-/// `a=ssrc-group` (RFC 5576 §4.2).
+/// `a=ssrc-group` (RFC 5576 §4.2): sources that belong together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SsrcGroup {
-    /// `FID` (media, then its RTX), `SIM` (layers, small to large), `FEC-FR`, ...
+    /// Semantics: `FID` (media, then its RTX), `SIM` (layers, small to large), `FEC-FR`, ...
     pub semantics: String,
-    /// The sources, in their order.
+    /// SSRCs of the sources, in order.
     pub ssrcs: Vec<u32>,
 }
 

@@ -1,20 +1,20 @@
-//! Small pieces of grammar that several lines share.
+//! Grammar helpers used by several lines.
 
 use std::fmt;
 
 use crate::limits::VALUES_MAX;
 
-/// Words between blanks; `None` if there are too many.
+/// Splits a text into words; `None` if there are too many.
 pub(crate) fn words(text: &str) -> Option<Vec<String>> {
     list(text.split_ascii_whitespace())
 }
 
-/// Owned copies of the items; `None` if there are too many.
+/// Returns owned copies of the items; `None` if there are too many.
 pub(crate) fn list<'a>(items: impl Iterator<Item = &'a str>) -> Option<Vec<String>> {
     bounded(items.map(|item| Some(item.to_owned())))
 }
 
-/// The items, if all of them could be read and they are not too many.
+/// Collects the items; `None` if one is invalid or there are too many.
 pub(crate) fn bounded<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T>> {
     let mut read = Vec::new();
     for item in items {
@@ -26,7 +26,7 @@ pub(crate) fn bounded<T>(items: impl Iterator<Item = Option<T>>) -> Option<Vec<T
     Some(read)
 }
 
-/// The first word and what follows, without the blanks between and around.
+/// Returns the first word and the rest, without surrounding blanks.
 pub(crate) fn first_word(text: &str) -> (&str, &str) {
     let text = text.trim_ascii();
     match text.split_once(|c: char| c.is_ascii_whitespace()) {
@@ -35,21 +35,21 @@ pub(crate) fn first_word(text: &str) -> (&str, &str) {
     }
 }
 
-/// A word with nothing in it that could end it.
+/// Returns a text that is a single word; `None` if it contains blanks or control characters.
 pub(crate) fn word(text: &str) -> Option<&str> {
     let text = text.trim_ascii();
     let clean = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
     clean.then_some(text)
 }
 
-/// A decimal number of digits only: no sign, no blank within.
+/// Parses a decimal number that consists only of digits.
 pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     let text = text.trim_ascii();
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }
 
-/// Items with a separator between them.
+/// Writes items with a separator between them.
 pub(crate) fn write_joined<T: fmt::Display>(
     f: &mut fmt::Formatter<'_>,
     items: &[T],

@@ -1,7 +1,8 @@
-//! Instructions of one data packet, by callgrind: sent, acknowledged, received; in the clear, encrypted, with a packet filter.
+//! Counts the instructions for one data packet with callgrind: sent, acknowledged, received; in the clear, encrypted,
+//! with a packet filter.
 //!
-//! `make instructions` runs it. Each row runs this program under `valgrind --tool=callgrind`, which counts inside of
-//! [`counted`] only: the other end of the connection is not in a figure.
+//! Run it with `make instructions`. For each row the program runs itself under `valgrind --tool=callgrind`, which
+//! counts only inside [`counted`], so a figure excludes the other end of the connection.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -22,11 +23,13 @@ use crypto::Seed;
 use srt::{Config, Connection, Endpoint, Event, PAYLOAD_BYTES, PacketFilter, Passphrase, Route, SocketId};
 use wire::Datagrams;
 
-/// Packets of a turn: a frame of 2 Mb/s at 40 frames a second.
+/// Number of packets per turn: a frame of 2 Mb/s at 40 frames per second.
 const PACKETS: usize = 5;
+/// Simulated duration of a turn.
 const TURN: Duration = Duration::from_millis(25);
-/// Turns before counting: buffers have grown by then.
+/// Number of turns before counting, until buffers have grown to their final size.
 const WARM_UP: usize = 200;
+/// Number of counted turns.
 const TURNS: usize = 2000;
 
 const STEPS: [&str; 3] = ["send", "acknowledge", "receive"];
@@ -62,7 +65,7 @@ fn table() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Instructions inside of [`counted`].
+/// Returns the instructions executed inside [`counted`].
 fn count(step: &str, manner: &str) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
@@ -83,7 +86,7 @@ fn counted(step: &mut dyn FnMut()) {
     black_box(());
 }
 
-/// A sender that was called, and its viewer.
+/// A sender and the viewer that has called it.
 struct Line {
     now: Instant,
     sender: Connection,
@@ -144,7 +147,7 @@ impl Line {
         black_box(self.viewer.poll_timeout());
     }
 
-    /// Lets the sender answer what the viewer has sent until the next turn.
+    /// Lets the sender handle the viewer's datagrams until the next turn.
     fn acknowledge(&mut self) {
         self.back.clear();
         while self.sender.has_transmit(self.now) && self.sender.poll_transmit(self.now, &mut self.there) {}

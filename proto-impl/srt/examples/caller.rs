@@ -1,4 +1,4 @@
-//! Sends standard input, a transport stream that comes in real time, to a port that takes streams:
+//! Sends standard input, a transport stream in real time, to a listening port:
 //!
 //! ```text
 //! ffmpeg -re -i file.ts -c copy -f mpegts - | cargo run -p srt --example caller -- 127.0.0.1:9000 live/first
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use srt::{Bytes, CloseReason, Config, Connection, Datagrams, Event, PAYLOAD_BYTES, Seed, SocketId};
 
-/// Standard input in messages; a thread reads it, because reading waits.
+/// Reads standard input in messages, on a thread because reading blocks.
 fn messages() -> Receiver<Bytes> {
     let (sender, receiver) = sync_channel(64);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! A port that takes streams, and writes what the first caller sends to standard output:
+//! Listens on a port for streams, and writes the payload of the first caller to standard output:
 //!
 //! ```text
 //! cargo run -p srt --example listener -- 127.0.0.1:9000 > out.ts

@@ -1,12 +1,12 @@
-//! The machine over a real socket, to be paired with other implementations:
+//! Runs the SRT machine over a real socket, for tests with other implementations:
 //!
 //! ```text
 //! live send|recv --mode caller|listener ADDRESS [--streamid S] [--passphrase P] [--pbkeylen 16|24|32] [--latency MS] \
 //!     [--packetfilter off|any|fec,cols:10,rows:5,...]
 //! ```
 //!
-//! `send` reads standard input and sends messages of 1316 bytes, `recv` writes what comes to standard output. One
-//! connection, then the end; figures go to standard error.
+//! `send` reads standard input and sends messages of 1316 bytes; `recv` writes received payload to standard output. The
+//! program ends after one connection. Figures are written to standard error.
 
 #![allow(
     clippy::disallowed_types,
@@ -69,7 +69,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
     Ok(Arguments { sends, listens, address: address.ok_or("an address?")?, stream_id, config })
 }
 
-/// Messages of standard input; read by a thread, because reading waits.
+/// Reads standard input in messages, on a thread because reading blocks.
 fn messages() -> Receiver<Bytes> {
     let (sender, receiver) = sync_channel(64);
     std::thread::spawn(move || {
@@ -155,7 +155,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Events to standard output, datagrams to the socket.
+    /// Writes payload to standard output and datagrams to the socket.
     fn drain(&mut self, now: Instant) -> std::io::Result<()> {
         let (Some(connection), Some(peer)) = (&mut self.connection, self.peer) else { return Ok(()) };
         let mut output = std::io::stdout().lock();

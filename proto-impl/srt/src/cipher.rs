@@ -1,13 +1,13 @@
-//! The keys of one connection: payload in and out of AES-CTR, and their refresh
+//! Keys of a connection: encryption and decryption of payload with AES-CTR, and the key refresh
 //! (draft-sharabayko-srt-01 §6.1.6, §6.2, §6.3).
 //!
-//! 1. The caller draws a salt and the even key and sends both in its conclusion; the listener sends it back. From then
-//!    on both directions use it, as libsrt does: two sides that both send media share a key stream until each has
-//!    refreshed its key. (Live media goes one way.)
-//! 2. `key_announce_packets` before a key's end its successor is drawn, and told with it in one message, again and
-//!    again until the peer sends it back.
-//! 3. At the end of its packets, and not before the peer knows the successor, the sender changes over.
-//! 4. Packets that are sent again keep their key: the next successor is drawn when none of the old key is left.
+//! 1. The caller draws a salt and the even key and sends both in its conclusion, and the listener sends them back. From
+//!    then on both directions use this key, as in libsrt: two sides that both send media share a key stream until each
+//!    has refreshed its key. (Live media is sent in one direction.)
+//! 2. `key_announce_packets` before the end of a key, the sender draws the next key. It announces both in a message,
+//!    which it repeats until the peer sends it back.
+//! 3. At the end of a key's packets the sender changes to the next key, but not before the peer knows it.
+//! 4. Retransmitted packets keep their key, so a further key is drawn only when no packets under the old key are left.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,12 +20,12 @@ use crate::km::{self, Kek, KeyMaterial, Keys, KmError, Parity, SALT_BYTES, Sek};
 use crate::packet::KeyFlag;
 use crate::seq::Seq;
 
-/// A key message with a new salt costs a millisecond; a peer gets one derivation in this time.
+/// Shortest time between two key derivations for one peer, since a key message with a new salt costs a millisecond.
 const DERIVATION_PAUSE: Duration = Duration::from_secs(1);
-/// Replaced keys that are remembered: those of a day and more.
+/// Number of replaced keys that are remembered: those of a day and more.
 const RETIRED_MAX: usize = 8;
 
-/// A key, expanded when it is first used: a viewer's connection never receives.
+/// A key that is expanded on first use: a connection that only sends never expands its receive keys.
 #[derive(Debug)]
 struct Key {
     sek: Sek,
@@ -47,7 +47,7 @@ impl Key {
     }
 }
 
-/// Keys of one direction.
+/// The keys of one direction.
 #[derive(Debug)]
 struct Direction {
     salt: [u8; SALT_BYTES],
@@ -86,7 +86,7 @@ impl Direction {
     }
 }
 
-/// The next key, announced to the peer.
+/// The next sending key, which is announced to the peer before its first use.
 #[derive(Debug)]
 struct Successor {
     message: Bytes,
@@ -94,7 +94,7 @@ struct Successor {
     known: bool,
 }
 
-/// The rule for changes of keys, counted in packets.
+/// Schedule of key changes, counted in packets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refresh {
     pub(crate) packets: u64,
@@ -114,12 +114,12 @@ pub(crate) struct SessionKeys {
     refreshes: u64,
     random: Random,
     derived_at: Option<Instant>,
-    /// The peer's keys that others have replaced: a replayed key message restores none of them.
+    /// Keys of the peer that were replaced; a replayed key message restores none of them.
     retired: VecDeque<Sek>,
 }
 
 impl SessionKeys {
-    /// A caller's: a fresh salt and key.
+    /// Creates a caller's keys: a fresh salt and a fresh key.
     pub(crate) fn draw(passphrase: &Passphrase, length: KeyLength, mut random: Random) -> Self {
         let mut salt = [0; SALT_BYTES];
         random.fill(&mut salt);
@@ -127,7 +127,7 @@ impl SessionKeys {
         Self::new(passphrase, length, salt, Kek::derive(passphrase, &salt, length), keys, random)
     }
 
-    /// A listener's: what the caller's message says, if the passphrase opens it.
+    /// Creates a listener's keys from the caller's key material message. Fails if the passphrase does not open it.
     pub(crate) fn open(passphrase: &Passphrase, message: &[u8], random: Random) -> Result<Self, KmError> {
         let km = KeyMaterial::read(message)?;
         let kek = Kek::derive(passphrase, km.salt(), km.key_length());
@@ -173,7 +173,8 @@ impl SessionKeys {
         km::write(&self.send.kek, &self.send.salt, &self.send.keys()).unwrap_or_default()
     }
 
-    /// Appends the payload, encrypted with the key that it has, or that is current when it has none. Gives the key.
+    /// Appends the payload, encrypted with the `Even` or `Odd` key that `key` names, else with the current key. Returns the
+    /// key used.
     pub(crate) fn seal(&mut self, key: KeyFlag, seq: Seq, payload: &[u8], out: &mut Vec<u8>) -> KeyFlag {
         let parity = match key {
             KeyFlag::Even => Parity::Even,
@@ -189,12 +190,13 @@ impl SessionKeys {
         flag(parity)
     }
 
-    /// The current key, for a packet that is sent first.
+    /// Returns the key for packets sent for the first time.
     pub(crate) const fn current(&self) -> KeyFlag {
         flag(self.current)
     }
 
-    /// A packet was sent for the first time; `oldest` is the key of the oldest that may be sent again.
+    /// Counts a packet sent for the first time, which may start a change of keys; `oldest` is the key of the oldest packet
+    /// that may be retransmitted.
     pub(crate) fn count(&mut self, refresh: Refresh, oldest: KeyFlag) {
         self.packets = self.packets.saturating_add(1);
         match &self.successor {
@@ -219,18 +221,18 @@ impl SessionKeys {
         self.successor = Some(Successor { message: self.message().into(), told_at: None, known: false });
     }
 
-    /// Whether there is a successor that was not announced yet.
+    /// True if the next key has not been announced yet.
     pub(crate) fn is_untold(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.told_at.is_none())
     }
 
-    /// The time at which the successor must be announced again.
+    /// Returns the time at which the next key must be announced again.
     pub(crate) fn tell_at(&self, now: Instant, pause: Duration) -> Option<Instant> {
         let successor = self.successor.as_ref().filter(|successor| !successor.known)?;
         Some(successor.told_at.map_or(now, |at| at + pause))
     }
 
-    /// The message to send, if it is time.
+    /// Returns the message that announces the next key, if it is due.
     pub(crate) fn tell(&mut self, now: Instant, pause: Duration) -> Option<Bytes> {
         self.tell_at(now, pause).filter(|at| *at <= now)?;
         let successor = self.successor.as_mut()?;
@@ -238,7 +240,7 @@ impl SessionKeys {
         Some(successor.message.clone())
     }
 
-    /// The peer sent the message back. Anything else it may say changes nothing: a forged "unsecured" least of all
+    /// Handles the peer's confirmation of an announced key. Any other content is ignored, above all a forged "unsecured"
     /// (CVE-2026-55868).
     pub(crate) fn handle_response(&mut self, body: &[u8]) -> bool {
         let Some(successor) = &mut self.successor else { return false };
@@ -247,12 +249,12 @@ impl SessionKeys {
         same
     }
 
-    /// Whether [`Self::handle_request`] would derive a key for this.
+    /// True if [`Self::handle_request`] would derive a key for this message.
     pub(crate) fn derives(&self, now: Instant, body: &[u8]) -> bool {
         KeyMaterial::read(body).is_ok_and(|km| self.is_foreign(&km)) && !self.has_derived(now)
     }
 
-    /// Whether the key that wraps these is another than the one that is known.
+    /// True if the key material is wrapped with a key other than the known one.
     fn is_foreign(&self, km: &KeyMaterial<'_>) -> bool {
         *km.salt() != self.receive.salt || km.key_length() != self.length
     }
@@ -261,7 +263,7 @@ impl SessionKeys {
         self.derived_at.is_some_and(|at| now < at + DERIVATION_PAUSE)
     }
 
-    /// The peer tells its keys. What is to be sent back is the message itself.
+    /// Handles a key material message of the peer. On success the same message is the reply.
     pub(crate) fn handle_request(&mut self, now: Instant, body: &[u8]) -> Result<(), KmError> {
         let km = KeyMaterial::read(body)?;
         if self.is_foreign(&km) {
@@ -289,7 +291,7 @@ impl SessionKeys {
         Ok(())
     }
 
-    /// Decrypts in place. False when there is no such key.
+    /// Decrypts a payload in place. Returns false when the key is unknown.
     pub(crate) fn unseal(&mut self, key: KeyFlag, seq: Seq, in_out: &mut [u8]) -> bool {
         match key {
             KeyFlag::Even => self.receive.apply(Parity::Even, seq, in_out),

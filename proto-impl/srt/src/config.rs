@@ -7,32 +7,32 @@ pub use crypto::AesKeyLength as KeyLength;
 
 use crate::filter::PacketFilter;
 
-/// The shortest passphrase (SRTO_PASSPHRASE).
+/// Shortest passphrase, in bytes (SRTO_PASSPHRASE).
 pub const PASSPHRASE_BYTES_MIN: usize = 10;
-/// The longest.
+/// Longest passphrase, in bytes.
 pub const PASSPHRASE_BYTES_MAX: usize = 80;
-/// The longest stream id (SRTO_STREAMID).
+/// Longest stream id, in bytes (SRTO_STREAMID).
 pub const STREAM_ID_BYTES_MAX: usize = 512;
-/// Seven packets of MPEG-TS.
+/// Default payload of a message: seven MPEG-TS packets.
 pub const PAYLOAD_BYTES: usize = 1316;
-/// IPv4 and UDP heads, which the MSS of SRT counts (libsrt does for IPv6 too).
+/// IPv4 and UDP headers, which the MSS of SRT includes (libsrt counts the same for IPv6).
 pub(crate) const UDP_HEAD_BYTES: u32 = 28;
-/// The head of every SRT packet.
+/// Header of every SRT packet.
 pub(crate) const HEAD_BYTES: usize = 16;
-/// The MSS that libsrt offers, and the largest that is taken.
+/// Largest MSS accepted, and the MSS that libsrt offers.
 pub(crate) const MSS_MAX: u32 = 1500;
-/// Payload of the largest packet there is.
+/// Payload of the largest possible packet.
 pub(crate) const PAYLOAD_MAX: usize = 1500 - 28 - HEAD_BYTES;
-/// The smallest MSS that is taken: heads and one word (libsrt issue 3359).
+/// Smallest MSS accepted: headers and one word (libsrt issue 3359).
 pub(crate) const MSS_MIN: u32 = 76;
-/// The smallest flow window that is taken (SRTO_FC).
+/// Smallest flow window accepted, in packets (SRTO_FC).
 pub(crate) const FLOW_WINDOW_MIN: u32 = 32;
 
-/// The secret that both sides know. Never printed.
+/// The secret shared by both sides. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Passphrase(Arc<str>);
 
-/// A passphrase has 10 to 80 bytes.
+/// Error: a passphrase must have 10 to 80 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a passphrase must have 10 to 80 bytes")]
 pub struct PassphraseLength;
@@ -66,38 +66,38 @@ pub struct Config {
     pub latency: Duration,
     /// The minimum latency requested of the peer for what is sent to it (SRTO_PEERLATENCY).
     pub peer_latency: Duration,
-    /// More latency than this is not granted, in either direction.
+    /// Upper limit of the latency granted in either direction.
     pub latency_max: Duration,
-    /// Either both sides have the same passphrase, or neither has one (SRTO_PASSPHRASE with
+    /// Passphrase of the connection. Both sides must have the same one, or neither may have one (SRTO_PASSPHRASE with
     /// SRTO_ENFORCEDENCRYPTION).
     pub passphrase: Option<Passphrase>,
     /// The length of the key that a caller creates (SRTO_PBKEYLEN); a listener uses the caller's.
     pub key_length: KeyLength,
-    /// The number of packets that a key encrypts (SRTO_KMREFRESHRATE).
+    /// Number of packets encrypted with one key (SRTO_KMREFRESHRATE).
     pub key_refresh_packets: u64,
-    /// The number of packets before its time at which the next key is announced (SRTO_KMPREANNOUNCE).
+    /// Number of packets before the end of a key at which its successor is announced (SRTO_KMPREANNOUNCE).
     pub key_announce_packets: u64,
-    /// The largest message (SRTO_PAYLOADSIZE). A peer with a smaller MSS makes it smaller.
+    /// Largest message, in bytes (SRTO_PAYLOADSIZE). A peer with a smaller MSS lowers the limit.
     pub payload_size: usize,
-    /// Packets on the way in either direction (SRTO_FC).
+    /// Maximum number of packets in flight in either direction (SRTO_FC).
     pub flow_window: u32,
-    /// Bytes that wait in either direction (SRTO_SNDBUF, SRTO_RCVBUF).
+    /// Maximum number of bytes buffered in either direction (SRTO_SNDBUF, SRTO_RCVBUF).
     pub buffer_bytes: usize,
-    /// Whether what the peer sends is taken. Where nobody has a use for it, it is counted and forgotten, so that such a
-    /// peer cannot have it held.
+    /// True if the peer's payload is accepted. If false, received payload is counted and discarded, so that a peer cannot
+    /// make an application that only sends buffer it.
     pub receives: bool,
-    /// Retransmissions may take this share of what is sent, in percent (SRTO_OHEADBW).
+    /// Share of the sending rate that retransmissions may add, in percent (SRTO_OHEADBW).
     pub overhead_percent: u32,
     /// Forward error correction (SRTO_PACKETFILTER).
     pub packet_filter: PacketFilter,
-    /// Bytes per second at most, all packets together (SRTO_MAXBW). `None` sends at once.
+    /// Maximum number of bytes per second, over all packets (SRTO_MAXBW). `None` sends at once.
     pub max_bandwidth: Option<u64>,
-    /// Sends no faster than the path delivers, once it is found to carry less than what is sent: packets then wait here
-    /// instead of in the queues of the path. Without it they leave at once, as libsrt's do.
+    /// Limits the sending rate to the path's rate once the path is found to carry less than is sent: packets then wait here
+    /// instead of in the queues of the path. If false, packets leave at once, as with libsrt.
     pub adapts: bool,
-    /// A caller gives up after this (SRTO_CONNTIMEO).
+    /// Time after which a caller gives up (SRTO_CONNTIMEO).
     pub connect_timeout: Duration,
-    /// A peer that was silent for so long is gone (SRTO_PEERIDLETIMEO).
+    /// Silence of the peer after which the connection ends (SRTO_PEERIDLETIMEO).
     pub peer_idle: Duration,
 }
 

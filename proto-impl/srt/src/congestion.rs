@@ -1,21 +1,22 @@
-//! Live congestion control: estimates from acknowledgements how much a narrow path carries, and slows down before the queues of
-//! the path overflow, where libsrt's (draft-sharabayko-srt-01 §5.1) sends at the rate of its input, whatever arrives.
+//! Live congestion control. Estimates from acknowledgements how much a narrow path carries, and slows down before the
+//! queues of the path overflow. (libsrt's, draft-sharabayko-srt-01 §5.1, sends at the rate of its input, whatever arrives.)
 //!
 //! Time is cut into rounds of a round trip, and of [`ROUND_MIN_US`] at least. A round has:
 //!
-//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that went out once and did
-//!   not wait behind a missing one. What a delay has over the shortest of the last [`BASE_US`] is the queue of the path;
+//! - the *delay*, from the departure of a packet to its acknowledgement. Only packets count that were sent once and did
+//!   not wait behind a missing one. The excess of a delay over the shortest of the last [`BASE_US`] is the queue of the
+//!   path;
 //! - the *rate* at which packets were acknowledged;
 //! - the share of packets that the peer reported as lost.
 //!
-//! A queue of over [`QUEUE_MAX_US`] during the whole round, or losses with a queue, mean that the path is full. The limit becomes what the
-//! path delivered just then, and sending stays below it until the queue is gone. Then the limit grows, slowly at
-//! first, as long as packets wait for it. There is no limit before the path is found to be full, and none again when
-//! nothing has waited for it for [`RELEASE_US`].
+//! The path counts as full when the queue exceeds [`QUEUE_MAX_US`] during a whole round, or when packets are lost while
+//! there is a queue. The limit then becomes the rate that the path has just delivered, and sending stays below it until the
+//! queue is gone. After that the limit grows, slowly at first, as long as packets wait for it. There is no limit before the
+//! path is found to be full, and none after packets have not waited for it for [`RELEASE_US`].
 //!
-//! Losses without a queue may be those of a queue that was full before its first delay was measured, of a short one, or
-//! the path's own. A [`Trial`] tells: less is sent for a while. Losses that become fewer were those of a queue; for
-//! others the former limit comes back, and such losses are not tried again for [`OWN_US`].
+//! Losses without a queue can have three causes: a queue that was full before the first delay was measured, a short queue,
+//! or the path itself. A [`Trial`] tells them apart by sending less for a while. If the losses decrease, a queue caused
+//! them. Otherwise the former limit is restored, and such losses start no trial for [`OWN_US`].
 
 use std::collections::VecDeque;
 
@@ -26,56 +27,62 @@ use crate::packet::AckFigures;
 const ROUND_MIN_US: i64 = 100_000;
 /// The longest round, whatever the round trip.
 const ROUND_MAX_US: i64 = 1_000_000;
-/// Delays in a round that tell of the queue by themselves; fewer must agree with the round trip, which is smoothed.
+/// Number of delays in a round that suffice to show a queue; with fewer, the smoothed round trip must agree.
 const DELAYS_MIN: u32 = 3;
-/// Rounds of which the rate of the path is taken.
+/// Number of rounds from which the rate of the path is taken.
 const ROUNDS: usize = 8;
-/// A queue that takes so long to leave is too long: less than the default latency of a receiver.
+/// Longest acceptable queue, in microseconds that it takes to drain: less than the default latency of a receiver.
 const QUEUE_MAX_US: u32 = 80_000;
-/// A queue that counts as none: the interval of acknowledgements, and some jitter.
+/// Longest queue that counts as empty: the interval of acknowledgements and some jitter.
 const QUEUE_NONE_US: u32 = 30_000;
-/// Losses of the last rounds mean a full path from this share on, in a thousand, with a queue of this length: a short queue
-/// overflows early.
+/// Share of losses in the last rounds, in a thousand, above which the path counts as full if its queue is longer than
+/// `LOSS_QUEUE_US`: a short queue overflows early.
 const LOSS_SHARE: u64 = 150;
 const LOSS_QUEUE_US: u32 = 40_000;
-/// The number of losses, in a round whose queue was too long for a moment, from which on they are those of a
-/// burst.
+/// Minimum number of losses that count as those of a burst, in a round whose queue was too long for a moment.
 const BURST_LOSSES_MIN: u64 = 3;
 /// Share of losses in one round, in a thousand, from which on a burst has overflowed a short queue. Delays do not show such a queue:
 /// acknowledgements are held back until the lost packets have been sent again.
 const BURST_SHARE: u64 = 300;
-/// Fewer losses say nothing.
+/// Number of losses below which their share is not judged.
 const LOSSES_MIN: u64 = 10;
-/// The rounds of a trial, and those at its start which do not count: they show what was sent before.
+/// Number of rounds in a trial.
 const TRIAL_ROUNDS: u32 = 10;
+/// Number of rounds at the start of a trial that do not count because they show earlier packets.
 const TRIAL_SKIPS: u32 = 4;
-/// Losses that a trial has found to be the path's own, and up to half as many again, are not tried in this time.
+/// Time for which losses found to be the path's own, and up to half as many again, start no new trial.
 const OWN_US: i64 = 30_000_000;
-/// The shortest delay is that of the last one or two of these spans.
+/// Span of time over which the shortest delay is taken; the last one or two spans count.
 const BASE_US: i64 = 10_000_000;
-/// The limit, in percent of what the path delivered when it was full; and of the limit while its queue empties.
+/// Limit set when the path is full, in percent of the delivered rate.
 const TAKEN_PERCENT: u64 = 95;
+/// Limit while the queue drains, in percent of the limit set when the path is full.
 const DRAIN_PERCENT: u64 = 75;
-/// A queue that has not become shorter in this time, or in [`DRAIN_ROUNDS`] of its length, halves the limit.
+/// Minimum time in which a queue must become shorter, in microseconds. Otherwise the limit is halved.
 const DRAIN_US: i64 = 500_000;
+/// Multiple of the queue's length that is allowed if it is longer than [`DRAIN_US`].
 const DRAIN_ROUNDS: i64 = 3;
-/// Halvings after which a delay that has not fallen is taken for a longer path.
+/// Number of halvings after which a delay that has not fallen is taken for a longer path.
 const HALVINGS: u32 = 3;
-/// The rate that a receiver reports is an average or a median: the path may carry so much more, in percent.
+/// Margin of the rate that a receiver reports, in percent: the report is an average or a median, and the path may carry
+/// this much.
 const REPORTED_PERCENT: u64 = 120;
-/// Growth of the limit in percent a second, at first and at most; it doubles each second and two round trips.
+/// Initial growth of the limit in percent per second. It doubles each second plus two round trips.
 const GROWTH_MIN: u64 = 6;
+/// Maximum growth of the limit in percent per second.
 const GROWTH_MAX: u64 = 100;
-/// Packets that wait for this share of a round, in percent, want more than the limit; single ones wait for their pace at any.
+/// Share of a round, in percent, for which packets must wait to show that more than the limit is wanted. Single packets
+/// wait for their pace at any limit.
 const WAITED_PERCENT: i64 = 45;
-/// Growth where packets waited in at most half of the last rounds: only bursts do.
+/// Growth of the limit in percent a second when packets waited in at most half of the last rounds, so only bursts need
+/// more.
 const GROWTH_AMPLE: u64 = 3;
-/// Without a packet that waited for so long there is no limit any more.
+/// Time without a waiting packet after which the limit is lifted.
 const RELEASE_US: i64 = 10_000_000;
-/// The lowest limit, bytes per second: a telephone's sound.
+/// Lowest limit, in bytes per second: telephone audio.
 const LIMIT_MIN: u64 = 8_000;
 
-/// The shortest of the last times, microseconds.
+/// Tracker of the shortest of the recent delays, in microseconds.
 #[derive(Debug)]
 struct Shortest {
     since_us: i64,
@@ -88,7 +95,7 @@ impl Shortest {
         Self { since_us: 0, current: u32::MAX, former: u32::MAX }
     }
 
-    /// Adds a time; the part of it that is over the shortest.
+    /// Adds a time. Returns how much longer it is than the shortest.
     fn above(&mut self, now_us: i64, sample: u32) -> u32 {
         if now_us.saturating_sub(self.since_us) >= BASE_US {
             *self = Self { since_us: now_us, current: u32::MAX, former: self.current };
@@ -102,23 +109,23 @@ impl Shortest {
     }
 }
 
-/// The round that is under way.
+/// The current round.
 #[derive(Debug, Default)]
 struct Round {
     since_us: i64,
     bytes: u64,
     losses: Losses,
-    /// The shortest delay, of so many.
+    /// Shortest delay among the `delays` measured in the round; `None` before the first.
     delay_us: Option<u32>,
     delays: u32,
     longest_us: u32,
-    /// A packet was acknowledged that had been sent again, and those behind it with it.
+    /// An acknowledgement covered a retransmitted packet, and with it the packets that had waited behind it.
     is_mended: bool,
-    /// For so long packets waited for their time.
+    /// Time in this round during which packets waited for their pace.
     waited_us: i64,
 }
 
-/// The rate of a round, bytes per second.
+/// Delivery rate of a round, in bytes per second.
 #[derive(Debug, Clone, Copy)]
 struct Delivered {
     bytes: u64,
@@ -128,12 +135,12 @@ struct Delivered {
     losses: Losses,
 }
 
-/// Bytes per second.
+/// Returns a rate in bytes per second.
 fn rate(bytes: u64, us: u64) -> u64 {
     bytes.saturating_mul(1_000_000) / us.max(1)
 }
 
-/// The time in which the queue of a full path empties.
+/// Deadline and progress of emptying the queue of a full path.
 #[derive(Debug, Clone, Copy)]
 struct Drain {
     since_us: i64,
@@ -141,7 +148,7 @@ struct Drain {
     halvings: u32,
 }
 
-/// The packets of some rounds, and how many of them were lost.
+/// Packets in some rounds, and how many of them were lost.
 #[derive(Debug, Clone, Copy, Default)]
 struct Losses {
     packets: u64,
@@ -156,36 +163,36 @@ impl Losses {
         }
     }
 
-    /// Parts in a thousand.
+    /// Share of lost packets, in a thousand.
     fn share(self) -> u64 {
         self.lost.saturating_mul(1000) / self.lost.saturating_add(self.packets).max(1)
     }
 }
 
-/// A time in which less is sent, to see whether fewer packets are lost.
+/// A period of slower sending that shows whether fewer packets are then lost.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     rounds: u32,
-    /// The share of losses before.
+    /// Share of losses before the trial.
     share: u64,
     former_limit: Option<u64>,
     losses: Losses,
 }
 
-/// Losses of the path itself: their share, and until when that is believed.
+/// Losses found to be the path's own: their share, and the time until which that finding holds.
 #[derive(Debug, Clone, Copy, Default)]
 struct Own {
     share: u64,
     until_us: i64,
 }
 
-/// See the module.
+/// Rate limit of a connection; the module describes the algorithm.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     round: Round,
-    /// The last rounds, the newest at the end.
+    /// Recent rounds, the newest last.
     rounds: VecDeque<Delivered>,
-    /// The rate that the receiver reports, bytes per second; 0 when it does not.
+    /// Receive rate that the peer reports, in bytes per second; 0 when it reports none.
     reported: u64,
     delay: Shortest,
     rtt: Shortest,
@@ -193,10 +200,11 @@ pub(crate) struct Congestion {
     drain: Option<Drain>,
     trial: Option<Trial>,
     own: Own,
-    /// The time since which packets have been waiting.
+    /// Time since which packets have been waiting; `None` when none waits.
     waits_since: Option<i64>,
-    /// Last time the path was found to be full, and last round in which packets waited.
+    /// Time at which the path was last found to be full.
     full_us: i64,
+    /// Time of the last round in which packets waited.
     waited_us: i64,
 }
 
@@ -218,13 +226,13 @@ impl Congestion {
         }
     }
 
-    /// Bytes per second that may leave, heads of SRT included; `None` while nothing limits them.
+    /// Returns the most bytes per second that may leave, SRT headers included; `None` without a limit.
     pub(crate) fn rate(&self) -> Option<u64> {
         let percent = if self.drain.is_some() { DRAIN_PERCENT } else { 100 };
         self.limit.map(|limit| limit.saturating_mul(percent) / 100)
     }
 
-    /// Packets wait for their time from here on, or no more.
+    /// Notes whether packets wait for their pace from now on.
     pub(crate) fn wait(&mut self, now_us: i64, waits: bool) {
         if let Some(since) = self.waits_since.take() {
             let waited = now_us.saturating_sub(since.max(self.round.since_us));
@@ -233,13 +241,13 @@ impl Congestion {
         self.waits_since = waits.then_some(now_us);
     }
 
-    /// The peer has reported losses.
+    /// Counts packets that the peer has reported as lost.
     pub(crate) fn lost(&mut self, packets: u32) {
         let lost = &mut self.round.losses.lost;
         *lost = lost.saturating_add(u64::from(packets));
     }
 
-    /// The peer has acknowledged packets. A light acknowledgement has no figures.
+    /// Handles an acknowledgement of the peer. A light one has no `figures`.
     #[inline]
     pub(crate) fn acked(&mut self, now_us: i64, acked: &Acked, figures: Option<AckFigures>) {
         let round = &mut self.round;
@@ -291,7 +299,8 @@ impl Congestion {
         self.look_at_drain(now_us, queue);
     }
 
-    /// The queue of the path during a round, and its peak: a burst fills a queue for a moment only.
+    /// Returns the queue of the path during a round, and its peak, both in microseconds: a burst fills a queue only for a
+    /// moment.
     fn queue_of(&mut self, now_us: i64, round: &Round, rtt_us: u32) -> (u32, u32) {
         let by_rtt = self.rtt.above(now_us, rtt_us);
         let Some(shortest) = round.delay_us else { return (by_rtt, 0) };
@@ -311,8 +320,8 @@ impl Congestion {
         rate(bytes, us)
     }
 
-    /// The rate of the path: of the last rounds the fastest, but for those in which packets behind a missing one were
-    /// acknowledged at once with it; or what all had together.
+    /// Estimates the rate of the path. Takes the fastest of the last rounds in which no packets were released together by a
+    /// missing one, or else the mean of all rounds.
     fn carried(&self) -> u64 {
         let together = self.mean_rate();
         let clean = self.rounds.iter().rev().take(ROUNDS / 2).filter(|round| !round.is_mended);
@@ -358,8 +367,8 @@ impl Congestion {
         self.rounds.iter().fold(Losses::default(), |sum, round| sum.add(round.losses))
     }
 
-    /// Whether the last rounds, or this one alone, have lost what is no loss of the path by itself. At first acknowledgements wait for
-    /// what is sent again.
+    /// True if the last rounds, or this one alone, lost more than the path loses by itself. At first, acknowledgements wait
+    /// for retransmissions.
     fn is_lossy(&self, now_us: i64, of_round: Losses) -> bool {
         let own = if now_us < self.own.until_us { self.own.share } else { 0 };
         let of_all = self.losses();
@@ -392,8 +401,8 @@ impl Congestion {
         (self.trial, self.drain) = (None, None);
     }
 
-    /// A queue that does not become shorter although less is sent than was delivered: either that was an overstatement,
-    /// or it is no queue.
+    /// Handles a queue that does not drain although less is sent than was delivered: either the delivered rate was
+    /// overestimated, or the delay is not a queue.
     fn look_at_drain(&mut self, now_us: i64, queue_us: u32) {
         let Some(drain) = &mut self.drain else { return };
         let pause = i64::from(drain.queue_us).saturating_mul(DRAIN_ROUNDS).max(DRAIN_US);
@@ -423,7 +432,7 @@ mod tests {
         Some(AckFigures { rtt_us, rate_bytes, ..AckFigures::default() })
     }
 
-    /// Acknowledgements of so many packets each 10 ms, for so long, with this delay.
+    /// Acknowledges `packets` packets every 10 ms from `from_ms` to `to_ms`, with this delay.
     fn acknowledge(this: &mut Congestion, from_ms: i64, to_ms: i64, delay_ms: u32, packets: usize) {
         for ms in (from_ms..to_ms).step_by(10) {
             this.wait(ms * 1000, true);

@@ -1,7 +1,7 @@
 //! The cookie of a shared port: it proves that a caller receives at its address, and costs no memory.
 //!
-//! `HMAC-SHA256(secret; address, port, minute)`, cut to 32 bits. (libsrt hashes host, port and minute with MD5 and no
-//! secret, so that whoever spoofs an address can compute the cookie for it.)
+//! `HMAC-SHA256(secret; address, port, minute)`, cut to 32 bits. (libsrt hashes host, port and minute with MD5 and without
+//! a secret, so an attacker who spoofs an address can compute the cookie.)
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -25,12 +25,13 @@ impl Cookies {
         Self { secret: key, epoch }
     }
 
-    /// The cookie of an address at `now`.
+    /// Returns the cookie of an address at `now`.
     pub(crate) fn make(&self, now: Instant, from: SocketAddr) -> u32 {
         self.of_minute(self.minute(now), from)
     }
 
-    /// Whether it was made for this address in this minute or the one before: it lives one to two minutes.
+    /// True if the cookie was made for this address in this minute or the one before. A cookie is valid for one to two
+    /// minutes.
     pub(crate) fn check(&self, now: Instant, from: SocketAddr, cookie: u32) -> bool {
         let minute = self.minute(now);
         self.of_minute(minute, from) == cookie

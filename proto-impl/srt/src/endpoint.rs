@@ -1,10 +1,10 @@
 //! The demultiplexer of a UDP port that accepts connections.
 //!
-//! 1. An induction is answered with a cookie and forgotten. The answer is as long as the question or shorter.
-//! 2. A conclusion that brings the cookie of its address back is an [`Incoming`], once; when it is repeated it goes to
-//!    the connection that came of it.
-//! 3. [`Endpoint::accept`] makes a connection of an `Incoming`, and knows it from then on.
-//! 4. Everything else names the socket it is for, and counts only from that socket's peer.
+//! 1. An induction is answered with a cookie and forgotten. The answer is no longer than the request.
+//! 2. A conclusion with the cookie of its source address becomes an [`Incoming`], once; a repeated conclusion goes to the
+//!    connection made from it.
+//! 3. [`Endpoint::accept`] makes a connection from an `Incoming`, and routes its datagrams from then on.
+//! 4. Every other datagram names a destination socket, and is accepted only from that socket's peer.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -24,13 +24,13 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId, kind};
 /// The destination of a datagram.
 #[derive(Debug)]
 pub enum Route<T> {
-    /// An existing connection.
+    /// An existing connection, by the application's name for it.
     Session(T),
     /// A new caller: accept, refuse or ignore it.
     New(Box<Incoming>),
-    /// No session; send `reply` back.
+    /// No session. `reply` must be sent back to the source.
     Reply,
-    /// Nowhere.
+    /// No destination; the datagram is ignored.
     Drop(DropReason),
 }
 
@@ -38,59 +38,60 @@ pub enum Route<T> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// Not a valid SRT packet.
+    /// The datagram is not a valid SRT packet.
     Malformed,
-    /// Longer than any packet may be.
+    /// The datagram is longer than any packet may be.
     TooLong,
-    /// For a socket that does not exist.
+    /// The destination socket does not exist.
     UnknownSocket,
-    /// Its source address is not the socket's peer.
+    /// The source address is not that of the socket's peer.
     WrongAddress,
-    /// A conclusion without the cookie of its address.
+    /// A conclusion lacks the cookie of its source address.
     Cookie,
-    /// A goodbye of an address from which goodbyes for sockets came that do not exist: somebody guesses.
+    /// A shutdown from an address that has sent shutdowns for many unknown sockets, and is probably guessing.
     Guessed,
 }
 
-/// Goodbyes for unknown sockets of an address that has a connection, after which none of its goodbyes is believed. An honest
-/// peer repeats the goodbye of a connection that is over a few times.
+/// Shutdowns for unknown sockets, from an address that has a connection, after which no shutdown of this address is
+/// believed. An honest peer repeats the shutdown of an ended connection a few times.
 const STRAYS_MAX: u32 = 16;
 /// The first bit of a control packet (draft-sharabayko-srt-01 §3.2).
 const CONTROL: u16 = 0x8000;
-/// The time for which strays are remembered after the last one.
+/// Time for which stray shutdowns are remembered after the last one.
 const STRAYS_REMEMBERED: Duration = Duration::from_secs(60);
 
 /// The state of an address that has connections.
 #[derive(Debug, Clone, Copy)]
 struct Neighbour {
     connections: u32,
-    /// Goodbyes for sockets that it has not.
+    /// Number of shutdowns received for sockets that do not belong to this address.
     strays: u32,
     stray_at: Instant,
 }
 
-/// The peer of a connection.
+/// The remote end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Peer {
     address: SocketAddr,
     socket: SocketId,
 }
 
-/// Knows the connections of a port. `T` is the application's name for one.
+/// The connections of a UDP port, by socket id. `T` is the application's name for a connection.
 #[derive(Debug)]
 pub struct Endpoint<T> {
     cookies: Cookies,
     epoch: Instant,
     sockets: HashMap<SocketId, (Peer, T)>,
     peers: HashMap<Peer, SocketId>,
-    /// As many entries as addresses have connections.
+    /// State of each address that has connections; no other address has an entry.
     neighbours: HashMap<SocketAddr, Neighbour>,
-    /// Connections that [`Endpoint::accept`] made.
+    /// Number of connections made by [`Endpoint::accept`].
     accepted: u64,
 }
 
 impl<T: Copy + Eq> Endpoint<T> {
-    /// Endpoints with the same `secret` and `epoch` take each other's cookies: workers that share a port.
+    /// Creates an endpoint. Endpoints with the same `secret` and `epoch`, as those of workers that share a port, accept
+    /// each other's cookies.
     #[must_use]
     pub fn new(epoch: Instant, secret: &Seed) -> Self {
         Self {
@@ -103,7 +104,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         }
     }
 
-    /// Says where a datagram goes. An answer is appended to `reply`, at most as long as the datagram.
+    /// Returns the destination of a datagram. An answer, no longer than the datagram, is appended to `reply`.
     pub fn route(
         &mut self,
         now: Instant,
@@ -204,13 +205,15 @@ impl<T: Copy + Eq> Endpoint<T> {
         }
     }
 
-    /// Lets a caller in: a connection with a name that is free here, under which [`Endpoint::route`] finds `session` from then on,
-    /// until [`Endpoint::remove`] of [`Connection::local`]. A passphrase that does not fit ends it, with a refusal to be sent.
+    /// Accepts a caller. Creates a connection with an unused socket id; [`Endpoint::route`] then returns `session` for its
+    /// datagrams, until [`Endpoint::remove`] is called with [`Connection::local`]. If the passphrases differ, the
+    /// connection is closed at once, with a refusal to send.
     ///
-    /// `seed` may be the same for all connections of this port; another port has another one, also where several share an address.
+    /// `seed` may be the same for all connections of this port; each port needs a different one, even where several share
+    /// an address.
     ///
-    /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms. An owner who decides later makes the connection by
-    /// [`Connection::incoming`] and [`Endpoint::insert`], and [`Incoming::reject`] needs no connection.
+    /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms. An owner that decides later can create the
+    /// connection with [`Connection::incoming`] and [`Endpoint::insert`]; [`Incoming::reject`] needs no connection.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -232,9 +235,9 @@ impl<T: Copy + Eq> Endpoint<T> {
         connection
     }
 
-    /// A connection exists: what comes for `local` from `address` is its, and so is a conclusion of `peer` there. Before
-    /// the verdict already, so that a repeated conclusion does not look like another caller. False, and nothing
-    /// changes, when `local` is in use.
+    /// Adds a connection: datagrams for `local` from `address` are routed to it, and so are repeated conclusions of `peer`
+    /// from there. Call it before the application decides, so that a repeated conclusion is not taken for another caller.
+    /// Returns false, without any change, when `local` is in use.
     pub fn insert(&mut self, local: SocketId, address: SocketAddr, peer: SocketId, session: T) -> bool {
         if self.sockets.contains_key(&local) || local.0 == 0 {
             return false;
@@ -251,7 +254,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         true
     }
 
-    /// The connection is no more.
+    /// Removes a connection and returns the application's name for it; `None` if it does not exist.
     pub fn remove(&mut self, local: SocketId) -> Option<T> {
         let (peer, session) = self.sockets.remove(&local)?;
         if self.peers.get(&peer) == Some(&local) {
@@ -272,7 +275,7 @@ impl<T: Copy + Eq> Endpoint<T> {
         self.sockets.len()
     }
 
-    /// Whether none is.
+    /// True if there are no connections.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sockets.is_empty()
@@ -297,7 +300,7 @@ impl Neighbour {
     }
 }
 
-/// Whether a datagram says that the connection is over (draft-sharabayko-srt-01 §3.2.7).
+/// True if the datagram is a shutdown (draft-sharabayko-srt-01 §3.2.7).
 fn is_goodbye(datagram: &[u8]) -> bool {
     Reader::new(datagram).u16().is_ok_and(|first| first == CONTROL | kind::SHUTDOWN)
 }

@@ -12,26 +12,26 @@ use crate::reject::RejectReason;
 pub enum Event {
     /// The handshake is complete; payload may be sent.
     Connected(Connected),
-    /// A message, in order, at its time.
+    /// A message, in order and at its delivery time.
     Payload(Bytes),
-    /// The number of packets that were not received in time, or were given up by the sender.
+    /// Number of packets that did not arrive in time or were given up by the sender.
     Skipped(u32),
-    /// The end.
+    /// The connection has ended.
     Closed(CloseReason),
 }
 
 /// The negotiated parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connected {
-    /// The receive latency.
+    /// Time for which this side holds received packets.
     pub receive_latency: Duration,
-    /// The send latency: how long the peer holds what is sent to it.
+    /// Time for which the peer holds the packets sent to it.
     pub send_latency: Duration,
-    /// The length of the keys; `None` in the clear.
+    /// Length of the encryption keys; `None` when unencrypted.
     pub encryption: Option<KeyLength>,
-    /// The largest message that can be sent.
+    /// Largest message that can be sent, in bytes.
     pub payload_max: usize,
-    /// The peer's library, as 0x010503 for 1.5.3.
+    /// Version of the peer's SRT library: 0x010503 means 1.5.3.
     pub peer_version: u32,
 }
 
@@ -39,17 +39,17 @@ pub struct Connected {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// [`crate::Connection::close`].
+    /// The application called [`crate::Connection::close`].
     Local,
     /// The peer sent a shutdown.
     Peer,
     /// The peer was silent for too long.
     Idle,
-    /// No answer to the handshake.
+    /// The peer did not answer the handshake.
     ConnectTimeout,
-    /// The peer refused.
+    /// The peer refused the connection.
     Rejected(RejectReason),
-    /// A refusal of the peer by this side.
+    /// The local side refused the peer.
     Refused(RejectReason),
 }
 
@@ -57,18 +57,18 @@ pub enum CloseReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SendError {
-    /// Not connected yet, or no longer.
+    /// The connection is not established yet, or has ended.
     #[error("not connected")]
     NotConnected,
-    /// Larger than what was agreed, or empty.
+    /// The message is empty or larger than the agreed maximum.
     #[error("message of {length} bytes exceeds the payload size of {most}")]
     Length {
-        /// The length of the message.
+        /// Length of the message, in bytes.
         length: usize,
-        /// Allowed.
+        /// Largest length allowed, in bytes.
         most: usize,
     },
-    /// The buffer is full.
+    /// The send buffer is full.
     #[error("the send buffer is full")]
     Full,
 }

@@ -1,5 +1,5 @@
-//! The handshake of version 5: its structure and its extensions (draft-sharabayko-srt-01 §3.2.1, §4.3; libsrt
-//! `docs/features/handshake.md`). The order of messages is up to [`crate::Connection`] and [`crate::Endpoint`].
+//! The version 5 handshake: its structure and its extensions (draft-sharabayko-srt-01 §3.2.1, §4.3; libsrt
+//! `docs/features/handshake.md`). [`crate::Connection`] and [`crate::Endpoint`] decide the order of messages.
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -30,22 +30,22 @@ use crate::seq::Seq;
 
 /// Version of the handshake that carries extensions.
 pub const VERSION_5: u32 = 5;
-/// The version an induction has, for the sake of UDT.
+/// Version number in an induction, for compatibility with UDT.
 pub(crate) const VERSION_4: u32 = 4;
-/// The extension field of an induction request: datagrams, in UDT's terms.
+/// Extension field of an induction request: the UDT socket type "datagram".
 pub(crate) const INDUCTION_EXTENSION: u16 = 2;
-/// The extension field of an induction response: SRT (§4.3.1.1).
+/// Extension field of an induction response, which identifies SRT (§4.3.1.1).
 pub const MAGIC: u16 = 0x4a17;
-/// Bytes of a handshake without extensions.
+/// Length of a handshake without extensions, in bytes.
 pub(crate) const HANDSHAKE_BYTES: usize = 48;
-/// The version of libsrt whose behaviour this has.
+/// SRT version announced to peers: the libsrt version whose behaviour this crate follows.
 pub(crate) const SRT_VERSION: u32 = 0x01_05_03;
 
 /// Request types (§3.2.1.3).
 pub mod request {
-    /// Asks for a cookie.
+    /// Requests a cookie.
     pub const INDUCTION: u32 = 1;
-    /// Brings it back, with the extensions.
+    /// Returns the cookie, with the extensions.
     pub const CONCLUSION: u32 = 0xffff_ffff;
 }
 
@@ -56,7 +56,7 @@ pub(crate) mod extension_field {
     pub(crate) const CONFIG: u16 = 4;
 }
 
-/// Bits of the extension's flags (§3.2.1.1.1).
+/// Bits of the flags in the handshake extension (§3.2.1.1.1).
 pub(crate) mod flag {
     pub(crate) const TSBPD_SEND: u32 = 0x01;
     pub(crate) const TSBPD_RECEIVE: u32 = 0x02;
@@ -65,9 +65,9 @@ pub(crate) mod flag {
     pub(crate) const PERIODIC_NAK: u32 = 0x10;
     pub(crate) const RETRANSMIT: u32 = 0x20;
     pub(crate) const STREAM: u32 = 0x40;
-    /// Packet filters are understood (libsrt `SRT_OPT_FILTERCAP`).
+    /// The sender understands packet filters (libsrt `SRT_OPT_FILTERCAP`).
     pub(crate) const FILTER: u32 = 0x80;
-    /// Live mode, all that is done here.
+    /// Flags sent by this crate: live mode only.
     pub(crate) const OURS: u32 =
         TSBPD_SEND | TSBPD_RECEIVE | CRYPT | TOO_LATE_DROP | PERIODIC_NAK | RETRANSMIT | FILTER;
 }
@@ -84,28 +84,28 @@ pub(crate) mod extension {
     pub(crate) const GROUP: u16 = 8;
 }
 
-/// The fixed part.
+/// The fixed part of a handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
-    /// 4 in an induction, else 5.
+    /// Handshake version: 4 in an induction, else 5.
     pub version: u32,
-    /// Key length in units of eight bytes; 0 says nothing.
+    /// Advertised key length in units of eight bytes; 0 means not stated.
     pub encryption: u16,
-    /// The extensions that follow as flags, or a magic number.
+    /// Flags of the extensions that follow, or a magic number.
     pub extension: u16,
-    /// The first data packet's number.
+    /// Sequence number of the first data packet.
     pub first_seq: Seq,
-    /// Largest packet, with its IP and UDP heads.
+    /// Largest packet in bytes, with its IP and UDP headers.
     pub mss: u32,
-    /// Packets that may be on the way.
+    /// Maximum number of packets in flight.
     pub flow_window: u32,
-    /// See [`request`]; from 1000 on a refusal.
+    /// Request type, one of [`request`]; from 1000 on a refusal.
     pub request: u32,
-    /// The sender's socket.
+    /// Socket id of the sender.
     pub socket: SocketId,
-    /// Proves that the address is the caller's.
+    /// Cookie that proves the caller's address.
     pub cookie: u32,
-    /// The address of the receiver.
+    /// IP address of the receiver.
     pub peer_ip: [u8; 16],
 }
 
@@ -140,7 +140,7 @@ impl Handshake {
     }
 }
 
-/// The address field: libsrt writes each word with its bytes swapped, and an IPv4 address into the first.
+/// Encodes the address field: libsrt swaps the bytes of each word, and writes an IPv4 address into the first.
 #[must_use]
 pub fn address_field(address: IpAddr) -> [u8; 16] {
     let mut field = match address {
@@ -154,23 +154,23 @@ pub fn address_field(address: IpAddr) -> [u8; 16] {
     field
 }
 
-/// Reverses the bytes of each word of four.
+/// Reverses the bytes of each four-byte word.
 fn swap_words(bytes: &mut [u8]) {
     for word in bytes.as_chunks_mut::<4>().0 {
         word.reverse();
     }
 }
 
-/// The extension that live mode cannot do without (§3.2.1.1.1).
+/// The handshake extension (HSREQ or HSRSP), mandatory in live mode (§3.2.1.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HsExtension {
-    /// 0x010503 for 1.5.3.
+    /// SRT version of the sender: 0x010503 means 1.5.3.
     pub version: u32,
-    /// See [`flag`].
+    /// Bits of [`flag`].
     pub flags: u32,
-    /// The receive latency of the sender of the handshake, in milliseconds.
+    /// Receive latency of the handshake's sender, in milliseconds.
     pub receive_latency_ms: u16,
-    /// The send latency of the sender of the handshake, in milliseconds.
+    /// Send latency of the handshake's sender, in milliseconds.
     pub send_latency_ms: u16,
 }
 
@@ -196,12 +196,12 @@ impl HsExtension {
     }
 }
 
-/// Milliseconds for the wire, which has sixteen bits for them.
+/// Returns milliseconds as the wire's sixteen bits; longer latencies are capped.
 pub(crate) fn wire_latency(latency: Duration) -> u16 {
     u16::try_from(latency.as_millis()).unwrap_or(u16::MAX)
 }
 
-/// Appends an extension block, filled up to words.
+/// Appends an extension block, padded to whole words.
 pub(crate) fn write_block(kind: u16, body: &[u8], out: &mut Vec<u8>) {
     let words = body.len().div_ceil(4);
     out.extend_from_slice(&kind.to_be_bytes());
@@ -210,7 +210,7 @@ pub(crate) fn write_block(kind: u16, body: &[u8], out: &mut Vec<u8>) {
     out.resize(out.len().saturating_add(words.saturating_mul(4).saturating_sub(body.len())), 0);
 }
 
-/// Appends a text, like a stream id: each word has its bytes swapped (§3.2.1.3).
+/// Appends a text extension such as a stream id: the bytes of each word are swapped (§3.2.1.3).
 pub(crate) fn write_text(kind: u16, text: &str, out: &mut Vec<u8>) {
     let mut body = text.as_bytes().to_vec();
     body.resize(body.len().next_multiple_of(4), 0);
@@ -221,19 +221,20 @@ pub(crate) fn write_text(kind: u16, text: &str, out: &mut Vec<u8>) {
 /// The extensions of a conclusion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Extensions<'a> {
-    /// The request or the response, whichever it is.
+    /// Handshake extension: the request or the response.
     pub hs: Option<HsExtension>,
-    /// Key material, or a state of one word.
+    /// Key material, or a one-word state.
     pub km: Option<&'a [u8]>,
-    /// The stream id, if not empty.
+    /// Stream id; `None` when absent or empty.
     pub stream_id: Option<String>,
     /// The configuration of the packet filter.
     pub filter: Option<FecSettings>,
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads the blocks behind the fixed part. What cannot be served is refused here: groups, unknown filters, other
-    /// congestion controls. Unknown blocks are passed over, as libsrt does; a first block of a kind counts.
+    /// Reads the extension blocks behind the fixed part. Unsupported ones are refused: groups, unknown filters,
+    /// congestion controls other than live. Unknown blocks are skipped, as in libsrt. When a block repeats, the first
+    /// counts.
     pub fn read(mut r: Reader<'a>) -> Result<Self, RejectReason> {
         let mut out = Self::default();
         let rogue = |_: Truncated| RejectReason::ROGUE;
@@ -261,7 +262,7 @@ impl<'a> Extensions<'a> {
     }
 }
 
-/// A name of text in swapped words, without the zeros that fill it up.
+/// Decodes text in swapped words, without its zero padding.
 fn unswapped(body: &[u8]) -> Vec<u8> {
     let mut bytes = body.to_vec();
     swap_words(&mut bytes);
@@ -275,7 +276,7 @@ fn is_live(body: &[u8]) -> bool {
     body.len() <= 64 && matches!(unswapped(body).as_slice(), b"live" | b"")
 }
 
-/// A configuration that is understood; libsrt refuses others, and a second one, too.
+/// Reads a packet filter configuration. A configuration that cannot be parsed is refused, as in libsrt.
 fn read_filter(body: &[u8]) -> Result<FecSettings, RejectReason> {
     if body.len() > FILTER_TEXT_BYTES_MAX {
         return Err(RejectReason::FILTER);
@@ -284,7 +285,7 @@ fn read_filter(body: &[u8]) -> Result<FecSettings, RejectReason> {
     text.parse().map_err(|_| RejectReason::FILTER)
 }
 
-/// UTF-8 without controls, at most 512 bytes.
+/// Reads a stream id: UTF-8 without control characters, at most 512 bytes.
 fn read_stream_id(body: &[u8]) -> Result<Option<String>, RejectReason> {
     if body.len() > STREAM_ID_BYTES_MAX {
         return Err(RejectReason::BAD_REQUEST);

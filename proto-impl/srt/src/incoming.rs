@@ -1,4 +1,4 @@
-//! A caller who has proven its address and waits for a verdict.
+//! A caller that has proven its address and waits for a decision.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::km::KeyMaterial;
 use crate::packet::{Control, ControlWriter, SocketId};
 use crate::reject::RejectReason;
 
-/// A conclusion with a valid cookie.
+/// A caller's conclusion with a valid cookie, which the application accepts, refuses or ignores.
 #[derive(Debug, Clone)]
 pub struct Incoming {
     from: SocketAddr,
@@ -28,7 +28,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// Reads what follows the fixed part.
+    /// Reads the extensions behind the fixed part.
     pub(crate) fn read(
         now: Instant,
         from: SocketAddr,
@@ -65,35 +65,35 @@ impl Incoming {
         self.from
     }
 
-    /// The name of the caller's end, for [`crate::Endpoint::insert`].
+    /// Socket id of the caller, for [`crate::Endpoint::insert`].
     #[must_use]
     pub const fn peer_socket(&self) -> SocketId {
         self.handshake.socket
     }
 
-    /// The caller's stream id: text without control characters, not empty, at most 512 bytes.
+    /// The caller's stream id: text without control characters, at most 512 bytes; `None` when absent or empty.
     #[must_use]
     pub fn stream_id(&self) -> Option<&str> {
         self.stream_id.as_deref()
     }
 
-    /// The caller's library, as 0x010503 for 1.5.3.
+    /// Version of the caller's SRT library: 0x010503 means 1.5.3.
     #[must_use]
     pub const fn peer_version(&self) -> u32 {
         self.hs.version
     }
 
-    /// The receive and the send latency that the caller proposes.
+    /// Returns the receive and the send latency that the caller proposes.
     #[must_use]
     pub fn wanted_latencies(&self) -> (Duration, Duration) {
         let ms = |ms: u16| Duration::from_millis(u64::from(ms));
         (ms(self.hs.receive_latency_ms), ms(self.hs.send_latency_ms))
     }
 
-    /// The packet filter that a connection has, for a listener's side of it.
+    /// Returns the packet filter of a connection with this caller, given the listener's settings.
     ///
     /// # Errors
-    /// The reason to refuse the caller's with.
+    /// The reason to refuse the caller's filter with.
     pub(crate) fn agree_on_filter(&self, ours: &PacketFilter) -> Result<Option<FecSettings>, RejectReason> {
         let Some(asked) = self.filter else { return Ok(None) };
         let agreed = match ours {
@@ -105,33 +105,34 @@ impl Incoming {
         agreed.map(Some).ok_or(RejectReason::FILTER)
     }
 
-    /// Whether the caller has a passphrase.
+    /// True if the caller uses a passphrase.
     #[must_use]
     pub const fn is_encrypted(&self) -> bool {
         self.km.is_some()
     }
 
-    /// The length of its keys, when its key material can be read.
+    /// Length of the caller's keys; `None` without readable key material.
     #[must_use]
     pub fn key_length(&self) -> Option<KeyLength> {
         self.km.as_deref().and_then(|km| KeyMaterial::read(km).ok()).map(|km| km.key_length())
     }
 
-    /// Refuses; the answer is appended to `out`. No connection is needed for it.
+    /// Refuses the caller; the answer is appended to `out`. No connection is needed.
     pub fn reject(&self, now: Instant, reason: RejectReason, out: &mut Vec<u8>) {
         let timestamp = micros(self.arrived, now);
         write_rejection(&self.handshake, self.from, timestamp, reason, out);
     }
 }
 
-/// Microseconds from one time to another, as a timestamp that wraps.
+/// Returns the microseconds from one time to another, as a wrapping timestamp.
 pub(crate) fn micros(from: Instant, to: Instant) -> u32 {
     #[allow(clippy::cast_possible_truncation, reason = "timestamps wrap")]
     let micros = to.saturating_duration_since(from).as_micros() as u32;
     micros
 }
 
-/// The fixed part again, with the refusal as its type. Never longer than what it answers.
+/// Writes a refusal: the caller's fixed part with the reason as request type. Never longer than the conclusion it
+/// answers.
 pub(crate) fn write_rejection(
     to: &Handshake,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! Key material: the message that brings the keys of a stream, wrapped with one that the passphrase gives
+//! Key material: the message with the keys of a stream, wrapped by a key derived from the passphrase
 //! (draft-sharabayko-srt-01 §3.2.2, §6.1).
 //!
 //! ```text
@@ -20,23 +20,23 @@ use wire::Reader;
 use crate::config::{KeyLength, Passphrase};
 
 const VERSION_AND_TYPE: u8 = 0x12;
-/// "HAI" in the letters of PnP ids.
+/// Signature: "HAI" as a PnP vendor id.
 const SIGN: u16 = 0x2029;
 const CIPHER_CTR: u8 = 2;
-/// MPEG-TS over SRT, which libsrt always says.
+/// Stream encapsulation "MPEG-TS over SRT", the only value that libsrt sends.
 const ENCAPSULATION_SRT: u8 = 2;
 pub(crate) const SALT_BYTES: usize = 16;
-/// The part of the salt that the key derivation uses (§6.1.4).
+/// Length of the part of the salt used for key derivation (§6.1.4).
 const DERIVATION_SALT_BYTES: usize = 8;
 const ITERATIONS: NonZeroU32 = match NonZeroU32::new(2048) {
     Some(n) => n,
     None => NonZeroU32::MIN,
 };
 const WRAP_BYTES: usize = 8;
-/// Two keys of the longest kind; more is not read (CVE-2026-55869 was a copy of more).
+/// Largest message: two keys of the longest kind. Longer ones are refused (CVE-2026-55869 copied more).
 pub(crate) const MESSAGE_BYTES_MAX: usize = 16 + SALT_BYTES + WRAP_BYTES + 2 * 32;
 
-/// The parity of a key.
+/// Parity of a key: even or odd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parity {
     Even,
@@ -56,18 +56,18 @@ impl Parity {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KmError {
-    /// The message is not one.
+    /// The message is malformed.
     #[error("malformed key material")]
     Malformed,
     /// A cipher other than AES in counter mode.
     #[error("unknown cipher")]
     Cipher,
-    /// The keys do not unwrap: another passphrase, or damage.
+    /// The keys do not unwrap: the passphrases differ, or the message is damaged.
     #[error("wrong passphrase")]
     Secret,
 }
 
-/// A key of a stream. Never printed.
+/// Stream encrypting key. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Sek(Vec<u8>);
 
@@ -89,8 +89,8 @@ impl std::fmt::Debug for Sek {
     }
 }
 
-/// The key that wraps keys. Making it takes about a millisecond, so that passphrases are slow to guess: it is made once
-/// for a salt.
+/// Key encrypting key, which wraps stream keys. Deriving it takes about a millisecond, to make guessing passphrases
+/// slow, so it is derived once for each salt.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Kek(Vec<u8>);
 
@@ -109,14 +109,14 @@ impl std::fmt::Debug for Kek {
     }
 }
 
-/// A key, or both.
+/// The stream keys of a message: one or both parities.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Keys {
     pub(crate) even: Option<Sek>,
     pub(crate) odd: Option<Sek>,
 }
 
-/// A message as it was read, still wrapped.
+/// A parsed key material message with its keys still wrapped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyMaterial<'a> {
     even: bool,
@@ -127,7 +127,7 @@ pub struct KeyMaterial<'a> {
 }
 
 impl<'a> KeyMaterial<'a> {
-    /// Reads a message; its lengths must agree with each other and with the end.
+    /// Parses a message, whose length fields must agree with each other and with its end.
     pub fn read(bytes: &'a [u8]) -> Result<Self, KmError> {
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(KmError::Malformed);
@@ -163,7 +163,7 @@ impl<'a> KeyMaterial<'a> {
         Ok(Ok(Self { even, odd, length, salt, wrapped }))
     }
 
-    /// The length of each key.
+    /// Length of each key.
     #[must_use]
     pub const fn key_length(&self) -> KeyLength {
         self.length
@@ -186,7 +186,7 @@ impl<'a> KeyMaterial<'a> {
     }
 }
 
-/// Makes a message of the keys. `None` for no key.
+/// Writes a message with these keys; `None` if there is no key.
 pub(crate) fn write(kek: &Kek, salt: &[u8; SALT_BYTES], keys: &Keys) -> Option<Vec<u8>> {
     let flags = u8::from(keys.even.is_some()) | u8::from(keys.odd.is_some()) << 1;
     let seks: Vec<&[u8]> = [&keys.even, &keys.odd].into_iter().flatten().map(Sek::bytes).collect();

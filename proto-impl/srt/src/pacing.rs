@@ -1,13 +1,13 @@
-//! The rate at which packets leave: the period of live congestion control (draft-sharabayko-srt-01 §5.1), and the
-//! share of what is sent again (§5.1.1, SRTO_OHEADBW).
+//! The rate at which packets leave: the sending period of live congestion control (draft-sharabayko-srt-01 §5.1), and
+//! the share of retransmissions (§5.1.1, SRTO_OHEADBW).
 
 use std::time::{Duration, Instant};
 
-/// The budget for retransmissions before anything was sent: the first losses of a small stream.
+/// Initial budget for retransmissions, in bytes: enough for the first losses of a small stream.
 const OVERHEAD_BYTES_MIN: u64 = 64 * 1024;
-/// The share that was not used is kept for so long: a second of darkness takes it all at once.
+/// Time in seconds for which an unused share is kept: a second without connectivity uses it all at once.
 const OVERHEAD_KEPT_S: u64 = 5;
-/// Packets may leave so much before their time, so that several go out together.
+/// Time by which packets may leave early, so that several leave together.
 const BURST: Duration = Duration::from_millis(2);
 
 /// The budget for retransmissions.
@@ -15,7 +15,7 @@ const BURST: Duration = Duration::from_millis(2);
 pub(crate) struct Overhead {
     percent: u32,
     tokens: u64,
-    /// Bytes that were sent first, fading with a time of [`OVERHEAD_KEPT_S`].
+    /// Bytes sent for the first time, decaying over [`OVERHEAD_KEPT_S`].
     recent: u64,
     faded_at: i64,
 }
@@ -29,7 +29,7 @@ impl Overhead {
         bytes.saturating_mul(u64::from(self.percent)) / 100
     }
 
-    /// Bytes were sent for the first time.
+    /// Adds the budget for bytes sent for the first time.
     pub(crate) fn earn(&mut self, now_us: i64, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(0);
         if now_us.saturating_sub(self.faded_at) >= 1_000_000 {
@@ -41,12 +41,12 @@ impl Overhead {
         self.tokens = self.tokens.saturating_add(self.share(bytes)).min(most);
     }
 
-    /// Whether this many bytes may be retransmitted.
+    /// True if this many bytes may be retransmitted.
     pub(crate) fn allows(&self, bytes: usize) -> bool {
         u64::try_from(bytes).is_ok_and(|bytes| bytes <= self.tokens)
     }
 
-    /// Whether most of the share is left.
+    /// True if at least half of the full budget is left.
     pub(crate) fn is_ample(&self) -> bool {
         self.tokens >= self.share(self.recent).max(OVERHEAD_BYTES_MIN) / 2
     }
@@ -57,22 +57,24 @@ impl Overhead {
     }
 }
 
-/// Bytes of a burst that leave at once.
+/// Bytes of a burst that leave unpaced.
 const AT_ONCE_BYTES: usize = 16 * 1024;
-/// Larger bursts are spread over this share of the latency, as a divisor, and no longer than that: a key frame does not overflow short
-/// queues, and what is lost of it can still be sent again in time. The receiver notices nothing: it plays by timestamps.
+/// Divisor of the latency over which larger bursts are spread, up to `SPREAD_MAX`: a key frame then does not overflow
+/// short queues, and its lost packets can still be retransmitted in time. Playback is unaffected, since it follows
+/// timestamps.
 const SPREAD_DIVISOR: u32 = 2;
+/// Maximum time over which a burst is spread.
 const SPREAD_MAX: Duration = Duration::from_millis(60);
 
-/// A burst that leaves little by little.
+/// A burst that leaves gradually.
 #[derive(Debug)]
 struct Spread {
     bytes_per_second: u64,
-    /// Bytes that may still leave at once.
+    /// Bytes that may still leave unpaced.
     free: usize,
 }
 
-/// The pace of packets; unlimited without a bandwidth.
+/// Pacing of packets; unlimited when no bandwidth is set.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     bytes_per_second: Option<u64>,
@@ -85,7 +87,7 @@ impl Pacer {
         Self { bytes_per_second, spread: None, next_at: None }
     }
 
-    /// Sets the lower of both rates, bytes per second.
+    /// Sets the rate to the lower of two limits, in bytes per second.
     pub(crate) fn limit(&mut self, fixed: Option<u64>, found: Option<u64>) {
         self.bytes_per_second = [fixed, found].into_iter().flatten().min();
         if self.bytes_per_second.is_none() && self.spread.is_none() {
@@ -93,8 +95,8 @@ impl Pacer {
         }
     }
 
-    /// Spreads a large burst: so many bytes wait, one more message among them, for a receiver with this latency. If none wait, the
-    /// burst is over.
+    /// Spreads a large burst over part of the receiver's `latency`. `waiting` is the bytes queued, the new message
+    /// included; 0 ends the burst.
     pub(crate) fn spread(&mut self, waiting: usize, latency: Duration) {
         if waiting == 0 {
             if self.spread.take().is_some() && self.bytes_per_second.is_none() {
@@ -116,12 +118,12 @@ impl Pacer {
         spread.bytes_per_second = spread.bytes_per_second.max(rate);
     }
 
-    /// The time at which the next packet may leave; `None` when it may at once.
+    /// Returns the time at which the next packet may leave; `None` for now.
     pub(crate) fn wait(&self, now: Instant) -> Option<Instant> {
         self.next_at.filter(|at| now + BURST < *at)
     }
 
-    /// A packet has left.
+    /// Accounts for a packet that has left.
     pub(crate) fn sent(&mut self, now: Instant, bytes: usize) {
         let mut rate = self.bytes_per_second;
         if let Some(spread) = &mut self.spread {

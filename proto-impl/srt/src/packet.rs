@@ -1,4 +1,4 @@
-//! Packets: the head of sixteen bytes, and what control packets carry (draft-sharabayko-srt-01 §3.1, §3.2).
+//! Packets: the header of sixteen bytes, and the contents of control packets (draft-sharabayko-srt-01 §3.1, §3.2).
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -18,12 +18,12 @@ use crypto::{Random, Seed};
 use crate::config::HEAD_BYTES;
 use crate::seq::Seq;
 
-/// The name of one end of a connection. 0 names nobody: handshakes go there.
+/// Socket id: the name of one end of a connection. Handshakes are sent to 0, which no socket has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SocketId(pub u32);
 
 impl SocketId {
-    /// A name drawn from `seed`: never 0, and of 30 bits, since libsrt marks groups with the next one.
+    /// Draws an id from `seed`: never 0, and of 30 bits, since libsrt uses the next bit to mark groups.
     #[must_use]
     pub fn random(seed: &Seed) -> Self {
         Self::draw(&mut seed.derive("srt socket", 0).random())
@@ -34,14 +34,14 @@ impl SocketId {
     }
 }
 
-/// Names that are drawn: 1 to 2^30 - 1.
+/// Number of ids that can be drawn: 1 to 2^30 - 1.
 const NAMES: u64 = (1 << 30) - 1;
 
 const CONTROL_BIT: u32 = 0x8000_0000;
-/// Message numbers have 26 bits where the flag for retransmissions exists.
+/// Mask of the message number, which has 26 bits next to the retransmission flag.
 pub(crate) const MESSAGE_MASK: u32 = 0x03ff_ffff;
 
-/// The key that a payload is encrypted with.
+/// The key that encrypts a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyFlag {
     /// Not encrypted.
@@ -73,7 +73,7 @@ impl KeyFlag {
         }
     }
 
-    /// The two bits by themselves, as a packet filter carries them.
+    /// Returns the two bits of the flag alone, as a packet filter carries them.
     pub(crate) const fn wire(self) -> u8 {
         match self {
             Self::Clear => 0,
@@ -83,38 +83,38 @@ impl KeyFlag {
         }
     }
 
-    /// The flag of two bits.
+    /// Returns the flag for these two bits.
     pub(crate) fn from_wire(bits: u8) -> Self {
         Self::from_bits(u32::from(bits))
     }
 }
 
-/// The head of a data packet.
+/// The header of a data packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataHead {
     /// The sequence number.
     pub seq: Seq,
-    /// Two bits: 2 begins a message, 1 ends it, 3 is a whole one.
+    /// Position in the message, two bits: 2 for its first packet, 1 for its last, 3 for a whole message.
     pub position: u32,
-    /// Whether the message is to be delivered in order (of no meaning in live mode).
+    /// The message must be delivered in order (without meaning in live mode).
     pub in_order: bool,
     /// The key.
     pub key: KeyFlag,
-    /// Whether it was sent before.
+    /// The packet is a retransmission.
     pub retransmitted: bool,
     /// The message number.
     pub message: u32,
-    /// Microseconds since the sender's start.
+    /// Timestamp: microseconds since the sender's start.
     pub timestamp: u32,
-    /// The receiver.
+    /// Socket id of the receiver.
     pub to: SocketId,
 }
 
-/// A packet that is a whole message.
+/// Position of a packet that is a whole message.
 pub(crate) const POSITION_SOLO: u32 = 3;
 
 impl DataHead {
-    /// The head as sent on the wire.
+    /// Returns the header in wire format.
     #[must_use]
     pub fn write(&self) -> [u8; HEAD_BYTES] {
         let flags = (self.position & 3) << 30
@@ -129,31 +129,31 @@ impl DataHead {
 /// The content of a control packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// §3.2.1: see [`crate::handshake`].
+    /// Handshake, read by [`crate::handshake`] (§3.2.1).
     Handshake(&'a [u8]),
-    /// §3.2.3.
+    /// Keep-alive (§3.2.3).
     KeepAlive,
-    /// §3.2.4. The number is 0 for light acknowledgements.
+    /// Acknowledgement with its number, which is 0 for light ones (§3.2.4).
     Ack(u32, Ack),
-    /// §3.2.5.
+    /// Loss report (§3.2.5).
     Nak(Losses<'a>),
-    /// §3.2.6.
+    /// Congestion warning (§3.2.6).
     CongestionWarning,
-    /// §3.2.7.
+    /// Shutdown (§3.2.7).
     Shutdown,
-    /// §3.2.8, with the acknowledgement's number.
+    /// Confirmation of the acknowledgement with this number (§3.2.8).
     AckAck(u32),
-    /// §3.2.9: the sender gives these up, from first to last.
+    /// Message number, then first and last packet that the sender has given up (§3.2.9).
     DropRequest(u32, Seq, Seq),
-    /// §3.2.10.
+    /// Peer error with its code (§3.2.10).
     PeerError(u32),
-    /// Type 0x7fff: an extension message of the handshake, sent later (key material).
+    /// Type 0x7fff with its subtype: a handshake extension sent later, such as key material.
     User(u16, &'a [u8]),
     /// An unknown type.
     Unknown(u16),
 }
 
-/// Numbers of control types (§3.2).
+/// Control packet types (§3.2).
 pub(crate) mod kind {
     pub(crate) const HANDSHAKE: u16 = 0;
     pub(crate) const KEEP_ALIVE: u16 = 1;
@@ -167,34 +167,34 @@ pub(crate) mod kind {
     pub(crate) const USER: u16 = 0x7fff;
 }
 
-/// An acknowledgement. What a light one leaves out is `None`.
+/// An acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack {
-    /// The first packet that is missing, or the next.
+    /// Sequence number of the first missing packet, or of the next expected.
     pub next: Seq,
-    /// The figures of a full acknowledgement.
+    /// Figures of a full acknowledgement; `None` in a light one.
     pub figures: Option<AckFigures>,
 }
 
 /// The receiver's measurements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AckFigures {
-    /// Round trip, microseconds.
+    /// Round-trip time, in microseconds.
     pub rtt_us: u32,
-    /// The variation of the round trip, in microseconds.
+    /// Variation of the round-trip time, in microseconds.
     pub rtt_var_us: u32,
-    /// Packets that have room.
+    /// Packets for which the receiver has room.
     pub room_packets: u32,
-    /// Packets per second that arrive.
+    /// Receive rate, in packets per second.
     pub rate_packets: u32,
-    /// Packets per second that the path could carry.
+    /// Estimated capacity of the path, in packets per second.
     pub bandwidth_packets: u32,
-    /// Bytes per second that arrive.
+    /// Receive rate, in bytes per second.
     pub rate_bytes: u32,
 }
 
-/// The ranges of a loss report, read one by one. A range's first word has the highest bit set, and its last follows;
-/// a word without it is one packet (§3.2.5, appendix A).
+/// Iterates over the ranges of a loss report. The first word of a range has the highest bit set and the last follows; a
+/// word without that bit is a single packet (§3.2.5, appendix A).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Losses<'a>(&'a [u8]);
 
@@ -213,15 +213,15 @@ impl Iterator for Losses<'_> {
 /// A packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Packet<'a> {
-    /// Payload.
+    /// A data packet: header and payload.
     Data(DataHead, &'a [u8]),
     /// A control packet.
     Control {
-        /// Microseconds since the sender's start.
+        /// Timestamp: microseconds since the sender's start.
         timestamp: u32,
-        /// The receiver.
+        /// Socket id of the receiver.
         to: SocketId,
-        /// Its content.
+        /// Type and contents of the packet.
         control: Control<'a>,
     },
 }
@@ -268,7 +268,7 @@ fn read_control<'a>(kind: u16, subtype: u16, info: u32, mut r: Reader<'a>) -> Re
     })
 }
 
-/// An acknowledgement of any length: a full one at once.
+/// Reads an acknowledgement of any kind; full ones have a fast path.
 fn read_ack(r: &mut Reader<'_>) -> Result<Ack, Truncated> {
     if let Ok(full) = r.array::<28>() {
         let [next, rtt_us, rtt_var_us, room_packets, rate_packets, bandwidth_packets, rate_bytes] =
@@ -280,7 +280,7 @@ fn read_ack(r: &mut Reader<'_>) -> Result<Ack, Truncated> {
     Ok(Ack { next: Seq::new(r.u32()?), figures: read_figures(r) })
 }
 
-/// The words of an array, whose length is theirs.
+/// Reads an array as big-endian words; `BYTES` must be four times `N`.
 fn read_words<const N: usize, const BYTES: usize>(bytes: [u8; BYTES]) -> [u32; N] {
     let mut words = [0; N];
     for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<4>().0) {
@@ -289,7 +289,7 @@ fn read_words<const N: usize, const BYTES: usize>(bytes: [u8; BYTES]) -> [u32; N
     words
 }
 
-/// The figures of a full acknowledgement, or of a small one, which ends behind the room (§3.2.4).
+/// Reads the figures of a full acknowledgement, or of a small one, which ends after the room (§3.2.4).
 fn read_figures(r: &mut Reader<'_>) -> Option<AckFigures> {
     let (rtt_us, rtt_var_us, room_packets) = (r.u32().ok()?, r.u32().ok()?, r.u32().ok()?);
     let mut or_zero = || r.u32().unwrap_or(0);
@@ -311,17 +311,17 @@ fn words<const N: usize, const BYTES: usize>(words: [u32; N]) -> [u8; BYTES] {
     out
 }
 
-/// Writes control packets from one end to the other at one time.
+/// Writes control packets to one peer with one timestamp.
 #[derive(Debug, Clone, Copy)]
 pub struct ControlWriter {
-    /// Microseconds since the start.
+    /// Timestamp: microseconds since the start.
     pub timestamp: u32,
-    /// The receiver.
+    /// Socket id of the receiver.
     pub to: SocketId,
 }
 
 impl ControlWriter {
-    /// Appends `control`.
+    /// Appends a control packet.
     pub fn write(&self, control: &Control<'_>, out: &mut Vec<u8>) {
         match control {
             Control::Handshake(body) => self.parts(kind::HANDSHAKE, 0, 0, body, out),
@@ -377,7 +377,7 @@ pub(crate) fn write_loss(first: Seq, last: Seq, body: &mut Vec<u8>) {
     }
 }
 
-/// The ranges of a body that [`write_loss`] made.
+/// Reads the ranges of a body written by [`write_loss`].
 pub(crate) const fn losses(body: &[u8]) -> Losses<'_> {
     Losses(body)
 }
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(losses(&body[..8]).count(), 1);
     }
 
-    /// S-01 for the reader: all lengths, cut anywhere.
+    /// S-01 for the reader: no length, and no truncation at any byte, makes it panic.
     #[test]
     fn s_01_no_length_harms_the_reader() {
         for first in [0u32, 0x8000_0000, 0x8002_0000, 0x8003_0000, 0x8007_0000, 0xffff_0003, 0x9234_0000] {

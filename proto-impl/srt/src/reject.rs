@@ -1,11 +1,12 @@
 //! Reasons for refusing a connection (libsrt `docs/API/rejection-codes.md`).
 
-/// The base of refusals on the wire: a refusal is a handshake whose request type is the code plus this.
+/// Offset of refusals on the wire: a refusal is a handshake whose request type is this plus the code.
 const WIRE_BASE: u32 = 1000;
-/// Codes for applications begin here, those of their own free choice at 2000.
+/// First code for applications; codes from 2000 on are free for private use.
 const PREDEFINED: u32 = 1000;
 
-/// A rejection code as APIs show it: 0 to 17 of the protocol, from 1000 on of applications, from 2000 on free.
+/// A rejection code as shown by APIs: below 1000 from the protocol, from 1000 on predefined for applications, from 2000
+/// on private to applications.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RejectReason(u32);
 
@@ -29,59 +30,59 @@ reasons! {
     UNKNOWN = 0,
     /// A system call failed.
     SYSTEM = 1,
-    /// The peer refused, and does not say why.
+    /// The peer refused without a reason.
     PEER = 2,
-    /// Resources.
+    /// Resources could not be allocated.
     RESOURCE = 3,
-    /// The handshake is wrong.
+    /// The handshake is invalid.
     ROGUE = 4,
-    /// Too many wait.
+    /// The listener's backlog is full.
     BACKLOG = 5,
-    /// A program error of the peer.
+    /// Internal program error.
     IPE = 6,
     /// The listener is closing.
     CLOSE = 7,
-    /// The protocol's or the library's version.
+    /// The peer's version is not supported.
     VERSION = 8,
-    /// The cookies of a rendezvous are equal.
+    /// The cookies of a rendezvous collide.
     RDVCOOKIE = 9,
     /// The passphrases differ.
     BADSECRET = 10,
     /// Only one side has a passphrase.
     UNSECURE = 11,
-    /// A side wants streams of bytes, the other messages.
+    /// The API modes differ: one side uses messages, the other a byte stream.
     MESSAGEAPI = 12,
-    /// The congestion controls differ.
+    /// The congestion control types differ.
     CONGESTION = 13,
-    /// Packet filters.
+    /// The packet filter settings do not match.
     FILTER = 14,
-    /// Groups.
+    /// The group settings do not match.
     GROUP = 15,
-    /// No answer in time.
+    /// The peer did not answer in time.
     TIMEOUT = 16,
     /// The encryption modes differ.
     CRYPTO = 17,
-    /// Fall back to something simpler.
+    /// The application asks for a simpler mode.
     FALLBACK = 1000,
-    /// A key of the stream id is not supported.
+    /// The stream id contains an unsupported key.
     KEY_NOTSUP = 1001,
     /// No such file path.
     FILEPATH = 1002,
     /// No such host.
     HOSTNOTFOUND = 1003,
-    /// The stream id cannot be read.
+    /// The stream id is malformed.
     BAD_REQUEST = 1400,
-    /// Credentials.
+    /// The credentials are missing or wrong.
     UNAUTHORIZED = 1401,
-    /// Too much to do.
+    /// The server is overloaded.
     OVERLOAD = 1402,
     /// The request is not allowed.
     FORBIDDEN = 1403,
     /// No such stream.
     NOTFOUND = 1404,
-    /// The mode is not supported for it.
+    /// The mode is not supported for the resource.
     BAD_MODE = 1405,
-    /// Parameters that cannot be met.
+    /// The requested parameters cannot be met.
     UNACCEPTABLE = 1406,
     /// The resource is in use.
     CONFLICT = 1409,
@@ -91,22 +92,22 @@ reasons! {
     LOCKED = 1423,
     /// Another session is required first.
     FAILED_DEPEND = 1424,
-    /// An error of the server.
+    /// Internal server error.
     ISE = 1500,
-    /// Not implemented.
+    /// The feature is not implemented.
     UNIMPLEMENTED = 1501,
     /// A gateway failed.
     GW = 1502,
-    /// Down.
+    /// The service is down.
     DOWN = 1503,
     /// The version is not supported.
     APP_VERSION = 1505,
-    /// No room.
+    /// Storage is full.
     NOROOM = 1507,
 }
 
 impl RejectReason {
-    /// The reason with this code.
+    /// Creates a reason from its code.
     #[must_use]
     pub const fn new(code: u32) -> Self {
         Self(code)
@@ -118,18 +119,18 @@ impl RejectReason {
         self.0
     }
 
-    /// Whether an application gave it, not the protocol.
+    /// True if the code belongs to applications and not to the protocol.
     #[must_use]
     pub const fn is_of_application(self) -> bool {
         self.0 >= PREDEFINED
     }
 
-    /// The code as the request type of a handshake.
+    /// Returns the request type of a handshake that carries this refusal.
     pub(crate) const fn to_wire(self) -> u32 {
         self.0.saturating_add(WIRE_BASE)
     }
 
-    /// Reads the request type of a handshake that is a refusal; negative numbers are none.
+    /// Returns the reason in the request type of a handshake; `None` if it is not a refusal.
     pub(crate) const fn from_wire(request: u32) -> Option<Self> {
         if request >= WIRE_BASE && request <= i32::MAX as u32 {
             Some(Self(request.saturating_sub(WIRE_BASE)))

@@ -1,15 +1,15 @@
 //! Sequence numbers of data packets: 31 bits that wrap (draft-sharabayko-srt-01 §3.1).
 
 const MASK: u32 = 0x7fff_ffff;
-/// Half of the number space: what is farther ahead counts as behind.
+/// Half of the number space. A number farther ahead counts as behind.
 const HALF: u32 = 0x4000_0000;
 
-/// A sequence number. It has no order; it has distances.
+/// A sequence number. Numbers wrap, so they have distances but no order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Seq(u32);
 
 impl Seq {
-    /// The lower 31 bits of `value`.
+    /// Creates a number from the lower 31 bits of `value`.
     #[must_use]
     pub const fn new(value: u32) -> Self {
         Self(value & MASK)
@@ -21,7 +21,7 @@ impl Seq {
         self.0
     }
 
-    /// The number `count` behind this one.
+    /// Returns the number `count` places after this one.
     #[must_use]
     pub const fn plus(self, count: u32) -> Self {
         Self::new(self.0.wrapping_add(count))
@@ -33,13 +33,14 @@ impl Seq {
         self.plus(1)
     }
 
-    /// The number before.
+    /// Returns the previous number.
     #[must_use]
     pub const fn previous(self) -> Self {
         self.plus(MASK)
     }
 
-    /// The distance from `base` to this; `None` when it is behind, by the shorter way round.
+    /// Returns the distance from `base` to this number; `None` when this number is behind `base` by the shorter way
+    /// round.
     #[must_use]
     pub const fn ahead_of(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;

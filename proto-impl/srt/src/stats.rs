@@ -1,36 +1,37 @@
-//! Figures of a connection, with the names of libsrt (`docs/API/statistics.md`) in snake case: counters since the start,
-//! and figures of now.
+//! Figures of a connection, with the names of libsrt (`docs/API/statistics.md`) in snake case: counters since the
+//! start, and current values.
 
-/// A snapshot.
+/// Snapshot of a connection's figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stats {
-    /// Data packets sent, again ones too.
+    /// Data packets sent, retransmissions included.
     pub pkt_sent: u64,
     /// Data packets sent for the first time.
     pub pkt_sent_unique: u64,
-    /// Data packets sent again.
+    /// Data packets retransmitted.
     pub pkt_retrans: u64,
     /// Data packets that the peer reported as lost.
     pub pkt_snd_loss: u64,
-    /// Data packets that were given up because they were too old to arrive in time.
+    /// Data packets given up because they were too old to arrive in time.
     pub pkt_snd_drop: u64,
-    /// Data packets received, duplicates too.
+    /// Data packets received, duplicates included.
     pub pkt_recv: u64,
-    /// Data packets received that were new.
+    /// Data packets received for the first time.
     pub pkt_recv_unique: u64,
-    /// Data packets found missing when a later one came.
+    /// Data packets found missing when a later one arrived.
     pub pkt_rcv_loss: u64,
-    /// Data packets given up: missing when a later one was due.
+    /// Data packets given up because a later one was due.
     pub pkt_rcv_drop: u64,
-    /// Data packets received that had been sent again.
+    /// Data packets received that were marked as retransmitted.
     pub pkt_rcv_retrans: u64,
-    /// Data packets that came after they were given up or delivered.
+    /// Data packets received after they were delivered or given up.
     pub pkt_rcv_belated: u64,
-    /// Data packets that no key opens, or that are clear where there are keys, or encrypted where there are none.
+    /// Data packets that could not be decrypted: the key is unknown, or only one of the packet and the connection is
+    /// encrypted.
     pub pkt_rcv_undecrypt: u64,
-    /// Data packets for which there was no room.
+    /// Data packets dropped because the receive buffer had no room.
     pub pkt_rcv_no_room: u64,
-    /// Datagrams that make no sense.
+    /// Datagrams that could not be parsed.
     pub pkt_recv_malformed: u64,
     /// Acknowledgements sent.
     pub pkt_sent_ack: u64,
@@ -40,7 +41,7 @@ pub struct Stats {
     pub pkt_sent_nak: u64,
     /// Loss reports received.
     pub pkt_recv_nak: u64,
-    /// Bytes of `pkt_sent`, with heads.
+    /// Bytes of `pkt_sent`, SRT headers included.
     pub byte_sent: u64,
     /// Bytes of `pkt_sent_unique`.
     pub byte_sent_unique: u64,
@@ -50,34 +51,34 @@ pub struct Stats {
     pub byte_recv: u64,
     /// Bytes of `pkt_recv_unique`.
     pub byte_recv_unique: u64,
-    /// Keys that were changed.
+    /// Number of key changes.
     pub km_refreshes: u64,
-    /// Packets of the packet filter.
+    /// Figures of the packet filter.
     pub filter: FilterStats,
 
-    /// Round trip, milliseconds.
+    /// Smoothed round-trip time, in milliseconds.
     pub ms_rtt: f64,
-    /// Its mean deviation, milliseconds.
+    /// Variation of the round-trip time, in milliseconds.
     pub ms_rtt_var: f64,
-    /// The capacity of the path as the receiver estimates it, in Mb/s.
+    /// Capacity of the path as estimated by the receiver, in Mb/s.
     pub mbps_bandwidth: f64,
-    /// Packets sent and not acknowledged.
+    /// Packets sent and not yet acknowledged.
     pub pkt_flight_size: u32,
-    /// Packets that wait to be acknowledged or sent.
+    /// Packets in the send buffer: unsent or unacknowledged.
     pub pkt_snd_buf: u32,
     /// Bytes in the send buffer.
     pub byte_snd_buf: u64,
-    /// Age of the oldest of them, milliseconds.
+    /// Age of the oldest packet in the send buffer, in milliseconds.
     pub ms_snd_buf: u32,
-    /// Packets that wait to be delivered, with those that are missing between them.
+    /// Packets in the receive buffer, missing ones between them included.
     pub pkt_rcv_buf: u32,
     /// Bytes in the receive buffer.
     pub byte_rcv_buf: u64,
     /// The receive latency, in milliseconds.
     pub ms_rcv_tsb_pd_delay: u32,
-    /// The peer's latency, in milliseconds.
+    /// Send latency, for which the peer holds packets, in milliseconds.
     pub ms_snd_tsb_pd_delay: u32,
-    /// The drift of the peer's clock against ours, in microseconds.
+    /// Drift of the peer's clock against the local clock, in microseconds.
     pub us_drift: i64,
 }
 

@@ -3,33 +3,33 @@
 /// The prefix of the standard form.
 const PREFIX: &str = "#!::";
 
-/// The keys of a stream id in the standard form. Values are as they came: who uses them as names checks them.
+/// The keys of a stream id in the standard form. Values are not validated; check them before using them as names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamIdKeys<'a> {
-    /// `r`: the resource.
+    /// `r`: resource name.
     pub resource: Option<&'a str>,
-    /// `m`: the mode.
+    /// `m`: mode.
     pub mode: Option<Mode>,
-    /// `u`: the user.
+    /// `u`: user name.
     pub user: Option<&'a str>,
-    /// `h`: the host.
+    /// `h`: host name.
     pub host: Option<&'a str>,
-    /// `s`: the session.
+    /// `s`: session id.
     pub session: Option<&'a str>,
-    /// `t`: the type; `stream` when it is left out.
+    /// `t`: type of the resource; `stream` when absent.
     pub kind: Option<&'a str>,
     /// All other keys, in order.
     pub others: Vec<(&'a str, &'a str)>,
 }
 
-/// The mode that a caller asks for.
+/// Direction requested by a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Receive.
+    /// `request`: the caller receives.
     Request,
-    /// Send.
+    /// `publish`: the caller sends.
     Publish,
-    /// Both directions.
+    /// `bidirectional`: both directions.
     Bidirectional,
 }
 
@@ -37,24 +37,24 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamIdError {
-    /// An item without a value or a name.
+    /// An item lacks its name or its value.
     #[error("an item is not key=value")]
     Item,
     /// A key occurs twice.
     #[error("duplicate key")]
     Twice,
-    /// `m` has a value that does not exist.
+    /// The value of `m` is unknown.
     #[error("unknown mode")]
     Mode,
-    /// More items than anybody needs.
+    /// More than 32 items.
     #[error("too many items")]
     TooMany,
 }
 
-/// Items that are read.
+/// Maximum number of items accepted.
 const ITEMS_MAX: usize = 32;
 
-/// Reads the standard form. `None` when the id does not have it.
+/// Parses the standard form; `None` when the id does not begin with its prefix.
 #[must_use]
 pub fn parse(stream_id: &str) -> Option<Result<StreamIdKeys<'_>, StreamIdError>> {
     stream_id.strip_prefix(PREFIX).map(parse_items)

@@ -1,10 +1,10 @@
-//! The cost of a packet of 1200 bytes here, beside that of the primitives that do the same to the same bytes:
+//! Cost of a packet of 1200 bytes, compared with the cost of the primitives alone for the same bytes:
 //!
 //! ```text
 //! cargo bench -p srtp --bench packet
 //! ```
 //!
-//! Rounds alternate between the two, so that a busy machine hits both; figures are min/median/max of the rounds.
+//! Rounds alternate between the two, so that a busy machine affects both. Values are min/median/max of the rounds.
 
 #![allow(
     clippy::disallowed_methods,
@@ -28,7 +28,7 @@ use wire::Datagrams;
 
 const HEAD: usize = 12;
 const PACKET: usize = 1200;
-/// Packets in one timed stretch: what one send carries.
+/// Number of packets in a measurement, as many as a single send carries.
 const BATCH: usize = 50;
 const ROUNDS: usize = 400;
 
@@ -66,7 +66,7 @@ fn report(what: &str, rounds: impl Iterator<Item = (f64, f64)>) {
     );
 }
 
-/// The primitives alone, with keys of the same lengths.
+/// Crypto primitives alone, with keys of the same lengths.
 enum Bare {
     Gcm(LessSafeKey),
     Counter(Box<EncryptingKey>, Box<hmac::Key>),
@@ -93,7 +93,7 @@ impl Bare {
         }
     }
 
-    /// Seals `packet` but its last bytes, which are the tag.
+    /// Seals `packet` except its last bytes, which receive the tag.
     fn seal(&self, nonce: u64, packet: &mut [u8]) {
         let (whole, tag) = packet.split_at_mut(PACKET);
         let (head, body) = whole.split_at_mut(HEAD);
@@ -198,7 +198,7 @@ impl Bench {
         }
     }
 
-    /// Packets in the clear with the next numbers.
+    /// Makes unencrypted packets with the next numbers.
     fn refill(&mut self) {
         for at in 0..BATCH {
             let header = self.header();
@@ -275,7 +275,7 @@ impl Bench {
         per_packet(start)
     }
 
-    /// A report of 52 bytes, there and back: here the keys are made ready for each packet.
+    /// Measures a report of 52 bytes in both directions. For RTCP the keys are prepared for each packet.
     fn rtcp(&mut self) -> f64 {
         let report = [&[0x80, 200, 0, 12, 0, 0, 0, 9][..], &[1; 44]].concat();
         let mut reports: Vec<Vec<u8>> = (0..BATCH).map(|_| report.clone()).collect();

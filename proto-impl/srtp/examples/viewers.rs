@@ -1,4 +1,4 @@
-//! A payload, sealed for many viewers, and the cost of a viewer's context:
+//! Seals a payload for many viewers and prints the cost of a viewer's context:
 //!
 //! ```text
 //! cargo run --release -p srtp --example viewers [VIEWERS]
@@ -63,7 +63,7 @@ fn header(ssrc: u32, number: u16) -> Result<Header<'static>, &'static str> {
     })
 }
 
-/// Memory of this process that is in use (Linux).
+/// Resident memory of the process in bytes (Linux).
 fn resident_bytes() -> Result<usize, Box<dyn Error>> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let resident: usize = pages.split_whitespace().nth(1).ok_or("statm")?.parse()?;

@@ -1,10 +1,10 @@
-//! Session keys out of a master key (RFC 3711 §4.3), with a key derivation rate of 0: once for a session.
+//! Derivation of session keys from a master key (RFC 3711 §4.3), with a key derivation rate of 0: once per session.
 
 use crypto::AesCtr;
 
 use crate::profile::{MasterKey, SALT_BYTES_MAX};
 
-/// The label of a session key (RFC 3711 §4.3.1, §4.3.2).
+/// Label of a session key (RFC 3711 §4.3.1, §4.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Label {
     RtpEncryption = 0x00,
@@ -15,11 +15,11 @@ pub(crate) enum Label {
     RtcpSalt = 0x05,
 }
 
-/// The place of the label in the 112 bits that become the counter's beginning: in front of the 48 bits of the index,
-/// which are zero with this derivation rate.
+/// Position of the label in the initial counter block: in front of the 48-bit index, which is zero with this derivation
+/// rate.
 const LABEL_AT: usize = 7;
 
-/// Fills `out` with the session key of the label. AES-256 derives with AES-256 (RFC 6188 §3).
+/// Fills `out` with the session key for a label. AES-256 derives with AES-256 (RFC 6188 §3).
 pub(crate) fn session_key(master: &MasterKey, label: Label, out: &mut [u8]) {
     let salt = master.salt();
     let mut initial = [0; 16];
@@ -33,7 +33,7 @@ pub(crate) fn session_key(master: &MasterKey, label: Label, out: &mut [u8]) {
     }
 }
 
-/// The session salt of the label, filled up with zeros where the profile's is shorter.
+/// Returns the session salt for a label, padded with zeros if the profile's salt is shorter.
 pub(crate) fn session_salt(master: &MasterKey, label: Label) -> [u8; SALT_BYTES_MAX] {
     let mut salt = [0; SALT_BYTES_MAX];
     if let Some(salt) = salt.get_mut(..master.profile().salt_bytes()) {
@@ -48,7 +48,7 @@ mod tests {
     use crate::profile::Profile;
     use crate::testing::hex;
 
-    /// RFC 3711 B.3.
+    /// Checks the vectors of RFC 3711 B.3.
     #[test]
     fn session_keys_of_the_rfc() {
         let master = MasterKey::new(

@@ -1,7 +1,6 @@
 //! Received packets: authenticated, then decrypted in place.
 //!
-//! A packet whose tag does not fit changes nothing but a counter: not the rounds, not a window, and no source is made
-//! for it.
+//! A packet that fails authentication only changes a counter: no rollover counter, no replay window, and no new source.
 
 use rtp::{HEADER_BYTES, header_length};
 
@@ -12,39 +11,39 @@ use crate::profile::{MasterKey, Profile};
 use crate::replay::{Place, RTCP_WORDS, ReplayWindow, WORDS};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES, rtcp_index_of};
 
-/// Packets in one round of the sequence numbers.
+/// Number of packets in one cycle of the sequence numbers.
 const CYCLE: u64 = 1 << 16;
-/// A packet that is farther ahead may as well be of the next round: so many packets are lost only with the rounds in
-/// doubt. Nearer ones are taken for what they seem, and are opened once.
+/// Distance ahead beyond which a packet may belong to the next cycle, after an outage. Nearer packets are tried with
+/// one index only.
 const DOUBT_AHEAD: u64 = 512;
-/// The same of one that is farther behind: nearly a whole round may be lost.
+/// Distance behind beyond which a packet may belong to the next cycle, after a loss of nearly a whole cycle.
 const DOUBT_BEHIND: u64 = 128;
 
 /// Counters of received packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InboundStats {
-    /// RTP packets let through.
+    /// RTP packets accepted.
     pub rtp: u64,
-    /// RTCP packets let through.
+    /// RTCP packets accepted.
     pub rtcp: u64,
-    /// Packets whose tag did not fit.
+    /// Packets that failed authentication.
     pub not_authentic: u64,
-    /// Packets that were there before, or are too old.
+    /// Packets that were received before or are too old.
     pub replayed: u64,
-    /// Packets of one source too many.
+    /// Packets dropped because the peer has too many sources.
     pub too_many_sources: u64,
-    /// RTCP in the clear, and what was no packet.
+    /// Unencrypted RTCP, and malformed packets.
     pub malformed: u64,
 }
 
-/// A source and what was there of it.
+/// A source and its replay window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Source<const N: usize> {
     ssrc: u32,
     window: ReplayWindow<N>,
 }
 
-/// The keys of what the peer sends, and where each of its sources is.
+/// SRTP context for received packets: the keys, and the state of each source of the peer.
 #[derive(Debug)]
 pub struct Inbound {
     keys: Keys,
@@ -54,8 +53,7 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    /// Creates the context from the master key of the peer's direction. Never `None` for a [`MasterKey`] that could
-    /// be created.
+    /// Creates the context from the master key of the peer's direction. `None` cannot occur for a valid [`MasterKey`].
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
         Some(Self {
@@ -72,20 +70,20 @@ impl Inbound {
         self.keys.profile()
     }
 
-    /// Checks and decrypts an RTP packet in place; the length of the packet in the clear. After an error the bytes are
-    /// not to be used.
+    /// Authenticates and decrypts an RTP packet in place. Returns the length of the decrypted packet. After an error
+    /// the bytes must not be used.
     pub fn unprotect(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
         let result = self.open_rtp(packet);
         self.count(result, false)
     }
 
-    /// Checks and decrypts an RTCP packet in place, like [`Inbound::unprotect`].
+    /// Authenticates and decrypts an RTCP packet in place, like [`Inbound::unprotect`].
     pub fn unprotect_rtcp(&mut self, packet: &mut [u8]) -> Result<usize, Error> {
         let result = self.open_rtcp(packet);
         self.count(result, true)
     }
 
-    /// The counters so far.
+    /// Counters so far.
     #[must_use]
     pub const fn stats(&self) -> InboundStats {
         self.stats
@@ -176,7 +174,7 @@ impl Inbound {
     }
 }
 
-/// Marks the index of a packet that was authentic; its source is known from now on.
+/// Marks the index of an authenticated packet, and adds its source if it is new.
 fn note<const N: usize>(sources: &mut Vec<Source<N>>, at: Option<usize>, ssrc: u32, index: u64) {
     match at.and_then(|at| sources.get_mut(at)) {
         Some(source) => source.window.mark(index),
@@ -184,13 +182,13 @@ fn note<const N: usize>(sources: &mut Vec<Source<N>>, at: Option<usize>, ssrc: u
     }
 }
 
-/// The indices that a packet may have (RFC 3711 §3.3.1). The RFC's guess is the nearest one; it fails for good when half
-/// of a round or more is lost, as behind a long outage, so the next round is tried too where that is likely.
+/// Indices that a packet may have (RFC 3711 §3.3.1). The RFC takes the nearest, which fails forever if half a cycle or
+/// more is lost, as in a long outage; so the next cycle is tried too where that is likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guess {
     One(u64),
     Either(u64, u64),
-    /// The nearest is behind the window.
+    /// Only the index in the next cycle, since the nearest is behind the window.
     NextRoundOnly(u64),
 }
 

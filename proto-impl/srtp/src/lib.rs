@@ -23,7 +23,8 @@ pub use outbound::Outbound;
 pub use profile::{MasterKey, Profile};
 pub use replay::WINDOW as REPLAY_WINDOW;
 
-/// Sources of a peer: who has the key may make up as many as it likes.
+/// Maximum number of sources of a peer, which can invent any number of them.
 pub const SOURCES_MAX: usize = 32;
-/// Sources of our own, those that ended included: a viewer of a room is sent one or two by each participant, who come and go.
+/// Maximum number of sources of our own, ended ones included: a viewer of a room gets one or two from each participant,
+/// who come and go.
 pub const OWN_SOURCES_MAX: usize = 4096;

@@ -1,4 +1,4 @@
-//! Sent packets: protected in place, or sealed from a shared payload.
+//! Sent packets: encrypted in place, or sealed from a shared payload.
 
 use rtp::{Header, header_length};
 use wire::Datagrams;
@@ -8,29 +8,28 @@ use crate::error::Error;
 use crate::profile::{MasterKey, Profile};
 use crate::session::{Keys, Name, RTCP_ENCRYPTED, RTCP_HEAD_BYTES};
 
-/// The index above the last of RTP: 32 bits of rollover counter and 16 of sequence number.
+/// Index after the last of RTP: 32 bits of rollover counter and 16 of sequence number.
 pub(crate) const INDEX_END: u64 = 1 << 48;
-/// The farthest leap of a sequence number: half of a round, beyond which the peer would assume another round.
+/// Largest jump of a sequence number: half a cycle, beyond which the peer would assume another cycle.
 const LEAP_MAX: u16 = 0x7fff;
 
-/// The keys of what we send, and where each of our sources is.
+/// SRTP context for sent packets: the keys, and the state of each of our sources.
 ///
-/// A packet is sent once under its sequence number, in rising order for each source; what is lost goes again in a packet
-/// of its own (RTX). A second packet under one index, with a head that differs in a bit, would show the authentication
-/// key of GCM to whoever has both.
+/// A packet is sent once with its sequence number, in rising order for each source; lost packets are retransmitted in
+/// new packets (RTX). Two packets with the same index but slightly different headers would reveal the GCM
+/// authentication key to anyone who has both.
 #[derive(Debug)]
 pub struct Outbound {
     keys: Keys,
-    /// SSRC and the last index.
+    /// SSRC and last index of each source.
     sources: Vec<(u32, u64)>,
-    /// Sources that ended, in order.
+    /// SSRCs of ended sources, sorted.
     ended: Vec<u32>,
     rtcp_next: u32,
 }
 
 impl Outbound {
-    /// Creates the context from the master key of our direction. Never `None` for a [`MasterKey`] that could be
-    /// created.
+    /// Creates the context from the master key of our direction. `None` cannot occur for a valid [`MasterKey`].
     #[must_use]
     pub fn new(master: &MasterKey) -> Option<Self> {
         Some(Self { keys: Keys::new(master)?, sources: Vec::new(), ended: Vec::new(), rtcp_next: 0 })
@@ -42,7 +41,7 @@ impl Outbound {
         self.keys.profile()
     }
 
-    /// Protects a whole RTP packet in place; it grows by [`Profile::rtp_overhead`].
+    /// Protects a complete RTP packet in place, which grows by [`Profile::rtp_overhead`].
     pub fn protect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let head = header_length(packet).map_err(|_| Error::Malformed)?;
         let &[_, _, high, low, _, _, _, _, a, b, c, d] =
@@ -52,7 +51,7 @@ impl Outbound {
         Ok(())
     }
 
-    /// Protects an RTCP packet in place; it grows by [`Profile::rtcp_overhead`].
+    /// Protects an RTCP packet in place, which grows by [`Profile::rtcp_overhead`].
     pub fn protect_rtcp(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
         let &[_, _, _, _, a, b, c, d] = packet.first_chunk::<RTCP_HEAD_BYTES>().ok_or(Error::Malformed)?;
         // One counter for all our sources: it rises for each of them (RFC 3711 §3.4), and it ends at 2^31 (§9.2).
@@ -63,8 +62,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Adds a packet of `header` and `payload` to `out`, sealed. The payload is not modified: it can be the same
-    /// for any number of viewers, each with its own context and header. Whether `out` has room is the caller's question
+    /// Seals a packet of `header` and `payload`, and appends it to `out`. The payload is not modified and can be shared
+    /// by any number of viewers, each with its own context and header. The caller must check that `out` has room
     /// ([`Datagrams::has_room`] with [`Outbound::sealed_length`]).
     pub fn seal(&mut self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {
         let name = self.next(header.ssrc.value(), header.sequence_number.value())?;
@@ -76,7 +75,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// As [`Self::seal`], for a payload with a prefix of its own: the original sequence number of RTX.
+    /// Like [`Self::seal`], for a payload in several parts, such as the original sequence number of RTX and the
+    /// payload.
     pub fn seal_parts(
         &mut self,
         header: &Header<'_>,
@@ -96,8 +96,8 @@ impl Outbound {
         Ok(())
     }
 
-    /// Adds a packet that was sent before once more, for peers without RTX: byte for byte what it was, which its caller
-    /// answers for. Nothing counts on, and what was never sent is refused.
+    /// Seals a packet again that was sent before, for peers without RTX. The caller must ensure that every byte is the
+    /// same as before. No state changes, and indices not sent yet are refused.
     pub fn seal_again(&self, header: &Header<'_>, payload: &[u8], out: &mut Datagrams) -> Result<(), Error> {
         let ssrc = header.ssrc.value();
         let (_, last) = self.sources.iter().find(|(source, _)| *source == ssrc).ok_or(Error::Reused)?;
@@ -112,13 +112,13 @@ impl Outbound {
         Ok(())
     }
 
-    /// The length of a sealed packet.
+    /// Returns the length of a sealed packet.
     #[must_use]
     pub fn sealed_length(&self, header: &Header<'_>, payload_bytes: usize) -> usize {
         header.length().saturating_add(payload_bytes).saturating_add(self.profile().rtp_overhead())
     }
 
-    /// Ends a source of ours. It is not sent from again: its packets are refused, as are packets of it that are to be sent again.
+    /// Ends one of our sources. All later packets with this SSRC are refused, repeated ones included.
     pub fn end_source(&mut self, ssrc: u32) {
         self.sources.retain(|(source, _)| *source != ssrc);
         if let Err(at) = self.ended.binary_search(&ssrc) {
@@ -126,7 +126,7 @@ impl Outbound {
         }
     }
 
-    /// The index of a packet, which no packet had before.
+    /// Returns the index of a packet, which no earlier packet had.
     fn next(&mut self, ssrc: u32, number: u16) -> Result<Name, Error> {
         let Some((_, last)) = self.sources.iter_mut().find(|(source, _)| *source == ssrc) else {
             if self.sources.len().saturating_add(self.ended.len()) >= OWN_SOURCES_MAX {

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-/// The longest master key.
+/// Longest master key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 32;
-/// The longest salt: 112 bits.
+/// Longest salt: 112 bits.
 pub(crate) const SALT_BYTES_MAX: usize = 14;
 
-/// A protection profile, as DTLS negotiates it with `use_srtp`.
+/// A protection profile, as negotiated by DTLS with `use_srtp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Profile {
     /// `SRTP_AES128_CM_HMAC_SHA1_80`: counter mode, tags of 80 bits.
@@ -19,7 +19,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The profile with this number.
+    /// Returns the profile with this number; `None` if unsupported.
     #[must_use]
     pub const fn from_id(id: u16) -> Option<Self> {
         match id {
@@ -30,7 +30,7 @@ impl Profile {
         }
     }
 
-    /// The number in DTLS.
+    /// Number of the profile in DTLS.
     #[must_use]
     pub const fn id(self) -> u16 {
         match self {
@@ -40,7 +40,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of a master key, and of the session keys derived from it.
+    /// Length of a master key, and of the session keys derived from it.
     #[must_use]
     pub const fn key_bytes(self) -> usize {
         match self {
@@ -49,7 +49,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of a master salt.
+    /// Length of a master salt.
     #[must_use]
     pub const fn salt_bytes(self) -> usize {
         match self {
@@ -58,13 +58,13 @@ impl Profile {
         }
     }
 
-    /// Bytes of keying material for both directions, as it is exported from a handshake (RFC 5764 §4.2).
+    /// Length of the keying material for both directions, as exported from a handshake (RFC 5764 §4.2).
     #[must_use]
     pub const fn keying_bytes(self) -> usize {
         2 * (self.key_bytes() + self.salt_bytes())
     }
 
-    /// The bytes that protection adds to an RTP packet.
+    /// Number of bytes that protection adds to an RTP packet.
     #[must_use]
     pub const fn rtp_overhead(self) -> usize {
         match self {
@@ -73,7 +73,7 @@ impl Profile {
         }
     }
 
-    /// The bytes that protection adds to an RTCP packet: the tag, and the index with its flag.
+    /// Number of bytes that protection adds to an RTCP packet: the tag, and the index with its flag.
     #[must_use]
     pub const fn rtcp_overhead(self) -> usize {
         self.rtp_overhead() + 4
@@ -85,12 +85,12 @@ impl Profile {
 pub struct MasterKey {
     profile: Profile,
     key: [u8; KEY_BYTES_MAX],
-    /// Filled up with zeros on the right (RFC 7714 §11).
+    /// Salt, padded with zeros on the right (RFC 7714 §11).
     salt: [u8; SALT_BYTES_MAX],
 }
 
 impl MasterKey {
-    /// `None` when a length is not the profile's.
+    /// Creates a master key; `None` if a length does not fit the profile.
     #[must_use]
     pub fn new(profile: Profile, key: &[u8], salt: &[u8]) -> Option<Self> {
         if key.len() != profile.key_bytes() || salt.len() != profile.salt_bytes() {
@@ -102,8 +102,8 @@ impl MasterKey {
         Some(master)
     }
 
-    /// The keys of the DTLS client's and of the server's direction, out of exported keying material: client key, server
-    /// key, client salt, server salt (RFC 5764 §4.2). `None` when it has not [`Profile::keying_bytes`].
+    /// Returns the keys of the DTLS client's and of the server's direction, from exported keying material: client key,
+    /// server key, client salt, server salt (RFC 5764 §4.2). `None` unless its length is [`Profile::keying_bytes`].
     #[must_use]
     pub fn of_dtls(profile: Profile, material: &[u8]) -> Option<(Self, Self)> {
         let (client_key, rest) = material.split_at_checked(profile.key_bytes())?;
@@ -112,7 +112,7 @@ impl MasterKey {
         Some((Self::new(profile, client_key, client_salt)?, Self::new(profile, server_key, server_salt)?))
     }
 
-    /// The profile that the key is for.
+    /// Profile that the key belongs to.
     #[must_use]
     pub const fn profile(&self) -> Profile {
         self.profile

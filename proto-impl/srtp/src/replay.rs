@@ -1,39 +1,40 @@
 //! Replay windows (RFC 3711 §3.3.2).
 
-/// The most that a packet may be behind the newest index (RFC 3711 §3.3.2 asks for 64 at least). A peer without RTX
-/// repeats a lost packet under its own index, a round trip and more behind: a quarter of a second at 40 Mb/s.
+/// Size of the replay window (RFC 3711 §3.3.2 requires at least 64). A peer without RTX repeats a lost packet with its
+/// own index, a round trip or more later: a quarter of a second at 40 Mb/s.
 pub const WINDOW: u64 = 1024;
-/// The window of RTCP, which nobody retransmits.
+/// Size of the replay window of RTCP, which is not retransmitted.
 pub(crate) const RTCP_WINDOW: u64 = 128;
 
-/// Words of a window of RTP, and of RTCP.
+/// Number of words of a replay window for RTP.
 pub(crate) const WORDS: usize = 16;
+/// Number of words of a replay window for RTCP.
 pub(crate) const RTCP_WORDS: usize = 2;
 const _: () = assert!(WORDS as u64 * 64 == WINDOW && RTCP_WORDS as u64 * 64 == RTCP_WINDOW);
 
-/// A replay window: which of the newest indices were received, one bit each.
+/// A replay window: one bit for each of the newest indices, set if it was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReplayWindow<const N: usize> {
     newest: u64,
-    /// A ring: an index has the bit of its remainder.
+    /// Ring of bits; an index uses the bit of its remainder.
     seen: [u64; N],
 }
 
-/// The position of an index relative to the window.
+/// Position of an index relative to the window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Not received yet.
     Fresh,
-    /// There before.
+    /// Received before.
     Seen,
-    /// Before the window.
+    /// Behind the window.
     Old,
 }
 
 impl<const N: usize> ReplayWindow<N> {
     const BITS: u64 = N as u64 * 64;
 
-    /// Creates a window with a first received index.
+    /// Creates a window with its first received index.
     pub(crate) fn new(first: u64) -> Self {
         let mut window = Self { newest: first, seen: [0; N] };
         window.set(first, true);
@@ -113,7 +114,7 @@ mod tests {
         assert_eq!(window.place(u64::MAX), Place::Seen);
     }
 
-    /// Against a set of all that was there, with jumps of all sizes.
+    /// Compares the window with a set of all received indices, with jumps of all sizes.
     fn agrees_with_a_set<const N: usize>() {
         let size = ReplayWindow::<N>::BITS;
         let mut random = crypto::Seed::from_number(3).random();

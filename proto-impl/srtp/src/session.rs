@@ -1,38 +1,39 @@
-//! Session keys at work: one packet sealed or opened under an index that others have chosen.
+//! Session keys in use: seals or opens one packet with a given index.
 
 use crypto::{AEAD_NONCE_BYTES, AEAD_TAG_BYTES, Aead, AeadAlgorithm, AesCtr, HmacSha1Key, constant_time_eq};
 
 use crate::derive::{Label, session_key, session_salt};
 use crate::profile::{KEY_BYTES_MAX, MasterKey, Profile};
 
-/// HMAC-SHA1 is truncated to 80 of 160 bits (RFC 3711 §4.2.1).
+/// Length of the HMAC-SHA1 tag, truncated to 80 of 160 bits (RFC 3711 §4.2.1).
 const HMAC_TAG_BYTES: usize = 10;
-/// The key of HMAC-SHA1 (RFC 3711 §8.2: n_a).
+/// Length of the HMAC-SHA1 key (RFC 3711 §8.2: n_a).
 const HMAC_KEY_BYTES: usize = 20;
-/// The head of an RTCP packet, which stays in the clear (RFC 3711 §3.4).
+/// Length of the RTCP header, which stays unencrypted (RFC 3711 §3.4).
 pub(crate) const RTCP_HEAD_BYTES: usize = 8;
-/// `E` and the index, behind an RTCP packet.
+/// Length of the E flag and index behind an RTCP packet.
 pub(crate) const RTCP_INDEX_BYTES: usize = 4;
-/// `E`: the packet is encrypted.
+/// E flag: the packet is encrypted.
 pub(crate) const RTCP_ENCRYPTED: u32 = 0x8000_0000;
 
-/// The identity of a packet, under which it is sealed once.
+/// Identity of a packet, with which only one packet is sealed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Name {
     pub(crate) ssrc: u32,
-    /// RTP: 32 bits of rounds and 16 of the sequence number; RTCP: 31 bits that count.
+    /// Index. RTP: 32 bits of rollover counter and 16 of sequence number; RTCP: a counter of 31 bits.
     pub(crate) index: u64,
 }
 
 impl Name {
-    /// The rounds of the sequence number, which HMAC covers behind the packet (RFC 3711 §4.2).
+    /// Returns the rollover counter, which the HMAC covers behind the packet (RFC 3711 §4.2).
     const fn rounds(self) -> [u8; 4] {
         let [_, _, a, b, c, d, _, _] = self.index.to_be_bytes();
         [a, b, c, d]
     }
 }
 
-/// Keys with their schedules. Counter mode is boxed: its schedules are many times the size of GCM's handle.
+/// Cipher keys in expanded form. Counter mode is boxed, since its key schedules are many times larger than the GCM
+/// handle.
 pub(crate) enum Cipher {
     Counter(Box<Counter>),
     Gcm(Aead),
@@ -43,15 +44,15 @@ pub(crate) struct Counter {
     tag: HmacSha1Key,
 }
 
-/// The keys of one direction for RTP or RTCP.
+/// Session keys of one direction, for RTP or RTCP.
 pub(crate) struct Session {
     cipher: Cipher,
-    /// The salt, in the upper 112 bits, or with GCM in the upper 96.
+    /// Salt in the upper 112 bits, or with GCM in the upper 96.
     salt: u128,
 }
 
 impl Session {
-    /// `None` never happens for keys of the right length, which those of a [`Keys`] are.
+    /// Creates the session; `None` cannot occur for keys of the right length, as in [`Keys`].
     fn new(profile: Profile, key: &[u8], tag_key: &[u8], salt: u128) -> Option<Self> {
         let gcm = |algorithm| Aead::new(algorithm, key).map(Cipher::Gcm);
         let cipher = match profile {
@@ -65,19 +66,21 @@ impl Session {
         Some(Self { cipher, salt })
     }
 
-    /// RFC 3711 §4.1.1: SSRC and index over the salt, 16 bits for the blocks of the packet.
+    /// Returns the initial counter block: SSRC and index XORed with the salt, and 16 bits for block numbers (RFC 3711
+    /// §4.1.1).
     const fn counter(&self, name: Name) -> [u8; 16] {
         (self.salt ^ (name.ssrc as u128) << 64 ^ (name.index as u128) << 16).to_be_bytes()
     }
 
-    /// RFC 7714 §8.1 and §9.1: two zero bytes, SSRC, 48 bits of index, over the salt. RTCP's index is the lower 31 of
-    /// the 48 bits.
+    /// Returns the nonce: two zero bytes, SSRC and 48 bits of index, XORed with the salt (RFC 7714 §8.1, §9.1). RTCP's
+    /// index is the lower 31 of the 48 bits.
     fn nonce(&self, name: Name) -> [u8; AEAD_NONCE_BYTES] {
         let block = self.salt ^ u128::from(name.ssrc) << 80 ^ u128::from(name.index) << 32;
         *block.to_be_bytes().first_chunk().unwrap_or(&[0; AEAD_NONCE_BYTES])
     }
 
-    /// Seals the packet that begins at `start` and ends with `packet`, whose head has `head` bytes; the tag goes behind.
+    /// Seals the packet that begins at `start` and ends with `packet`, with a header of `head` bytes. The tag is
+    /// appended.
     pub(crate) fn seal_rtp(&self, name: Name, start: usize, head: usize, packet: &mut Vec<u8>) {
         let whole = packet.get_mut(start..).unwrap_or_default();
         let Some((header, body)) = whole.split_at_mut_checked(head) else {
@@ -96,16 +99,16 @@ impl Session {
         }
     }
 
-    /// Appends the sealed form of `clear` behind a head that begins at `start` and ends `packet`. A copy that is sealed in
-    /// place costs what GCM out of place does, whose output must be zeroed first (265 ns for 1200 bytes, both).
+    /// Appends `clear` in sealed form behind a header that begins at `start` and ends `packet`. Copying and sealing in
+    /// place costs as much as out-of-place GCM, whose output must be zeroed first (265 ns for 1200 bytes, both).
     pub(crate) fn seal_rtp_to(&self, name: Name, start: usize, clear: &[u8], packet: &mut Vec<u8>) {
         let head = packet.len().saturating_sub(start);
         packet.extend_from_slice(clear);
         self.seal_rtp(name, start, head, packet);
     }
 
-    /// Opens a packet in place; the length of what is in the clear then, or `None` when authentication failed. With
-    /// GCM the body is gone then.
+    /// Opens a packet in place. Returns the length of the decrypted packet; `None` if authentication failed, which with
+    /// GCM destroys the body.
     pub(crate) fn open_rtp(&self, name: Name, head: usize, packet: &mut [u8]) -> Option<usize> {
         match &self.cipher {
             Cipher::Gcm(key) => {
@@ -123,7 +126,7 @@ impl Session {
         }
     }
 
-    /// Seals an RTCP packet: head, body, and with GCM tag then index (RFC 7714 §9.2), else index then tag.
+    /// Seals an RTCP packet: header and body, then with GCM tag and index (RFC 7714 §9.2), else index and tag.
     pub(crate) fn seal_rtcp(&self, name: Name, packet: &mut Vec<u8>) {
         let index = trailer(name.index);
         let Some((head, body)) = packet.split_at_mut_checked(RTCP_HEAD_BYTES) else {
@@ -164,7 +167,7 @@ impl Session {
         }
     }
 
-    /// Whether opening in vain spoils the body.
+    /// True if a failed attempt to open a packet destroys its body.
     pub(crate) const fn opens_once(&self) -> bool {
         matches!(self.cipher, Cipher::Gcm(_))
     }
@@ -177,12 +180,12 @@ impl Counter {
     }
 }
 
-/// `E` and the index as they stand in the packet.
+/// Returns the E flag and index as written in the packet.
 fn trailer(index: u64) -> [u8; RTCP_INDEX_BYTES] {
     (u32::try_from(index).unwrap_or(u32::MAX) | RTCP_ENCRYPTED).to_be_bytes()
 }
 
-/// The associated data of GCM, which stays in the clear: the head, `E` and the index (RFC 7714 §9.2).
+/// Returns GCM's associated data, which stays unencrypted: the header, E flag and index (RFC 7714 §9.2).
 fn rtcp_associated(head: &[u8], index: [u8; RTCP_INDEX_BYTES]) -> [u8; RTCP_HEAD_BYTES + RTCP_INDEX_BYTES] {
     let mut associated = [0; RTCP_HEAD_BYTES + RTCP_INDEX_BYTES];
     for (to, from) in associated.iter_mut().zip(head.iter().chain(&index)) {
@@ -191,7 +194,7 @@ fn rtcp_associated(head: &[u8], index: [u8; RTCP_INDEX_BYTES]) -> [u8; RTCP_HEAD
     associated
 }
 
-/// The index field of an RTCP packet: at the end with GCM, else before the tag.
+/// Returns the index field of an RTCP packet: at its end with GCM, else before the tag.
 pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
     let behind = match profile {
         Profile::Aes128CmHmacSha1_80 => HMAC_TAG_BYTES,
@@ -201,8 +204,8 @@ pub(crate) fn rtcp_index_of(profile: Profile, packet: &[u8]) -> Option<u32> {
     packet.get(..end)?.last_chunk().copied().map(u32::from_be_bytes)
 }
 
-/// Session keys of one direction. Those of RTP have their schedules made; RTCP has few packets, and those schedules
-/// would double what a viewer costs, so they are made for each.
+/// Session keys of one direction. Those of RTP are expanded. RTCP has few packets, and its key schedules would double a
+/// viewer's memory, so they are expanded for each packet.
 pub(crate) struct Keys {
     profile: Profile,
     pub(crate) rtp: Session,
@@ -212,7 +215,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// `None` never happens: a master key has its profile's lengths.
+    /// Derives the keys; `None` cannot occur, since a master key has the lengths of its profile.
     pub(crate) fn new(master: &MasterKey) -> Option<Self> {
         let profile = master.profile();
         let (mut key, mut tag_key) = ([0; KEY_BYTES_MAX], [0; HMAC_KEY_BYTES]);
@@ -232,14 +235,14 @@ impl Keys {
         self.profile
     }
 
-    /// The keys of RTCP with their schedules, for one packet.
+    /// Returns the expanded keys of RTCP, for one packet.
     pub(crate) fn rtcp(&self) -> Option<Session> {
         let key = self.rtcp_key.get(..self.profile.key_bytes())?;
         Session::new(self.profile, key, &self.rtcp_tag_key, self.rtcp_salt)
     }
 }
 
-/// The salt in the upper bits.
+/// Returns the salt in the upper bits.
 fn upper(salt: [u8; 14]) -> u128 {
     let mut block = [0; 16];
     for (to, from) in block.iter_mut().zip(salt) {
@@ -269,7 +272,7 @@ mod tests {
         Session::new(profile, &hex(KEY)[..profile.key_bytes()], &[], upper(salt.try_into().unwrap())).unwrap()
     }
 
-    /// RFC 7714 §16.1.1 and §16.2.1, and back (§16.1.2, §16.2.2).
+    /// Checks RFC 7714 §16.1.1 and §16.2.1, and the reverse (§16.1.2, §16.2.2).
     #[test]
     fn rtp_of_the_gcm_rfc() {
         for (profile, wanted) in [
@@ -298,7 +301,7 @@ mod tests {
         }
     }
 
-    /// RFC 7714 §17.1 and §17.2.
+    /// Checks RFC 7714 §17.1 and §17.2.
     #[test]
     fn rtcp_of_the_gcm_rfc() {
         for (profile, wanted) in [
@@ -322,7 +325,7 @@ mod tests {
         }
     }
 
-    /// RFC 3711 B.2: with SSRC and index 0 a sealed packet of zeros is the key stream.
+    /// Checks RFC 3711 B.2: with SSRC and index 0 a sealed packet of zeros is the key stream.
     #[test]
     fn key_stream_of_the_rfc() {
         let salt = upper(hex("F0F1F2F3F4F5F6F7F8F9FAFBFCFD").try_into().unwrap());

@@ -1,4 +1,4 @@
-//! The shared parts of tests of several modules.
+//! Helpers for the tests of several modules.
 
 pub(crate) fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();

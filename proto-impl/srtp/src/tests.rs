@@ -1,4 +1,4 @@
-//! Both directions together: round trips, and the rows of docs/robustness.md.
+//! Tests of both directions together: round trips, and the rows of docs/robustness.md.
 
 use proptest::prelude::*;
 use rtp::{Header, Packet, PayloadType, SequenceNumber, Ssrc};
@@ -49,7 +49,7 @@ fn rtcp(ssrc: u32) -> Vec<u8> {
     [&[0x80, 201, 0, 1][..], &ssrc.to_be_bytes(), &[0x81, 206, 0, 2], &[9; 8]].concat()
 }
 
-/// All that a shared payload becomes is what the same packet protected by itself becomes.
+/// Compares a shared payload, sealed for each viewer, with the same packet protected individually.
 #[test]
 fn a_shared_payload_is_sealed_for_each_viewer() {
     for profile in PROFILES {
@@ -88,7 +88,7 @@ fn an_index_is_used_once_and_ends() {
     }
 }
 
-/// The other direction's keys, and other profiles, open nothing.
+/// Checks that keys of the other direction and of other profiles open nothing.
 #[test]
 fn keys_are_of_one_direction_and_one_profile() {
     let material = |profile: Profile| vec![3; profile.keying_bytes()];
@@ -105,7 +105,7 @@ fn keys_are_of_one_direction_and_one_profile() {
     }
 }
 
-/// Every length to 1600 with every first byte of RTP, through both openers.
+/// Checks every length up to 1600 with every first byte of RTP, in both openers.
 #[test]
 fn x_01_no_length_and_no_first_byte_panics() {
     let mut noise = vec![0; 1600];
@@ -136,7 +136,7 @@ fn x_01_no_length_and_no_first_byte_panics() {
     }
 }
 
-/// The lengths that the row names, with tags that fit: 15 contributors, an extension past the end, padding of 255.
+/// Checks the headers that the row lists, with valid tags: 15 contributors, an extension past the end, padding of 255.
 #[test]
 fn x_01_heads_that_lie_behind_a_good_tag() {
     for profile in PROFILES {
@@ -168,7 +168,7 @@ fn x_01_heads_that_lie_behind_a_good_tag() {
     }
 }
 
-/// A bit anywhere, or the tag zeroed: nothing comes out and nothing changes but the counter.
+/// Checks a flipped bit anywhere, and a zeroed tag: there is no output, and only the counter changes.
 #[test]
 fn x_02_a_forged_packet_changes_no_state() {
     for profile in PROFILES {
@@ -232,7 +232,8 @@ fn x_03_each_packet_is_let_through_once() {
     }
 }
 
-/// Behind an outage of more than half of a round, over a wrap, around it, and with the first round's end lost.
+/// Checks the rollover counter after an outage of more than half a round, over a wrap, around it, and with the end of
+/// the first round lost.
 #[test]
 fn x_04_rounds_are_found_again() {
     for profile in PROFILES {
@@ -321,7 +322,7 @@ fn x_05_rtcp_in_the_clear_and_replayed_is_refused() {
     }
 }
 
-/// RFC 7714 §17.3: authentic, but not encrypted.
+/// Checks RFC 7714 §17.3: a packet that is authentic but not encrypted.
 #[test]
 fn x_05_a_tag_alone_is_not_enough() {
     let (_, mut inbound) = contexts(Profile::AeadAes128Gcm);

@@ -1,4 +1,4 @@
-//! Samples to units.
+//! Encoding of samples to units.
 
 use std::fmt;
 
@@ -7,18 +7,19 @@ use opus::{Application, Bitrate, Channels, Encoder as OpusEncoder};
 
 use crate::{CHANNELS, Error, SAMPLE_RATE};
 
-/// Samples of each channel of an Opus packet: 20 ms, what browsers send.
+/// Number of samples per channel in an Opus packet: 20 ms, as browsers send.
 const OPUS_FRAMES: usize = 960;
-/// Effort of the Opus encoder, 0 to 10. What is above costs half as much again, and is not heard at the bit rates of music.
+/// Effort of the Opus encoder, from 0 to 10. A higher value costs half as much again without an audible difference at
+/// the bit rates of music.
 const OPUS_COMPLEXITY: i32 = 5;
-/// The largest packet (RFC 6716 §3.4).
+/// Maximum length of an Opus packet in bytes (RFC 6716 §3.4).
 const OPUS_BYTES_MAX: usize = 1275;
-/// Samples of each channel of an AAC frame.
+/// Number of samples per channel in an AAC frame.
 const AAC_FRAMES: usize = 1024;
-/// The largest frame: 6144 bits for each channel (ISO/IEC 14496-3 §4.5.3.1).
+/// Maximum length of an AAC frame in bytes: 6144 bits per channel (ISO/IEC 14496-3 §4.5.3.1).
 const AAC_BYTES_MAX: usize = 6144 / 8 * CHANNELS;
 
-/// An encoder of interleaved stereo at 48 kHz.
+/// Encoder of interleaved stereo at 48 kHz.
 pub(crate) enum Encoder {
     Opus(OpusEncoder),
     Aac { encoder: FdkEncoder, frame: Vec<i16>, delay: i64 },
@@ -34,7 +35,7 @@ impl fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// Opus of so many bits per second.
+    /// Creates an encoder of Opus with this bit rate.
     pub(crate) fn opus(bits: u32) -> Result<Self, Error> {
         let failed = |_| Error::Library;
         let mut encoder =
@@ -45,7 +46,7 @@ impl Encoder {
         Ok(Self::Opus(encoder))
     }
 
-    /// AAC-LC of so many bits per second.
+    /// Creates an encoder of AAC-LC with this bit rate.
     pub(crate) fn aac(bits: u32) -> Result<Self, Error> {
         let encoder = FdkEncoder::new(EncoderParams {
             bit_rate: BitRate::Cbr(bits),
@@ -59,7 +60,7 @@ impl Encoder {
         Ok(Self::Aac { encoder, frame: Vec::new(), delay: i64::from(info.nDelay) })
     }
 
-    /// Samples of each channel that a unit takes.
+    /// Number of samples per channel in a unit.
     pub(crate) const fn frames(&self) -> usize {
         match self {
             Self::Opus(_) => OPUS_FRAMES,
@@ -67,7 +68,7 @@ impl Encoder {
         }
     }
 
-    /// The number of samples by which the decoded output of a unit lags behind its input.
+    /// Number of samples by which the decoded output of a unit lags behind its input.
     pub(crate) fn delay(&mut self) -> i64 {
         match self {
             Self::Opus(encoder) => encoder.get_lookahead().map_or(0, i64::from),
@@ -75,7 +76,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes [`Self::frames`] samples of each channel. `None`: nothing comes out yet.
+    /// Encodes [`Self::frames`] samples of each channel. Returns `None` if there is no output yet.
     pub(crate) fn encode(&mut self, samples: &[f32]) -> Result<Option<Vec<u8>>, Error> {
         let payload = match self {
             Self::Opus(encoder) => {
@@ -94,7 +95,7 @@ impl Encoder {
     }
 }
 
-/// A sample as 16 bits; what is too loud is clipped.
+/// Converts a sample to 16 bits. Values that are too loud are clipped.
 fn sixteen_bits(sample: f32) -> i16 {
     // A cast of a float saturates.
     #[allow(clippy::cast_possible_truncation)]

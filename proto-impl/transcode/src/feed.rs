@@ -1,4 +1,4 @@
-//! From units to the line: decoding, resampling, and keeping samples in step with the times that they came with.
+//! Feed from units to the line: decoding, resampling, and keeping samples in step with the times of their units.
 
 use media::{CodecConfig, Timescale, Track};
 
@@ -8,70 +8,70 @@ use crate::resampler::Resampler;
 use crate::transcoder::Stats;
 use crate::{CHANNELS, CLOCK, Error};
 
-/// Ticks by which a unit may come before or behind its turn. Encoders stamp by a clock that is not that of the samples; what is more
-/// is a gap, or comes twice. 60 ms.
+/// Ticks by which a unit may be early or late (60 ms). Encoders set timestamps with a clock that differs from that of
+/// the samples. A larger difference is a gap or a repetition.
 const STRAY_MAX: i64 = 2880;
-/// The number of units in a row off by over [`LOST_MIN`], all to the same side, that are no jitter of a clock: something is missing, or too
-/// much.
+/// Number of consecutive units that are off by more than [`LOST_MIN`] to the same side before they count as loss or
+/// excess instead of clock jitter.
 const STRAYS_MAX: u32 = 8;
-/// From so many ticks on a codec that can make up for lost units does. 10 ms, half a packet.
+/// Minimum gap in ticks that a codec with concealment fills: 10 ms, half a packet.
 const LOST_MIN: i64 = 480;
-/// Samples are stretched when their mean distance from their times is beyond this, ...
+/// Mean distance of samples from their times, in ticks, above which samples are stretched.
 const DRIFT_MAX: i64 = 240;
-/// ... until it is below this, ...
+/// Mean distance in ticks below which stretching ends.
 const DRIFT_MIN: i64 = 48;
-/// ... by at most one in so many, which nobody hears.
+/// Limit of stretching: at most one sample in this many, which is inaudible.
 const STRETCH: i64 = 200;
-/// The mean is one of about so many units.
+/// Approximate number of units in the mean distance.
 const DRIFT_UNITS: i64 = 32;
-/// The number of damaged units in a row after which the decoder begins anew.
+/// Number of consecutive damaged units after which the decoder is restarted.
 const DAMAGED_MAX: u32 = 8;
 
-/// The decoder of a configuration, and where its samples stand.
+/// Decoder of a configuration with the position of its samples.
 #[derive(Debug)]
 pub(crate) struct Feed {
     config: CodecConfig,
     epoch: u32,
-    /// `None`: the configuration cannot be decoded.
+    /// Decoder of the units, or `None` if the configuration cannot be decoded.
     decoder: Option<Decoder>,
     resampler: Option<Resampler>,
     clock: Clock,
-    /// Damaged units since the last good one.
+    /// Number of damaged units since the last good one.
     damaged: u32,
-    /// Samples of each channel of the last good unit.
+    /// Number of samples per channel in the last good unit.
     unit_frames: usize,
     pcm: Pcm,
     resampled: Vec<f32>,
     stretched: Vec<f32>,
 }
 
-/// The relation of times and samples.
+/// Relation of times and samples.
 #[derive(Debug, Default)]
 struct Clock {
-    /// Hz of what is decoded.
+    /// Sample rate of the decoded audio in Hz.
     rate: u32,
-    /// The time of the first sample since the last jump; `None`: the next one is the first.
+    /// Time of the first sample since the last jump. With `None`, the next sample is the first.
     base: Option<i64>,
-    /// Samples of each channel since then.
+    /// Number of samples per channel since the last jump.
     frames: i64,
-    /// The mean distance of times from samples: positive when samples are missing.
+    /// Mean distance of times from samples, positive if samples are missing.
     drift: i64,
-    /// The distance is being made smaller.
+    /// True if stretching is reducing the distance.
     stretches: bool,
-    /// The last units that were off by over [`LOST_MIN`] to one side.
+    /// Number of consecutive units that were off by more than [`LOST_MIN`] to the same side.
     strays: u32,
-    /// Whether those units came too late; else too early.
+    /// True if those units were late; otherwise they were early.
     strays_late: bool,
 }
 
 impl Clock {
-    /// The time by which a unit of this time comes too late; 0 behind a jump.
+    /// Time by which a unit at `start` is late, or 0 after a jump.
     fn late(&self, start: i64) -> i64 {
         let since = Timescale::new(self.rate).convert(self.frames, CLOCK);
         self.base.map_or(0, |base| start.saturating_sub(base.saturating_add(since)))
     }
 
-    /// Whether the samples have to be put in step at once, at a unit that is late by so much.
+    /// Returns whether the samples must be put in step at once, for a unit that is late by `late`.
     fn is_stray(&mut self, late: i64) -> bool {
         if late.abs() <= LOST_MIN {
             self.strays = 0;
@@ -83,7 +83,8 @@ impl Clock {
         late.abs() > STRAY_MAX || self.strays >= STRAYS_MAX
     }
 
-    /// Notes the distance of a unit that is in its place. The samples to add, of so many; negative: to leave out.
+    /// Records the distance of a unit that is in its place. Returns the number of samples to add to its `frames`;
+    /// negative values remove samples.
     fn stretch(&mut self, late: i64, frames: i64) -> i64 {
         // Scaled, so that small distances are not rounded away.
         self.drift += (late * DRIFT_UNITS - self.drift) / DRIFT_UNITS;
@@ -116,7 +117,7 @@ impl Feed {
         }
     }
 
-    /// Whether it goes on with this track as it is now.
+    /// Returns whether the feed can continue with the current state of the track.
     pub(crate) fn fits(&mut self, track: &Track) -> bool {
         if self.epoch != track.epoch && self.config == track.config {
             self.epoch = track.epoch;
@@ -124,7 +125,7 @@ impl Feed {
         self.epoch == track.epoch
     }
 
-    /// Decodes a unit of this time, in ticks of 48 kHz, and appends it to the line.
+    /// Decodes a unit with its time in ticks of 48 kHz and appends it to the line.
     pub(crate) fn handle_unit(&mut self, start: i64, payload: &[u8], line: &mut Line, stats: &mut Stats) {
         let Some(decoder) = &mut self.decoder else {
             stats.damaged = stats.damaged.saturating_add(1);
@@ -155,7 +156,7 @@ impl Feed {
         }
     }
 
-    /// Puts silence in place of a damaged unit, as long as the unit before it was.
+    /// Replaces a damaged unit with silence of the length of the previous unit.
     fn stand_in(&mut self, start: i64, line: &mut Line, stats: &mut Stats) {
         if self.clock.base.is_some() && self.unit_frames > 0 {
             self.pcm.rate = self.clock.rate;
@@ -165,7 +166,7 @@ impl Feed {
         }
     }
 
-    /// Appends what was decoded.
+    /// Appends the decoded samples to the line.
     fn append(&mut self, start: i64, line: &mut Line, stats: &mut Stats) -> Result<(), Error> {
         if self.clock.rate != self.pcm.rate {
             self.resampler = Resampler::from_rate(self.pcm.rate)?;
@@ -201,7 +202,7 @@ impl Feed {
         Ok(())
     }
 
-    /// The number of ticks by which samples lag behind the times of their units.
+    /// Number of ticks by which samples lag behind the times of their units.
     fn delay(&self) -> i64 {
         let decoder = self.decoder.as_ref().map_or(0, Decoder::delay);
         let decoder = Timescale::new(self.clock.rate).convert(i64::from(decoder), CLOCK);

@@ -1,8 +1,8 @@
-//! Several channels as two.
+//! Mixing of several channels down to two.
 
 use std::f32::consts::FRAC_1_SQRT_2 as HALF_POWER;
 
-/// The shares of a channel in left and right.
+/// Shares of a channel in left and right.
 type Share = [f32; 2];
 
 const LEFT: Share = [1.0, 0.0];
@@ -10,10 +10,11 @@ const RIGHT: Share = [0.0, 1.0];
 const CENTRE: Share = [HALF_POWER, HALF_POWER];
 const SURROUND_LEFT: Share = [HALF_POWER, 0.0];
 const SURROUND_RIGHT: Share = [0.0, HALF_POWER];
-/// Low frequencies are left out, as ITU-R BS.775 has it.
+/// Share of the low frequency channel, which is left out as in ITU-R BS.775.
 const NOTHING: Share = [0.0, 0.0];
 
-/// The shares of one to eight channels in the order of Vorbis (RFC 7845 §5.1.1.2), as ITU-R BS.775-3 annex 4 folds them.
+/// Shares of one to eight channels in the order of Vorbis (RFC 7845 §5.1.1.2), as ITU-R BS.775-3 annex 4 mixes them
+/// down.
 const SHARES: [&[Share]; 8] = [
     &[[1.0, 1.0]],
     &[LEFT, RIGHT],
@@ -25,8 +26,8 @@ const SHARES: [&[Share]; 8] = [
     &[LEFT, CENTRE, RIGHT, SURROUND_LEFT, SURROUND_RIGHT, SURROUND_LEFT, SURROUND_RIGHT, NOTHING],
 ];
 
-/// Appends interleaved samples of so many channels in the order of Vorbis as interleaved stereo. What is louder than full scale by
-/// that is turned down for all.
+/// Appends interleaved samples of `channels` channels in the order of Vorbis as interleaved stereo. If the mix could
+/// exceed full scale, all channels are attenuated.
 pub(crate) fn vorbis(samples: &[f32], channels: usize, out: &mut Vec<f32>) {
     if channels == crate::CHANNELS {
         out.extend_from_slice(samples);

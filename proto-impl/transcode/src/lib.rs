@@ -21,11 +21,11 @@ pub use transcoder::{Stats, Target, Transcoder, can_decode};
 
 use media::Timescale;
 
-/// Hz of what is made, and ticks per second of its times.
+/// Sample rate of the output in Hz, and ticks per second of its times.
 pub const SAMPLE_RATE: u32 = 48_000;
-/// The clock of what is made.
+/// Clock of the output.
 pub(crate) const CLOCK: Timescale = Timescale::new(SAMPLE_RATE);
-/// Channels of what is made, interleaved in between.
+/// Number of output channels, interleaved internally.
 pub(crate) const CHANNELS: usize = 2;
-/// A unit is decoded to at most so many samples of each channel for each Hz of its rate: a second.
+/// Maximum duration of a decoded unit in seconds.
 pub(crate) const UNIT_SECONDS_MAX: usize = 1;

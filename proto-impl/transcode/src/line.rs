@@ -1,28 +1,30 @@
-//! Samples in the order of their times.
+//! Line of samples in the order of their times.
 
 use crate::CHANNELS;
 
-/// A gap of up to so many ticks is filled with silence; a longer one is left: the source has begun anew. Two seconds.
+/// Maximum gap in ticks that is filled with silence (two seconds). After a longer one the source has restarted, and the
+/// gap remains.
 const FILLED_MAX: i64 = 2 * 48_000;
 
-/// Samples at 48 kHz that wait for their frame, and the time of the first. Times never fall.
+/// Samples at 48 kHz that wait for their frame, with the time of the first. Times never decrease.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     samples: Vec<f32>,
-    /// Of the first sample, in ticks of 48 kHz.
+    /// Time of the first sample in ticks of 48 kHz.
     start: Option<i64>,
-    /// Samples of each channel that are still to be left out, because their time has gone.
+    /// Number of samples per channel still to be skipped because their time has passed.
     skip: usize,
 }
 
 impl Line {
-    /// The time behind the last sample.
+    /// Time after the last sample.
     pub(crate) fn end(&self) -> Option<i64> {
         let held = i64::try_from(self.samples.len() / CHANNELS).ok()?;
         Some(self.start?.saturating_add(held))
     }
 
-    /// Joins what is pushed next at this time. A gap is filled with silence; what has gone already is left out.
+    /// Sets the time of the samples that are pushed next. A gap is filled with silence, and samples whose time has
+    /// passed are left out.
     pub(crate) fn join(&mut self, at: i64) {
         self.skip = 0;
         let Some(end) = self.end() else {
@@ -48,7 +50,7 @@ impl Line {
         self.samples.extend(samples.iter().skip(skipped * CHANNELS));
     }
 
-    /// Takes a frame of so many samples of each channel, with the time of its first.
+    /// Takes a frame of `frames` samples per channel and returns the time of its first.
     pub(crate) fn take(&mut self, frames: usize, out: &mut Vec<f32>) -> Option<i64> {
         let start = self.start?;
         let count = frames * CHANNELS;
@@ -62,7 +64,8 @@ impl Line {
     }
 }
 
-/// Interleaved stereo as so many more samples of each channel, or fewer: each is what lies between its neighbours.
+/// Stretches interleaved stereo by `by` samples per channel; negative values shorten it. Each sample is interpolated
+/// from its neighbours.
 pub(crate) fn stretch(samples: &[f32], by: i64, out: &mut Vec<f32>) {
     out.clear();
     let frames = samples.len() / CHANNELS;

@@ -1,4 +1,4 @@
-//! Other sample rates to 48 kHz.
+//! Conversion of other sample rates to 48 kHz.
 
 use std::fmt;
 
@@ -7,14 +7,14 @@ use rubato::{Fft, FixedSync, Resampler as _};
 
 use crate::{CHANNELS, Error, SAMPLE_RATE};
 
-/// The rates of the codecs: all that AAC numbers (ISO/IEC 14496-3 table 1.18), those of MP3 and of G.711 among them. Another one
-/// would need a block as long as its rate, up to seconds of it.
+/// Sample rates of the codecs: those that AAC numbers (ISO/IEC 14496-3 table 1.18), which include those of MP3 and
+/// G.711. Another rate could need a block as long as its value, up to seconds.
 const RATES: [u32; 13] =
     [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
-/// Blocks in a second: what is shorter delays less, and passes less of the highest frequencies.
+/// Number of blocks per second. A shorter block delays less, and passes less of the highest frequencies.
 const BLOCKS: u32 = 100;
 
-/// A resampler of interleaved stereo.
+/// Resampler of interleaved stereo.
 pub(crate) struct Resampler {
     fft: Fft<f32>,
     /// Input that does not fill a block yet.
@@ -29,10 +29,10 @@ impl fmt::Debug for Resampler {
 }
 
 impl Resampler {
-    /// Creates a resampler from this rate; `None`: there is nothing to do.
+    /// Creates a resampler from this rate. Returns `None` if no resampling is needed.
     ///
     /// # Errors
-    /// No codec has this rate.
+    /// Returns an error if no codec has this rate.
     pub(crate) fn from_rate(rate: u32) -> Result<Option<Self>, Error> {
         if rate == SAMPLE_RATE {
             return Ok(None);
@@ -47,12 +47,12 @@ impl Resampler {
         Ok(Some(Self { fft, held: Vec::new(), block }))
     }
 
-    /// The number of samples of its output by which that lags behind its input.
+    /// Number of output samples by which the output lags behind the input.
     pub(crate) fn delay(&self) -> usize {
         self.fft.output_delay()
     }
 
-    /// Appends what `samples` and those before make.
+    /// Resamples `samples` and the held input, and appends the output.
     pub(crate) fn process(&mut self, samples: &[f32], out: &mut Vec<f32>) -> Result<(), Error> {
         self.held.extend_from_slice(samples);
         let frames = self.fft.input_frames_next();

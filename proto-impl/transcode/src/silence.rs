@@ -1,16 +1,16 @@
-//! Sound for a stream that has none: silence as AAC.
+//! Silence as AAC for a stream without audio.
 
 use bytes::Bytes;
 use media::{AccessUnit, TrackId};
 
-/// A frame of silence, stereo: one channel pair, no section, no spectrum (ISO/IEC 14496-3 §4.4.2.1).
+/// AAC frame of stereo silence: a channel pair without sections and spectrum (ISO/IEC 14496-3 §4.4.2.1).
 const FRAME: &[u8] = &[0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
-/// Ticks of a frame.
+/// Duration of a frame in ticks.
 const FRAME_TICKS: i64 = 1024;
-/// The longest gap that is filled; beyond it the stream has begun anew. Two seconds.
+/// Maximum gap in ticks that is filled (two seconds). After a longer one the stream has restarted.
 const FILLED_MAX: i64 = 2 * 48_000;
 
-/// Makes units of silence up to given times, in ticks of 48 kHz.
+/// Source of silent units up to given times, in ticks of 48 kHz.
 #[derive(Debug, Default)]
 pub struct Silence {
     next: Option<i64>,
@@ -18,14 +18,14 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// The stream has come to this time.
+    /// Advances the stream to this time.
     pub fn advance(&mut self, to: i64) {
         let next = self.next.unwrap_or(to);
         self.next = Some(if to.saturating_sub(next) > FILLED_MAX { to } else { next });
         self.until = self.until.max(to);
     }
 
-    /// The next unit before that time.
+    /// Returns the next unit that ends by that time.
     pub fn poll_unit(&mut self) -> Option<AccessUnit> {
         let at = self.next.filter(|next| next.saturating_add(FRAME_TICKS) <= self.until)?;
         self.next = Some(at.saturating_add(FRAME_TICKS));

@@ -1,4 +1,4 @@
-//! The transcoder.
+//! Transcoder of an audio track.
 
 use std::collections::VecDeque;
 
@@ -11,20 +11,20 @@ use crate::feed::Feed;
 use crate::line::Line;
 use crate::{CLOCK, Error};
 
-/// The wanted codec, and its bits per second.
+/// Target codec with its bits per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Opus.
+    /// Opus with its bits per second.
     Opus(u32),
-    /// AAC-LC.
+    /// AAC-LC with its bits per second.
     Aac(u32),
 }
 
 impl Target {
-    /// The configuration of the track that is made: 48 kHz, stereo.
+    /// Configuration of the output track: 48 kHz, stereo.
     ///
     /// # Errors
-    /// None: both are valid. They are read like any other.
+    /// Never returns an error, because both configurations are valid. They are parsed like any other.
     pub fn config(self) -> Result<CodecConfig, media::codec::Error> {
         Ok(match self {
             Self::Opus(_) => CodecConfig::Opus(opus::Config::of_channels(2)?),
@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// Whether units of this configuration can be decoded.
+/// Returns whether units of this configuration can be decoded.
 #[must_use]
 pub const fn can_decode(config: &CodecConfig) -> bool {
     match config {
@@ -57,32 +57,32 @@ pub const fn can_decode(config: &CodecConfig) -> bool {
     }
 }
 
-/// Units that wait to be taken; beyond, the oldest go. A unit of a second and a gap of two make fewer.
+/// Maximum number of queued units, beyond which the oldest are dropped. A unit of a second and a gap of two make fewer.
 const MADE_MAX: usize = 256;
 
-/// The counts of a transcoder.
+/// Counters of a transcoder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Units that were decoded.
+    /// Decoded units.
     pub decoded: u64,
-    /// Units that could not be.
+    /// Damaged units that could not be decoded.
     pub damaged: u64,
-    /// Units that were made.
+    /// Encoded units.
     pub encoded: u64,
-    /// Gaps, and what came twice: how often samples were put in step by more than stretching.
+    /// Times that samples were put in step by more than stretching, because of gaps or repetitions.
     pub jumps: u64,
-    /// Samples that were added or left out by stretching.
+    /// Samples that stretching added or removed.
     pub stretched: u64,
 }
 
-/// Makes one audio track of another. See the crate's description.
+/// Transcoder that makes an audio track from another. See the crate's description.
 #[derive(Debug)]
 pub struct Transcoder {
     target: Target,
     encoder: Encoder,
     feed: Option<Feed>,
     line: Line,
-    /// The time of the first unit: nothing is made for times before.
+    /// Time of the first unit. There is no output for earlier times.
     first: Option<i64>,
     made: VecDeque<AccessUnit>,
     stats: Stats,
@@ -90,10 +90,10 @@ pub struct Transcoder {
 }
 
 impl Transcoder {
-    /// Creates a transcoder. Of what, the units will tell.
+    /// Creates a transcoder. The source configuration comes with the units.
     ///
     /// # Errors
-    /// [`Error::Configuration`]: the encoder refuses the bit rate.
+    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate.
     pub fn new(target: Target) -> Result<Self, Error> {
         Ok(Self {
             target,
@@ -107,7 +107,7 @@ impl Transcoder {
         })
     }
 
-    /// A unit of the source, and the track as it is with this unit.
+    /// Handles a unit of the source with the current state of its track.
     pub fn handle_unit(&mut self, track: &Track, unit: &AccessUnit) {
         let start = track.timescale.convert(unit.pts, CLOCK);
         self.first.get_or_insert(start);
@@ -119,7 +119,7 @@ impl Transcoder {
         self.encode();
     }
 
-    /// Encodes the whole frames of the line.
+    /// Encodes the complete frames of the line.
     fn encode(&mut self) {
         let delay = self.encoder.delay();
         while let Some(start) = self.line.take(self.encoder.frames(), &mut self.frame) {
@@ -143,12 +143,12 @@ impl Transcoder {
         }
     }
 
-    /// The next unit that was made. Its times are ticks of 48 kHz; track and epoch are the caller's to set.
+    /// Returns the next output unit. Its times are ticks of 48 kHz; the caller must set track and epoch.
     pub fn poll_unit(&mut self) -> Option<AccessUnit> {
         self.made.pop_front()
     }
 
-    /// The counts so far.
+    /// Counters of the transcoder.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats

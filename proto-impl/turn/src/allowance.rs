@@ -1,5 +1,4 @@
-//! Allowances of answers to clients that have not shown that their addresses are theirs. The table that they are kept in has one size,
-//! whatever comes.
+//! Limits on answers to clients whose address is not verified, kept in a table of fixed size.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use crypto::Seed;
 
 use crate::limits::{UNPROVED_ANSWERS, UNPROVED_ANSWERS_TOTAL, UNPROVED_BURST, UNPROVED_NETWORKS};
 
-/// The generic cell rate algorithm (ITU-T I.371): the time at which all that was taken is paid for.
+/// The generic cell rate algorithm (ITU-T I.371): the time up to which all usage is paid for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
     paid_at: Instant,
@@ -19,7 +18,7 @@ impl Rate {
         Self { paid_at: now }
     }
 
-    /// Takes something that costs `price` of time; false when more than `burst` would be owed.
+    /// Takes something that costs `price` of time. Returns false if the debt would exceed `burst`.
     pub(crate) fn take(&mut self, now: Instant, price: Duration, burst: Duration) -> bool {
         let from = self.paid_at.max(now);
         let Some(paid_at) = from.checked_add(price) else { return false };
@@ -31,7 +30,8 @@ impl Rate {
     }
 }
 
-/// The network of an address, as limits count them: the address, of IPv6 the first 64 bits.
+/// Returns the network of an address, as counted by limits: the address itself, or the first 64 bits of an IPv6
+/// address.
 pub(crate) fn network(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(_) => ip,
@@ -56,7 +56,7 @@ impl Allowance {
         Self { key, networks: vec![Rate::new(now); UNPROVED_NETWORKS], total: Rate::new(now) }
     }
 
-    /// Whether a client at this address is answered now. This machine always is.
+    /// Returns true if a client at this address may be answered now. Loopback addresses always may.
     pub(crate) fn take(&mut self, now: Instant, ip: IpAddr) -> bool {
         if ip.is_loopback() {
             return true;

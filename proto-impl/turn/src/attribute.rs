@@ -1,23 +1,23 @@
-//! Numbers of RFC 8656 §18, and ChannelData (§12.4).
+//! Numbers of attributes (RFC 8656 §18), and ChannelData (§12.4).
 
 use std::net::SocketAddr;
 
 use ice::stun::AttributeType;
 use wire::Reader;
 
-/// Methods (RFC 8656 §17).
+/// Method numbers (RFC 8656 §17).
 pub mod method {
-    /// Makes an allocation.
+    /// Creates an allocation.
     pub const ALLOCATE: u16 = 0x003;
-    /// Prolongs or ends one.
+    /// Renews or ends an allocation.
     pub const REFRESH: u16 = 0x004;
-    /// Indication: data of the client for a peer.
+    /// Indication with data from the client for a peer.
     pub const SEND: u16 = 0x006;
-    /// Indication: data of a peer for the client.
+    /// Indication with data from a peer for the client.
     pub const DATA: u16 = 0x007;
-    /// Lets addresses of peers send.
+    /// Permits peers to send.
     pub const CREATE_PERMISSION: u16 = 0x008;
-    /// Gives a peer a number.
+    /// Binds a channel number to a peer.
     pub const CHANNEL_BIND: u16 = 0x009;
 }
 
@@ -29,21 +29,21 @@ pub(crate) const XOR_RELAYED_ADDRESS: AttributeType = AttributeType(0x0016);
 pub(crate) const REQUESTED_ADDRESS_FAMILY: AttributeType = AttributeType(0x0017);
 pub(crate) const EVEN_PORT: AttributeType = AttributeType(0x0018);
 pub(crate) const REQUESTED_TRANSPORT: AttributeType = AttributeType(0x0019);
-/// Datagrams are not fragmented on their way to a peer here, asked or not: peers are on this machine.
+/// DONT-FRAGMENT. Datagrams to peers are never fragmented, with or without it, since peers are on the same machine.
 pub(crate) const DONT_FRAGMENT: AttributeType = AttributeType(0x001a);
 pub(crate) const RESERVATION_TOKEN: AttributeType = AttributeType(0x0022);
 pub(crate) const ADDITIONAL_ADDRESS_FAMILY: AttributeType = AttributeType(0x8000);
 pub(crate) const ADDRESS_ERROR_CODE: AttributeType = AttributeType(0x8001);
 
-/// UDP, in REQUESTED-TRANSPORT (RFC 8656 §18.7).
+/// Protocol number of UDP, in REQUESTED-TRANSPORT (RFC 8656 §18.7).
 pub(crate) const UDP: u8 = 17;
-/// Numbers of channels. RFC 8656 §12 ends at 0x4fff, for other protocols at the same port; there are none here, and clients of
-/// RFC 5766 §11, coturn's among them, go up to this.
+/// Valid channel numbers. RFC 8656 §12 ends at 0x4fff to leave room for other protocols on the same port; here there
+/// are none, and clients of RFC 5766 §11, such as coturn's, use numbers up to this.
 pub(crate) const CHANNELS: std::ops::RangeInclusive<u16> = 0x4000..=0x7ffe;
-/// Bytes before the data of a ChannelData.
+/// Length of the header of ChannelData.
 pub(crate) const CHANNEL_HEAD_BYTES: usize = 4;
 
-/// The family of a relayed address (RFC 8656 §18.6).
+/// Address family of a relayed address (RFC 8656 §18.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -53,7 +53,7 @@ pub enum Family {
 }
 
 impl Family {
-    /// The family of an address.
+    /// Returns the family of an address.
     #[must_use]
     pub const fn of(address: SocketAddr) -> Self {
         if address.is_ipv4() { Self::V4 } else { Self::V6 }
@@ -75,8 +75,8 @@ impl Family {
     }
 }
 
-/// The channel and the data of a ChannelData message (RFC 8656 §12.4); `None` when it is none, or shorter than it says. Bytes behind
-/// the data are padding.
+/// Returns the channel and the data of a ChannelData message (RFC 8656 §12.4); `None` for another message, or if it is
+/// truncated. Bytes behind the data are padding.
 #[must_use]
 pub fn channel_data(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let mut r = Reader::new(datagram);

@@ -1,22 +1,22 @@
-//! Ephemeral credentials (draft-uberti-behave-turn-rest-00 §2.2): the user name begins with the time at which they expire, the
-//! password is an HMAC of it.
+//! Ephemeral credentials (draft-uberti-behave-turn-rest-00 §2.2): the user name begins with its expiry time, and the
+//! password is an HMAC of the user name.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::limits::USERNAME_BYTES_MAX;
 
-/// A user name and its password.
+/// User name and password of a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// `SECONDS:USER`: the time since 1970 at which they expire.
+    /// User name `SECONDS:USER`, with the expiry time in seconds since 1970.
     pub username: String,
-    /// The password.
+    /// Password.
     pub password: String,
 }
 
 impl Credentials {
-    /// The credentials of `user` until a time since 1970, in seconds.
+    /// Creates credentials of `user` that expire at a time in seconds since 1970.
     #[must_use]
     pub fn ephemeral(secret: &[u8], until: u64, user: &str) -> Self {
         let username = format!("{until}:{user}");
@@ -25,7 +25,7 @@ impl Credentials {
     }
 }
 
-/// Without the password.
+/// Prints no password.
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Credentials").field("username", &self.username).finish_non_exhaustive()
@@ -43,7 +43,7 @@ pub(crate) fn long_term_key(username: &[u8], realm: &str, password: &str) -> Key
     crypto::md5(&[username, b":", realm.as_bytes(), b":", password.as_bytes()])
 }
 
-/// The key of a user name whose time is not over at `unix`; `None`: it is over, or the name has none.
+/// Returns the key of a user name; `None` if its time is over at `unix` or missing.
 pub(crate) fn key_of(secret: &[u8], realm: &str, username: &[u8], unix: u64) -> Option<Key> {
     (username.len() <= USERNAME_BYTES_MAX).then_some(())?;
     let until = username.split(|byte| *byte == b':').next()?;
@@ -52,7 +52,7 @@ pub(crate) fn key_of(secret: &[u8], realm: &str, username: &[u8], unix: u64) -> 
     (until > unix).then(|| long_term_key(username, realm, &password(secret, username)))
 }
 
-/// The user of a name: what stands behind the time, or all of a name without.
+/// Returns the user in a user name: the part behind the time, or all of a name without a time.
 pub(crate) fn user_of(username: &[u8]) -> &[u8] {
     let colon = username.iter().position(|byte| *byte == b':');
     colon.and_then(|at| username.get(at + 1..)).filter(|user| !user.is_empty()).unwrap_or(username)
@@ -62,7 +62,7 @@ pub(crate) fn user_of(username: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// RFC 5769 §2.4: a request with long-term credentials.
+    /// Checks the vector of RFC 5769 §2.4: a request with long-term credentials.
     #[test]
     fn the_key_is_that_of_the_rfc() {
         let hex = "000100602112a44278ad3433c6ad72c029da412e00060012e3839ee38388e383aae38383e382afe382b90000\
@@ -77,7 +77,7 @@ mod tests {
         assert!(!message.is_authentic(&long_term_key(name, "example.com", "TheMatrIX")));
     }
 
-    /// The password is what `openssl dgst -sha1 -hmac north -binary | base64` makes of the name.
+    /// Checks the password against `openssl dgst -sha1 -hmac north -binary | base64` of the user name.
     #[test]
     fn the_password_is_that_of_other_implementations() {
         let made = Credentials::ephemeral(b"north", 1_433_895_918, "user");

@@ -1,4 +1,4 @@
-//! The port that clients share: whose a message is, and who may have an allocation.
+//! The port shared by all clients: finds the allocation of a message, and decides about new allocations.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,52 +19,52 @@ use crate::quotas::{Full, Holder, Quotas};
 use crate::request::Request;
 use crate::respond::{begin, is_challenge, refuse};
 
-/// A client as the server sees it: the 5-tuple (RFC 8656 §3.2). IPv4 addresses are plain.
+/// A client as identified by the server: the 5-tuple (RFC 8656 §3.2). IPv4 addresses are not mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Client {
-    /// The client's address.
+    /// Address of the client.
     pub address: SocketAddr,
-    /// The address of ours that it speaks to, where that is known.
+    /// Local address that the client uses, if known.
     pub local: Option<IpAddr>,
-    /// The number of its connection, when it speaks over a byte stream.
+    /// Number of the client's connection; `None` over UDP.
     pub connection: Option<u64>,
 }
 
-/// The destination of a message.
+/// Destination of a message.
 #[derive(Debug)]
 pub enum Route<K> {
-    /// The allocation with this name: [`crate::Allocation::handle_datagram`].
+    /// The allocation with this name; pass the message to [`crate::Allocation::handle_datagram`].
     Session(K),
-    /// A client may have an allocation.
+    /// A client requests an allocation and may have one.
     New(Box<Incoming>),
-    /// Nobody; the reply is written.
+    /// No allocation; the reply was written.
     Reply,
-    /// Nowhere.
+    /// No destination; the message is ignored.
     Drop(DropReason),
 }
 
-/// The reason for which a message is ignored.
+/// The reason a message is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropReason {
-    /// No STUN request, by a client without an allocation.
+    /// The message is not a STUN request, and its client has no allocation.
     Unknown,
-    /// The client's network, or everybody, has had enough answers for now.
+    /// Too many answers were sent recently, to the client's network or in total.
     TooMany,
 }
 
-/// Counts of messages without an allocation.
+/// Counters of messages without an allocation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EndpointStats {
-    /// Requests without credentials, or with wrong ones, that were answered.
+    /// Requests answered with a challenge, because credentials were missing or wrong.
     pub challenged: u64,
-    /// Requests with credentials that were refused for a cap.
+    /// Requests with valid credentials that were refused because of a limit.
     pub full: u64,
-    /// Requests that were not answered because too many came.
+    /// Requests not answered because there were too many.
     pub unanswered: u64,
 }
 
-/// A client that may have an allocation, and what it asks for.
+/// A client that may have an allocation, and its request.
 #[derive(Debug)]
 pub struct Incoming {
     pub(crate) client: Client,
@@ -73,7 +73,7 @@ pub struct Incoming {
     pub(crate) id: TransactionId,
     pub(crate) family: Family,
     pub(crate) lifetime: Duration,
-    /// The other family was asked for, too.
+    /// The other address family was requested, too.
     pub(crate) additional: bool,
     pub(crate) config: Arc<Config>,
     pub(crate) nonces: Nonces,
@@ -81,20 +81,20 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The client.
+    /// Client that sent the request.
     #[must_use]
     pub const fn client(&self) -> Client {
         self.client
     }
 
-    /// The user, without the time at which its credentials expire.
+    /// User without the expiry time of the credentials.
     #[must_use]
     pub fn user(&self) -> &[u8] {
         user_of(&self.user)
     }
 }
 
-/// See the module. `K` is the application's name for an allocation.
+/// A TURN port, described in the module. `K` is the application's name for an allocation.
 #[derive(Debug)]
 pub struct Endpoint<K> {
     config: Arc<Config>,
@@ -107,7 +107,7 @@ pub struct Endpoint<K> {
 }
 
 impl<K: Copy + Eq + Hash> Endpoint<K> {
-    /// Knows nobody. Endpoints with the same seed know each other's nonces.
+    /// Creates an endpoint without allocations. Endpoints with the same seed accept each other's nonces.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: &Seed) -> Self {
         Self {
@@ -121,18 +121,18 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         }
     }
 
-    /// Sets another configuration, for allocations to come.
+    /// Replaces the configuration for future allocations.
     pub fn set_config(&mut self, config: Arc<Config>) {
         self.config = config;
     }
 
-    /// The allocation of a client, if it has one.
+    /// Returns the allocation of a client; `None` if it has none.
     #[must_use]
     pub fn session(&self, client: &Client) -> Option<K> {
         self.clients.get(client).copied()
     }
 
-    /// Finds the allocation of a message. Without one the message is answered, or asks for an allocation.
+    /// Returns the destination of a message. A message without an allocation is answered, or requests one.
     pub fn route(&mut self, now: Instant, client: Client, message: &[u8], reply: &mut Vec<u8>) -> Route<K> {
         if let Some(key) = self.session(&client) {
             return Route::Session(key);
@@ -162,7 +162,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         }
     }
 
-    /// Answers a client that has not shown its address, unless there were too many answers.
+    /// Answers a client whose address is not verified, unless there were too many answers.
     fn answer_unproved(&mut self, now: Instant, client: Client, answer: impl FnOnce()) -> Route<K> {
         // Who has a connection has shown its address.
         if client.connection.is_none() && !self.allowance.take(now, client.address.ip()) {
@@ -173,7 +173,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         Route::Reply
     }
 
-    /// RFC 8656 §7.2, for a client without an allocation.
+    /// Checks the Allocate request of a client without an allocation (RFC 8656 §7.2).
     fn check(&mut self, client: Client, request: &Request<'_>, key: Key) -> Result<Incoming, ErrorCode> {
         if !request.is_request(method::ALLOCATE) {
             return Err(ErrorCode::ALLOCATION_MISMATCH);
@@ -217,8 +217,8 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         })
     }
 
-    /// The client's messages are from now on those of the allocation with this name. False, and nothing changes, when the client or the
-    /// name has one.
+    /// Routes the client's messages to the allocation with this name. Returns false, without any change, if the client
+    /// or the name has an allocation already.
     pub fn insert(&mut self, incoming: &Incoming, key: K) -> bool {
         if self.clients.contains_key(&incoming.client) || self.allocations.contains_key(&key) {
             return false;
@@ -229,7 +229,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         true
     }
 
-    /// An allocation is no more.
+    /// Removes an allocation.
     pub fn remove(&mut self, key: K) {
         if let Some((client, holder)) = self.allocations.remove(&key) {
             self.clients.remove(&client);
@@ -243,20 +243,20 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
         self.allocations.len()
     }
 
-    /// Whether there are none, and nothing is kept of former ones.
+    /// True if there are no allocations and no state remains of former ones.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allocations.is_empty() && self.clients.is_empty() && self.quotas.is_empty()
     }
 
-    /// Counters.
+    /// Counters so far.
     #[must_use]
     pub const fn stats(&self) -> EndpointStats {
         self.stats
     }
 }
 
-/// The lifetime of an allocation that asks for so many seconds, other than none (RFC 8656 §7.2).
+/// Returns the lifetime of an allocation that requests this many seconds, other than 0 (RFC 8656 §7.2).
 pub(crate) fn lifetime(asked: Option<u32>) -> Duration {
     let asked = asked.map_or(LIFETIME, |seconds| Duration::from_secs(u64::from(seconds)));
     asked.clamp(LIFETIME, LIFETIME_MAX)

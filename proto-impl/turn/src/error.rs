@@ -1,19 +1,19 @@
-//! Errors.
+//! Errors of byte streams.
 
-/// A fault of a byte stream, which is of no use any more.
+/// A fault in a byte stream, which cannot be read further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Neither a STUN message nor ChannelData.
+    /// The data is neither a STUN message nor ChannelData.
     #[error("neither STUN nor ChannelData")]
     NotTurn,
-    /// The first message of a connection is no STUN request.
+    /// The first message of a connection is not a STUN request.
     #[error("the first message is no STUN request")]
     FirstMessage,
-    /// A message above [`crate::limits::MESSAGE_BYTES_MAX`].
+    /// A message exceeds [`crate::limits::MESSAGE_BYTES_MAX`].
     #[error("a message of {length} bytes")]
     TooLong {
-        /// Its length.
+        /// Length of the message, in bytes.
         length: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Nonces that nobody keeps: the time at which one expires, and a MAC over it and the client's address.
+//! Stateless nonces: an expiry time, and a MAC of it and the client's address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,12 +6,12 @@ use crypto::{Seed, constant_time_eq};
 
 use crate::limits::NONCE_LIFETIME;
 
-/// Characters of the time.
+/// Length of the expiry time, in characters.
 const TIME_CHARS: usize = 10;
-/// Bytes of the MAC.
+/// Length of the MAC, in bytes.
 const MAC_BYTES: usize = 8;
 
-/// Makes nonces and knows its own.
+/// Makes and verifies nonces.
 #[derive(Clone)]
 pub(crate) struct Nonces {
     key: [u8; 32],
@@ -24,12 +24,12 @@ impl Nonces {
         Self { key }
     }
 
-    /// A nonce for a client, made at a time since 1970 in seconds.
+    /// Makes a nonce for a client at a time in seconds since 1970.
     pub(crate) fn make(&self, unix: u64, client: SocketAddr) -> String {
         self.until(unix.saturating_add(NONCE_LIFETIME.as_secs()), client)
     }
 
-    /// Whether a nonce was made for the client and is not too old.
+    /// True if a nonce was made for the client and has not expired.
     pub(crate) fn is_fresh(&self, nonce: &[u8], unix: u64, client: SocketAddr) -> bool {
         let until = nonce.get(..TIME_CHARS).and_then(|time| std::str::from_utf8(time).ok());
         let Some(until) = until.and_then(|time| u64::from_str_radix(time, 16).ok()) else { return false };
@@ -48,7 +48,7 @@ impl Nonces {
     }
 }
 
-/// Without the key.
+/// Prints no key.
 impl std::fmt::Debug for Nonces {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Nonces(..)")

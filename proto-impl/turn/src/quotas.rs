@@ -1,4 +1,4 @@
-//! Counts of allocations, by network, by user and in total. Memory grows with allocations only.
+//! Counters of allocations: by network, by user and in total. Memory grows only with allocations.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use crate::allowance::network;
 use crate::config::Caps;
 
-/// The cap that an allocation would be above.
+/// Limit that another allocation would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// The cap of its network or its user.
+    /// Limit of the network or the user.
     Own,
-    /// The cap of all.
+    /// Total limit.
     Total,
 }
 
-/// The counts that an allocation is part of.
+/// Counters that an allocation belongs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     network: Option<IpAddr>,
@@ -23,7 +23,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// `user`, at this address. Allocations of this machine do not count for a network.
+    /// Returns the counters for a user at this address. Loopback addresses do not count for a network.
     pub(crate) fn new(ip: IpAddr, user: &[u8]) -> Self {
         Self { network: (!ip.is_loopback()).then(|| network(ip)), user: user.into() }
     }
@@ -37,7 +37,7 @@ pub(crate) struct Quotas {
 }
 
 impl Quotas {
-    /// Whether one more fits.
+    /// Checks that one more allocation is within the limits.
     pub(crate) fn check(&self, holder: &Holder, caps: Caps) -> Result<(), Full> {
         let of_network = holder.network.and_then(|network| self.networks.get(&network).copied()).unwrap_or(0);
         let of_user = self.users.get(&holder.user).copied().unwrap_or(0);
@@ -73,7 +73,7 @@ impl Quotas {
         self.total = self.total.saturating_sub(1);
     }
 
-    /// Whether nothing is held.
+    /// True if nothing is counted.
     pub(crate) fn is_empty(&self) -> bool {
         self.networks.is_empty() && self.users.is_empty() && self.total == 0
     }

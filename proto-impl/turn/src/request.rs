@@ -1,4 +1,4 @@
-//! A message of a client, with the attributes of TURN, and whose it is.
+//! A message of a client: its TURN attributes, and its authentication.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use crate::credentials::{Key, key_of};
 use crate::limits::PEERS_OF_REQUEST_MAX;
 use crate::nonce::Nonces;
 
-/// The attributes of a message that are before its integrity. The first of a kind counts.
+/// Attributes of a message in front of its integrity. The first of each type counts.
 #[derive(Debug, Clone)]
 pub(crate) struct Request<'a> {
     pub(crate) message: Message<'a>,
@@ -22,7 +22,7 @@ pub(crate) struct Request<'a> {
     pub(crate) nonce: Option<&'a [u8]>,
     pub(crate) lifetime: Option<u32>,
     pub(crate) transport: Option<u8>,
-    /// REQUESTED-ADDRESS-FAMILY; `Some(None)`: none that there is.
+    /// REQUESTED-ADDRESS-FAMILY; `Some(None)` for an unknown family.
     pub(crate) family: Option<Option<Family>>,
     pub(crate) additional: Option<Option<Family>>,
     pub(crate) peers: Vec<SocketAddr>,
@@ -30,14 +30,14 @@ pub(crate) struct Request<'a> {
     pub(crate) data: Option<&'a [u8]>,
     pub(crate) even_port: bool,
     pub(crate) reservation: bool,
-    /// An attribute of TURN has a value that it cannot have, or there are too many of one.
+    /// A TURN attribute has an invalid value, or is repeated too often.
     pub(crate) is_malformed: bool,
-    /// Attributes that must be known and are not.
+    /// Unknown attributes that are comprehension-required.
     pub(crate) unknown: Vec<AttributeType>,
 }
 
 impl<'a> Request<'a> {
-    /// `None`: it is no STUN.
+    /// Parses a message; `None` if it is not STUN.
     pub(crate) fn read(datagram: &'a [u8]) -> Option<Self> {
         let message = Message::read(datagram).ok()?;
         let mut this = Self {
@@ -115,8 +115,8 @@ impl<'a> Request<'a> {
         self.message.class() == Class::Request && self.message.method() == method
     }
 
-    /// Checks credentials (RFC 8489 §9.2.4). `known` is the user of an allocation with its key: another one is refused, and the
-    /// same stays welcome when its credentials have expired meanwhile.
+    /// Checks credentials (RFC 8489 §9.2.4). `known` is the user and key of an allocation: another user is refused, and
+    /// the same user is accepted even if its credentials have expired in the meantime.
     pub(crate) fn authenticate(
         &self,
         now: Instant,

@@ -1,11 +1,11 @@
-//! Answers.
+//! Answers to requests.
 
 use ice::stun::{AttributeType, Class, ErrorCode, MessageWriter};
 
 use crate::credentials::Key;
 use crate::request::Request;
 
-/// A realm and a fresh nonce.
+/// A realm and a new nonce.
 pub(crate) type Challenge<'a> = (&'a str, String);
 
 /// Begins an answer to a request.
@@ -14,8 +14,8 @@ pub(crate) fn begin<'o>(out: &'o mut Vec<u8>, request: &Request<'_>, class: Clas
     MessageWriter::of_method(out, message.method(), class, message.transaction_id())
 }
 
-/// A refusal. `key` signs the answer to an authenticated client; other answers have no integrity. `challenge` stands in answers that ask
-/// for credentials, or for another nonce.
+/// Writes a refusal. `key` authenticates the answer to an authenticated client; other answers have no integrity.
+/// `challenge` is included in answers that request credentials or another nonce.
 pub(crate) fn refuse(
     out: &mut Vec<u8>,
     request: &Request<'_>,
@@ -38,7 +38,7 @@ pub(crate) fn refuse(
     };
 }
 
-/// Whether a refusal with this code tells a realm and a nonce (RFC 8489 §9.2.4).
+/// True if a refusal with this code contains a realm and a nonce (RFC 8489 §9.2.4).
 pub(crate) fn is_challenge(code: ErrorCode) -> bool {
     code == ErrorCode::UNAUTHENTICATED || code == ErrorCode::STALE_NONCE
 }

@@ -1,5 +1,5 @@
-//! Messages in a byte stream (RFC 8656 §3.1, §12.5): STUN messages and ChannelData one behind the other, each a multiple
-//! of four bytes.
+//! Messages in a byte stream (RFC 8656 §3.1, §12.5): STUN messages and ChannelData, each padded to a multiple of four
+//! bytes.
 
 use bytes::BytesMut;
 use ice::stun::HEADER_BYTES;
@@ -8,31 +8,31 @@ use crate::attribute::{CHANNEL_HEAD_BYTES, CHANNELS};
 use crate::error::Error;
 use crate::limits::MESSAGE_BYTES_MAX;
 
-/// Bytes that tell the length of a message.
+/// Bytes needed to know the length of a message.
 const HEAD_BYTES: usize = 4;
 
-/// Takes messages out of a stream, however it is cut. Holds at most one that is not complete.
+/// Extracts messages from a stream that may be split anywhere. Buffers at most one incomplete message.
 #[derive(Debug)]
 pub struct MessageReader {
     held: BytesMut,
-    /// The first message, which must be a STUN request, is awaited.
+    /// The first message, which must be a STUN request, has not arrived.
     is_first: bool,
 }
 
 impl MessageReader {
-    /// Creates it for an accepted connection: a stream that does not begin with a STUN request speaks another protocol, which
-    /// is seen in its first bytes.
+    /// Creates a reader for an accepted connection. A stream that does not begin with a STUN request belongs to another
+    /// protocol, which its first bytes show.
     #[must_use]
     pub fn accepted() -> Self {
         Self { held: BytesMut::new(), is_first: true }
     }
 
-    /// The next message of `input`, which is consumed as far as it was needed: as a datagram would be, without padding. `None`
-    /// when more is needed; `input` is empty then.
+    /// Returns the next message, without padding, and consumes `input` as far as needed. `None` when more input is
+    /// needed; `input` is then empty.
     ///
     /// # Errors
     ///
-    /// Something else, or a message that is too long: the stream is of no use any more.
+    /// The data is not TURN, or a message is too long. The stream cannot be read further.
     pub fn next(&mut self, input: &mut BytesMut) -> Result<Option<BytesMut>, Error> {
         let complete = if self.held.is_empty() {
             self.total(input)?.filter(|(total, _)| input.len() >= *total)
@@ -67,7 +67,7 @@ impl MessageReader {
         self.held.extend_from_slice(&input.split_to(more));
     }
 
-    /// The bytes of the message with its padding and without, once known.
+    /// Returns the length of the message with and without padding; `None` until it is known.
     fn total(&self, bytes: &[u8]) -> Result<Option<(usize, usize)>, Error> {
         let is_request = |first: u8, second: u8| first == 0 && second & 0x10 == 0;
         match bytes {
@@ -94,7 +94,7 @@ impl MessageReader {
     }
 }
 
-/// Appends a message to a stream, with its padding.
+/// Appends a message to a stream, with padding.
 pub fn write(message: &[u8], out: &mut BytesMut) {
     out.extend_from_slice(message);
     let padding = message.len().next_multiple_of(4).saturating_sub(message.len());

@@ -1,4 +1,4 @@
-//! Elements: IDs, sizes and values (RFC 8794 §4 to §7).
+//! EBML elements: IDs, sizes and values (RFC 8794 §4 to §7).
 //!
 //! ```text
 //! element: ID (1 to 4 bytes) | size of the body (1 to 8 bytes) | body
@@ -10,7 +10,7 @@ use wire::Reader;
 
 use crate::Error;
 
-/// The IDs of the elements that are written or read here (RFC 9559 §5.1; RFC 8794 §11.2).
+/// IDs of the elements that are read or written here (RFC 9559 §5.1; RFC 8794 §11.2).
 pub mod id {
     #![allow(missing_docs, reason = "the names of the standard")]
 
@@ -67,31 +67,31 @@ pub mod id {
     pub const CUE_CLUSTER_POSITION: u32 = 0xf1;
 }
 
-/// Bytes of the longest head of an element.
+/// Maximum length of the header of an element in bytes.
 pub const HEAD_BYTES_MAX: usize = 12;
-/// Bytes of the longest ID (EBMLMaxIDLength).
+/// Maximum length of an ID in bytes (EBMLMaxIDLength).
 const ID_BYTES_MAX: usize = 4;
-/// Bytes of a size that is written over later.
+/// Length in bytes of a size that is overwritten later.
 pub(crate) const WIDE_SIZE_BYTES: usize = 8;
-/// A size of eight bytes that is not known.
+/// Unknown size in eight bytes.
 pub(crate) const UNKNOWN_SIZE: [u8; WIDE_SIZE_BYTES] = [0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
 
-/// The head of an element.
+/// Header of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Its ID, with the marker in it, as it is written.
+    /// ID of the element as in the file, with its marker.
     pub id: u32,
-    /// Bytes of the head itself.
+    /// Length of the header in bytes.
     pub bytes: usize,
-    /// Bytes of the body. `None`: it is not known.
+    /// Length of the body in bytes, or `None` if it is unknown.
     pub size: Option<u64>,
 }
 
 impl Head {
-    /// Reads the head that the bytes begin with.
+    /// Reads the header at the start of the bytes.
     ///
     /// # Errors
-    /// When the bytes end in it, or begin with something else.
+    /// Returns an error if the header is incomplete or invalid.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let id = read_id(&mut reader)?;
@@ -100,7 +100,7 @@ impl Head {
     }
 }
 
-/// The bytes that follow a first byte in its number; `None` of a zero.
+/// Number of bytes that follow the first byte of a variable-length number, or `None` if the first byte is zero.
 fn length(first: u8) -> Option<usize> {
     usize::try_from(first.leading_zeros()).ok().filter(|zeros| *zeros < 8)
 }
@@ -117,13 +117,13 @@ fn read_id(reader: &mut Reader<'_>) -> Result<u32, Error> {
     Ok(id)
 }
 
-/// `None`: all bits are 1 (RFC 8794 §6.2).
+/// Reads a size. Returns `None` if it is unknown because all its bits are 1 (RFC 8794 §6.2).
 fn read_size(reader: &mut Reader<'_>) -> Result<Option<u64>, Error> {
     let (value, bits) = read_vint(reader)?;
     Ok(Some(value).filter(|value| *value != (1 << bits) - 1))
 }
 
-/// A number without its marker, and how many bits it may have.
+/// Reads a variable-length number without its marker and returns it with the number of its bits.
 pub(crate) fn read_vint(reader: &mut Reader<'_>) -> Result<(u64, usize), Error> {
     let first = reader.u8()?;
     let more = length(first).ok_or(Error::Invalid("element size"))?;
@@ -132,7 +132,7 @@ pub(crate) fn read_vint(reader: &mut Reader<'_>) -> Result<(u64, usize), Error> 
     Ok((value, 7 * (more + 1)))
 }
 
-/// The next element of a body: its ID and its own body.
+/// Reads the next element of a body and returns its ID and its body.
 pub(crate) fn read_element<'a>(reader: &mut Reader<'a>) -> Result<(u32, &'a [u8]), Error> {
     let id = read_id(reader)?;
     let size = read_size(reader)?.ok_or(Error::Invalid("element size"))?;
@@ -140,7 +140,7 @@ pub(crate) fn read_element<'a>(reader: &mut Reader<'a>) -> Result<(u32, &'a [u8]
     Ok((id, reader.take(size)?))
 }
 
-/// An unsigned integer (RFC 8794 §7.2).
+/// Reads an unsigned integer (RFC 8794 §7.2).
 pub(crate) fn read_uint(body: &[u8]) -> Result<u64, Error> {
     if body.len() > 8 {
         return Err(Error::Invalid("integer"));
@@ -148,7 +148,7 @@ pub(crate) fn read_uint(body: &[u8]) -> Result<u64, Error> {
     Ok(body.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))
 }
 
-/// A floating-point number (RFC 8794 §7.3).
+/// Reads a floating-point number (RFC 8794 §7.3).
 pub(crate) fn read_float(body: &[u8]) -> Result<f64, Error> {
     if let Ok(bytes) = body.try_into() {
         return Ok(f64::from_be_bytes(bytes));
@@ -167,13 +167,13 @@ pub(crate) fn put_id(out: &mut BytesMut, id: u32) {
     out.put_slice(bytes.get(zeros..).unwrap_or_default());
 }
 
-/// Appends a size in `width` bytes, 1 to 8. Writers assume: it fits, and is not all ones.
+/// Appends a size in `width` bytes, 1 to 8. The size must fit and must not be all ones.
 pub(crate) fn put_size(out: &mut BytesMut, size: u64, width: usize) {
     let bytes = (size | 1u64 << (7 * width.min(8))).to_be_bytes();
     out.put_slice(bytes.get(8usize.saturating_sub(width)..).unwrap_or_default());
 }
 
-/// The fewest bytes that a size takes: all ones say that it is not known.
+/// Minimum number of bytes for a size. All ones are reserved for an unknown size.
 pub(crate) const fn size_bytes(size: u64) -> usize {
     let mut width = 1;
     while width < 8 && size >= (1 << (7 * width)) - 1 {
@@ -182,35 +182,35 @@ pub(crate) const fn size_bytes(size: u64) -> usize {
     width
 }
 
-/// Appends an element.
+/// Appends an element with a binary body.
 pub(crate) fn put_binary(out: &mut BytesMut, id: u32, body: &[u8]) {
     put_id(out, id);
     put_size(out, body.len() as u64, size_bytes(body.len() as u64));
     out.put_slice(body);
 }
 
-/// Appends an unsigned integer in as few bytes as it needs.
+/// Appends an element with an unsigned integer in as few bytes as possible.
 pub(crate) fn put_uint(out: &mut BytesMut, id: u32, value: u64) {
     let zeros = usize::try_from(value.leading_zeros() / 8).unwrap_or(0).min(7);
     put_binary(out, id, value.to_be_bytes().get(zeros..).unwrap_or_default());
 }
 
-/// Appends a floating-point number of eight bytes.
+/// Appends an element with a floating-point number of eight bytes.
 pub(crate) fn put_float(out: &mut BytesMut, id: u32, value: f64) {
     put_binary(out, id, &value.to_be_bytes());
 }
 
-/// Appends an element with elements in it.
+/// Appends an element that contains the elements from `write`.
 pub(crate) fn put_master(out: &mut BytesMut, id: u32, write: impl FnOnce(&mut BytesMut)) {
     let mut body = BytesMut::new();
     write(&mut body);
     put_binary(out, id, &body);
 }
 
-/// Bytes of the head of a `Void` of any length.
+/// Length in bytes of the header of a `Void` with any body.
 pub(crate) const VOID_HEAD_BYTES: usize = 1 + WIDE_SIZE_BYTES;
 
-/// Appends a `Void` of so many bytes in all, 9 or more (RFC 8794 §11.3.2).
+/// Appends a `Void` of `bytes` bytes in total, at least 9 (RFC 8794 §11.3.2).
 pub(crate) fn put_void(out: &mut BytesMut, bytes: usize) {
     let body = bytes.saturating_sub(VOID_HEAD_BYTES);
     put_id(out, id::VOID);

@@ -1,27 +1,27 @@
-//! Faults of files.
+//! Errors of reading files.
 
-/// The reason a file is not read.
+/// Reason for which a file cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An element ended early.
     #[error(transparent)]
     Truncated(#[from] wire::Truncated),
-    /// The beginning is not that of a WebM file.
+    /// The file does not begin like a WebM file.
     #[error("no WebM file")]
     NotWebm,
-    /// A field has a value that the standard forbids, or one that is not written here.
+    /// A field has a value that the standard forbids or that is not supported here.
     #[error("invalid {0}")]
     Invalid(&'static str),
-    /// An element is larger than what is read of its kind.
+    /// An element is too large for its kind.
     #[error("an element {id:x} of {size} bytes")]
     TooLarge {
-        /// Its ID.
+        /// ID of the element.
         id: u32,
-        /// Its size.
+        /// Size of the element in bytes.
         size: u64,
     },
-    /// There is no block in it.
+    /// The file has no block.
     #[error("no media")]
     NoMedia,
 }

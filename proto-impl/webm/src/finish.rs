@@ -1,10 +1,11 @@
-//! The steps that make a recorded file a seekable one; each leaves a file that plays and can be gone on from.
+//! Steps that make a recorded file seekable. After each step the file is playable, and the next steps can still be
+//! done.
 //!
-//! 1. The last cluster ends where its last whole block does; the caller has cut the file off there.
-//! 2. `Cues` behind the media, when they do not fit into the room.
-//! 3. The duration; and in the room, all but its first nine bytes.
-//! 4. Those nine bytes: where a `Void` began, the `SeekHead` begins.
-//! 5. The size of the segment: the file is finished.
+//! 1. The last cluster ends with its last whole block. The caller has truncated the file there.
+//! 2. `Cues` behind the media, if they do not fit into the room.
+//! 3. The duration, and everything in the room but its first nine bytes.
+//! 4. The first nine bytes of the room, in which the `SeekHead` replaces a `Void`.
+//! 5. The size of the segment, which finishes the file.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -15,22 +16,23 @@ use crate::indexer::{Cue, Indexed};
 use crate::writer::{DURATION_BYTES, SEEK_HEAD_BYTES};
 use crate::{Error, id};
 
-/// Bytes that are written over those of a file.
+/// Bytes that overwrite those of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Patch {
-    /// The place of the patch, from the first byte of the file.
+    /// Offset of the patch in the file.
     pub at: u64,
-    /// The bytes to write.
+    /// Bytes of the patch.
     pub bytes: Bytes,
 }
 
-/// Bytes of the size of `SeekHead`: its head has as many as that of the `Void` that stands in its place.
+/// Length in bytes of the size of `SeekHead`. Its header is as long as that of the `Void` that it replaces.
 const SEEK_HEAD_SIZE_BYTES: usize = VOID_HEAD_BYTES - 4;
 
-/// The steps; every patch of one is on the disk before the next one begins. The file ends at `indexed.end`.
+/// Returns the steps that finish a file. All patches of a step must be on the disk before the next step begins. The
+/// caller must first truncate the file to `indexed.end`.
 ///
 /// # Errors
-/// A file whose head has no room.
+/// Returns an error if the head of the file has no room.
 pub fn finish(indexed: &Indexed) -> Result<Vec<Vec<Patch>>, Error> {
     let cues = cues(indexed);
     let (front, behind) = match front(indexed, &cues, true)? {
@@ -72,7 +74,7 @@ fn duration(ms: u64) -> Bytes {
     out.freeze()
 }
 
-/// `Cues` (RFC 9559 §5.1.5): where in the segment the clusters are that can be sought to.
+/// Makes the `Cues` (RFC 9559 §5.1.5), which list the positions in the segment of the clusters that can be sought to.
 fn cues(indexed: &Indexed) -> Bytes {
     let mut out = BytesMut::new();
     put_master(&mut out, id::CUES, |out| {
@@ -89,7 +91,7 @@ fn cues(indexed: &Indexed) -> Bytes {
     out.freeze()
 }
 
-/// The bytes between the beginning of the segment and `Info`. `None`: they do not fit.
+/// Makes the bytes between the beginning of the segment and `Info`. Returns `None` if they do not fit.
 fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<BytesMut>, Error> {
     let room = indexed.info_at.saturating_sub(indexed.segment_at);
     let room = usize::try_from(room).map_err(|_| Error::Invalid("room"))?;
@@ -108,8 +110,7 @@ fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<Byte
     Ok(Some(out))
 }
 
-/// Makes the element with the positions of `Info`, `Tracks` and `Cues` (RFC 9559 §5.1.1); always of one
-/// length.
+/// Makes the element with the positions of `Info`, `Tracks` and `Cues` (RFC 9559 §5.1.1). Its length is constant.
 fn seek_head(positions: [u64; 3]) -> BytesMut {
     let mut body = BytesMut::new();
     for (id, position) in [id::INFO, id::TRACKS, id::CUES].into_iter().zip(positions) {

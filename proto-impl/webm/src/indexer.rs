@@ -1,5 +1,4 @@
-//! Finds what a recorded file has: where it can be sought to, how long it lasts, and where its last whole block ends, also after a
-//! crash.
+//! Indexer of a recorded file: its seek points, its duration and the end of its last whole block, also after a crash.
 //!
 //! ```text
 //! Start ── Top ──┬─ Info, Tracks ── Top
@@ -17,25 +16,25 @@ use crate::reading::segment_at;
 use crate::writer::{BLOCK_HEAD_BYTES, DURATION_BYTES, KEY_FRAME, SEEK_HEAD_BYTES};
 use crate::{Error, HEAD_BYTES_MAX, INFO_BYTES_MAX, id};
 
-/// The length of the end of a file that is looked at block by block: more than a recorder appends before it has
-/// synced.
+/// Length in bytes of the end of a file that is examined block by block. A recorder appends less than this before it
+/// syncs.
 pub const TAIL_BYTES: u64 = 16 << 20;
-/// Bytes that are read at the start: the EBML header and the head of the segment.
+/// Number of bytes read at the start: the EBML header and the header of the segment.
 const START_BYTES: usize = 256;
-/// Bytes that are read of a cluster: its head, its time and the head of its first block.
+/// Number of bytes read from a cluster: its header, its time and the header of its first block.
 const CLUSTER_BYTES: usize = 64;
-/// Bytes of a `Tracks` that is read: 16 tracks, each with parameter sets of 64 KiB.
+/// Maximum length in bytes of a `Tracks` element: 16 tracks, each with parameter sets of 64 KiB.
 const TRACKS_BYTES_MAX: usize = 2 << 20;
-/// The highest number of a track.
+/// Highest number of a track.
 const TRACK_MAX: u8 = 126;
-/// Milliseconds between two places that can be sought to, at least.
+/// Minimum distance of two seek points in milliseconds.
 const CUE_GAP_MS: u64 = 1000;
-/// Places that can be sought to, at most: a day of them.
+/// Maximum number of seek points, enough for a day.
 const CUES_MAX: usize = 100_000;
-/// TrackType of video.
+/// Value of TrackType for video.
 const VIDEO: u64 = 1;
 
-/// A place that can be sought to.
+/// Seek point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cue {
     pub(crate) track: u8,
@@ -43,39 +42,38 @@ pub(crate) struct Cue {
     pub(crate) cluster_at: u64,
 }
 
-/// The tracks and clusters of a file.
+/// Tracks and clusters of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
-    /// The offset at which its last whole block ends. What follows is of no use.
+    /// Offset of the end of the last whole block. The rest of the file is useless.
     pub end: u64,
-    /// The time at which its last frame ends, in milliseconds.
+    /// End time of the last frame in milliseconds.
     pub duration_ms: u64,
-    /// The offset at which the body of the segment begins, behind a size of eight bytes; from there to `Info`
-    /// is the room.
+    /// Offset of the body of the segment, behind a size of eight bytes. The room reaches from there to `Info`.
     pub(crate) segment_at: u64,
     pub(crate) info_at: u64,
     pub(crate) tracks_at: u64,
-    /// The place of the duration.
+    /// Offset of the duration.
     pub(crate) duration_at: Option<u64>,
     pub(crate) cues: Vec<Cue>,
-    /// The place of the size of a last cluster that is not whole, and what that is to be.
+    /// Offset of the size of the last cluster if it is incomplete, and the correct size.
     pub(crate) torn: Option<(u64, u64)>,
 }
 
-/// The next part to read.
+/// Next part to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Start,
-    /// An element of the segment.
+    /// Element of the segment.
     Top,
     Info(usize),
     Tracks(usize),
-    /// An element of this cluster.
+    /// Element of this cluster.
     Block(Cluster),
     Done,
 }
 
-/// A cluster that is looked at block by block.
+/// Cluster that is examined block by block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cluster {
     at: u64,
@@ -85,14 +83,14 @@ struct Cluster {
     has_block: bool,
 }
 
-/// The last block of a track, and how long after the one before it.
+/// Last block of a track, with its distance from the previous block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Last {
     at_ms: u64,
     lasts_ms: u64,
 }
 
-/// The first bytes of a block: its track, its time in its cluster, and whether it is a key frame.
+/// First bytes of a block: its track, its time in its cluster, and whether it is a key frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlockHead {
     track: u8,
@@ -110,7 +108,8 @@ impl BlockHead {
     }
 }
 
-/// A machine: its owner reads what it wants ([`Self::wanted`]) and gives it ([`Self::take`]).
+/// State machine that indexes a file. Its owner reads the bytes that [`Self::wanted`] returns and passes them to
+/// [`Self::take`].
 #[derive(Debug)]
 pub struct Indexer {
     length: u64,
@@ -119,10 +118,10 @@ pub struct Indexer {
     segment_at: u64,
     info_at: Option<u64>,
     tracks_at: Option<u64>,
-    /// The room in front of `Info` is filled already.
+    /// True if the room before `Info` already has a `SeekHead`.
     has_seek_head: bool,
     duration_at: Option<u64>,
-    /// The track that is sought by: the first of video. Without one, any.
+    /// Leading track whose frames become the seek points: the first video track, or `None` for any track.
     lead: Option<u8>,
     tracks: Vec<u8>,
     cues: Vec<Cue>,
@@ -132,7 +131,7 @@ pub struct Indexer {
 }
 
 impl Indexer {
-    /// Creates one for a file of this length.
+    /// Creates an indexer for a file of this length.
     #[must_use]
     pub const fn new(length: u64) -> Self {
         Self {
@@ -153,7 +152,7 @@ impl Indexer {
         }
     }
 
-    /// The offset and number of the bytes that are wanted next. `None`: it is done.
+    /// Returns the offset and number of the bytes to read next, or `None` at the end.
     #[must_use]
     pub fn wanted(&self) -> Option<(u64, usize)> {
         let bytes = match self.state {
@@ -167,10 +166,10 @@ impl Indexer {
         Some((self.at, bytes.min(left)))
     }
 
-    /// Takes the bytes that were wanted; fewer than that are those of a file that has become shorter.
+    /// Takes the requested bytes. Fewer bytes mean that the file has become shorter.
     ///
     /// # Errors
-    /// When it is no WebM file, or one whose head cannot be read. Faults behind the head end the file there.
+    /// Returns an error if the file is not WebM or its head cannot be read. Faults behind the head end the file there.
     pub fn take(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self.state {
             State::Start => self.start(bytes),
@@ -211,7 +210,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// An element of the segment. What follows the clusters is made anew.
+    /// Handles an element of the segment. Elements behind the clusters are made anew.
     fn top(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let head = Head::read(bytes)?;
         let size = head.size.ok_or(Error::Invalid("element size"))?;
@@ -238,8 +237,8 @@ impl Indexer {
         Ok(())
     }
 
-    /// An element of the room in front of `Info`. It is written over in steps, of which each leaves a file that can be read: that
-    /// needs one `Void`, or what an earlier run has put there.
+    /// Handles an element of the room before `Info`. The room is overwritten in steps that each leave a readable file.
+    /// This needs a single `Void`, or the elements that an earlier run has written.
     fn room(&mut self, head: &Head, bytes: u64) -> Result<(), Error> {
         let is_first = self.at == self.segment_at;
         let fits = match head.id {
@@ -311,7 +310,7 @@ impl Indexer {
         self.tracks.contains(&block.track)
     }
 
-    /// The next element of a cluster.
+    /// Handles the next element of a cluster.
     fn block(&mut self, mut cluster: Cluster, bytes: &[u8]) -> Result<(), Error> {
         if self.at == cluster.end && cluster.has_block {
             self.state = State::Top;
@@ -347,7 +346,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// A cluster is not whole: the file ends with its last whole block, or before it.
+    /// Handles an incomplete cluster: the file ends with the last whole block in it or before it.
     fn tear(&mut self, cluster: Cluster) {
         self.state = State::Done;
         if cluster.has_block {
@@ -372,10 +371,10 @@ impl Indexer {
         }
     }
 
-    /// The found tracks and clusters.
+    /// Returns the tracks and clusters found.
     ///
     /// # Errors
-    /// When there is no block in the file.
+    /// Returns an error if there is no block in the file.
     pub fn finish(self) -> Result<Indexed, Error> {
         let (Some(info_at), Some(tracks_at)) = (self.info_at, self.tracks_at) else {
             return Err(Error::NoMedia);
@@ -397,7 +396,7 @@ impl Indexer {
     }
 }
 
-/// A size as a number of bytes that may be read at once.
+/// Converts a size to a number of bytes, if it is small enough to be read at once.
 fn within(size: u64, max: usize, id: u32) -> Result<usize, Error> {
     usize::try_from(size).ok().filter(|bytes| *bytes <= max).ok_or(Error::TooLarge { id, size })
 }
@@ -406,7 +405,7 @@ fn time_of(cluster_ms: u64, block: BlockHead) -> u64 {
     cluster_ms.saturating_add_signed(block.relative_ms.into())
 }
 
-/// The time of a cluster and the head of its first block.
+/// Reads the time of a cluster and the header of its first block.
 fn first_block(body: &[u8]) -> Result<(u64, BlockHead), Error> {
     let mut reader = Reader::new(body);
     let (timestamp, time) = read_element(&mut reader)?;

@@ -1,4 +1,4 @@
-//! The properties that a file gives of itself, read from parts of it.
+//! Properties of a file, read from parts of it.
 
 use wire::Reader;
 
@@ -6,18 +6,18 @@ use crate::ebml::{Head, id, read_element, read_float, read_uint};
 use crate::writer::TIMESTAMP_SCALE;
 use crate::{Error, HEAD_BYTES_MAX};
 
-/// Bytes of an `Info` that is read.
+/// Maximum length of an `Info` element in bytes.
 pub const INFO_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of an EBML header that is read: ours has 31.
+/// Maximum length of an EBML header in bytes. The headers written here have 31.
 const HEADER_BYTES_MAX: u64 = 1024;
 
-/// Whether these are the first bytes of an EBML file.
+/// Returns whether `bytes` begin like an EBML file.
 #[must_use]
 pub fn is_webm(bytes: &[u8]) -> bool {
     bytes.starts_with(&id::EBML.to_be_bytes())
 }
 
-/// The offset at which the segment begins, by the first bytes of a file.
+/// Returns the offset of the segment from the first bytes of a file.
 pub(crate) fn segment_at(first: &[u8]) -> Result<u64, Error> {
     let header = Head::read(first)?;
     let size = header.size.filter(|size| *size <= HEADER_BYTES_MAX).ok_or(Error::NotWebm)?;
@@ -27,8 +27,8 @@ pub(crate) fn segment_at(first: &[u8]) -> Result<u64, Error> {
     Ok(size.saturating_add(header.bytes as u64))
 }
 
-/// Whether a file of this length is finished: its segment says where it ends, and that is its end. `first` has its first bytes, a
-/// hundred or more where there are so many.
+/// Returns whether a file of this length is finished, which means that the size of its segment matches its end. `first`
+/// are its first bytes, a hundred or more unless the file is shorter.
 #[must_use]
 pub fn is_finished(first: &[u8], length: u64) -> bool {
     let segment = segment_at(first).ok().and_then(|at| {
@@ -40,10 +40,10 @@ pub fn is_finished(first: &[u8], length: u64) -> bool {
     segment.is_some_and(|(body_at, size)| body_at.checked_add(size) == Some(length))
 }
 
-/// The duration that the body of an `Info` tells, in milliseconds. `None`: it tells none.
+/// Returns the duration in the body of an `Info`, in milliseconds, or `None` if it has none.
 ///
 /// # Errors
-/// When it cannot be read.
+/// Returns an error if the body cannot be read.
 pub fn duration_ms(info: &[u8]) -> Result<Option<u64>, Error> {
     let mut reader = Reader::new(info);
     let (mut scale, mut duration) = (TIMESTAMP_SCALE, None);

@@ -1,4 +1,4 @@
-//! Files of the tests, and a reader for them that trusts.
+//! Files for the tests, and a reader for them without checks.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "the tests use few codecs")]
 
@@ -10,7 +10,7 @@ use wire::Reader;
 use crate::ebml::{Head, id, read_element, read_uint, read_vint};
 use crate::{Block, Description, Indexed, Indexer};
 
-/// VP9, 1280 x 720, BT.2020.
+/// VP9 key frame of 1280 x 720 pixels in BT.2020.
 const VP9_KEY: &[u8] = &[0x82, 0x49, 0x83, 0x42, 0x20, 0x4f, 0xf0, 0x2c, 0xf0];
 const VP9_RECORD: &[u8] = &[1, 0, 0, 0, 0, 0x0b, 0x82, 9, 16, 9, 0, 0];
 const VP8_KEY: &[u8] = &[0x50, 0x42, 0x00, 0x9d, 0x01, 0x2a, 0x80, 0x42, 0x68, 0x81, 0x00];
@@ -42,7 +42,7 @@ pub(crate) fn block(track: u8, at_ms: i64, key_frame: bool) -> Block {
     Block { track, at_ms, key_frame, frame: format!("frame of {track} at {at_ms}").into() }
 }
 
-/// The blocks of clusters, or of a whole file, and the number of the cluster of each.
+/// Returns the blocks of clusters or of a whole file, each with the number of its cluster.
 pub(crate) fn blocks(bytes: &[u8]) -> Vec<(usize, Block)> {
     let mut reader = Reader::new(bytes);
     let (mut found, mut cluster) = (Vec::new(), 0);
@@ -75,7 +75,7 @@ pub(crate) fn blocks(bytes: &[u8]) -> Vec<(usize, Block)> {
     found
 }
 
-/// The result of an indexer, and the number of its questions.
+/// Returns the result of an indexer and the number of its reads.
 pub(crate) fn index(file: &[u8]) -> (Result<Indexed, crate::Error>, usize) {
     let mut indexer = Indexer::new(file.len() as u64);
     let mut asked = 0;

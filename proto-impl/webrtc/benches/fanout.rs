@@ -1,15 +1,15 @@
-//! The cost of a viewer: one track of 2.5 Mb/s and 30 frames a second, sent to 1000, 100 and 1 connected peers in
-//! memory.
+//! Cost of a viewer: a track of 2.5 Mb/s and 30 frames per second, sent to 1000, 100 and 1 connected peers in memory.
 //!
 //! ```text
 //! cargo bench -p webrtc --bench fanout
 //! ```
 //!
-//! `peer` is all that a viewer's packet costs up to the datagram ([`Peer::send`] and [`Peer::poll_transmit`]), `seal` what
-//! SRTP alone costs for the same payloads under each viewer's own keys, in turns with it, so that a busy machine hits both;
-//! medians of the frames, nanoseconds a packet. `cut` is what the track costs, once for all viewers. `held` is what a peer
-//! says that it holds, `resident` what the process grew by for each viewer, when it connected and when it was sent to; it
-//! means something in the first line only, where no memory is used again.
+//! `peer` is the whole cost of a viewer's packet up to the datagram ([`Peer::send`] and [`Peer::poll_transmit`]).
+//! `seal` is the cost of SRTP alone for the same payloads under the keys of each viewer. Both alternate, so that a busy
+//! machine affects both; the values are medians of the frames in nanoseconds per packet. `cut` is the cost of the
+//! track, once for all viewers. `held` is the memory that a peer reports, and `resident` the growth of the process for
+//! each viewer, after it connected and after it received data. `resident` is meaningful only in the first line, where
+//! no memory is reused.
 
 #![allow(
     clippy::disallowed_methods,
@@ -37,7 +37,7 @@ use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, of
 use wire::Datagrams;
 
 const VIDEO: SectionId = SectionId(0);
-/// Bytes of a frame: 2.5 Mb/s at 30 a second, when every 30th is eight times as large.
+/// Mean size of a frame in bytes: 2.5 Mb/s at 30 per second, where every 30th is eight times as large.
 const PICTURE_BYTES: usize = 2_500_000 / 8 / (29 + 8);
 const FRAMES: u64 = 240;
 
@@ -138,7 +138,7 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Bytes of this process in memory.
+/// Resident memory of the process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     status.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
@@ -156,7 +156,7 @@ fn header(number: u16, timestamp: u32, marker: bool) -> Header<'static> {
     }
 }
 
-/// Of a server and a client.
+/// Makes the configurations of a server and a client.
 fn configs(profile: SrtpProfile) -> (Arc<Config>, Arc<Config>) {
     let config = |ice: IceMode, identity: u64| {
         let identity = Arc::new(Identity::self_signed(&Seed::from_number(identity)).unwrap());
@@ -169,7 +169,7 @@ fn configs(profile: SrtpProfile) -> (Arc<Config>, Arc<Config>) {
     (config(IceMode::Lite { config: Arc::default(), addresses }, 1), config(IceMode::Full(Arc::default()), 2))
 }
 
-/// The server's end of a session that is connected.
+/// Connects a session and returns the server's end.
 fn connect(now: Instant, n: u64, server: &Arc<Config>, client: &Arc<Config>) -> Peer {
     let anchor = NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
     let mut client =

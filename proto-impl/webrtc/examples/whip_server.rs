@@ -1,11 +1,12 @@
-//! Takes publishers by WHIP (RFC 9725), says what comes, and writes the H.264 of the first to standard output, behind start codes:
+//! Accepts publishers over WHIP (RFC 9725), prints their events, and writes the H.264 of the first one to standard
+//! output with start codes:
 //!
 //! ```text
 //! cargo run -p webrtc --example whip_server -- 127.0.0.1:8080 | ffplay -
 //! ffmpeg -re -i file.mp4 -c:v copy -c:a libopus -f whip http://127.0.0.1:8080/whip
 //! ```
 //!
-//! A relay of a publisher to viewers is the example `whip`.
+//! The example `whip` is a relay of a publisher to viewers.
 
 #![allow(
     clippy::disallowed_types,
@@ -39,14 +40,14 @@ struct Server {
     anchor: NtpAnchor,
     socket: UdpSocket,
     local: SocketAddr,
-    /// The demultiplexer of the port, which all publishers share.
+    /// Demultiplexer of the port, which all publishers share.
     demux: Demux<u64>,
-    /// The publishers, and the frames of each.
+    /// Publishers with their frame counts.
     peers: BTreeMap<u64, (Peer, u64)>,
     out: Datagrams,
 }
 
-/// The codec that is taken of a section: the first that is known here, and no other.
+/// Preference for a section: the first supported codec.
 fn take(media: &Media) -> Option<MediaPreference> {
     let known = |format| codec_of_description(&format).map(|codec| offered_formats(codec, 96));
     let formats = media.rtp_formats().filter_map(known).find(|formats| !formats.is_empty())?;
@@ -66,7 +67,7 @@ impl Server {
         Ok(Self { config, seed, anchor, socket, local, demux, peers, out })
     }
 
-    /// An offer becomes a session, and an answer.
+    /// Creates a session and an answer from an offer.
     fn publish(&mut self, now: Instant, offer: &[u8]) -> Result<(u64, String), Failure> {
         let id = self.peers.last_key_value().map_or(1, |(id, _)| id + 1);
         let seed = self.seed.derive(&format!("{now:?}"), id);
@@ -94,7 +95,8 @@ impl Server {
         Ok(())
     }
 
-    /// Deadlines, events, datagrams of each. A server keeps a heap of deadlines; a few publishers are looked at one by one.
+    /// Handles the deadlines, events and datagrams of all sessions. A real server would keep a heap of deadlines; for a
+    /// few publishers a loop is enough.
     fn drain(&mut self) -> Result<(), Failure> {
         let (now, mut over) = (Instant::now(), Vec::new());
         for (id, (peer, frames)) in &mut self.peers {
@@ -154,7 +156,8 @@ impl Server {
         }
     }
 
-    /// As much of HTTP as WHIP needs. It waits for its client: a server has threads or a loop for that.
+    /// Serves a minimal HTTP request for WHIP. It blocks on its client, for which a real server would use threads or an
+    /// event loop.
     fn serve(&mut self, mut client: TcpStream) -> Result<(), Failure> {
         client.set_nonblocking(false)?;
         client.set_read_timeout(Some(Duration::from_secs(2)))?;

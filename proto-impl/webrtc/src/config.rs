@@ -3,44 +3,46 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The way in which a peer establishes connectivity.
+/// The ICE implementation that a peer uses.
 #[derive(Debug, Clone)]
 pub enum IceMode {
-    /// ICE lite, for a server with these public addresses: it answers checks and sends none (RFC 8445 §2.5).
+    /// ICE lite, for a server with public addresses: it answers connectivity checks and sends none (RFC 8445 §2.5).
     Lite {
         /// The agent's settings.
         config: Arc<ice::LiteConfig>,
-        /// The UDP addresses, the preferred one first.
+        /// Public UDP addresses of the server, the preferred one first.
         addresses: Vec<SocketAddr>,
     },
     /// Full ICE, as a client. Local addresses are added by [`crate::Peer::add_local`].
     Full(Arc<ice::Config>),
 }
 
-/// Settings, shared by all peers of one kind.
+/// Settings shared by all peers of the same kind.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The way in which connectivity is established.
+    /// ICE lite or full ICE.
     pub ice: IceMode,
-    /// Whether peers may connect to a lite agent's addresses over TCP as well (RFC 6544): passive candidates behind those of
-    /// UDP. The owner takes frames ([`ice::tcp`]) from connections and brings them by an [`ice::Path::tcp`].
+    /// Peers may also connect to a lite agent's addresses over TCP (RFC 6544): passive TCP candidates with a lower
+    /// priority than those of UDP. The owner extracts frames ([`ice::tcp`]) from its connections and passes them in
+    /// with an [`ice::Path::tcp`].
     pub tcp: bool,
-    /// The handshake; an identity is needed.
+    /// Settings of the DTLS handshake; they must include an identity.
     pub dtls: Arc<dtls::Config>,
-    /// Whether we open the association where the offer leaves it to us. A server had better wait: nothing is sent to one
-    /// who says nothing.
+    /// Role in the DTLS handshake where the offer leaves it open: true to connect, false to wait. A server should wait,
+    /// so that it sends nothing to a silent peer.
     pub dtls_client: bool,
-    /// The highest rate that a publisher is allowed, in bits per second, if it asks for an estimate (REMB). Publishers
-    /// that get arrival times judge for themselves.
+    /// Highest rate that a publisher is allowed, in bits per second, if it uses REMB estimates. Publishers that get
+    /// transport-wide feedback estimate the rate themselves.
     pub bitrate_max: u64,
-    /// The delay that players are asked to keep, where they let themselves be asked.
+    /// Playout delay requested of players that support the extension; `None` requests nothing.
     pub playout_delay: Option<rtp::extension::PlayoutDelay>,
-    /// Data channels, for peers that negotiate them.
+    /// Settings of data channels, for peers that negotiate them.
     pub sctp: Arc<sctp::Config>,
-    /// Bytes of the longest datagram that is sent, UDP payload.
+    /// Largest datagram to send: bytes of UDP payload.
     pub datagram_bytes_max: usize,
-    /// Whether later offers of the peer may add sections and withdraw them, up to [`crate::OFFERED_SECTIONS_MAX`]: for a viewer of a
-    /// server with rooms. A server had better take no more than [`crate::SECTIONS_MAX`], once.
+    /// Later offers of the peer may add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]: for a viewer that
+    /// a server offers rooms to. If false, the first offer settles the sections, at most [`crate::SECTIONS_MAX`];
+    /// servers should keep it so.
     pub takes_changes: bool,
 }
 

@@ -1,40 +1,41 @@
-//! Errors of descriptions and of misuse.
+//! Errors of session descriptions and of API misuse.
 
 /// The reason a session cannot be set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No section of media over DTLS-SRTP.
+    /// The description has no media section over DTLS-SRTP.
     #[error("no usable media section")]
     NoMedia,
-    /// Several sections that are not of one bundle (RFC 9143).
+    /// The media sections do not belong to one bundle (RFC 9143).
     #[error("sections are not bundled")]
     NotBundled,
-    /// RTCP on a port of its own.
+    /// The peer wants RTCP on a separate port.
     #[error("rtcp-mux is required")]
     NoRtcpMux,
-    /// No usable `ice-ufrag` and `ice-pwd`.
+    /// The description has no usable `ice-ufrag` and `ice-pwd`.
     #[error("no ICE credentials")]
     NoIceCredentials,
-    /// No fingerprint of a hash that proves something (RFC 8122 §5).
+    /// The description has no fingerprint with a secure hash (RFC 8122 §5).
     #[error("no fingerprint of the certificate")]
     NoFingerprint,
-    /// `a=setup` leaves the roles open where they must be settled.
+    /// `a=setup` does not settle the DTLS roles where it must.
     #[error("no DTLS role")]
     NoDtlsRole,
-    /// No section has a format and a direction that both sides want.
+    /// No section has a format and a direction acceptable to both sides.
     #[error("no common format")]
     NothingInCommon,
-    /// An answer that does not fit the offer.
+    /// The answer does not match the offer.
     #[error(transparent)]
     Answer(#[from] sdp::AnswerError),
-    /// A call that does not fit the state: a second offer while one is open, an answer without one.
+    /// The call is not allowed in this state, such as a second offer while one is open, or an answer without an offer.
     #[error("not possible in this state")]
     State,
-    /// A later offer whose roles or certificates would need another DTLS association (RFC 8842 §3.1): that is another session.
+    /// A later offer would require another DTLS association, because its roles or certificates changed (RFC 8842 §3.1).
+    /// That needs a new session.
     #[error("a running session keeps its DTLS association")]
     NewAssociation,
-    /// A section that is not there, or does not go this way.
+    /// The section does not exist, or does not have this direction.
     #[error("no such section")]
     NoSection,
 }

@@ -10,77 +10,77 @@ use crate::negotiate::SectionId;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A candidate of ours, for the peer to know: only of a full agent.
+    /// A local candidate to signal to the peer; only from a full agent.
     Candidate(Candidate),
-    /// The peer may be at the other end of this path: what comes by it belongs to this session (`ice::Demux::open`). It
-    /// comes again with each check by the path, so that nobody else keeps it.
+    /// The peer may use this path: datagrams on it belong to this session from now on (`ice::Demux::open`). Repeated
+    /// with each connectivity check on the path, so that no other session keeps it.
     PathOpened(Path),
     /// The path was closed; remove it with `ice::Demux::close`.
     PathClosed(Path),
     /// The keys are established: media can be sent and received.
     Connected,
-    /// From here on the frames of a source have this format. Precedes its first frame.
+    /// Format of a source's following frames. Precedes the first frame.
     Format {
-        /// The section.
+        /// Section of the source.
         section: SectionId,
-        /// The index into [`crate::Section::formats`].
+        /// Index into [`crate::Section::formats`].
         format: usize,
     },
-    /// A whole frame.
+    /// A complete frame was received.
     Frame {
-        /// The section.
+        /// Section of the frame.
         section: SectionId,
-        /// The index into [`crate::Section::layers`]; 0 without simulcast.
+        /// Index into [`crate::Section::layers`]; 0 without simulcast.
         layer: u8,
-        /// The frame; its timestamp has the lower 32 bits of a count at the format's clock rate.
+        /// The frame. Its timestamp is the lower 32 bits of a count at the format's clock rate.
         frame: Frame,
-        /// The time at which it was sampled, on the sender's clock: the same clock for all sections. `None` before the
-        /// sender's first report.
+        /// Sampling time on the sender's clock, which is the same for all sections. `None` before the sender's first
+        /// report.
         sampled: Option<NtpTime>,
     },
-    /// Frames were lost for good: nothing can be decoded until the next key frame. The peer is asked for one until it
-    /// comes.
+    /// Frames were lost for good, and nothing can be decoded until the next key frame. The peer is asked for key frames
+    /// until one arrives.
     PictureLost {
-        /// The section.
+        /// Section of the lost frames.
         section: SectionId,
-        /// The layer of it.
+        /// Layer of the section.
         layer: u8,
     },
-    /// The loudness of a section of audio, smoothed, of a peer whose packets carry levels (RFC 6464). At most one in 250 ms, and at
+    /// Smoothed loudness of an audio section whose packets carry audio levels (RFC 6464). At most one in 250 ms, and at
     /// least one in 500 ms above silence.
     AudioLevel {
-        /// The section.
+        /// Section of the audio.
         section: SectionId,
-        /// In -dBov: 0 is the loudest, 127 silence.
+        /// Level in -dBov: 0 is the loudest, 127 silence.
         level: u8,
     },
-    /// The peer cannot decode what we send, and wants a key frame. Not more often than one in 500 ms.
+    /// The peer cannot decode the sent video and wants a key frame. At most one in 500 ms.
     KeyFrameWanted {
-        /// The section.
+        /// Section that must send the key frame.
         section: SectionId,
     },
     /// The association of the data channels is established.
     DataConnected,
     /// The peer opened a data channel.
     ChannelOpened(Box<sctp::Opened>),
-    /// The peer took a data channel of ours.
+    /// The peer accepted a data channel that this side opened.
     ChannelAccepted(sctp::ChannelId),
-    /// A whole message of a data channel.
+    /// A complete message was received on a data channel.
     Message {
-        /// The channel.
+        /// Channel of the message.
         channel: sctp::ChannelId,
-        /// Text or bytes.
+        /// Type of the message: text or binary.
         kind: sctp::Kind,
-        /// The message.
+        /// Contents of the message.
         payload: bytes::Bytes,
     },
     /// A data channel is closed in both directions.
     ChannelClosed(sctp::ChannelId),
-    /// Data channels have room again for what is sent.
+    /// Data channels have room to send again.
     DataWritable,
-    /// There are no data channels any more; media goes on.
+    /// The data channels have ended; media continues.
     DataClosed(sctp::CloseReason),
-    /// The end.
+    /// The session has ended.
     Closed(CloseReason),
 }
 
@@ -88,14 +88,14 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The owner wanted it.
+    /// The owner closed the session.
     Local,
-    /// No path to the peer in time.
+    /// No path to the peer was found in time.
     ConnectTimeout,
-    /// The peer is not there any more, or does not want to be sent anything (RFC 7675).
+    /// The peer is unreachable or has withdrawn its consent to receive (RFC 7675).
     ConsentExpired,
     /// The peer sent `close_notify`.
     Peer,
-    /// The handshake failed, or was given up.
+    /// The DTLS handshake failed or was abandoned.
     Handshake(dtls::CloseReason),
 }

@@ -1,7 +1,8 @@
-//! The header extensions of a source's packets: blocks that are made once, of which few bytes change.
+//! RTP header extensions of a source's packets. An extension block is built once; only a few of its bytes change for
+//! each packet.
 //!
-//! A source that repeats lost packets as they were, under their own number and key, must keep their heads as well: such sources
-//! have the section's name and nothing else.
+//! A source that repeats lost packets under their own sequence number and key must repeat their headers too; its blocks
+//! carry only the section's mid.
 
 use std::ops::Range;
 
@@ -10,23 +11,23 @@ use rtp::{ExtensionBlock, NtpTime};
 
 use crate::negotiate::Section;
 
-/// The longest name of a section that packets carry: a payload has no more room for it.
+/// Longest mid that packets carry; the room reserved beside the payload allows no more.
 const MID_BYTES_MAX: usize = 16;
-/// The longest name beside which there is room for stamps that are only sent once in a while.
+/// Longest mid beside which there is room for the stamps that are only sent once in a while.
 const MID_BYTES_SHORT: usize = 6;
-/// Bytes of the longest block: a name and what goes with it, or a long name and the number on the transport.
+/// Size of the longest block: a short mid with all stamps, or a long mid with the transport-wide sequence number.
 pub(crate) const BLOCK_BYTES_MAX: usize = 24;
 
-/// The fields that change from packet to packet.
+/// Fields of an extension block that differ from packet to packet.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Stamps {
-    /// The number on the transport.
+    /// Transport-wide sequence number.
     pub(crate) number: Option<u16>,
-    /// The time at which the packet leaves.
+    /// Departure time of the packet.
     pub(crate) sent: Option<NtpTime>,
 }
 
-/// A block and the places of what changes in it.
+/// An extension block, and the places of its variable fields.
 #[derive(Debug, Default)]
 struct Block {
     profile: u16,
@@ -61,24 +62,24 @@ impl Block {
     }
 }
 
-/// The blocks of a source.
+/// Extension blocks for the packets of a source.
 #[derive(Debug)]
 pub(crate) struct Heads {
     map: ExtensionMap,
     mid: String,
-    /// With the section's name, and the delay that players are asked for.
+    /// Block with the section's mid and the playout delay requested of players.
     named: Block,
-    /// Without.
+    /// Block without the mid.
     plain: Block,
     delay: Option<PlayoutDelay>,
-    /// Packets say once in a while when they were captured.
+    /// Packets carry their capture time once in a while.
     tells: bool,
-    /// A block that was made for a single packet.
+    /// Block built for a single packet, with its capture time.
     once: Block,
 }
 
 impl Heads {
-    /// The blocks of a section's packets; `delay` is what its player is asked to keep.
+    /// Creates the blocks for a section; `delay` is the playout delay requested of its player.
     pub(crate) fn new(section: &Section, delay: Option<PlayoutDelay>) -> Self {
         let is_free = section.formats.first().is_some_and(|format| format.has_free_heads());
         let mut map = section.extensions;
@@ -106,17 +107,17 @@ impl Heads {
         heads
     }
 
-    /// Whether packets have a number on the transport.
+    /// True if packets carry a transport-wide sequence number.
     pub(crate) const fn are_numbered(&self) -> bool {
         self.plain.number.is_some()
     }
 
-    /// Whether they have the time at which they leave.
+    /// True if packets carry their departure time.
     pub(crate) const fn are_timed(&self) -> bool {
         self.plain.sent.is_some()
     }
 
-    /// Whether they may say when they were captured.
+    /// True if packets may carry their capture time.
     pub(crate) const fn tell_capture_times(&self) -> bool {
         self.tells
     }
@@ -138,7 +139,8 @@ impl Heads {
         }
     }
 
-    /// The block of a packet, with the section's name or without; `captured` is written once in a while.
+    /// Returns the extension block of a packet, with the section's mid if `named`. `captured` is given for a packet
+    /// that carries its capture time.
     pub(crate) fn block(
         &mut self,
         named: bool,

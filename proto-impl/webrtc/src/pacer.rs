@@ -1,53 +1,56 @@
-//! The pace at which video frames may leave: the usual ones at once, a burst of them over time.
+//! Pacing of video: frames of usual size leave at once, a burst of them is spread over time.
 //!
-//! A path that carries a stream need not carry a second of it in a moment: what a new viewer begins with, and large key
-//! frames, would fill the buffers on their way and be lost there. So what goes beyond a tenth of a second of the stream (and
-//! beyond 64 KB) leaves at two and a half times the rate of what is sent, the factor that browsers pace by. Audio never
-//! waits, and counts; repairs wait as video does.
+//! A path that carries a stream cannot necessarily carry a second of it at once: the backlog for a new viewer, or a
+//! large key frame, would overflow buffers on the path. So bytes beyond a tenth of a second of the stream (and beyond
+//! 64 KB) leave at two and a half times the stream's rate, the factor that browsers use. Audio never waits but is
+//! counted; retransmissions wait like video.
 //!
-//! While the path bounds what is sent, the pace is what it carries and no more, and a burst is a few packets: what waits is
-//! better off here, where it can still be left out, than in a queue of the path.
+//! While the path limits the sending rate, the pace is the rate of the path, and a burst is a few packets: it is better
+//! to wait here, where packets can still be dropped, than in a queue of the path.
 
 use std::time::{Duration, Instant};
 
-/// The smallest burst that leaves at once, at any rate.
+/// Smallest burst that leaves at once, at any rate, in bytes.
 const BURST_BYTES_MIN: u64 = 64 << 10;
-/// The burst that leaves at once, as a duration of the stream.
+/// Burst that leaves at once, as a duration of the stream.
 const BURST_TIME: Duration = Duration::from_millis(100);
-/// Twice the factor on the stream's rate that applies beyond the burst.
+/// Twice the pace beyond the burst, as a multiple of the stream's rate.
 const FACTOR_TIMES_TWO: u64 = 5;
 /// The pace before the rate is known, in bytes per second: 10 Mb/s.
 const PACE_FIRST: u64 = 1_250_000;
-/// The lowest pace where nothing bounds it, in bytes per second: 1 Mb/s.
+/// Lowest pace while the path does not limit it, in bytes per second: 1 Mb/s.
 const PACE_MIN: u64 = 125_000;
-/// The lowest pace of all, in bytes per second: 40 kb/s.
+/// Lowest pace in any case, in bytes per second: 40 kb/s.
 const LIMIT_MIN: u64 = 5_000;
-/// A burst where the path bounds what is sent: as a duration at the pace, and at least two packets.
+/// Duration of a burst at the pace while the path limits the sending rate.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
+/// Minimum burst in bytes while the path limits the sending rate: two packets.
 const LIMITED_BURST_MIN: u64 = 2_400;
-/// The length of the stream, in its own time, that is measured before its rate counts; then the length of each further
-/// measure.
+/// Span of the stream's time that is measured before its rate is used.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
+/// Span of the stream's time for each further measurement.
 const MEASURE_TIME: Duration = Duration::from_millis(500);
-/// A leap of this length is not measured.
+/// Jump of the stream's time from which on it is not measured.
 const LEAP: Duration = Duration::from_secs(5);
-/// A pause ends when so much may leave again: fewer wake-ups, and runs that fill a send.
+/// Bytes that must be allowed at once before a pause ends. A larger quantum means fewer wake-ups, and runs that fill a
+/// send.
 const QUANTUM_BYTES: u64 = 16 << 10;
 
-/// A bucket that leaks.
+/// A leaky bucket that limits the rate of video.
 #[derive(Debug)]
 pub(crate) struct Pacer {
-    /// Bytes that have left and have not leaked away; at `at`.
+    /// Bytes sent that have not drained from the bucket, as of `at`.
     level: u64,
     at: Option<Instant>,
-    /// Bytes a second of the stream, once measured.
+    /// Measured rate of the stream, in bytes per second; `None` before the first measurement.
     rate: Option<u64>,
-    /// Bytes since a time of the stream, and the latest one.
+    /// Bytes in the current measurement.
     measured: u64,
+    /// Times of the stream at the start of the measurement and at its latest packet.
     since: Option<(Instant, Instant)>,
-    /// Paused until the level is low enough.
+    /// Video pauses until the level is low enough.
     pausing: bool,
-    /// Bytes a second that may leave, while the path bounds them.
+    /// Rate to which the path limits sending, in bytes per second; `None` without a limit.
     limit: Option<u64>,
 }
 
@@ -56,8 +59,8 @@ impl Pacer {
         Self { level: 0, at: None, rate: None, measured: 0, since: None, pausing: false, limit: None }
     }
 
-    /// Counts bytes of the stream, sampled at `sampled`, that are to be sent. The rate of the stream is measured in its
-    /// own time: a second of it that comes in a moment is no faster.
+    /// Counts bytes of the stream that are to be sent, sampled at `sampled`. The stream's rate is measured in its own
+    /// time, so a second of it queued at once does not count as faster.
     pub(crate) fn queued(&mut self, sampled: Instant, bytes: u64) {
         let (since, newest) =
             self.since.map_or((sampled, sampled), |(since, newest)| (since, newest.max(sampled)));
@@ -74,12 +77,12 @@ impl Pacer {
         self.measured = self.measured.saturating_add(bytes);
     }
 
-    /// The path bounds what is sent to so many bits per second; or it does not.
+    /// Sets the rate limit of the path in bits per second; `None` for no limit.
     pub(crate) fn set_limit(&mut self, bits: Option<u64>) {
         self.limit = bits.map(|bits| (bits / 8).max(LIMIT_MIN));
     }
 
-    /// The time until so many bytes have left, behind what has left already.
+    /// Returns the time until this many more bytes have left.
     pub(crate) fn time_for(&self, now: Instant, bytes: u64) -> Duration {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         let level = self.level.saturating_sub(scale(self.pace(), passed, Duration::from_secs(1)));
@@ -95,14 +98,14 @@ impl Pacer {
         self.pausing |= self.level >= self.burst();
     }
 
-    /// Whether video may leave now.
+    /// True if video may leave now.
     pub(crate) fn may_send(&mut self, now: Instant) -> bool {
         self.leak(now);
         self.pausing &= self.level > self.resumes();
         !self.pausing
     }
 
-    /// The time at which video frames may leave again.
+    /// Returns the time at which video may leave again; `None` unless it pauses.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let at = self.at.filter(|_| self.pausing)?;
         let excess = self.level.saturating_sub(self.resumes());
@@ -135,14 +138,14 @@ impl Pacer {
         self.limit.map_or(free, |limit| free.min(bounded(limit)))
     }
 
-    /// The level at which it goes on.
+    /// The level at which video resumes.
     fn resumes(&self) -> u64 {
         let burst = self.burst();
         burst.saturating_sub(QUANTUM_BYTES.min(burst / 2))
     }
 }
 
-/// `value` times one time by another.
+/// Returns `value` times `times` divided by `by`.
 fn scale(value: u64, times: Duration, by: Duration) -> u64 {
     let scaled = u128::from(value) * times.as_micros() / by.as_micros().max(1);
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -154,8 +157,8 @@ mod tests {
 
     use super::*;
 
-    /// Gives the pacer frames of so many bytes, one of the stream each 33 ms, the first `at_once` of them together. How long
-    /// something waited, and until when, both in ms.
+    /// Passes frames of the given sizes to the pacer, one each 33 ms, the first `at_once` together. Returns how many
+    /// milliseconds data waited, and when the last of it left.
     fn waits(frames: &[u64], at_once: usize) -> (u64, u64) {
         let start = Clock::new().now();
         let at = |ms: u64| start + Duration::from_millis(ms);
@@ -200,7 +203,7 @@ mod tests {
         assert!((400..1500).contains(&waited) && last < 1500, "{waited} ms, until {last}");
     }
 
-    /// Ten seconds of a stream above the limit: what leaves in any second is what the limit says and a few packets.
+    /// Sends ten seconds of a stream above the limit: no second exceeds the limit by more than a few packets.
     #[test]
     fn a_bounded_path_is_sent_no_more_than_it_carries() {
         for bits in [0, 40_000, 300_000, 1_000_000, 2_000_000] {

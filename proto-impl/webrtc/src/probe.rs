@@ -1,20 +1,20 @@
-//! Trying a path: for a moment more is sent than the stream has, and feedback shows how much of that came, and how
+//! Probing of a path: for a moment more is sent than the stream has, and feedback shows how much of it arrived, and how
 //! fast.
 
 use std::time::{Duration, Instant};
 
-/// The time for which a path is tried.
+/// Duration of a probe.
 const LENGTH: Duration = Duration::from_millis(200);
-/// Padding goes out in portions of so many bytes.
+/// Portions in which padding is sent, in bytes.
 const PORTION: u64 = 2_400;
-/// The highest rate that is tried, in bits per second.
+/// Highest rate that is probed, in bits per second.
 const BITS_MAX: u64 = 50_000_000;
 
 #[derive(Debug)]
 struct Run {
     begun: Instant,
     bits: u64,
-    /// Bytes that left since, media among them.
+    /// Bytes sent since the start, media included.
     sent: u64,
 }
 
@@ -26,7 +26,7 @@ impl Run {
         u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(PORTION)
     }
 
-    /// Bytes that are to be made up for, a portion at least.
+    /// Bytes that are missing to the wanted rate; 0 below a portion.
     fn due(&self, now: Instant) -> u64 {
         let missing = self.wanted(now).saturating_sub(self.sent);
         if missing < PORTION { 0 } else { missing }
@@ -37,12 +37,12 @@ impl Run {
     }
 }
 
-/// A try, while there is one.
+/// The current probe, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Prober(Option<Run>);
 
 impl Prober {
-    /// Tries whether the path carries so many bits per second. False while it is tried already.
+    /// Starts a probe of this many bits per second. Returns false while another is under way.
     pub(crate) fn begin(&mut self, now: Instant, bits: u64) -> bool {
         if self.0.is_some() {
             return false;
@@ -51,7 +51,7 @@ impl Prober {
         true
     }
 
-    /// Counts bytes of the probe that leave.
+    /// Counts bytes sent during the probe.
     pub(crate) fn sent(&mut self, bytes: usize) {
         if let Some(run) = &mut self.0 {
             run.sent = run.sent.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
@@ -63,12 +63,12 @@ impl Prober {
         self.0.as_ref().map_or(0, |run| run.due(now))
     }
 
-    /// Whether a try has just ended.
+    /// Returns true once when a probe has ended.
     pub(crate) fn ends(&mut self, now: Instant) -> bool {
         self.0.take_if(|run| run.is_over(now)).is_some()
     }
 
-    /// The time at which there is something to send, or of the end.
+    /// Returns the time at which padding is due or the probe ends.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let run = self.0.as_ref()?;
         let micros = run.sent.saturating_mul(8_000_000) / run.bits.max(1);

@@ -1,11 +1,13 @@
-//! Receiving media: packets to sources, sources to frames.
+//! Receiving media: maps packets to sources, and assembles frames from sources.
 //!
-//! 1. A packet's source is known, or it is found by the `mid` on the packet, by the SSRCs of the description, by a
+//! 1. A packet's source is known, or is found by the `mid` on the packet, by the SSRCs of the description, or by a
 //!    payload type that only one section has (RFC 9143 §9.2).
-//! 2. A retransmission becomes the packet that it repeats.
-//! 3. A source's [`Receiver`] puts packets in order and says what is missing; its depacketiser puts frames together.
-//! 4. A layer of a section listens to one source: frames of several are not mixed. A section without simulcast has one layer.
-//! 5. Levels of audio (RFC 6464), where they were agreed on, become a loudness, reported a few times a second ([`loudness`]).
+//! 2. A retransmission is turned back into the original packet.
+//! 3. A source's [`Receiver`] puts packets in order and reports missing ones; its depacketizer assembles frames.
+//! 4. A layer of a section takes media from one source, so that frames of several sources are not mixed. A section
+//!    without simulcast has one layer.
+//! 5. Audio levels (RFC 6464), if negotiated, are smoothed to a loudness and reported a few times a second
+//!    ([`loudness`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -32,32 +34,32 @@ mod loudness;
 #[cfg(test)]
 mod tests;
 
-/// After this time without media a section switches from its source to another one that sends.
+/// Time without media after which a section switches from its source to another one that sends.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
-/// The longest that audio waits for a repair: a lost packet is concealed, a late stream is not.
+/// Longest time that audio waits for a retransmission: a lost packet can be concealed, a late stream cannot.
 const AUDIO_HOLD_MAX: Duration = Duration::from_millis(500);
 
-/// A source of the peer.
+/// A source of the peer, identified by its SSRC.
 #[derive(Debug)]
 struct Source {
     section: SectionId,
     layer: u8,
     receiver: Receiver,
     clock: ClockMapping,
-    /// The index of its format in the section, and its depacketiser.
+    /// Index of the source's format in the section, and its depacketizer.
     format: Option<(usize, Depacketizer)>,
-    /// Packets before the next one are missing for good.
+    /// Packets before the next one are lost for good.
     gap: bool,
-    /// Media of it came, rather than padding alone.
+    /// The source has sent media, not only padding.
     spoke: bool,
-    /// Video only: the queue that its frames come behind.
+    /// Video only: estimates the queue on the path from the arrival of its frames.
     queue: QueueDelay,
     /// Video only: nothing can be decoded before a key frame.
     needs_key_frame: bool,
-    /// Audio only: the timestamp of the last frame, so that redundant ones are taken once.
+    /// Audio only: timestamp of the last frame, so that redundant copies of it are skipped.
     last_frame: Option<u32>,
-    /// The number of the next command for a key frame (RFC 5104 §4.3.1.1).
+    /// Sequence number of the next full intra request (RFC 5104 §4.3.1.1).
     command: u8,
 }
 
@@ -65,22 +67,24 @@ struct Source {
 #[derive(Debug)]
 struct Layer {
     requests: KeyFrameDemand,
-    /// The source that it listens to, and when media of it came last.
+    /// Source that the layer takes media from, and the time of its last media.
     current: Option<(Ssrc, Instant)>,
 }
 
-/// The state of a section besides its sources.
+/// State of a section apart from its sources.
 #[derive(Debug)]
 struct Incoming {
     section: Section,
     rtx: RtxMap,
-    /// Whether the peer repeats packets, takes requests for key frames, and takes commands for them.
+    /// True if the peer supports NACK.
     nack: bool,
+    /// True if the peer supports PLI.
     pli: bool,
+    /// True if the peer supports full intra requests.
     fir: bool,
-    /// The layers, one at least.
+    /// Layers of the section, at least one.
     layers: Vec<Layer>,
-    /// Audio only, where packets have levels.
+    /// Audio only, if packets carry levels: the smoothed loudness.
     loudness: Option<Loudness>,
 }
 
@@ -89,25 +93,25 @@ struct Incoming {
 pub(crate) struct Reception {
     sections: Vec<Incoming>,
     sources: Sources<Source>,
-    /// Arrival times, for a peer that judges by them; other peers get a rate that they may send at.
+    /// Recorded arrival times, for a peer with transport-wide feedback. Other peers get an estimate of the rate.
     arrivals: Option<ArrivalRecorder>,
     rate: Option<ReceivedRate>,
-    /// Packets of sources that nobody announced.
+    /// Packets of unannounced sources.
     pub(crate) unknown: u64,
-    /// Packets of one source too many.
+    /// Packets dropped because the peer has too many sources.
     pub(crate) too_many_sources: u64,
-    /// Packets that are malformed, or whose payload is.
+    /// Packets that are malformed or have a malformed payload.
     pub(crate) malformed: u64,
 }
 
-/// Feedback that is to be sent to the peer at once.
+/// Feedback to be sent to the peer at once.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    /// Packets of a source that are missed.
+    /// Missing packets of each source.
     pub(crate) nacks: Vec<(Ssrc, Vec<SequenceNumber>)>,
-    /// Sources that must send a key frame.
+    /// Sources that must send a key frame, requested by PLI.
     pub(crate) key_frames: Vec<Ssrc>,
-    /// The same of peers that take commands only.
+    /// Sources that must send a key frame, for peers that support full intra requests only.
     pub(crate) commands: Vec<FirEntry>,
 }
 
@@ -129,7 +133,8 @@ impl Reception {
         reception
     }
 
-    /// Arrival times where a section has them, else an estimate where one asks for it. Feedback that has begun goes on.
+    /// Chooses the feedback: arrival times if a section negotiated them, else an estimate if one requests it. Feedback
+    /// that has begun continues.
     fn choose_feedback(&mut self, now: Instant, bitrate_max: u64) {
         let numbers = rtp::extension::Extension::TransportCc;
         let reports_arrivals = self.sections.iter().any(|incoming| {
@@ -143,7 +148,7 @@ impl Reception {
         }
     }
 
-    /// Takes up the sections of a later description: those that go on keep their state.
+    /// Applies the sections of a later description; sections that continue keep their state.
     pub(crate) fn change(&mut self, now: Instant, sections: &[Section], bitrate_max: u64) {
         let mut former = std::mem::take(&mut self.sections);
         for section in sections.iter().filter(|section| section.direction.receives()) {
@@ -158,7 +163,7 @@ impl Reception {
         self.choose_feedback(now, bitrate_max);
     }
 
-    /// A packet in the clear.
+    /// Handles a decrypted RTP packet.
     pub(crate) fn handle_packet(&mut self, now: Instant, bytes: &[u8], events: &mut VecDeque<Event>) {
         let Ok(packet) = Packet::read(bytes) else {
             self.malformed += 1;
@@ -247,7 +252,7 @@ impl Reception {
         self.malformed += source.drain(ssrc, incoming, events);
     }
 
-    /// The section of a packet, and the layer of it.
+    /// Returns the section of a packet and its layer.
     fn place_of(&self, packet: &Packet<'_>) -> Option<(usize, u8)> {
         let index = self.section_of(packet)?;
         if let Some(source) = self.sources.get(packet.header.ssrc) {
@@ -266,7 +271,7 @@ impl Reception {
         Some((index, u8::try_from(layer).ok()?))
     }
 
-    /// The section of a packet.
+    /// Returns the section of a packet.
     fn section_of(&self, packet: &Packet<'_>) -> Option<usize> {
         let (ssrc, payload_type) = (packet.header.ssrc, packet.header.payload_type);
         let by_id = |id: SectionId| self.sections.iter().position(|incoming| incoming.section.id == id);
@@ -296,7 +301,7 @@ impl Reception {
         }
     }
 
-    /// The peer ends a source. Others are none of its business, and none of ours.
+    /// Removes a source that the peer has ended with BYE.
     pub(crate) fn handle_bye(&mut self, ssrc: Ssrc) {
         self.sources.remove(ssrc);
         let layers = self.sections.iter_mut().flat_map(|incoming| &mut incoming.layers);
@@ -311,7 +316,7 @@ impl Reception {
         layers.for_each(|layer| layer.requests.set_round_trip(round_trip));
     }
 
-    /// The owner cannot go on without a key frame.
+    /// Notes that the owner needs a key frame. Returns false if the section has no such video layer.
     pub(crate) fn request_key_frame(&mut self, section: SectionId, layer: u8) -> bool {
         let found =
             self.sections.iter_mut().find(|incoming| incoming.section.id == section && incoming.is_video());
@@ -332,7 +337,7 @@ impl Reception {
         }
     }
 
-    /// The feedback that is due now.
+    /// Returns the feedback that is due now.
     pub(crate) fn poll_requests(&mut self, now: Instant) -> Requests {
         let mut requests = Requests::default();
         for (ssrc, source) in self.sources.iter_mut() {
@@ -359,13 +364,13 @@ impl Reception {
         requests
     }
 
-    /// A report block for each source.
+    /// Returns a report block for each source.
     pub(crate) fn report(&mut self, now: Instant) -> Vec<ReportBlock> {
         self.sources.iter_mut().filter_map(|(_, source)| source.receiver.report(now)).collect()
     }
 
-    /// The rate that the peer may send at, in bits per second, and the sources that it applies to; for peers that want it reported.
-    /// `blocks` are those of the report that goes with it.
+    /// Returns the rate that the peer may send at, in bits per second, and the sources it applies to; `None` for peers
+    /// without REMB. `blocks` are those of the accompanying report.
     pub(crate) fn rate_estimate(&mut self, now: Instant, blocks: &[ReportBlock]) -> Option<(u64, Vec<Ssrc>)> {
         let is_rated = |source: &Source| {
             let of = |incoming: &&Incoming| incoming.section.id == source.section;
@@ -379,12 +384,12 @@ impl Reception {
         Some((rate.report(now, loss), rated))
     }
 
-    /// Whether the peer should hear of a queue before the next report is due.
+    /// True if the peer should be told of a queue before the next report is due.
     pub(crate) fn is_rate_urgent(&self, now: Instant) -> bool {
         self.rate.as_ref().is_some_and(|rate| rate.is_urgent(now))
     }
 
-    /// Whether arrival times are to be reported now.
+    /// True if arrival times must be reported now.
     pub(crate) fn has_arrivals(&self, now: Instant) -> bool {
         self.arrivals.as_ref().and_then(ArrivalRecorder::poll_timeout).is_some_and(|due| due <= now)
     }
@@ -393,7 +398,7 @@ impl Reception {
         self.arrivals.as_mut()
     }
 
-    /// Any source, for feedback that concerns all of them.
+    /// Returns any source, for feedback that concerns all of them.
     pub(crate) fn any_source(&self) -> Option<Ssrc> {
         self.sources.iter().next().map(|(ssrc, _)| ssrc)
     }
@@ -442,18 +447,18 @@ impl Incoming {
         }
     }
 
-    /// Takes the level of a packet.
+    /// Adds the audio level of a packet, and reports the loudness if it is due.
     fn handle_level(&mut self, now: Instant, level: u8, events: &mut VecDeque<Event>) {
         let report = self.loudness.as_mut().and_then(|loudness| loudness.handle_level(now, level));
         events.extend(report.map(|level| Event::AudioLevel { section: self.section.id, level }));
     }
 
-    /// The source that a layer listens to.
+    /// Returns the source that a layer takes media from.
     fn current(&self, layer: u8) -> Option<Ssrc> {
         Some(self.layers.get(usize::from(layer))?.current?.0)
     }
 
-    /// Whether both sides want this feedback.
+    /// True if both sides support this feedback type.
     fn wants(&self, feedback: &Feedback) -> bool {
         self.section.formats.iter().any(|format| format.has_feedback(feedback))
     }
@@ -462,7 +467,7 @@ impl Incoming {
         self.section.kind == MediaKind::Video
     }
 
-    /// The format of a packet, bare or redundant.
+    /// Returns the index of a packet's format, in plain or redundant form.
     fn format_of(&self, payload_type: PayloadType) -> Option<usize> {
         let is_it = |format: &SectionFormat| {
             format.payload_type() == payload_type || format.red == Some(payload_type)
@@ -470,13 +475,13 @@ impl Incoming {
         self.section.formats.iter().position(is_it)
     }
 
-    /// The format whose redundant form this is.
+    /// Returns the payload type of the format whose redundant form this is.
     fn bare_of(&self, payload_type: PayloadType) -> Option<PayloadType> {
         let mut formats = self.section.formats.iter();
         formats.find(|format| format.red == Some(payload_type)).map(SectionFormat::payload_type)
     }
 
-    /// The number of packets before one whose frames it carries.
+    /// Returns how many earlier packets a redundant packet repeats.
     fn covers(&self, payload_type: PayloadType, payload: &[u8]) -> u16 {
         let frames = |of| Some(RedPacket::read(payload).ok()?.earlier(of).count());
         let count = self.bare_of(payload_type).and_then(frames).unwrap_or(0);
@@ -498,8 +503,8 @@ impl Incoming {
         self.layers.iter().any(|layer| layer.current.is_some_and(|(current, _)| current == ssrc))
     }
 
-    /// Whether a packet's media is taken: of the source that the layer listens to, of one that is new, or of any other when
-    /// that one is silent.
+    /// True if media of this source is accepted: the layer takes it already, or the source is new, or the current one
+    /// is silent.
     fn listens(&mut self, now: Instant, layer: u8, ssrc: Ssrc, speaks: bool, is_new: bool) -> bool {
         let Some(layer) = self.layers.get_mut(usize::from(layer)) else { return false };
         let silent = |heard: Instant| is_new || now.saturating_duration_since(heard) >= SILENCE_MAX;
@@ -540,7 +545,7 @@ impl Incoming {
 }
 
 impl Source {
-    /// Puts together what has come in order. How many payloads were malformed.
+    /// Assembles frames from the packets that are in order. Returns the number of malformed payloads.
     fn drain(&mut self, ssrc: Ssrc, incoming: &mut Incoming, events: &mut VecDeque<Event>) -> u64 {
         let mut malformed = 0;
         let listens = incoming.is_current(ssrc);
@@ -562,24 +567,24 @@ impl Source {
         malformed
     }
 
-    /// The requests of its layer.
+    /// The key frame demand of the source's layer.
     fn requests<'a>(&self, incoming: &'a mut Incoming) -> Option<&'a mut KeyFrameDemand> {
         incoming.layers.get_mut(usize::from(self.layer)).map(|layer| &mut layer.requests)
     }
 
-    /// Drops the source from its layer.
+    /// Resets the source when its layer stops taking media from it.
     fn leave(&mut self) {
         (self.format, self.last_frame) = (None, None);
         (self.gap, self.needs_key_frame) = (true, true);
     }
 
-    /// Reports packets that are lost for good, each time.
+    /// Reports the loss of packets, each time.
     fn lose(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         (self.gap, self.needs_key_frame) = (true, false);
         self.spoil(incoming, events);
     }
 
-    /// Marks the video as undecodable until the next key frame.
+    /// Marks the video as undecodable until the next key frame, and reports that once.
     fn spoil(&mut self, incoming: &mut Incoming, events: &mut VecDeque<Event>) {
         if incoming.is_video() {
             self.requests(incoming).map(KeyFrameDemand::request);
@@ -619,7 +624,7 @@ impl Source {
         }
     }
 
-    /// The frames of a redundant packet that did not come before.
+    /// Delivers those frames of a redundant packet that have not been received before.
     fn take_redundant(
         &mut self,
         part: &Part<'_>,

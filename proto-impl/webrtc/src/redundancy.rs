@@ -1,4 +1,4 @@
-//! Redundant audio (RFC 2198): a packet carries the ones before it once more, so that a loss costs nothing but delay.
+//! Redundant audio (RFC 2198): a packet repeats earlier ones, so that a lost packet only adds delay.
 //!
 //! ```text
 //!   1 TTTTTTT oooooooooooooo llllllllll    a block that was sent before: type, how much earlier, length
@@ -8,30 +8,32 @@
 use rtp::PayloadType;
 use rtp::history::{LoggedPacket, PacketId, PacketLog};
 
-/// Earlier packets that one carries at most.
+/// Maximum number of earlier packets repeated in one.
 const BLOCKS_MAX: usize = 2;
-/// Bytes of a block's head, and of the last one.
+/// Size of the header of a repeated block; that of the packet's own block is shorter.
 const HEAD_BYTES: usize = 4;
-/// The largest distance in time, and the largest length, that a head can say.
+/// Largest time offset that a block header can express.
 const DISTANCE_MAX: u32 = (1 << 14) - 1;
+/// Largest length that a block header can express.
 const LENGTH_MAX: usize = (1 << 10) - 1;
-/// Loss in thousandths from which one earlier packet is carried, and two: what both lose is the third power.
+/// Loss, in thousandths, from which on a single earlier packet is repeated.
 const LOSS_OF_ONE: u16 = 3;
+/// Loss, in thousandths, from which on two earlier packets are repeated. Audio is then lost only if three packets are.
 const LOSS_OF_TWO: u16 = 80;
-/// Reports without loss before packets are bare again: loss comes in bouts.
+/// Number of reports without loss after which packets become plain again: losses come in bursts.
 const REPORTS_KEPT: u8 = 20;
 
-/// The redundancy of the packets of a source.
+/// State of the redundant coding of a source.
 #[derive(Debug)]
 pub(crate) struct Redundancy {
     payload_type: PayloadType,
     of: PayloadType,
     blocks: usize,
-    /// Reports until it is less.
+    /// Number of reports until the redundancy is reduced.
     keeps: u8,
 }
 
-/// The heads of a redundant packet, and what stands behind them.
+/// Headers of a redundant packet and the earlier payloads behind them.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks<'l> {
     heads: [u8; HEAD_BYTES * BLOCKS_MAX + 1],
@@ -40,7 +42,8 @@ pub(crate) struct Blocks<'l> {
 }
 
 impl<'l> Blocks<'l> {
-    /// The heads, then the earlier packets, the earliest first; the packet itself follows.
+    /// Returns the parts of a redundant packet: the headers, the earlier payloads from the oldest on, and `payload`
+    /// itself.
     pub(crate) fn parts<'a>(&'a self, payload: &'a [u8]) -> [&'a [u8]; BLOCKS_MAX + 2]
     where
         'l: 'a,
@@ -67,7 +70,7 @@ impl Redundancy {
         self.payload_type
     }
 
-    /// The peer reports a loss, in thousandths.
+    /// Adapts to the loss that the peer reports, in thousandths.
     pub(crate) const fn set_loss(&mut self, thousandths: u16) {
         let wanted = match thousandths {
             LOSS_OF_TWO.. => 2,
@@ -84,12 +87,12 @@ impl Redundancy {
         }
     }
 
-    /// The path is full: packets are bare at once.
+    /// Stops repeating packets at once, because the path is full.
     pub(crate) const fn suspend(&mut self) {
         self.blocks = 0;
     }
 
-    /// The blocks that a packet is sent with; `None`: as it is.
+    /// Returns the redundant blocks to send with a packet; `None` to send the packet as it is.
     pub(crate) fn blocks<'l>(
         &self,
         id: PacketId,

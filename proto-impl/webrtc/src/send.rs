@@ -1,8 +1,8 @@
-//! Sending media: packets of tracks that many peers share, with each peer's own sequence numbers.
+//! Sending media: packets of tracks that many peers share, numbered separately for each peer.
 //!
-//! A [`Track`] cuts its units once and keeps the packets for a while. The owner orders which of them a peer sends
-//! ([`crate::Peer::send`]), and the peer takes them out of the track when it is drained: what waits costs it nothing but
-//! a range.
+//! A [`Track`] packetizes each unit once and keeps the packets for a while. The owner chooses which units a peer sends
+//! ([`crate::Peer::send`]), and the peer takes their packets from the track when it is drained. Queued units cost a
+//! peer only a range of packet numbers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -37,21 +37,21 @@ mod unbegun;
 
 pub(crate) use outflow::{Outflow, Purpose};
 
-/// Ranges that wait for a peer: a second of frames. When there are more, the oldest are given up.
+/// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it the oldest are dropped.
 const WAITING_MAX: usize = 64;
-/// Requests for packets that wait for the next drain: as many as a receiver like ours asks for.
+/// Maximum number of packet requests (NACK) waiting for the next drain: as many as our own receiver sends.
 const ASKED_MAX: usize = rtp::receive::NACK_LIST_MAX;
-/// Round trip before one was measured.
+/// Round trip assumed before the first measurement.
 const ROUND_TRIP_FIRST: Duration = Duration::from_millis(50);
-/// The interval at which a packet says when it was captured: players reckon the others by it.
+/// Interval at which packets carry their capture time, from which players calculate that of the others.
 const CAPTURE_TIME_INTERVAL: Duration = Duration::from_secs(1);
-/// From this loss on, in thousandths, what is sent again is sent twice: the second time a little later, for what is lost is
-/// often lost in bouts. Receivers ask only once in a round trip, or what they think is one.
+/// Loss, in thousandths, from which on each retransmission is sent twice, the second time a little later, since losses
+/// come in bursts. Receivers request a packet only once in what they take for a round trip.
 const LOSS_OF_ECHOES: u16 = 150;
 const ECHO_AFTER: Duration = Duration::from_millis(15);
-/// Second sendings that wait.
+/// Maximum number of second retransmissions that wait.
 const ECHOES_MAX: usize = 256;
-/// Packets of the last ones that a path is tried with.
+/// Number of recent packets that a probe repeats.
 const PADDING_PACKETS: u32 = 8;
 
 /// An elementary stream as RTP packets, shared by all peers that receive it.
@@ -60,13 +60,13 @@ pub struct Track {
     packetizer: Packetizer,
     payloads: Payloads,
     log: PacketLog,
-    /// Audio packets have no marker bit: silence is not suppressed here (RFC 3551 §4.1).
+    /// Packets carry a marker bit. False for audio, since silence is not suppressed (RFC 3551 §4.1).
     marks: bool,
 }
 
 impl Track {
-    /// Creates a track with payloads of at most `payload_bytes_max`. `None` for codecs that are not carried in RTP
-    /// here.
+    /// Creates a track with payloads of at most `payload_bytes_max`. `None` for codecs that this crate does not carry
+    /// in RTP.
     #[must_use]
     pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
         Some(Self {
@@ -77,12 +77,12 @@ impl Track {
         })
     }
 
-    /// Cuts a unit, and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. What comes back is
-    /// to be given to [`crate::Peer::send`] of each peer.
+    /// Packetizes a unit and keeps its packets for a second. `timestamp` counts at the codec's RTP clock rate. Pass the
+    /// result to [`crate::Peer::send`] of each peer.
     ///
     /// # Errors
     ///
-    /// A unit that is not in its own format makes no packets.
+    /// The unit is not in its codec's format; it makes no packets.
     pub fn push(
         &mut self,
         now: Instant,
@@ -106,26 +106,26 @@ impl Track {
         Ok(SentUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
-    /// Keeps the packets from this unit on for new viewers, until it is called again.
+    /// Keeps the packets from this unit on for new viewers, until the next call.
     pub const fn hold(&mut self, from: &SentUnit) {
         self.log.hold(from.packets.start);
     }
 
-    /// Whether all packets of a unit are still kept.
+    /// True if all packets of a unit are still kept.
     #[must_use]
     pub fn keeps(&self, unit: &SentUnit) -> bool {
         unit.packets.start >= self.log.first_id()
     }
 
-    /// The packets that are kept.
+    /// Packets that are kept.
     #[must_use]
     pub const fn log(&self) -> &PacketLog {
         &self.log
     }
 }
 
-/// The timestamp distance of a payload to the next one of its unit: the samples for G.711, one byte each per
-/// channel; 0 for other codecs, whose payloads are parts of one frame.
+/// Returns the timestamp distance between a payload and the next of its unit: the number of samples for G.711, which
+/// has one byte per channel; 0 for other codecs, whose payloads are parts of one frame.
 fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
     match config {
         CodecConfig::G711(config) => {
@@ -145,7 +145,7 @@ fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
     }
 }
 
-/// A unit that a [`Track`] has cut: the same for all peers.
+/// A unit that a [`Track`] has packetized, the same for all peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SentUnit {
     pub(crate) packets: Range<PacketId>,
@@ -154,26 +154,27 @@ pub struct SentUnit {
 }
 
 impl SentUnit {
-    /// The RTP timestamp on the clock of its track.
+    /// RTP timestamp on the clock of the unit's track.
     #[must_use]
     pub const fn timestamp(&self) -> u32 {
         self.timestamp
     }
 }
 
-/// The units that a viewer begins with, behind the live edge: their times are squeezed, so that they are shown at once and the viewer
-/// is not late for ever.
+/// Units before the live edge with which a viewer begins. Their times are compressed, so that they are shown at once
+/// and the viewer does not stay behind.
 #[derive(Debug, Clone, Copy)]
 struct Backlog {
-    /// The timestamp of the live edge at the beginning.
+    /// Timestamp of the live edge at the start.
     edge: u32,
-    /// The ticks from the first unit to the edge, and what they become.
+    /// Ticks from the first unit to the live edge.
     span: u32,
+    /// Ticks to which the span is compressed.
     squeezed: u32,
 }
 
 impl Backlog {
-    /// The timestamp as the viewer is sent it.
+    /// Returns the compressed timestamp to send to the viewer.
     fn squeeze(&self, timestamp: u32) -> u32 {
         // Behind the edge the difference is over half of the clock.
         let before = self.edge.wrapping_sub(timestamp);
@@ -185,7 +186,7 @@ impl Backlog {
     }
 }
 
-/// The way out of a session, which all its sources share.
+/// Output state of a session, shared by all its senders.
 pub(crate) struct Road<'a> {
     pub(crate) keys: &'a mut Outbound,
     pub(crate) pacer: &'a mut Pacer,
@@ -197,7 +198,7 @@ pub(crate) struct Road<'a> {
 }
 
 impl Road<'_> {
-    /// The stamps of a packet with a payload of so many bytes, which leaves now.
+    /// Accounts for a packet that leaves now with a payload of this size, and returns its stamps.
     fn leaves(&mut self, now: Instant, heads: &Heads, (purpose, payload_bytes): (Purpose, usize)) -> Stamps {
         let bytes = payload_bytes.saturating_add(HEAD_BYTES);
         let counted = u64::try_from(bytes).unwrap_or(u64::MAX);
@@ -214,22 +215,23 @@ impl Road<'_> {
     }
 }
 
-/// The timestamps of a source, as its peer is sent them.
+/// Maps the timestamps of a track to those sent to the peer.
 #[derive(Debug)]
 struct Clock {
-    /// The offset of this peer, added to the timestamps of the track.
+    /// Offset of this peer, added to the track's timestamps.
     offset: u32,
     backlog: Option<Backlog>,
-    /// The latest unit that was queued: its timestamp, and when it was sampled.
+    /// Timestamp and sampling time of the latest queued unit.
     newest: Option<(u32, Instant)>,
-    /// The time at which a packet last said when it was captured.
+    /// Time at which a packet last carried its capture time.
     told: Option<Instant>,
-    /// The time at which the former stream left the source, until the first unit of another one.
+    /// Time at which the former stream ended; `None` once the first unit of another is queued.
     vacated: Option<Instant>,
 }
 
 impl Clock {
-    /// Goes on with another stream, whose first unit has this timestamp: as much later as time has passed.
+    /// Continues with another stream whose first unit has this timestamp: the sent timestamps advance by the time
+    /// passed.
     fn go_on(&mut self, first: u32, sampled: Instant, clock_rate: u32) {
         let (Some(left), Some((newest, _))) = (self.vacated.take(), self.newest) else { return };
         let passed = sampled.saturating_duration_since(left).as_millis();
@@ -245,7 +247,7 @@ impl Clock {
         squeezed.wrapping_add(self.offset)
     }
 
-    /// The time at which a unit was captured, if its packet is to say so.
+    /// Returns the capture time of a unit if its packet is to carry it.
     fn captured(&mut self, now: Instant, timestamp: u32, anchor: &NtpAnchor) -> Option<NtpTime> {
         let (newest, sampled) = self.newest.filter(|(newest, _)| *newest == timestamp)?;
         let is_due = |told: Instant| now.saturating_duration_since(told) >= CAPTURE_TIME_INTERVAL;
@@ -257,14 +259,15 @@ impl Clock {
     }
 }
 
-/// Packets that wait, and the bytes of their payloads.
+/// A range of packets waiting to be sent, and the bytes of their payloads.
 #[derive(Debug)]
 struct Waiting {
     packets: Range<PacketId>,
     bytes: u64,
 }
 
-/// The agreement about a source: constant after the negotiation, but for the format of a source that several streams share in turn.
+/// Negotiated parameters of a source. They do not change, except for the format of a source that several streams share
+/// in turn.
 #[derive(Debug)]
 struct Agreed {
     source: SourcePair,
@@ -272,25 +275,25 @@ struct Agreed {
     clock_rate: u32,
     rtx_payload_type: Option<PayloadType>,
     payload_bytes_max: usize,
-    /// Whether the peer may ask for packets again.
+    /// The peer may request retransmissions.
     nack: bool,
     is_video: bool,
 }
 
-/// Packets that are sent again.
+/// State of retransmissions.
 #[derive(Debug)]
 struct Repairs {
     history: ResendHistory,
     round_trip: Duration,
     asked: VecDeque<SequenceNumber>,
-    /// Packets to be sent again once more, and when.
+    /// Packets to be retransmitted a second time, each with its time.
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
     rtx_next: SequenceNumber,
 }
 
 impl Repairs {
-    /// `first`: the first number of the source of repairs.
+    /// Creates the state; `first` is the first sequence number of the RTX source.
     fn new(first: SequenceNumber) -> Self {
         Self {
             history: ResendHistory::new(),
@@ -303,7 +306,7 @@ impl Repairs {
     }
 }
 
-/// A source of ours.
+/// Sender of one section.
 #[derive(Debug)]
 pub(crate) struct Sender {
     pub(crate) section: SectionId,
@@ -312,21 +315,21 @@ pub(crate) struct Sender {
     clock: Clock,
     next: ExtendedSequence,
     heads: Heads,
-    /// The peer has reported about the source: its packets need the name no more.
+    /// The peer has reported about the source, so packets no longer need the mid.
     bound: bool,
-    /// Packets were left out since the last one: the next number is left out too, so that the peer knows.
+    /// Packets were left out since the last one: the next sequence number is skipped too, so that the peer notices.
     hole: bool,
     state: SenderState,
     waiting: VecDeque<Waiting>,
     repairs: Repairs,
     requests: KeyFrameRequests,
-    /// Packets that were gone before they could be sent.
+    /// Packets that were no longer kept when they should have been sent.
     pub(crate) skipped: u64,
     pub(crate) sent: SentStats,
 }
 
 impl Sender {
-    /// Creates the sender of a section, in its first format.
+    /// Creates the sender of a section, with its first format; `None` if the section does not send.
     pub(crate) fn new(section: &Section, config: &Config, random: &mut crypto::Random) -> Option<Self> {
         let source = section.local_source.filter(|_| section.direction.sends())?;
         let format = section.formats.first()?;
@@ -371,27 +374,27 @@ impl Sender {
         Ssrc(self.agreed.source.ssrc)
     }
 
-    /// Whether a unit was queued.
+    /// True if a unit was queued.
     pub(crate) const fn has_begun(&self) -> bool {
         self.clock.newest.is_some()
     }
 
-    /// Whether its packets have numbers on the transport.
+    /// True if packets carry transport-wide sequence numbers.
     pub(crate) const fn is_numbered(&self) -> bool {
         self.heads.are_numbered()
     }
 
-    /// The sources of media and of repairs.
+    /// SSRCs of media and of retransmissions.
     pub(crate) fn sources(&self) -> impl Iterator<Item = Ssrc> {
         [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// Begins so many ticks before the live edge, whose timestamp is `edge`; they are squeezed into `squeezed`.
+    /// Starts `span` ticks before the live edge, whose timestamp is `edge`; these ticks are compressed to `squeezed`.
     pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
         self.clock.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
     }
 
-    /// Queues a unit that was sampled at `sampled`.
+    /// Queues a unit sampled at `sampled`.
     pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
         self.clock.go_on(unit.timestamp, sampled, self.agreed.clock_rate);
         let timestamp = self.clock.timestamp(unit.timestamp);
@@ -414,8 +417,8 @@ impl Sender {
         }
     }
 
-    /// The units that follow are of another track that shows the same, and `unit` is the first. Its clock may lie a little
-    /// behind that of the one before: time goes on nevertheless.
+    /// Switches to another track with the same content, beginning with `unit`. If its clock lies behind that of the
+    /// former track, the sent timestamps still advance.
     pub(crate) fn switch(&mut self, unit: &SentUnit) {
         self.skip();
         self.clock.backlog = None;
@@ -427,7 +430,7 @@ impl Sender {
         }
     }
 
-    /// Bytes of the payloads that wait, without what is asked for again.
+    /// Bytes of the payloads that wait, without retransmissions.
     pub(crate) fn waiting_bytes(&self) -> u64 {
         self.waiting.iter().map(|waiting| waiting.bytes).fold(0, u64::saturating_add)
     }
@@ -436,13 +439,13 @@ impl Sender {
         !self.waiting.is_empty() || !self.repairs.asked.is_empty() || !self.repairs.echoes.is_empty()
     }
 
-    /// Drops what waits: the owner continues elsewhere in the stream.
+    /// Drops the queued packets, since the owner continues elsewhere in the stream.
     pub(crate) fn skip(&mut self) {
         self.hole |= !self.waiting.is_empty();
         self.waiting.clear();
     }
 
-    /// The peer asks for packets again.
+    /// Handles a NACK of the peer.
     pub(crate) fn handle_nack(&mut self, numbers: impl Iterator<Item = SequenceNumber>) {
         if self.agreed.nack {
             let numbers = numbers.inspect(|_| self.sent.nacked += 1);
@@ -451,7 +454,7 @@ impl Sender {
         }
     }
 
-    /// The path loses so many of a thousand packets, whatever is sent; `is_congested`: it carries no more.
+    /// Adapts to the path's loss in thousandths, apart from congestion; `is_congested` means the path carries no more.
     pub(crate) fn set_loss(&mut self, mended: u16, is_congested: bool) {
         self.repairs.history.set_loss(mended);
         self.repairs.has_echoes = mended >= LOSS_OF_ECHOES && !is_congested;
@@ -462,7 +465,7 @@ impl Sender {
         }
     }
 
-    /// The peer wants a key frame.
+    /// Handles a key frame request of the peer.
     pub(crate) const fn handle_key_frame_request(&mut self) {
         if self.agreed.is_video {
             self.sent.key_frame_requests += 1;
@@ -470,12 +473,12 @@ impl Sender {
         }
     }
 
-    /// Whether a key frame is to be requested of the owner now.
+    /// True if the owner must be asked for a key frame now.
     pub(crate) fn poll_key_frame_request(&mut self, now: Instant) -> bool {
         self.requests.poll(now)
     }
 
-    /// The next deadline; `paused` is when the pacer lets video go on.
+    /// Returns the next deadline; `paused` is the time at which the pacer resumes video.
     pub(crate) fn poll_timeout(&self, paused: Option<Instant>) -> Option<Instant> {
         let echo = self
             .repairs
@@ -485,7 +488,7 @@ impl Sender {
         [self.requests.poll_timeout(), echo].into_iter().flatten().min()
     }
 
-    /// The peer reports about a source of ours.
+    /// Handles a report block of the peer. Returns the round trip if the block is about this source and gives one.
     pub(crate) fn handle_report(&mut self, now: NtpTime, block: &ReportBlock) -> Option<Duration> {
         if block.ssrc != self.ssrc() {
             return None;
@@ -505,7 +508,8 @@ impl Sender {
         self.agreed.is_video
     }
 
-    /// Seals what was asked for, then what waits, while there is room and the pacer lets it. False when there was no room.
+    /// Seals retransmissions, then queued packets, as far as there is room and the pacer allows. Returns false when
+    /// there was no room.
     pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, road: &mut Road<'_>) -> bool {
         while let Some(&number) = self.repairs.asked.front() {
             // The longest that a packet may be; what is asked for is looked at once.
@@ -569,7 +573,8 @@ impl Sender {
         true
     }
 
-    /// Sends packets of late once more, to try the path: so many bytes at least. False: there was no room for all.
+    /// Sends recent packets again as padding of a probe, at least `bytes` bytes. Returns false if there was no room for
+    /// all.
     pub(crate) fn pad(&mut self, now: Instant, bytes: u64, log: &PacketLog, road: &mut Road<'_>) -> bool {
         let mut left = bytes;
         for back in (0..PADDING_PACKETS).cycle().take(DATAGRAMS_MAX) {
@@ -592,7 +597,7 @@ impl Sender {
         true
     }
 
-    /// Whether the path can be tried with what is sent there: not where the very packets are repeated.
+    /// True if a probe can use this sender as padding: video with a separate RTX source.
     pub(crate) const fn can_pad(&self) -> bool {
         self.agreed.is_video && self.agreed.rtx_payload_type.is_some()
     }
@@ -678,11 +683,11 @@ impl Sender {
     }
 }
 
-/// Bytes of a packet beside its payload, as the path sees it: about as many.
+/// Estimated bytes of a packet besides its payload: header, extensions and tag.
 const HEAD_BYTES: usize = 12 + 12 + 16;
-/// Head with extensions, tag, original number.
+/// Maximum number of bytes of a packet besides its payload: header with extensions, tag, original sequence number.
 pub(crate) const HEAD_BYTES_MAX: usize = 12 + 4 + BLOCK_BYTES_MAX + 16 + 2;
-/// The largest packet as a whole.
+/// Largest packet including all headers.
 const DATAGRAM_BYTES_MAX: usize = 1500;
-/// Packets that one fill of a probe has at most.
+/// Maximum number of packets that one fill of a probe sends.
 const DATAGRAMS_MAX: usize = 128;

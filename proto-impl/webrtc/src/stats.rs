@@ -8,17 +8,17 @@ use rtp::receive::ReceiveStats;
 
 use crate::negotiate::SectionId;
 
-/// Counters of datagrams that are not media.
+/// Counters of the transport below media.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransportStats {
-    /// Datagrams by a path that nobody has validated.
+    /// Datagrams on a path that was not validated.
     pub not_valid: u64,
-    /// Media before there were keys.
+    /// Media received before the keys were established.
     pub before_keys: u64,
-    /// Datagrams of no protocol that is spoken here.
+    /// Datagrams of an unsupported protocol.
     pub unknown: u64,
-    /// SRTP, once there are keys.
+    /// SRTP counters; `None` before the keys are established.
     pub srtp: Option<srtp::InboundStats>,
 }
 
@@ -28,15 +28,15 @@ impl TransportStats {
     }
 }
 
-/// The packets of a section, without those that were sent again.
+/// Packets sent in a section, without retransmissions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SentStats {
-    /// RTP packets.
+    /// RTP packets sent.
     pub packets: u64,
-    /// Bytes of their payloads.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Packets that the peer asked for again.
+    /// Packets that the peer requested again (NACK).
     pub nacked: u64,
     /// Requests for a key frame (PLI, FIR).
     pub key_frame_requests: u64,
@@ -46,31 +46,31 @@ pub struct SentStats {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The path below.
+    /// Counters of the transport.
     pub transport: TransportStats,
-    /// The SRTP profile.
+    /// SRTP profile; `None` before the keys are established.
     pub profile: Option<srtp::Profile>,
-    /// Our side of the handshake, and the suite that it came to.
+    /// Our DTLS role, and the negotiated cipher suite.
     pub handshake: Option<(dtls::Role, dtls::CipherSuite)>,
-    /// The round trip, from the peer's reports.
+    /// Round trip, from the peer's reports.
     pub round_trip: Option<Duration>,
-    /// The peer's estimate of its receive bandwidth, in bits per second.
+    /// The peer's own estimate of the bandwidth towards it, in bits per second.
     pub remote_estimate: Option<u64>,
-    /// The rate that the path to the peer carries, as far as it was tried: bits per second.
+    /// Estimated rate of the path to the peer, as far as it was tested, in bits per second.
     pub estimate: Option<u64>,
-    /// The share of our packets that is lost of late, in thousandths.
+    /// Recent loss of sent packets, in thousandths.
     pub loss: u16,
-    /// Datagrams that came while the owner did not take events.
+    /// Datagrams dropped because the owner did not poll events.
     pub no_room: u64,
-    /// Packets, reports and payloads that are not in their format.
+    /// RTP packets, RTCP packets and payloads that are malformed.
     pub malformed: u64,
-    /// Packets of nobody.
+    /// Packets of unannounced sources.
     pub unknown_sources: u64,
-    /// Packets of one source too many.
+    /// Packets dropped because the peer has too many sources.
     pub too_many_sources: u64,
-    /// Packets of ours that were gone before they could be sent.
+    /// Packets that were no longer kept when they should have been sent.
     pub skipped: u64,
-    /// Counters of each source of the peer.
+    /// Receive counters of each source of the peer.
     pub received: Vec<(SectionId, Ssrc, ReceiveStats)>,
     /// Counters of each section that sends.
     pub sent: Vec<(SectionId, SentStats)>,

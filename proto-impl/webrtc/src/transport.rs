@@ -1,4 +1,4 @@
-//! The secured path of a session: ICE, on it DTLS, and SRTP with its keys.
+//! The secure transport of a session: ICE, DTLS on its path, and SRTP with the keys from DTLS.
 //!
 //! ```text
 //! 1  checks                  ICE: a path is validated, DTLS may begin
@@ -6,11 +6,11 @@
 //! 3  keys                    SRTP: packets are opened, and sealed
 //! ```
 //!
-//! Nothing but STUN is looked at before its path is validated, and no packet is opened before the peer has proved who it
-//! is. It knows nothing of media.
+//! Only STUN is processed before its path is validated, and no packet is decrypted before the peer is authenticated.
+//! The transport does not interpret media.
 //!
-//! The exception is media from another port of the peer's address once there are keys: some of those packets are opened, for a translator
-//! of addresses may have given the peer that port. An authentic one makes the path valid, and a lite agent checks it ([`ice::LiteAgent::follow_media`]).
+//! The exception is media from another port of the peer's address once there are keys, because a NAT may have given the peer that port:
+//! a few of these packets are decrypted. An authentic one validates the path, and a lite agent checks it ([`ice::LiteAgent::follow_media`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::event::{CloseReason, Event};
 use crate::negotiate::Negotiated;
 use crate::stats::TransportStats;
 
-/// Packets by paths that are not valid that are opened in each [`STRAYS_INTERVAL`]: forged ones cost no more than so many tags.
+/// Maximum number of packets from unvalidated paths that are decrypted per [`STRAYS_INTERVAL`], which bounds the cost of forged ones.
 const STRAYS_MAX: u8 = 20;
-/// See [`STRAYS_MAX`].
+/// Interval of [`STRAYS_MAX`].
 const STRAYS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Either kind of agent.
+/// ICE agent: lite or full.
 #[derive(Debug)]
 pub(crate) enum Agent {
     Lite(Box<ice::LiteAgent>),
@@ -81,7 +81,7 @@ impl Agent {
         }
     }
 
-    /// Whether media by a path that is not valid may be the peer's.
+    /// True if media on an unvalidated path may come from the peer.
     fn may_follow(&self, path: &Path) -> bool {
         match self {
             Self::Lite(agent) => agent.may_follow(path),
@@ -89,7 +89,7 @@ impl Agent {
         }
     }
 
-    /// Authentic media came by `path`. Full agents check their paths themselves, and ignore it.
+    /// Reports authentic media on `path`. Full agents check their paths themselves and ignore it.
     fn follow_media(&mut self, now: Instant, path: Path) {
         if let Self::Lite(agent) = self {
             agent.follow_media(now, path);
@@ -139,16 +139,17 @@ impl Agent {
     }
 }
 
-/// The allowance for opening packets that came by paths that are not valid.
+/// Allowance for decrypting packets from unvalidated paths.
 #[derive(Debug, Default)]
 struct Strays {
-    /// Packets in the present interval, and its beginning.
+    /// Packets decrypted in the current interval.
     count: u8,
+    /// Start of the current interval.
     since: Option<Instant>,
 }
 
 impl Strays {
-    /// Whether another one may be opened.
+    /// Takes one packet from the allowance. Returns false if it is used up.
     fn take(&mut self, now: Instant) -> bool {
         if self.since.is_none_or(|since| since + STRAYS_INTERVAL <= now) {
             (self.since, self.count) = (Some(now), 0);
@@ -159,55 +160,55 @@ impl Strays {
     }
 }
 
-/// The content of a datagram.
+/// Content of a datagram for the session.
 #[derive(Debug)]
 pub(crate) enum Opened<'a> {
     Rtp(&'a [u8]),
     Rtcp(&'a [u8]),
-    /// Not media.
+    /// Nothing for the session: the transport has handled or dropped the datagram.
     Nothing,
 }
 
-/// The keys of both directions.
+/// SRTP contexts of both directions, and received application data.
 #[derive(Debug)]
 struct Keys {
     inbound: Inbound,
     outbound: Outbound,
     strays: Strays,
-    /// Application data that has come; its owner takes it after each datagram.
+    /// Received application data, which the owner takes after each datagram.
     data: VecDeque<Bytes>,
 }
 
-/// The answers of ICE and DTLS for as long as nothing happens to them. They are asked with every frame, and looking at them
-/// costs more than what they say.
+/// Results of ICE and DTLS, cached while neither changes: they are needed for each frame, and computing them costs more
+/// than using them.
 #[derive(Debug, Clone, Copy)]
 struct Settled {
     path: Option<Path>,
     deadline: Option<Instant>,
 }
 
-/// See the module.
+/// Secure transport of a session, described in the module.
 #[derive(Debug)]
 pub(crate) struct Transport {
     agent: Agent,
     dtls_config: Arc<dtls::Config>,
     seed: Seed,
-    /// Our DTLS role and the expected fingerprints; known with the descriptions.
+    /// True if we are the DTLS client, and the peer's expected fingerprints; `None` before the descriptions.
     expected: Option<(bool, Vec<dtls::Fingerprint>)>,
-    /// Created with the first validated path.
+    /// DTLS connection, created with the first validated path.
     dtls: Option<Box<dtls::Connection>>,
-    /// ICE has a path: the handshake may begin.
+    /// ICE has a path, so the handshake may start.
     has_path: bool,
     keys: Option<Box<Keys>>,
     /// The cipher suite of the handshake.
     suite: Option<dtls::CipherSuite>,
-    /// The path for a final `close_notify` when ICE has ended.
+    /// Path for a final `close_notify` after ICE has ended.
     last_path: Option<Path>,
-    /// The last RTCP, sealed: the keys are gone when it is sent.
+    /// Final RTCP packet, already sealed because the keys are discarded before it is sent.
     farewell: Option<Vec<u8>>,
     events: VecDeque<Event>,
     closed: bool,
-    /// The answers of ICE and DTLS while neither has anything to send; `None` once anything has happened.
+    /// Cached results of ICE and DTLS while neither has anything to send; `None` after any change.
     settled: Option<Settled>,
     stats: TransportStats,
     scratch: Vec<u8>,
@@ -238,13 +239,13 @@ impl Transport {
         &self.agent
     }
 
-    /// The agent, to have something happen to it.
+    /// Returns the agent for a change, which invalidates the cached results.
     pub(crate) const fn agent_mut(&mut self) -> &mut Agent {
         self.settled = None;
         &mut self.agent
     }
 
-    /// Applies the result of the descriptions.
+    /// Applies the negotiated descriptions.
     pub(crate) fn set_negotiated(&mut self, now: Instant, negotiated: &Negotiated) {
         self.settled = None;
         self.agent.set_remote(now, &negotiated.remote, negotiated.remote_is_lite);
@@ -257,12 +258,12 @@ impl Transport {
         self.pump(now);
     }
 
-    /// Whether the DTLS association is opened by us, once that is agreed on.
+    /// True if we are the DTLS client; `None` before that is negotiated.
     pub(crate) fn opens_association(&self) -> Option<bool> {
         self.expected.as_ref().map(|(client, _)| *client)
     }
 
-    /// Whether descriptions agree on the roles and certificates that the association has (RFC 8842 §3.1).
+    /// True if descriptions agree with the roles and certificates of the current association (RFC 8842 §3.1).
     pub(crate) fn keeps_association(&self, negotiated: &Negotiated) -> bool {
         self.expected.as_ref().is_none_or(|(client, known)| {
             let new = &negotiated.fingerprints;
@@ -272,7 +273,7 @@ impl Transport {
         })
     }
 
-    /// A datagram that came by `path`, opened in place.
+    /// Handles a datagram received on `path`, and decrypts it in place.
     pub(crate) fn handle_datagram<'a>(
         &mut self,
         now: Instant,
@@ -301,7 +302,7 @@ impl Transport {
         Opened::Nothing
     }
 
-    /// A datagram that came by a path that is not valid.
+    /// Handles a datagram from an unvalidated path.
     fn open_stray<'a>(&mut self, now: Instant, path: Path, kind: Kind, datagram: &'a mut [u8]) -> Opened<'a> {
         let may_be_theirs = kind == Kind::Rtp && self.agent.may_follow(&path);
         let keys = self.keys.as_mut().filter(|_| may_be_theirs);
@@ -342,13 +343,13 @@ impl Transport {
         self.pump(now);
     }
 
-    /// RTCP to be sent before `close_notify`.
+    /// Sets the RTCP packet to send before `close_notify`.
     pub(crate) fn set_farewell(&mut self, mut packet: Vec<u8>) {
         let sealed = self.outbound().is_some_and(|keys| keys.protect_rtcp(&mut packet).is_ok());
         self.farewell = sealed.then_some(packet);
     }
 
-    /// Ends the transport; a connected peer is sent `close_notify`.
+    /// Ends the transport. A connected peer is sent `close_notify`.
     pub(crate) fn close(&mut self, now: Instant, reason: CloseReason) {
         if self.closed {
             return;
@@ -382,7 +383,7 @@ impl Transport {
         [self.agent.poll_timeout(), dtls].into_iter().flatten().min()
     }
 
-    /// The next datagrams of ICE or DTLS, all of them for one path.
+    /// Writes the next datagrams of ICE or DTLS, all for the returned path.
     pub(crate) fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> Option<Path> {
         if self.settled.is_some() {
             return None;
@@ -406,28 +407,28 @@ impl Transport {
         None
     }
 
-    /// Whether [`Transport::poll_transmit`] has nothing to give.
+    /// True if [`Transport::poll_transmit`] has nothing to send.
     pub(crate) const fn is_settled(&self) -> bool {
         self.settled.is_some()
     }
 
-    /// The path that media takes, once it can be protected.
+    /// Returns the path that media takes; `None` until there are keys.
     pub(crate) fn media_path(&self) -> Option<Path> {
         let selected = self.settled.map_or_else(|| self.agent.selected(), |settled| settled.path);
         selected.filter(|_| self.keys.is_some())
     }
 
-    /// Whether application data can be sent.
+    /// True if application data can be sent.
     pub(crate) const fn takes_data(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// Application data that has come.
+    /// Takes the next received application data.
     pub(crate) fn take_data(&mut self) -> Option<Bytes> {
         self.keys.as_mut()?.data.pop_front()
     }
 
-    /// Sends application data, in one record. Without room it is lost, as on the path.
+    /// Sends application data in one DTLS record. Without room it is dropped, like a packet lost on the path.
     pub(crate) fn send_data(&mut self, data: &[u8]) {
         if let Some(dtls) = &mut self.dtls {
             let _ = dtls.send(data);
@@ -435,17 +436,17 @@ impl Transport {
         }
     }
 
-    /// The SRTP context for sending, once there are keys.
+    /// SRTP context for sending; `None` until there are keys.
     pub(crate) fn outbound(&mut self) -> Option<&mut Outbound> {
         self.keys.as_mut().map(|keys| &mut keys.outbound)
     }
 
-    /// The SRTP profile.
+    /// SRTP profile; `None` until there are keys.
     pub(crate) fn profile(&self) -> Option<Profile> {
         self.keys.as_ref().map(|keys| keys.outbound.profile())
     }
 
-    /// Our DTLS role and the cipher suite.
+    /// Our DTLS role and the cipher suite; `None` before the handshake is complete.
     pub(crate) fn handshake(&self) -> Option<(dtls::Role, dtls::CipherSuite)> {
         Some((self.dtls.as_ref()?.role(), self.suite?))
     }
@@ -459,13 +460,13 @@ impl Transport {
         self.closed
     }
 
-    /// Bytes that are held, as far as they can be seen.
+    /// Bytes of memory held, as far as they are known.
     pub(crate) fn held_bytes(&self) -> usize {
         let dtls = self.dtls.as_ref().map_or(0, |dtls| dtls.held_bytes());
         size_of::<Self>().saturating_add(dtls).saturating_add(self.scratch.capacity())
     }
 
-    /// Carries what the machines say from one to the next.
+    /// Passes events of ICE to DTLS and from both to the owner.
     fn pump(&mut self, now: Instant) {
         while let Some(event) = self.agent.poll_event() {
             match event {
@@ -504,7 +505,7 @@ impl Transport {
         }
     }
 
-    /// The handshake begins when there is a path, and somebody to expect.
+    /// Starts the handshake once there is a path and the peer's fingerprints are known.
     fn start_dtls(&mut self, now: Instant) {
         let Some((client, fingerprints)) =
             self.expected.as_ref().filter(|_| self.dtls.is_none() && self.has_path)
@@ -542,7 +543,7 @@ impl Transport {
         }
     }
 
-    /// Paths that were opened are closed with the session; the owner's table forgets it as a whole.
+    /// Discards the paths that are closed with the session, since the owner's table forgets the session as a whole.
     fn drain_paths(&mut self) {
         while self.agent.poll_event().is_some() {}
     }

@@ -2,7 +2,7 @@
 
 use crate::Truncated;
 
-/// Reads bits of a borrowed slice.
+/// Reader of the bits of a borrowed slice.
 #[derive(Debug, Clone)]
 pub struct BitReader<'a> {
     bytes: &'a [u8],
@@ -24,7 +24,7 @@ impl<'a> BitReader<'a> {
         Ok(set)
     }
 
-    /// `n` bits, at most 32.
+    /// Reads `n` bits, at most 32.
     pub fn bits(&mut self, n: u32) -> Result<u32, Truncated> {
         let mut value = 0;
         for _ in 0..n.min(32) {
@@ -43,7 +43,8 @@ impl<'a> BitReader<'a> {
         Ok(())
     }
 
-    /// ue(v), H.264 §9.1. A code of more than 32 leading zeros is no value of any field and counts as truncated.
+    /// Reads ue(v) (H.264 §9.1). A code with more than 32 leading zeros is not a value of any field and counts as
+    /// truncated.
     pub fn ue(&mut self) -> Result<u32, Truncated> {
         let mut zeros = 0;
         while !self.bit()? {
@@ -56,7 +57,7 @@ impl<'a> BitReader<'a> {
         u32::try_from((1u64 << zeros) - 1 + suffix).map_err(|_| Truncated { at: self.bit / 8, need: 1 })
     }
 
-    /// se(v), H.264 §9.1.1.
+    /// Reads se(v) (H.264 §9.1.1).
     pub fn se(&mut self) -> Result<i32, Truncated> {
         let code = i64::from(self.ue()?);
         let magnitude = (code + 1) / 2;
@@ -64,7 +65,7 @@ impl<'a> BitReader<'a> {
         i32::try_from(value).map_err(|_| Truncated { at: self.bit / 8, need: 1 })
     }
 
-    /// Bits that are left.
+    /// Number of remaining bits.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.bytes.len().saturating_mul(8).saturating_sub(self.bit)

@@ -1,15 +1,15 @@
-//! The slices of one vectored write, borrowed from wherever they lie.
+//! Slices of a vectored write, borrowed from their owners.
 
 use std::io::IoSlice;
 
-/// The number of slices that one write may have. Two per message (head and payload) make room for what comes
-/// while a frame is waited for; a backlog takes several writes.
+/// Maximum number of slices in a write. Two slices per message (header and payload) make room for the messages that
+/// come while a frame is awaited. A backlog takes several writes.
 const SLICES_MAX: usize = 64;
 
-/// Bytes that a scratch needs so that every slice of a write may be a made one of up to 32 bytes.
+/// Length of a scratch buffer in bytes that is enough to make every slice of a write, of up to 32 bytes each.
 pub const SCRATCH_BYTES: usize = SLICES_MAX * 32;
 
-/// Collects borrowed slices for one `writev`, up to a budget of bytes.
+/// Borrowed slices for a `writev`, up to a budget of bytes.
 #[derive(Debug)]
 pub struct Gather<'a> {
     slices: [IoSlice<'a>; SLICES_MAX],
@@ -20,20 +20,21 @@ pub struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// Takes slices until `budget` bytes are named; the slice that crosses it is still taken whole.
+    /// Creates an empty list with a budget in bytes. The slice that exceeds the budget is still taken whole.
     #[must_use]
     pub fn new(budget: usize) -> Self {
         Self { slices: [IoSlice::new(&[]); SLICES_MAX], len: 0, bytes: 0, budget, scratch: &mut [] }
     }
 
-    /// As [`Gather::new`], with room for bytes that are made for this write alone: see [`Gather::push_made`].
+    /// Like [`Gather::new`], with a scratch buffer for bytes that are made only for this write (see
+    /// [`Gather::push_made`]).
     #[must_use]
     pub fn with_scratch(budget: usize, scratch: &'a mut [u8]) -> Self {
         Self { scratch, ..Self::new(budget) }
     }
 
-    /// Copies `template` into the scratch, lets `make` change the copy, and names it. False when there is no room
-    /// left.
+    /// Copies `template` into the scratch buffer, lets `make` change the copy, and adds it as a slice. Returns false if
+    /// there is no room.
     pub fn push_made(&mut self, template: &[u8], make: impl FnOnce(&mut [u8])) -> bool {
         if self.bytes >= self.budget || self.len >= SLICES_MAX || self.scratch.len() < template.len() {
             return false;
@@ -45,7 +46,7 @@ impl<'a> Gather<'a> {
         self.push(made)
     }
 
-    /// Names one more slice. False when there is no room left: stop, and take the rest with the next write.
+    /// Adds a slice. Returns false if there is no room; the caller then sends the rest with the next write.
     pub fn push(&mut self, slice: &'a [u8]) -> bool {
         if self.bytes >= self.budget {
             return false;
@@ -62,19 +63,19 @@ impl<'a> Gather<'a> {
         true
     }
 
-    /// The slices, for `write_vectored`.
+    /// Slices for `write_vectored`.
     #[must_use]
     pub fn slices(&self) -> &[IoSlice<'a>] {
         self.slices.get(..self.len).unwrap_or_default()
     }
 
-    /// Bytes named so far.
+    /// Total length of the slices in bytes.
     #[must_use]
     pub const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether nothing was named.
+    /// True if there are no slices.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes == 0

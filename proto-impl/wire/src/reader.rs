@@ -1,17 +1,17 @@
-//! A cursor over borrowed bytes that never reads past its end.
+//! Cursor over borrowed bytes that never reads past the end.
 
-/// The input ended before a value was complete.
+/// Error if the input ended before a value was complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("truncated at byte {at}: {need} more bytes needed")]
 pub struct Truncated {
-    /// Offset of the value within the reader's own slice.
+    /// Offset of the value within the slice of the reader.
     pub at: usize,
-    /// Bytes that were missing (for a bit reader: bits).
+    /// Number of missing bytes (for a bit reader: bits).
     pub need: usize,
 }
 
-/// Reads big-endian values front to back. Nested lengths go through [`Reader::sub`], so that a lying length
-/// cannot leave its box.
+/// Reader of big-endian values, front to back. Nested lengths go through [`Reader::sub`], so that a wrong length cannot
+/// leave its box.
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -19,13 +19,13 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte of `bytes`.
+    /// Creates a reader at the first byte of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, at: 0 }
     }
 
-    /// The next `n` bytes.
+    /// Reads the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Truncated> {
         let Some((head, tail)) = self.rest.split_at_checked(n) else {
             return Err(Truncated { at: self.at, need: n.saturating_sub(self.rest.len()) });
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         Ok(head)
     }
 
-    /// The next `N` bytes as an array.
+    /// Reads the next `N` bytes as an array.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         let Some((head, tail)) = self.rest.split_first_chunk::<N>() else {
             return Err(Truncated { at: self.at, need: N.saturating_sub(self.rest.len()) });
@@ -45,7 +45,7 @@ impl<'a> Reader<'a> {
         Ok(*head)
     }
 
-    /// A reader fenced to the next `n` bytes; this one continues behind them.
+    /// Returns a reader that is limited to the next `n` bytes. The current reader continues behind them.
     pub fn sub(&mut self, n: usize) -> Result<Self, Truncated> {
         self.take(n).map(Reader::new)
     }
@@ -55,43 +55,43 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[b]| b)
     }
 
-    /// Two bytes, big-endian.
+    /// Reads two bytes, big-endian.
     pub fn u16(&mut self) -> Result<u16, Truncated> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// Three bytes, big-endian.
+    /// Reads three bytes, big-endian.
     pub fn u24(&mut self) -> Result<u32, Truncated> {
         self.array().map(|[a, b, c]| u32::from_be_bytes([0, a, b, c]))
     }
 
-    /// Three bytes, big-endian, two's complement (FLV composition times).
+    /// Reads three bytes, big-endian, as two's complement (FLV composition times).
     pub fn i24(&mut self) -> Result<i32, Truncated> {
         // The arithmetic shift back extends the sign of bit 23.
         self.array().map(|[a, b, c]| i32::from_be_bytes([a, b, c, 0]) >> 8)
     }
 
-    /// Four bytes, big-endian.
+    /// Reads four bytes, big-endian.
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// Four bytes, little-endian (RTMP message stream ids).
+    /// Reads four bytes, little-endian (RTMP message stream ids).
     pub fn u32_le(&mut self) -> Result<u32, Truncated> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Eight bytes, big-endian.
+    /// Reads eight bytes, big-endian.
     pub fn u64(&mut self) -> Result<u64, Truncated> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// Eight bytes, IEEE 754 binary64, big-endian (AMF numbers).
+    /// Reads eight bytes as IEEE 754 binary64, big-endian (AMF numbers).
     pub fn f64(&mut self) -> Result<f64, Truncated> {
         self.array().map(f64::from_be_bytes)
     }
 
-    /// The next byte, not consumed.
+    /// Returns the next byte without consuming it.
     #[must_use]
     pub fn peek(&self) -> Option<u8> {
         self.rest.first().copied()
@@ -103,13 +103,13 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    /// The number of remaining bytes.
+    /// Number of remaining bytes.
     #[must_use]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether nothing is left.
+    /// True if there are no remaining bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()

@@ -1,4 +1,4 @@
-//! Bytes that wait for a socket: refcounted slices, with small writes gathered into shared scratch.
+//! Bytes that wait for a socket: refcounted slices, with small writes gathered into a shared scratch buffer.
 
 use std::collections::VecDeque;
 
@@ -6,13 +6,13 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::Gather;
 
-/// Writes of up to this many bytes are copied into scratch instead of becoming a slice of their own.
+/// Maximum length in bytes of a write that is copied into the scratch buffer instead of becoming its own slice.
 const SCRATCH_WRITE_MAX: usize = 256;
-/// The scratch that is reserved at a time.
+/// Number of scratch bytes that are reserved at a time.
 const SCRATCH_BYTES: usize = 1024;
 
-/// A queue of outgoing bytes. It never limits itself: the owner stops producing above its own high-water mark,
-/// which it finds with [`SendQueue::len`].
+/// Queue of outgoing bytes. It has no limit of its own: the owner must stop adding bytes above its own high-water mark,
+/// which it checks with [`SendQueue::len`].
 #[derive(Debug, Default)]
 pub struct SendQueue {
     parts: VecDeque<Bytes>,
@@ -21,7 +21,7 @@ pub struct SendQueue {
 }
 
 impl SendQueue {
-    /// Empty, nothing allocated.
+    /// Creates an empty queue without an allocation.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -37,7 +37,7 @@ impl SendQueue {
         self.parts.push_back(part);
     }
 
-    /// Queues a copy of `bytes`; for small things that have no owner.
+    /// Queues a copy of `bytes`, for small slices without an owner.
     pub fn push_slice(&mut self, bytes: &[u8]) {
         if bytes.len() > SCRATCH_WRITE_MAX {
             self.push(Bytes::copy_from_slice(bytes));
@@ -51,7 +51,7 @@ impl SendQueue {
         self.len = self.len.saturating_add(bytes.len());
     }
 
-    /// Moves everything of `other` behind what is queued here.
+    /// Moves everything in `other` behind the queued bytes.
     pub fn append(&mut self, other: &mut Self) {
         other.seal();
         for part in other.parts.drain(..) {
@@ -60,12 +60,12 @@ impl SendQueue {
         other.len = 0;
     }
 
-    /// Names the queued slices, front first. False when `gather` ran out of room.
+    /// Adds the queued slices to `gather`, front first. Returns false if `gather` had no room for all of them.
     pub fn gather<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.parts.iter().all(|part| gather.push(part)) && gather.push(&self.scratch)
     }
 
-    /// Drops `n` sent bytes from the front; more than are queued empties the queue.
+    /// Drops `n` sent bytes from the front. If `n` is larger than the queue, the queue becomes empty.
     pub fn advance(&mut self, n: usize) {
         let mut n = n.min(self.len);
         self.len -= n;
@@ -81,7 +81,7 @@ impl SendQueue {
         self.release_if_empty();
     }
 
-    /// Takes everything out as one buffer; for tests and drivers that have no vectored write.
+    /// Takes all queued bytes as a single buffer, for tests and drivers without vectored writes.
     pub fn take_all(&mut self) -> Bytes {
         self.seal();
         let mut all = BytesMut::with_capacity(self.len);
@@ -92,7 +92,7 @@ impl SendQueue {
         all.freeze()
     }
 
-    /// Takes everything out as the slices that it is queued in.
+    /// Takes all queued bytes as the slices in the queue.
     pub fn take_parts(&mut self) -> impl Iterator<Item = Bytes> + use<> {
         self.seal();
         self.len = 0;
@@ -100,13 +100,13 @@ impl SendQueue {
         std::mem::take(&mut self.parts).into_iter()
     }
 
-    /// Bytes queued.
+    /// Number of queued bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is queued.
+    /// True if the queue is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -118,7 +118,7 @@ impl SendQueue {
         }
     }
 
-    /// An idle session holds no buffers.
+    /// Frees the buffers of an empty queue, so that an idle session holds none.
     fn release_if_empty(&mut self) {
         if self.len == 0 {
             self.parts = VecDeque::new();

@@ -1,22 +1,22 @@
-//! Appends big-endian values to a growing buffer.
+//! Writer of big-endian values to a growing buffer.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The counterpart of [`crate::Reader`]. Writers assume: a value too large for its field is a bug of the caller
-/// and is cut to the field, never written over its neighbours.
+/// Counterpart of [`crate::Reader`]. Values are not checked: a value too large for its field is a bug of the caller. It
+/// is cut to the field and never overwrites its neighbours.
 #[derive(Debug, Default)]
 pub struct Writer {
     buffer: BytesMut,
 }
 
 impl Writer {
-    /// Empty, nothing allocated.
+    /// Creates an empty writer without an allocation.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Empty, with room for `bytes`.
+    /// Creates an empty writer with room for `bytes`.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Self { buffer: BytesMut::with_capacity(bytes) }
@@ -28,62 +28,62 @@ impl Writer {
         self
     }
 
-    /// Two bytes.
+    /// Writes two bytes.
     pub fn u16(&mut self, value: u16) -> &mut Self {
         self.buffer.put_u16(value);
         self
     }
 
-    /// The low three bytes of `value`.
+    /// Writes the low three bytes of `value`.
     pub fn u24(&mut self, value: u32) -> &mut Self {
         let [_, a, b, c] = value.to_be_bytes();
         self.bytes(&[a, b, c])
     }
 
-    /// Four bytes.
+    /// Writes four bytes.
     pub fn u32(&mut self, value: u32) -> &mut Self {
         self.buffer.put_u32(value);
         self
     }
 
-    /// Four bytes, little-endian.
+    /// Writes four bytes, little-endian.
     pub fn u32_le(&mut self, value: u32) -> &mut Self {
         self.buffer.put_u32_le(value);
         self
     }
 
-    /// Eight bytes.
+    /// Writes eight bytes.
     pub fn u64(&mut self, value: u64) -> &mut Self {
         self.buffer.put_u64(value);
         self
     }
 
-    /// Eight bytes, IEEE 754 binary64.
+    /// Writes eight bytes as IEEE 754 binary64.
     pub fn f64(&mut self, value: f64) -> &mut Self {
         self.buffer.put_f64(value);
         self
     }
 
-    /// A slice as it is.
+    /// Writes a slice unchanged.
     pub fn bytes(&mut self, value: &[u8]) -> &mut Self {
         self.buffer.put_slice(value);
         self
     }
 
-    /// Bytes written since the last [`Writer::take`].
+    /// Number of bytes written since the last [`Writer::take`].
     #[must_use]
     pub fn len(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Whether nothing was written since the last [`Writer::take`].
+    /// True if nothing was written since the last [`Writer::take`].
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
 
-    /// Takes the written bytes without a copy; the writer goes on behind them in the same allocation while it
-    /// lasts.
+    /// Takes the written bytes without a copy. The writer continues behind them in the same allocation while there is
+    /// room.
     pub fn take(&mut self) -> Bytes {
         self.buffer.split().freeze()
     }

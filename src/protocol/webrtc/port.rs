@@ -113,8 +113,8 @@ impl RtcPort {
         }
     }
 
-    /// Media by an unknown path, if it is that: perhaps of a peer that a translator of addresses has given another port. One of the sessions
-    /// of that address looks whether it can open it.
+    /// Routes media from an unknown path to one of the sessions at the same address, which tries to decrypt it: a NAT may have given its peer
+    /// another port.
     fn route_stray(&mut self, path: &ice::Path, reason: ice::DropReason, datagram: &[u8]) -> Route {
         let may_have_moved =
             reason == ice::DropReason::UnknownPath && ice::classify(datagram) == ice::Kind::Rtp;

@@ -1,8 +1,9 @@
 //! Input from the peer, record by record.
 //!
-//! Trust: a record of epoch 1 is authentic. One of epoch 0 can be anybody's; it is looked at only until
-//! the peer's keys are on. Until then a fatal alert ends the handshake: a peer that cannot go on says so that way, and
-//! waiting for the deadline would be worse than what a forger gains, who could spoil a handshake in the clear anyhow.
+//! Trust: a record of epoch 1 is authentic. A record of epoch 0 may come from anyone, and is only accepted until the
+//! peer's keys are in use. Until then a fatal alert ends the handshake: a peer that cannot continue says so in this
+//! way, and waiting for the timeout would be worse than the harm by a forger, who could disrupt an unencrypted
+//! handshake anyway.
 
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use crate::handshake::{FragmentHead, MessageType};
 use crate::reassembly::{Message, Taken};
 use crate::record::{ContentType, HEAD_BYTES, NotOpened, RecordHead, VERSION_1_0, VERSION_1_2};
 
-/// The address that a cookie within a connection is bound to: the owner keeps the peer's address.
+/// Address that a cookie within a connection is bound to; the owner keeps the peer's real address.
 const NO_ADDRESS: std::net::SocketAddr =
     std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), 0);
 
@@ -26,7 +27,7 @@ fn count(counter: &mut u64) {
 }
 
 impl Connection {
-    /// A datagram of the peer; it is decrypted in place. What makes no sense is dropped and counted.
+    /// Handles a datagram of the peer, and decrypts it in place. Invalid records are dropped and counted.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &mut [u8]) {
         count(&mut self.stats.datagrams);
         if matches!(self.phase, Phase::Idle { .. } | Phase::Closed) {
@@ -50,7 +51,7 @@ impl Connection {
         }
     }
 
-    /// A server that wants a cookie answers, and keeps nothing, until it sees it.
+    /// Answers hellos without a cookie while the server requires one. Returns true if the datagram may be processed.
     fn passes_verifier(&mut self, datagram: &[u8]) -> bool {
         let Some(verifier) = &self.verifier else { return true };
         let mut reply = Vec::new();
@@ -109,7 +110,7 @@ impl Connection {
         }
     }
 
-    /// Hellos wear DTLS 1.0 or 1.2 outside; behind them there is one version.
+    /// True if a record's version is acceptable: DTLS 1.0 or 1.2 for hellos, the negotiated version afterwards.
     fn speaks(&self, version: u16) -> bool {
         let hello = match &self.phase {
             Phase::Handshaking(handshaking) => {
@@ -148,7 +149,7 @@ impl Connection {
         self.pump(now);
     }
 
-    /// Takes the messages that are whole, in order.
+    /// Handles the complete messages in order.
     pub(super) fn pump(&mut self, now: Instant) {
         while let Phase::Handshaking(handshaking) = &mut self.phase {
             let next = handshaking.reassembly.peek();
@@ -163,7 +164,7 @@ impl Connection {
         }
     }
 
-    /// Takes a message. False when the handshake does not go on.
+    /// Handles a message. Returns false if the handshake does not continue.
     pub(super) fn handle_message(&mut self, now: Instant, message: &Message) -> bool {
         let Phase::Handshaking(handshaking) = &mut self.phase else { return false };
         let Some(side) = handshaking.side.take() else { return false };
@@ -191,8 +192,8 @@ impl Connection {
         true
     }
 
-    /// Switches to the peer's keys, at the one place where that is due. Anywhere else it has no effect
-    /// (CVE-2014-0224 is what early ones did to others).
+    /// Switches to the peer's keys if a `ChangeCipherSpec` is due; ignored at any other time (accepting early ones was
+    /// CVE-2014-0224).
     fn handle_change_cipher_spec(&mut self, clear: &[u8], protected: bool) {
         let Phase::Handshaking(handshaking) = &mut self.phase else {
             return count(&mut self.stats.dropped_early);
@@ -206,8 +207,8 @@ impl Connection {
         }
     }
 
-    /// A handshake message after the end of the handshake: renegotiation is refused. A repeated Finished means that
-    /// the client did not get the server's.
+    /// Handles a handshake message after the handshake. Renegotiation is refused. A repeated Finished means that the
+    /// client did not receive the server's.
     fn handle_late_handshake(&mut self, clear: &[u8]) {
         let Phase::Connected(established) = &mut self.phase else { return };
         let Ok(head) = FragmentHead::read(&mut Reader::new(clear)) else {
@@ -257,7 +258,7 @@ impl Connection {
     }
 }
 
-/// The first record of a datagram, and what is behind it.
+/// Splits off the first record of a datagram: its header, its contents, and the rest of the datagram.
 fn split(datagram: &mut [u8]) -> Option<(RecordHead, &mut [u8], &mut [u8])> {
     let (head, rest) = datagram.split_at_mut_checked(HEAD_BYTES)?;
     let head = RecordHead::read(&mut Reader::new(head)).ok()?;

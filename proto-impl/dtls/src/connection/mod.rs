@@ -1,5 +1,5 @@
-//! An end of a DTLS association: records in, handshake, events and datagrams out. `input` handles what
-//! the peer sends, `modern` carries between this and a session of DTLS 1.3.
+//! End of a DTLS association: takes records, and gives events and datagrams. `input` handles what the peer sends;
+//! `modern` connects this module to a session of DTLS 1.3.
 
 mod input;
 mod modern;
@@ -32,45 +32,45 @@ use crate::v12::server::Server;
 use crate::v12::{Exchange, Side};
 use crate::v13;
 
-/// Datagrams of application data and alerts that wait to be sent; the flight before them is not counted.
+/// Maximum number of queued datagrams of application data and alerts; those of flights are not counted.
 const OUT_MAX: usize = 64;
-/// Events that wait to be polled; data beyond is dropped.
+/// Maximum number of events that wait to be polled; application data beyond it is dropped.
 pub(crate) const EVENTS_MAX: usize = 64;
-/// Smaller ones are not spoken to; a record's heads alone take 50 bytes.
+/// Smallest MTU used, in bytes; record headers alone take 50.
 const MTU_MIN: usize = 128;
-/// A datagram holds one record of the longest kind.
+/// Largest MTU used: one record of the maximum length.
 const MTU_MAX: usize = FRAGMENT_BYTES_MAX + HEAD_BYTES + PROTECTION_BYTES;
 
-/// Labels that the protocol itself uses; keying material of these names is its own (RFC 5705 §4).
+/// Labels used by the protocol itself, which [`Connection::export`] refuses (RFC 5705 §4).
 const LABELS_OF_TLS: [&str; 5] =
     ["client finished", "server finished", "master secret", "extended master secret", "key expansion"];
-/// The label of SRTP's keys (RFC 5764 §4.2).
+/// Label of the SRTP keying material (RFC 5764 §4.2).
 const LABEL_OF_SRTP: &[u8] = b"EXTRACTOR-dtls_srtp";
 
 /// The role in the handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Says hello.
+    /// Sends the first `ClientHello`.
     Client,
-    /// Waits for it.
+    /// Waits for a `ClientHello`.
     Server,
 }
 
-/// An end of a DTLS association.
+/// End of a DTLS association.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
     role: Role,
     phase: Phase,
-    /// A server that wants a cookie, until it has it.
+    /// Cookie verifier of a server, until the client has returned its cookie.
     verifier: Option<CookieVerifier>,
     records: RecordLayer,
-    /// The longest datagram that is sent.
+    /// Largest datagram to send, in bytes.
     mtu: usize,
-    /// Datagrams to be sent besides flights.
+    /// Queued datagrams besides flights.
     out: VecDeque<Vec<u8>>,
     events: VecDeque<Event>,
-    /// The last event.
+    /// Reason of the final event, until it is polled.
     closed: Option<CloseReason>,
     stats: Stats,
 }
@@ -84,7 +84,7 @@ enum Phase {
     },
     Handshaking(Box<Handshaking>),
     Connected(Box<Established>),
-    /// DTLS 1.3, or not known to be less.
+    /// DTLS 1.3, or not yet negotiated to be DTLS 1.2.
     Modern(Box<v13::Session>),
     Closed,
 }
@@ -93,9 +93,9 @@ enum Phase {
 struct Handshaking {
     reassembly: Reassembly,
     exchange: Exchange,
-    /// `None` while it takes a message.
+    /// State machine of the role; `None` while it handles a message.
     side: Option<Side>,
-    /// Answers are numbered as their questions, up to the cookie.
+    /// The answers have the record numbers of the client's hellos, until the cookie is returned.
     follows: bool,
     timer: Timer,
     deadline: Instant,
@@ -105,29 +105,29 @@ struct Handshaking {
 #[derive(Debug)]
 struct Established {
     secrets: Secrets,
-    /// A server's last words; a client that did not hear them says its own again.
+    /// Last flight of a server, retransmitted for a client that repeats its own.
     flight: Flight,
     peer_sha256: Option<[u8; 32]>,
-    /// The sequence number of the peer's Finished.
+    /// Message sequence number of the peer's Finished.
     finished: u16,
-    /// The refusal to renegotiate was sent.
+    /// A request to renegotiate was refused with an alert.
     refused: bool,
 }
 
 impl Connection {
-    /// A client. It does nothing, and drops what comes, until [`Connection::start`].
+    /// Creates a client, which does nothing and drops all input until [`Connection::start`].
     #[must_use]
     pub fn client(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Client, seed, false)
     }
 
-    /// A server. It does nothing, and drops what comes, until [`Connection::start`].
+    /// Creates a server, which does nothing and drops all input until [`Connection::start`].
     #[must_use]
     pub fn server(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Server, seed, false)
     }
 
-    /// A server session for a client that passed the [`CookieVerifier`]; hand it the datagram that passed first.
+    /// Creates a server for a client that passed the [`CookieVerifier`]. Pass it the datagram that passed first.
     #[must_use]
     pub fn server_with_cookie(config: Arc<Config>, seed: Seed) -> Self {
         Self::new(config, Role::Server, seed, true)
@@ -148,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Begins: a client says hello, a server listens. The time for the handshake runs from here.
+    /// Starts the handshake and its timeout: a client sends its hello, a server listens.
     pub fn start(&mut self, now: Instant) {
         let Phase::Idle { seed, expected, cookie_verified } = &self.phase else { return };
         let (random, expected) = (seed.derive("dtls handshake", 0).random(), expected.clone());
@@ -191,8 +191,8 @@ impl Connection {
         }
     }
 
-    /// Sets the fingerprints of the expected peer: any one of these. Until the call the peer's certificate waits,
-    /// within the time for the handshake. An empty list fits nobody.
+    /// Sets the fingerprints of the expected peer, any one of which is accepted. Until this call the check of the
+    /// peer's certificate waits, within the handshake timeout. An empty list accepts no peer.
     pub fn set_remote_fingerprints(&mut self, now: Instant, fingerprints: Vec<Fingerprint>) {
         match &mut self.phase {
             Phase::Idle { expected, .. } => *expected = Expected::OneOf(fingerprints),
@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// The deadline passed.
+    /// Handles an expired deadline.
     pub fn handle_timeout(&mut self, now: Instant) {
         if matches!(self.phase, Phase::Modern(_)) {
             return self.with_modern(now, |session, reports| session.handle_timeout(now, reports));
@@ -223,19 +223,19 @@ impl Connection {
         }
     }
 
-    /// The path takes datagrams of so many bytes, UDP payload: what is sent from now on, and again, is cut to it (RFC 6347
-    /// §4.1.1.1).
+    /// Sets the path's MTU in bytes of UDP payload, which applies to everything sent or retransmitted from now on (RFC
+    /// 6347 §4.1.1.1).
     pub const fn set_mtu(&mut self, mtu: usize) {
         self.mtu = mtu;
     }
 
-    /// Changes the keys by which we send, where DTLS 1.3 is spoken (RFC 9147 §8); otherwise nothing happens. Keys that wear out
-    /// are changed without it.
+    /// Changes our sending keys under DTLS 1.3 (RFC 9147 §8); does nothing under DTLS 1.2. Keys near their usage limit
+    /// are changed without this call.
     pub fn update_keys(&mut self, now: Instant) {
         self.with_modern(now, |session, _| session.update_keys(now));
     }
 
-    /// Sends application data, as one record in one datagram.
+    /// Sends application data as one record in one datagram.
     pub fn send(&mut self, data: &[u8]) -> Result<(), Error> {
         if !self.is_connected() {
             return Err(Error::NotConnected);
@@ -267,7 +267,7 @@ impl Connection {
         self.end(CloseReason::Local);
     }
 
-    /// The next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             if self.events.is_empty() {
@@ -278,8 +278,8 @@ impl Connection {
         self.closed.take().map(Event::Closed)
     }
 
-    /// Fills `out` with what is to be sent now, as long as it has room. True when it put something in; after the end
-    /// there may still be an alert.
+    /// Fills `out` with datagrams to send now, as far as it has room. Returns true if it added any. An alert may still
+    /// follow after the end.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         self.with_modern(now, |session, _| session.renew_keys(now));
         let mtu = self.mtu();
@@ -298,7 +298,7 @@ impl Connection {
         count > 0
     }
 
-    /// The next deadline. Once connected there is none, but while something waits to be acknowledged (DTLS 1.3).
+    /// Returns the next deadline; `None` once connected, except while a message waits to be acknowledged (DTLS 1.3).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if let Phase::Modern(session) = &self.phase {
@@ -309,13 +309,14 @@ impl Connection {
         Some(retransmit.map_or(handshaking.deadline, |at| at.min(handshaking.deadline)))
     }
 
-    /// Figures.
+    /// Counters of the connection.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Keying material (RFC 5705; RFC 8446 §7.5, where no context is an empty one), the same at both ends.
+    /// Writes exported keying material, which is the same at both ends (RFC 5705; RFC 8446 §7.5, where a missing
+    /// context equals an empty one).
     pub fn export(&self, label: &str, context: Option<&[u8]>, out: &mut [u8]) -> Result<(), Error> {
         if !self.is_connected() {
             return Err(Error::NotConnected);
@@ -333,7 +334,7 @@ impl Connection {
         if done { Ok(()) } else { Err(Error::Export) }
     }
 
-    /// Whether data can be sent.
+    /// True if application data can be sent.
     #[must_use]
     pub const fn is_connected(&self) -> bool {
         match &self.phase {
@@ -343,7 +344,7 @@ impl Connection {
         }
     }
 
-    /// Whether the last event was polled and nothing is left to send.
+    /// True if the last event was polled and nothing is left to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Closed)
@@ -352,7 +353,7 @@ impl Connection {
             && self.out.is_empty()
     }
 
-    /// The SHA-256 digest of the peer's certificate, once connected.
+    /// SHA-256 digest of the peer's certificate; `None` before the handshake is complete.
     #[must_use]
     pub const fn peer_sha256(&self) -> Option<[u8; 32]> {
         match &self.phase {
@@ -362,13 +363,13 @@ impl Connection {
         }
     }
 
-    /// The role of this side.
+    /// Role of this end.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
     }
 
-    /// The most that [`Connection::send`] takes.
+    /// Returns the most bytes that [`Connection::send`] accepts.
     #[must_use]
     pub fn payload_max(&self) -> usize {
         let over = match &self.phase {
@@ -380,7 +381,7 @@ impl Connection {
         self.mtu().saturating_sub(over)
     }
 
-    /// Bytes that are held, this value itself among them. What the primitives keep inside of a key is not seen.
+    /// Returns the bytes of memory held, including this value; memory inside cryptographic keys is not included.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let phase = match &self.phase {
@@ -410,7 +411,7 @@ impl Connection {
         self.mtu.clamp(MTU_MIN, MTU_MAX)
     }
 
-    /// The handshake is done.
+    /// Completes the handshake.
     fn connect(&mut self, finished: u16) {
         let Phase::Handshaking(handshaking) = &mut self.phase else { return };
         let exchange = &mut handshaking.exchange;
@@ -440,7 +441,7 @@ impl Connection {
         }));
     }
 
-    /// The next datagram of the flight; `None` when there is nothing of it to be sent.
+    /// Returns the next datagram of the flight; `None` if nothing of it is left to send.
     fn write_flight(&mut self) -> Option<Vec<u8>> {
         let mtu = self.mtu();
         let flight = match &mut self.phase {
@@ -464,7 +465,7 @@ impl Connection {
         self.push_record(ContentType::ALERT, &alert.write());
     }
 
-    /// Queues a record, behind what is left of the flight: records leave in the order of their numbers, and the peer has the
+    /// Queues a record behind the rest of the flight, so that records leave in numerical order and the peer has the
     /// keys to read it.
     fn push_record(&mut self, kind: ContentType, clear: &[u8]) {
         while let Some(datagram) = self.write_flight() {
@@ -490,7 +491,7 @@ impl Connection {
         }
     }
 
-    /// Frees the session's state; what is queued can still be polled.
+    /// Ends the session and frees its state; queued output can still be polled.
     fn end(&mut self, reason: CloseReason) {
         if !matches!(self.phase, Phase::Closed) {
             tracing::debug!(?reason, "connection ends");

@@ -1,4 +1,4 @@
-//! A connection with a session of DTLS 1.3 inside, and the step down to 1.2 where the peer wants it.
+//! A connection that contains a session of DTLS 1.3, and its fallback to 1.2 if the peer requires that.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::v12::{Exchange, Side};
 use crate::v13::{Reports, Session, Stop};
 
 impl Connection {
-    /// Begins with the newest version.
+    /// Starts a session with the newest version.
     pub(super) fn start_modern(
         &mut self,
         now: Instant,
@@ -36,7 +36,7 @@ impl Connection {
         }
     }
 
-    /// Asks the session for something that may end it.
+    /// Calls a method of the session, and handles its end if the call causes that.
     pub(super) fn with_modern(
         &mut self,
         now: Instant,
@@ -49,7 +49,7 @@ impl Connection {
         }
     }
 
-    /// Takes the first record of a datagram and gives what is behind it.
+    /// Handles the first record of a datagram. Returns the rest of the datagram.
     pub(super) fn handle_modern_record<'a>(
         &mut self,
         now: Instant,
@@ -64,7 +64,7 @@ impl Connection {
         tail
     }
 
-    /// The next datagram of the session's own.
+    /// Returns the next datagram of the session.
     pub(super) fn write_modern_flight(&mut self, mtu: usize) -> Option<Vec<u8>> {
         let Phase::Modern(session) = &mut self.phase else { return None };
         match session.poll_datagram(mtu) {
@@ -89,7 +89,7 @@ impl Connection {
         }
     }
 
-    /// The peer chose DTLS 1.2 by its first message.
+    /// Falls back to DTLS 1.2, which the peer chose with its first message.
     fn fall_back(&mut self, now: Instant, message: &Message) {
         let Phase::Modern(session) = std::mem::replace(&mut self.phase, Phase::Closed) else { return };
         let Some(remains) = session.into_remains() else {

@@ -7,13 +7,13 @@ use super::{vec8, vec16, vec24};
 use crate::error::Failure;
 use crate::put;
 
-/// `ecdsa_sign` and `rsa_sign` (RFC 8422 §5.5, RFC 5246 §7.4.4), in requests.
+/// Certificate types in requests: `ecdsa_sign` and `rsa_sign` (RFC 8422 §5.5, RFC 5246 §7.4.4).
 const CERTIFICATE_TYPES: [u8; 2] = [64, 1];
 
-/// Certificates: only the first is looked at, the others are stepped over.
+/// A `Certificate` message: only the first certificate is read, the others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CertificateMessage<'a> {
-    /// `None` in an empty message.
+    /// First certificate; `None` in an empty message.
     pub(crate) leaf: Option<&'a [u8]>,
 }
 

@@ -1,5 +1,5 @@
-//! `ServerKeyExchange` and `ClientKeyExchange` with ECDHE (RFC 8422 §5.4, §5.7), and signatures with their scheme
-//! (RFC 5246 §4.7), of which `CertificateVerify` is one.
+//! `ServerKeyExchange` and `ClientKeyExchange` with ECDHE (RFC 8422 §5.4, §5.7), and signatures with their scheme (RFC
+//! 5246 §4.7), as in `CertificateVerify`.
 
 use wire::Reader;
 
@@ -7,10 +7,10 @@ use super::{vec8, vec16};
 use crate::error::Failure;
 use crate::put;
 
-/// `named_curve` (RFC 8422 §5.4).
+/// Curve type `named_curve` (RFC 8422 §5.4).
 const NAMED_CURVE: u8 = 3;
 
-/// A signature and how it is made.
+/// A signature and its scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Signed<'a> {
     pub(crate) scheme: u16,
@@ -30,12 +30,12 @@ impl<'a> Signed<'a> {
     }
 }
 
-/// The server's public value.
+/// A `ServerKeyExchange`: the server's signed public value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyExchange<'a> {
     pub(crate) group: u16,
     pub(crate) public: &'a [u8],
-    /// Group and public value as they stand in the message: what is signed.
+    /// Group and public value as encoded in the message, which are signed.
     pub(crate) parameters: &'a [u8],
     pub(crate) signed: Signed<'a>,
 }
@@ -52,7 +52,7 @@ impl<'a> KeyExchange<'a> {
         Ok(Self { group, public, parameters, signed })
     }
 
-    /// Writes the signed parameters; the signature follows.
+    /// Writes the parameters to sign; the signature follows them.
     pub(crate) fn write_parameters(group: u16, public: &[u8], out: &mut Vec<u8>) {
         out.push(NAMED_CURVE);
         put::u16(out, group);
@@ -60,7 +60,7 @@ impl<'a> KeyExchange<'a> {
     }
 }
 
-/// The body of `ClientKeyExchange`.
+/// Reads the public value in `ClientKeyExchange`.
 pub(crate) fn read_public_value(body: &[u8]) -> Result<&[u8], Failure> {
     let mut r = Reader::new(body);
     let public = vec8(&mut r)?;

@@ -1,4 +1,4 @@
-//! Extensions of the hellos (RFC 5246 §7.4.1.4), as a list of types with their bodies.
+//! Extensions of hellos (RFC 5246 §7.4.1.4), as a list of types with their bodies.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use super::{vec8, vec16};
 use crate::error::Failure;
 use crate::put;
 
-/// Extensions of one hello. Browsers send up to 20.
+/// Maximum number of extensions of one hello. Browsers send up to 20.
 const COUNT_MAX: usize = 64;
 
 /// The type of an extension.
@@ -16,23 +16,23 @@ const COUNT_MAX: usize = 64;
 pub(crate) struct ExtensionType(pub(crate) u16);
 
 impl ExtensionType {
-    /// RFC 8422 §5.1.1.
+    /// Supported groups (RFC 8422 §5.1.1).
     pub(crate) const SUPPORTED_GROUPS: Self = Self(10);
-    /// RFC 8422 §5.1.2.
+    /// Point formats (RFC 8422 §5.1.2).
     pub(crate) const EC_POINT_FORMATS: Self = Self(11);
-    /// RFC 5246 §7.4.1.4.1.
+    /// Signature algorithms (RFC 5246 §7.4.1.4.1).
     pub(crate) const SIGNATURE_ALGORITHMS: Self = Self(13);
-    /// RFC 5764 §4.1.
+    /// SRTP profiles (RFC 5764 §4.1).
     pub(crate) const USE_SRTP: Self = Self(14);
-    /// RFC 7627 §5.1.
+    /// Extended master secret (RFC 7627 §5.1).
     pub(crate) const EXTENDED_MASTER_SECRET: Self = Self(23);
-    /// RFC 8446 §4.2.1: the versions that a client takes, or the one that a server chose.
+    /// Versions that a client supports, or the one that a server chose (RFC 8446 §4.2.1).
     pub(crate) const SUPPORTED_VERSIONS: Self = Self(43);
-    /// RFC 8446 §4.2.2.
+    /// Cookie of DTLS 1.3 (RFC 8446 §4.2.2).
     pub(crate) const COOKIE: Self = Self(44);
-    /// RFC 8446 §4.2.8.
+    /// Key shares (RFC 8446 §4.2.8).
     pub(crate) const KEY_SHARE: Self = Self(51);
-    /// RFC 5746 §3.2.
+    /// Secure renegotiation (RFC 5746 §3.2).
     pub(crate) const RENEGOTIATION_INFO: Self = Self(0xff01);
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Extensions<'a> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Reads the rest of a hello: nothing, or a list of extensions.
+    /// Reads the rest of a hello: a list of extensions, or nothing.
     pub(crate) fn read(r: &mut Reader<'a>) -> Result<Self, Failure> {
         if r.is_empty() {
             return Ok(Self::default());
@@ -61,14 +61,14 @@ impl<'a> Extensions<'a> {
         if r.is_empty() { Ok(Self { list }) } else { Err(Failure::Malformed) }
     }
 
-    /// Writes nothing when there are no extensions: RFC 5246 §7.4.1.4 allows both.
+    /// Writes the extensions at the end of a hello; nothing if there are none (RFC 5246 §7.4.1.4 allows both).
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         if !self.list.is_empty() {
             self.write_list(out);
         }
     }
 
-    /// A message that is a list of extensions, which may be empty.
+    /// Returns a message that consists of the list of extensions, which may be empty.
     pub(crate) fn write_alone(&self) -> Vec<u8> {
         let mut out = Vec::new();
         self.write_list(&mut out);
@@ -88,7 +88,7 @@ impl<'a> Extensions<'a> {
         self.list.iter().find(|(known, _)| *known == kind).map(|(_, body)| &**body)
     }
 
-    /// Whether an extension that has no body is there.
+    /// True if an extension without a body is present.
     pub(crate) fn has_empty(&self, kind: ExtensionType) -> Result<bool, Failure> {
         match self.find(kind) {
             None => Ok(false),
@@ -97,7 +97,7 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// Replaces the body of an extension in its place, or appends it.
+    /// Replaces the body of an extension in place, or appends the extension.
     pub(crate) fn set(&mut self, kind: ExtensionType, body: Vec<u8>) {
         match self.list.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, old)) => *old = Cow::Owned(body),
@@ -109,7 +109,8 @@ impl<'a> Extensions<'a> {
         self.list.push((kind, Cow::Owned(body)));
     }
 
-    /// The body of `renegotiation_info`; in a first handshake it says nothing (RFC 5746 §3.4, §3.6).
+    /// Checks `renegotiation_info`, which must be empty in a first handshake (RFC 5746 §3.4, §3.6). Returns whether it
+    /// is present.
     pub(crate) fn check_renegotiation(&self) -> Result<bool, Failure> {
         let Some(body) = self.find(ExtensionType::RENEGOTIATION_INFO) else { return Ok(false) };
         let mut r = Reader::new(body);
@@ -122,21 +123,21 @@ impl<'a> Extensions<'a> {
     }
 }
 
-/// 16-bit numbers behind a length of two bytes, and nothing else.
+/// Reads 16-bit numbers behind a two-byte length, and nothing else.
 pub(crate) fn read_numbers16(body: &[u8]) -> Result<Vec<u16>, Failure> {
     let mut r = Reader::new(body);
     let list = vec16(&mut r)?;
     if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
 }
 
-/// Reads 16-bit numbers behind a length of one byte.
+/// Reads 16-bit numbers behind a one-byte length, and nothing else.
 pub(crate) fn read_numbers8(body: &[u8]) -> Result<Vec<u16>, Failure> {
     let mut r = Reader::new(body);
     let list = vec8(&mut r)?;
     if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
 }
 
-/// Reads at least one 16-bit number, and no odd byte.
+/// Reads one or more 16-bit numbers.
 pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
     let (pairs, rest) = list.as_chunks::<2>();
     if pairs.is_empty() || !rest.is_empty() {
@@ -145,11 +146,11 @@ pub(crate) fn numbers(list: &[u8]) -> Result<Vec<u16>, Failure> {
     Ok(pairs.iter().copied().map(u16::from_be_bytes).collect())
 }
 
-/// The body of `use_srtp` (RFC 5764 §4.1.1).
+/// Body of `use_srtp` (RFC 5764 §4.1.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UseSrtp<'a> {
     pub(crate) profiles: Vec<u16>,
-    /// Master key identifier; ours is always empty.
+    /// Master key identifier; always empty in ours.
     pub(crate) mki: &'a [u8],
 }
 

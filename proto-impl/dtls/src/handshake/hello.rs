@@ -7,10 +7,10 @@ use super::{vec8, vec16};
 use crate::error::Failure;
 use crate::put;
 
-/// The longest session id (RFC 5246 §7.4.1.2).
+/// Longest session id, in bytes (RFC 5246 §7.4.1.2).
 const SESSION_ID_BYTES_MAX: usize = 32;
 
-/// A client's offer.
+/// A `ClientHello`: the client's offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientHello<'a> {
     pub(crate) version: u16,
@@ -44,7 +44,7 @@ impl<'a> ClientHello<'a> {
     }
 }
 
-/// The start of a `ClientHello`. It fits a first fragment, so that checking a cookie needs no reassembly.
+/// The start of a `ClientHello`, which fits the first fragment, so that a cookie can be checked without reassembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HelloStart<'a> {
     pub(crate) version: u16,
@@ -64,7 +64,7 @@ impl<'a> HelloStart<'a> {
     }
 }
 
-/// A server's choice.
+/// A `ServerHello`: the server's choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerHello<'a> {
     pub(crate) version: u16,
@@ -98,7 +98,7 @@ impl<'a> ServerHello<'a> {
     }
 }
 
-/// A cookie that the client shows again, which proves that it receives at its address.
+/// A `HelloVerifyRequest` with a cookie, which the client returns to prove that it receives at its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HelloVerifyRequest<'a> {
     pub(crate) version: u16,

@@ -1,4 +1,4 @@
-//! Handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4, and `modern` for RFC 8446 §4), read and written. No state is kept here.
+//! Reading and writing handshake messages (RFC 6347 §4.2.2, RFC 5246 §7.4; `modern` for RFC 8446 §4), without state.
 //!
 //! ```text
 //!  0      1 .. 3    4 .. 5     6 .. 8           9 .. 11
@@ -26,7 +26,7 @@ use wire::{Reader, Truncated};
 
 use crate::put;
 
-/// Bytes of a fragment's head.
+/// Length of a fragment's header.
 pub(crate) const HEAD_BYTES: usize = 12;
 
 /// The type of a handshake message (RFC 5246 §7.4).
@@ -34,47 +34,47 @@ pub(crate) const HEAD_BYTES: usize = 12;
 pub struct MessageType(pub u8);
 
 impl MessageType {
-    /// Asks a client to begin again.
+    /// Asks a client to start a new handshake.
     pub const HELLO_REQUEST: Self = Self(0);
-    /// The first message.
+    /// The client's offer, the first message.
     pub const CLIENT_HELLO: Self = Self(1);
     /// The server's choice.
     pub const SERVER_HELLO: Self = Self(2);
     /// A cookie for the client to return (RFC 6347 §4.2.1).
     pub const HELLO_VERIFY_REQUEST: Self = Self(3);
-    /// A session to resume later (RFC 8446 §4.6.1).
+    /// A ticket to resume the session later (RFC 8446 §4.6.1).
     pub const NEW_SESSION_TICKET: Self = Self(4);
-    /// The extensions of the server that are encrypted (RFC 8446 §4.3.1).
+    /// Extensions that the server sends encrypted (RFC 8446 §4.3.1).
     pub const ENCRYPTED_EXTENSIONS: Self = Self(8);
-    /// Certificates of either side.
+    /// The certificates of either side.
     pub const CERTIFICATE: Self = Self(11);
-    /// The server's public value, signed.
+    /// The server's signed public value.
     pub const SERVER_KEY_EXCHANGE: Self = Self(12);
-    /// The server wants to see a certificate.
+    /// The server's request for a certificate.
     pub const CERTIFICATE_REQUEST: Self = Self(13);
     /// The end of the server's flight.
     pub const SERVER_HELLO_DONE: Self = Self(14);
-    /// The client's proof that it has the key of its certificate.
+    /// Proof of possession of the certificate's key.
     pub const CERTIFICATE_VERIFY: Self = Self(15);
     /// The client's public value.
     pub const CLIENT_KEY_EXCHANGE: Self = Self(16);
-    /// A hash over everything before it.
+    /// A MAC over all previous messages.
     pub const FINISHED: Self = Self(20);
-    /// The sender changes its keys (RFC 8446 §4.6.3).
+    /// Announces that the sender changes its keys (RFC 8446 §4.6.3).
     pub const KEY_UPDATE: Self = Self(24);
 }
 
-/// The head of a fragment.
+/// Header of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FragmentHead {
     pub(crate) kind: MessageType,
-    /// The length of the whole message.
+    /// Length of the whole message.
     pub(crate) length: usize,
-    /// The message's sequence number.
+    /// Sequence number of the message.
     pub(crate) sequence: u16,
-    /// The fragment's offset in the message.
+    /// Offset of the fragment in the message.
     pub(crate) offset: usize,
-    /// Bytes of this fragment.
+    /// Length of the fragment.
     pub(crate) fragment: usize,
 }
 
@@ -98,25 +98,25 @@ impl FragmentHead {
     }
 }
 
-/// Three bytes as a length.
+/// Reads a three-byte length.
 pub(crate) fn u24(r: &mut Reader<'_>) -> Result<usize, Truncated> {
     let [a, b, c] = r.array()?;
     Ok(usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c))
 }
 
-/// Reads the bytes behind a length of one byte.
+/// Reads bytes behind a one-byte length.
 pub(crate) fn vec8<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = r.u8()?;
     r.take(usize::from(length))
 }
 
-/// Reads the bytes behind a length of two bytes.
+/// Reads bytes behind a two-byte length.
 pub(crate) fn vec16<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = r.u16()?;
     r.take(usize::from(length))
 }
 
-/// Reads the bytes behind a length of three bytes.
+/// Reads bytes behind a three-byte length.
 pub(crate) fn vec24<'a>(r: &mut Reader<'a>) -> Result<&'a [u8], Truncated> {
     let length = u24(r)?;
     r.take(length)

@@ -1,4 +1,4 @@
-//! Messages and extensions that DTLS 1.3 has in a form of its own (RFC 8446 §4): `key_share`, `cookie`, `Certificate`,
+//! Messages and extensions whose form is new in DTLS 1.3 (RFC 8446 §4): `key_share`, `cookie`, `Certificate`,
 //! `CertificateRequest`, and the content that `CertificateVerify` signs.
 
 use wire::Reader;
@@ -8,12 +8,12 @@ use super::{vec8, vec16, vec24};
 use crate::error::Failure;
 use crate::put;
 
-/// Shares of one hello that are looked at. Browsers send three at most.
+/// Maximum number of key shares accepted in one hello. Browsers send at most three.
 const SHARES_MAX: usize = 16;
-/// Bytes of spaces in front of the content that is signed (RFC 8446 §4.4.3).
+/// Number of spaces before the signed content (RFC 8446 §4.4.3).
 const SIGNED_SPACES: usize = 64;
 
-/// A public value and its group (RFC 8446 §4.2.8).
+/// A key share: a public value and its group (RFC 8446 §4.2.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeyShare<'a> {
     pub(crate) group: u16,
@@ -21,7 +21,7 @@ pub(crate) struct KeyShare<'a> {
 }
 
 impl<'a> KeyShare<'a> {
-    /// Reads the share of a server, which stands alone.
+    /// Reads a server's only key share.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, Failure> {
         let mut r = Reader::new(body);
         let share = Self::next(&mut r)?;
@@ -39,7 +39,7 @@ impl<'a> KeyShare<'a> {
     }
 }
 
-/// Reads the shares of a client. No group has two.
+/// Reads a client's key shares, at most one for each group.
 pub(crate) fn read_key_shares(body: &[u8]) -> Result<Vec<KeyShare<'_>>, Failure> {
     let mut r = Reader::new(body);
     let mut list = Reader::new(vec16(&mut r)?);
@@ -60,7 +60,7 @@ pub(crate) fn read_key_shares(body: &[u8]) -> Result<Vec<KeyShare<'_>>, Failure>
     Ok(shares)
 }
 
-/// Reads a cookie (RFC 8446 §4.2.2).
+/// Reads a cookie extension (RFC 8446 §4.2.2).
 pub(crate) fn read_cookie(body: &[u8]) -> Result<&[u8], Failure> {
     let mut r = Reader::new(body);
     let cookie = vec16(&mut r)?;
@@ -73,17 +73,17 @@ pub(crate) fn write_cookie(cookie: &[u8]) -> Vec<u8> {
     body
 }
 
-/// Reads a message that is a list of extensions and nothing else: `EncryptedExtensions` (RFC 8446 §4.3.1).
+/// Reads a message that consists only of a list of extensions: `EncryptedExtensions` (RFC 8446 §4.3.1).
 pub(crate) fn extensions_alone(body: &[u8]) -> Result<Extensions<'_>, Failure> {
     if body.is_empty() { Err(Failure::Malformed) } else { Extensions::read(&mut Reader::new(body)) }
 }
 
-/// `Certificate` (RFC 8446 §4.4.2): only the first is looked at, the others are stepped over.
+/// A `Certificate` message (RFC 8446 §4.4.2): only the first certificate is read, the others are skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Certificates<'a> {
-    /// Says which request it answers; in a handshake it is empty.
+    /// Context of the request that is answered; empty in a handshake.
     pub(crate) context: &'a [u8],
-    /// `None` in an empty message.
+    /// First certificate; `None` in an empty message.
     pub(crate) leaf: Option<&'a [u8]>,
 }
 
@@ -123,7 +123,8 @@ impl<'a> Certificates<'a> {
     }
 }
 
-/// `CertificateRequest` (RFC 8446 §4.3.2): the signature schemes that the server takes. Other extensions are ignored.
+/// A `CertificateRequest` (RFC 8446 §4.3.2): the signature schemes that the server accepts. Other extensions are
+/// ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SchemesRequest {
     pub(crate) schemes: Vec<u16>,
@@ -152,7 +153,7 @@ impl SchemesRequest {
     }
 }
 
-/// The content that a `CertificateVerify` signs (RFC 8446 §4.4.3).
+/// Returns the content that a `CertificateVerify` signs (RFC 8446 §4.4.3).
 pub(crate) fn signed_content(by_server: bool, transcript_hash: &[u8]) -> Vec<u8> {
     let context: &[u8] =
         if by_server { b"TLS 1.3, server CertificateVerify" } else { b"TLS 1.3, client CertificateVerify" };
@@ -189,7 +190,7 @@ mod tests {
         }
     }
 
-    /// A hello of 16 KiB full of shares costs a bounded number of comparisons.
+    /// A hello of 16 KiB full of key shares is refused after a bounded number of comparisons.
     #[test]
     fn d_28_a_long_list_of_shares_is_refused() {
         let mut inner = Vec::new();

@@ -1,4 +1,4 @@
-//! The shared parts of tests of several modules.
+//! Helpers for the tests of several modules.
 
 use std::sync::{Arc, LazyLock};
 
@@ -6,9 +6,9 @@ use crypto::Seed;
 
 use crate::Identity;
 
-/// A certificate of OpenSSL with an RSA key of 2048 bits, made for these tests.
+/// A certificate made by OpenSSL with an RSA key of 2048 bits.
 pub(crate) const RSA_CERTIFICATE: &[u8] = include_bytes!("rsa_certificate.der");
-/// The key of the RSA certificate.
+/// Private key of the RSA certificate.
 pub(crate) const RSA_KEY: &[u8] = include_bytes!("rsa_key.der");
 
 static IDENTITIES: LazyLock<[Arc<Identity>; 3]> = LazyLock::new(|| {
@@ -16,7 +16,7 @@ static IDENTITIES: LazyLock<[Arc<Identity>; 3]> = LazyLock::new(|| {
     [Arc::new(Identity::new(RSA_CERTIFICATE, RSA_KEY).unwrap()), own(1), own(2)]
 });
 
-/// 0 is RSA, 1 and 2 are P-256.
+/// Returns a test identity: number 0 uses RSA, 1 and 2 use P-256.
 pub(crate) fn identity(number: usize) -> Arc<Identity> {
     Arc::clone(&IDENTITIES[number])
 }

@@ -1,4 +1,4 @@
-//! The client's order of messages.
+//! The client's state machine.
 
 use crypto::AgreementKey;
 
@@ -19,34 +19,34 @@ use crate::suite::{
     CipherSuite, DOWNGRADE, DOWNGRADE_FURTHER, GROUPS, choose_scheme, group_number, group_of_number,
 };
 
-/// The message that the client awaits.
+/// State of the client: the message it expects.
 #[derive(Debug)]
 pub(crate) enum Client {
-    /// Expects `ServerHello`, or once `HelloVerifyRequest`.
+    /// Expects `ServerHello`, or `HelloVerifyRequest` once.
     Hello { verified: bool },
-    /// The server's certificate.
+    /// Expects the server's certificate.
     Certificate,
-    /// The server's public value.
+    /// Expects the server's public value (`ServerKeyExchange`).
     KeyExchange,
     /// Expects `CertificateRequest` or `ServerHelloDone`.
     RequestOrDone { key: Box<AgreementKey>, public: Vec<u8> },
-    /// The end of the flight.
+    /// Expects `ServerHelloDone`, the end of the flight.
     HelloDone { key: Box<AgreementKey>, public: Vec<u8>, request: CertificateRequest },
-    /// Finished, protected.
+    /// Expects Finished, protected.
     Finished,
     /// The handshake is complete.
     Done,
 }
 
 impl Client {
-    /// Says hello.
+    /// Sends a hello and returns the state.
     pub(crate) fn start(x: &mut Exchange) -> Result<Self, Failure> {
         x.hellos.client_random = draw_random(&mut x.random);
         say_hello(x, &[])?;
         Ok(Self::Hello { verified: false })
     }
 
-    /// Goes on behind a hello that offered DTLS 1.3 as well.
+    /// Returns the state after a hello that also offered DTLS 1.3.
     pub(crate) const fn after_hello() -> Self {
         Self::Hello { verified: false }
     }
@@ -117,7 +117,7 @@ fn hello_of_12<'a>(x: &Exchange, cookie: &'a [u8]) -> ClientHello<'a> {
     }
 }
 
-/// The extensions of a hello.
+/// Returns the extensions of a hello.
 pub(crate) fn offer(config: &Config) -> Extensions<'static> {
     let list = |numbers: Vec<u16>| {
         let mut body = Vec::new();
@@ -177,7 +177,7 @@ fn key_exchange(x: &mut Exchange, message: &Message) -> Result<Client, Failure> 
     Ok(Client::RequestOrDone { key: Box::new(key), public: exchange.public.to_vec() })
 }
 
-/// The client's flight.
+/// Sends the client's flight.
 fn answer(
     x: &mut Exchange,
     message: &Message,

@@ -5,28 +5,28 @@ use crypto::tls12_prf;
 use crate::record::Cipher;
 use crate::suite::CipherSuite;
 
-/// Bytes of Finished (RFC 5246 §7.4.9).
+/// Length of Finished (RFC 5246 §7.4.9).
 pub(crate) const VERIFY_BYTES: usize = 12;
-/// Two keys and two fixed nonces, of the longest suite.
+/// Longest key block: two keys and two fixed nonces.
 const KEY_BLOCK_BYTES_MAX: usize = 2 * (32 + 12);
 
-/// The sender of a Finished.
+/// Sender of a Finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sender {
     Client,
     Server,
 }
 
-/// The master secret with what it is used with. Never printed.
+/// The master secret and the values used with it. Never printed.
 pub(crate) struct Secrets {
     suite: CipherSuite,
     master: [u8; 48],
-    /// The client's random, then the server's.
+    /// Random values of the client, then of the server.
     randoms: [u8; 64],
 }
 
 impl Secrets {
-    /// Derives the keys from the premaster secret and the session hash up to `ClientKeyExchange` (RFC 7627 §4).
+    /// Derives the secrets from the premaster secret and the session hash up to `ClientKeyExchange` (RFC 7627 §4).
     /// `None` when a primitive fails.
     pub(crate) fn new(
         suite: CipherSuite,
@@ -46,7 +46,7 @@ impl Secrets {
         Some(Self { suite, master, randoms })
     }
 
-    /// The ciphers of the client's and of the server's direction (RFC 5246 §6.3).
+    /// Returns the ciphers of the client's and of the server's direction (RFC 5246 §6.3).
     pub(crate) fn ciphers(&self) -> Option<(Cipher, Cipher)> {
         let algorithm = self.suite.aead();
         let (key_bytes, iv_bytes) = (algorithm.key_bytes(), Cipher::iv_bytes(algorithm));
@@ -60,7 +60,7 @@ impl Secrets {
         Some((Cipher::new(algorithm, client_key, client_iv)?, Cipher::new(algorithm, server_key, server_iv)?))
     }
 
-    /// The `verify_data` of Finished over `transcript`.
+    /// Returns the `verify_data` of Finished for a transcript.
     pub(crate) fn verify_data(&self, sender: Sender, transcript: &[u8]) -> Option<[u8; VERIFY_BYTES]> {
         let label: &[u8] = match sender {
             Sender::Client => b"client finished",
@@ -70,7 +70,7 @@ impl Secrets {
         self.prf(label, &self.suite.hash().digest(transcript), &mut data).then_some(data)
     }
 
-    /// Keying material for others (RFC 5705 §4). False when a primitive fails.
+    /// Exports keying material (RFC 5705 §4). Returns false when a primitive fails.
     pub(crate) fn export(&self, label: &[u8], context: Option<&[u8]>, out: &mut [u8]) -> bool {
         let mut seed = self.randoms.to_vec();
         if let Some(context) = context {

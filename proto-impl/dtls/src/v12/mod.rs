@@ -13,7 +13,7 @@
 //! 6                                <------      ChangeCipherSpec, Finished
 //! ```
 //!
-//! [`client`] and [`server`] are the two orders of messages; what both build up is an [`Exchange`].
+//! [`client`] and [`server`] are the state machines of the two roles; both build up an [`Exchange`].
 
 pub(crate) mod client;
 pub(crate) mod keys;
@@ -37,35 +37,35 @@ use client::Client;
 use keys::{Secrets, Sender};
 use server::Server;
 
-/// The most bytes of all messages of a handshake, both directions. Usual peers need 2 to 4 KiB.
+/// Maximum number of bytes of all messages of a handshake, in both directions. Usual peers need 2 to 4 KiB.
 pub(crate) const TRANSCRIPT_BYTES_MAX: usize = 28 * 1024;
-/// The step by which the transcript's buffer grows.
+/// Step by which the transcript's buffer grows.
 const TRANSCRIPT_BYTES_STEP: usize = 2 * 1024;
 
-/// The parts of both hellos that count later.
+/// Parts of both hellos that are needed later.
 #[derive(Debug, Default)]
 struct Hellos {
-    /// The random values (RFC 5246 §7.4.1.2).
+    /// Random values of the hellos (RFC 5246 §7.4.1.2).
     client_random: [u8; 32],
     server_random: [u8; 32],
-    /// We speak DTLS 1.3 as well, and the peer chose this.
+    /// We also support DTLS 1.3, and the peer chose DTLS 1.2.
     had_13: bool,
-    /// A client's own, when it offered DTLS 1.3 as well.
+    /// A client's hello that also offered DTLS 1.3.
     offer: Option<Vec<u8>>,
 }
 
-/// State of the handshake that both roles build up message by message.
+/// Handshake state that both roles build up message by message.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) config: Arc<Config>,
     pub(crate) expected: Expected,
     random: Random,
-    /// Every message, as if it were in one fragment (RFC 6347 §4.2.6).
+    /// All messages, as if sent in one fragment each (RFC 6347 §4.2.6).
     transcript: Vec<u8>,
-    /// The sequence number of the next message to be sent.
+    /// Sequence number of the next message to send.
     sequence: u16,
     pub(crate) flight: Flight,
-    /// The flight is new and nobody noticed yet.
+    /// The flight is new, and its timer was not started yet.
     fresh: bool,
     hellos: Hellos,
     suite: Option<CipherSuite>,
@@ -73,9 +73,9 @@ pub(crate) struct Exchange {
     peer: Option<PublicKey>,
     pub(crate) peer_sha256: Option<[u8; 32]>,
     pub(crate) secrets: Option<Secrets>,
-    /// Opens records that follow the peer's `ChangeCipherSpec`.
+    /// Cipher for records after the peer's `ChangeCipherSpec`.
     pub(crate) read: Option<Cipher>,
-    /// Protects records that follow our `ChangeCipherSpec`, once it is in the flight.
+    /// Cipher for records after our `ChangeCipherSpec`, until it is moved into the flight.
     pub(crate) write: Option<Cipher>,
 }
 
@@ -104,12 +104,12 @@ impl Exchange {
         self.transcript.capacity().saturating_add(self.flight.held_bytes())
     }
 
-    /// Whether the peer's certificate has to wait for the announcement of its fingerprint.
+    /// True if the check of the peer's certificate must wait for the announcement of fingerprints.
     pub(crate) fn waits_for_fingerprints(&self) -> bool {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
 
-    /// The peer chose this version where we speak DTLS 1.3 as well. A client has sent its hello.
+    /// Continues as DTLS 1.2 after the peer chose it over 1.3. A client has sent its `hello` already.
     pub(crate) fn had_13(&mut self, hello: &[u8]) -> Result<(), Failure> {
         self.hellos.had_13 = true;
         if hello.is_empty() {
@@ -129,12 +129,12 @@ impl Exchange {
         self.fresh = true;
     }
 
-    /// Whether an answer was made since it was asked last.
+    /// Returns true once if a new flight was started.
     pub(crate) fn take_fresh(&mut self) -> bool {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Puts a message of one's own into the flight and into the transcript.
+    /// Adds one of our messages to the flight and to the transcript.
     fn say(&mut self, kind: MessageType, body: Vec<u8>, protected: bool) -> Result<(), Failure> {
         let sequence = self.sequence;
         self.sequence = self.sequence.saturating_add(1);
@@ -164,7 +164,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The peer's certificate: read, and compared with what was announced.
+    /// Reads the peer's certificate and compares it with the announced fingerprints.
     fn take_certificate(&mut self, leaf: Option<&[u8]>) -> Result<(), Failure> {
         let leaf = leaf.ok_or(Failure::NoCertificate)?;
         let (key, digest) = certificate::check_peer(self.config.check, &self.expected, leaf)?;
@@ -173,7 +173,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether the peer's key signed this, in a way that was offered.
+    /// Checks that the peer's key signed this message, with a scheme that was offered.
     fn verify(&self, signed: Signed<'_>, message: &[u8]) -> Result<(), Failure> {
         let algorithm =
             scheme_of_number(signed.scheme).ok_or(Failure::Illegal("a signature scheme not offered"))?;
@@ -185,7 +185,7 @@ impl Exchange {
         peer.verify(algorithm, message, signed.signature).map_err(|_| Failure::Signature)
     }
 
-    /// Secrets and ciphers, when `ClientKeyExchange` is in the transcript.
+    /// Derives secrets and ciphers, once `ClientKeyExchange` is in the transcript.
     fn derive(&mut self, shared: &[u8], own: Sender) -> Result<(), Failure> {
         let suite = self.suite.ok_or(Failure::Internal)?;
         let secrets = Secrets::new(
@@ -206,7 +206,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The end of a flight: `ChangeCipherSpec` and Finished.
+    /// Ends a flight with `ChangeCipherSpec` and Finished.
     fn say_finished(&mut self, own: Sender) -> Result<(), Failure> {
         let data = self.verify_data(own)?;
         self.flight.push_change_cipher_spec();
@@ -230,13 +230,13 @@ impl Exchange {
     }
 }
 
-/// The schemes that are offered and asked for.
+/// Returns the numbers of the signature schemes that we offer and request.
 pub(crate) fn scheme_numbers() -> Vec<u16> {
     SCHEMES.into_iter().map(|(number, _)| number).collect()
 }
 
-/// 32 bytes that do not look like a server of TLS 1.3 that was talked down (RFC 8446 §4.1.3): a client that speaks both
-/// would hang up.
+/// Draws 32 random bytes that do not end in the downgrade mark of a TLS 1.3 server (RFC 8446 §4.1.3), at which a client
+/// that supports both versions would abort.
 pub(crate) fn draw_random(random: &mut Random) -> [u8; 32] {
     let mut bytes = [0; 32];
     loop {
@@ -247,7 +247,7 @@ pub(crate) fn draw_random(random: &mut Random) -> [u8; 32] {
     }
 }
 
-/// The state machine of the client or of the server.
+/// State machine of the client or of the server.
 #[derive(Debug)]
 pub(crate) enum Side {
     Client(Client),
@@ -255,7 +255,7 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// Takes the next message. The flight of the exchange is a new one when an answer is due.
+    /// Handles the next message. If an answer is due, the exchange then has a new flight.
     pub(crate) fn handle(self, x: &mut Exchange, message: &Message) -> Result<Self, Failure> {
         if message.protected != self.awaits_finished() {
             return Err(Failure::Unexpected(message.kind));
@@ -274,7 +274,7 @@ impl Side {
         matches!(self, Self::Client(Client::Done) | Self::Server(Server::Done))
     }
 
-    /// Whether nothing was heard of the peer yet.
+    /// True if nothing has been received from the peer yet.
     pub(crate) const fn awaits_hello(&self) -> bool {
         matches!(self, Self::Client(Client::Hello { .. }) | Self::Server(Server::Hello))
     }

@@ -1,4 +1,4 @@
-//! The server's order of messages.
+//! The server's state machine.
 
 use crypto::{AgreementGroup, AgreementKey, SignatureAlgorithm};
 
@@ -16,18 +16,18 @@ use crate::record::VERSION_1_2;
 use crate::srtp::{self, SrtpProfile};
 use crate::suite::{CipherSuite, DOWNGRADE, GROUPS, RENEGOTIATION_SCSV, choose_scheme, group_number};
 
-/// The message that the server awaits.
+/// State of the server: the message it expects.
 #[derive(Debug)]
 pub(crate) enum Server {
-    /// `ClientHello`.
+    /// Expects `ClientHello`.
     Hello,
-    /// The client's certificate.
+    /// Expects the client's certificate.
     Certificate { key: Box<AgreementKey> },
-    /// `ClientKeyExchange`.
+    /// Expects `ClientKeyExchange`.
     KeyExchange { key: Box<AgreementKey>, certificate: bool },
-    /// `CertificateVerify`.
+    /// Expects `CertificateVerify`.
     Verify,
-    /// Finished, protected.
+    /// Expects Finished, protected.
     Finished,
     /// The handshake is complete.
     Done,
@@ -66,13 +66,13 @@ impl Server {
     }
 }
 
-/// The parameters chosen from an offer.
+/// Parameters chosen from an offer.
 struct Choice {
     suite: CipherSuite,
     group: AgreementGroup,
     scheme: (u16, SignatureAlgorithm),
     profile: Option<SrtpProfile>,
-    /// The client knows `renegotiation_info`.
+    /// The client supports `renegotiation_info`.
     renegotiation: bool,
     /// The client sent `ec_point_formats`.
     point_formats: bool,
@@ -101,7 +101,8 @@ fn choose(x: &Exchange, hello: &ClientHello<'_>) -> Result<Choice, Failure> {
     Ok(Choice { suite, group: choose_group(extensions)?, scheme, profile, renegotiation, point_formats })
 }
 
-/// A later version of DTLS is a lower number. One that is newer than ours takes ours too, unless it says otherwise.
+/// Checks the client's version. Newer versions of DTLS have lower numbers; a client with a newer one also supports
+/// ours, unless its extension says otherwise.
 fn check_version(hello: &ClientHello<'_>) -> Result<(), Failure> {
     if hello.version > VERSION_1_2 {
         return Err(Failure::Version);
@@ -123,7 +124,7 @@ fn choose_group(extensions: &Extensions<'_>) -> Result<AgreementGroup, Failure> 
     common.ok_or(Failure::NoCommonGroup)
 }
 
-/// Uncompressed points are read by everybody who names what it reads (RFC 8422 §5.1.2).
+/// Checks that the client supports uncompressed points if it lists formats (RFC 8422 §5.1.2). Returns whether it does.
 pub(super) fn check_point_formats(extensions: &Extensions<'_>) -> Result<bool, Failure> {
     let Some(body) = extensions.find(ExtensionType::EC_POINT_FORMATS) else { return Ok(false) };
     match body.split_first() {
@@ -197,7 +198,7 @@ fn server_hello(x: &Exchange, choice: &Choice) -> Vec<u8> {
     body
 }
 
-/// The public value, signed together with both randoms (RFC 8422 §5.4).
+/// Returns a `ServerKeyExchange`: the public value, signed together with both random values (RFC 8422 §5.4).
 fn key_exchange(
     x: &Exchange,
     key: &AgreementKey,

@@ -1,4 +1,5 @@
-//! Acknowledgements (RFC 9147 §7): the numbers of records, written and read, and the records of the peer that wait for one.
+//! Acknowledgements (RFC 9147 §7): reading and writing record numbers, and the peer's records that must be
+//! acknowledged.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -9,9 +10,9 @@ use crate::error::Failure;
 use crate::handshake::vec16;
 use crate::put;
 
-/// Bytes of a number in an acknowledgement.
+/// Length of a record number in an acknowledgement.
 const NUMBER_BYTES: usize = 16;
-/// Records that are remembered to be acknowledged: the latest.
+/// Maximum number of records remembered for acknowledgement; the latest are kept.
 const WAITING_MAX: usize = 32;
 
 /// The number of a record (RFC 9147 §4).
@@ -21,8 +22,8 @@ pub(crate) struct RecordNumber {
     pub(crate) sequence: u64,
 }
 
-/// Reads the numbers of an acknowledgement. None is of a later epoch than the record that carries it, which is refused
-/// (RFC 9147 §7.2).
+/// Reads the record numbers of an acknowledgement. Fails if one has a later epoch than the record that carries it (RFC
+/// 9147 §7.2).
 pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumber>, Failure> {
     let mut r = Reader::new(clear);
     let list = vec16(&mut r)?;
@@ -43,22 +44,22 @@ pub(crate) fn read(clear: &[u8], carrier: RecordNumber) -> Result<Vec<RecordNumb
     Ok(all)
 }
 
-/// The first epoch of the application (RFC 9147 §6.1).
+/// First epoch of application data (RFC 9147 §6.1).
 const FIRST_OF_APPLICATION: u64 = 3;
 
-/// The records of the peer that are not acknowledged yet.
+/// Records of the peer that are not acknowledged yet.
 #[derive(Debug, Default)]
 pub(crate) struct Acks {
     records: VecDeque<RecordNumber>,
-    /// Some are in no acknowledgement yet.
+    /// Some records are in no acknowledgement yet.
     has_news: bool,
     due: Option<Instant>,
-    /// The acknowledgement is to be sent now.
+    /// An acknowledgement must be sent now.
     is_pending: bool,
 }
 
 impl Acks {
-    /// A record of handshake messages was taken.
+    /// Notes a record of handshake messages that was accepted.
     pub(crate) fn insert(&mut self, number: RecordNumber) {
         if self.records.len() >= WAITING_MAX {
             self.records.pop_front();
@@ -67,20 +68,20 @@ impl Acks {
         self.has_news = true;
     }
 
-    /// Schedules the acknowledgement of what was taken after a pause, unless an answer does it.
+    /// Schedules an acknowledgement after a pause, unless an answer replaces it.
     pub(crate) fn schedule(&mut self, now: Instant, pause: Duration) {
         if self.has_news && self.due.is_none() && !self.is_pending {
             self.due = now.checked_add(pause);
         }
     }
 
-    /// Has the acknowledgement sent now, since no answer will stand for it.
+    /// Requests an acknowledgement at once, since no answer will follow.
     pub(crate) fn hurry(&mut self) {
         self.due = None;
         self.is_pending = !self.records.is_empty();
     }
 
-    /// An answer acknowledges everything before it.
+    /// Forgets all records, since an answer acknowledges them.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -89,20 +90,20 @@ impl Acks {
         self.due
     }
 
-    /// The deadline may have passed.
+    /// Handles an expired deadline.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         if self.due.is_some_and(|at| at <= now) {
             self.hurry();
         }
     }
 
-    /// Whether it is to be sent now.
+    /// True if an acknowledgement must be sent now.
     pub(crate) const fn is_pending(&self) -> bool {
         self.is_pending
     }
 
-    /// The acknowledgement, of as many of the latest records as fit into `room` bytes. They are remembered: what is repeated
-    /// is acknowledged again.
+    /// Returns an acknowledgement of as many of the latest records as fit `room` bytes. The records are kept, and
+    /// acknowledged again if they are retransmitted.
     pub(crate) fn take(&mut self, room: usize) -> Vec<u8> {
         self.due = None;
         self.is_pending = false;

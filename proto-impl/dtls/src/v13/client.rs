@@ -1,4 +1,4 @@
-//! The client's order of messages.
+//! The client's state machine.
 
 use crypto::{AgreementGroup, AgreementKey};
 
@@ -17,27 +17,27 @@ use crate::srtp;
 use crate::suite::{CipherSuite, choose_scheme_v13, group_number, group_of_number};
 use crate::v12;
 
-/// The message that the client awaits.
+/// State of the client: the message it expects.
 #[derive(Debug)]
 pub(super) enum Client {
-    /// Expects `ServerHello`, or once `HelloRetryRequest`, which chose this suite.
+    /// Expects `ServerHello`, or once `HelloRetryRequest`, which sets the suite in `retried`.
     Hello { key: Box<AgreementKey>, retried: Option<CipherSuite> },
     /// Expects `EncryptedExtensions`.
     Extensions,
     /// Expects `CertificateRequest` or the server's certificate.
     RequestOrCertificate,
-    /// The server's certificate.
+    /// Expects the server's certificate.
     Certificate { request: SchemesRequest },
-    /// The server's proof of it.
+    /// Expects the server's `CertificateVerify`.
     Verify { request: Option<SchemesRequest> },
-    /// The server's Finished.
+    /// Expects the server's Finished.
     Finished { request: Option<SchemesRequest> },
-    /// The handshake is complete on this side.
+    /// The handshake is complete at the client.
     Done,
 }
 
 impl Client {
-    /// Says hello.
+    /// Sends a hello and returns the state.
     pub(super) fn start(x: &mut Exchange, link: &mut Link) -> Result<Self, Failure> {
         let key = draw_key(x, AgreementGroup::X25519)?;
         let random = v12::draw_random(&mut x.random);
@@ -116,7 +116,8 @@ fn key_share(key: &AgreementKey) -> Vec<u8> {
     body
 }
 
-/// The extensions of a hello: those of DTLS 1.2, where it is spoken too, and the two without which there is no 1.3.
+/// Returns the extensions of a hello: those of DTLS 1.2 if that is supported too, and the two mandatory ones of DTLS
+/// 1.3.
 fn offer(config: &Config, key: &AgreementKey) -> Extensions<'static> {
     let mut extensions = v12::client::offer(config);
     if !config.versions.have_12() {
@@ -141,7 +142,8 @@ fn say_hello(x: &mut Exchange, link: &mut Link, body: Vec<u8>) -> Result<(), Fai
     x.say(link, MessageType::CLIENT_HELLO, body, 0)
 }
 
-/// Checks what both kinds of a server's hello have in common (RFC 8446 §4.1.3, RFC 9147 §5.4); gives the suite.
+/// Checks what `ServerHello` and `HelloRetryRequest` have in common (RFC 8446 §4.1.3, RFC 9147 §5.4). Returns the
+/// suite.
 fn check_hello(hello: &ServerHello<'_>) -> Result<CipherSuite, Failure> {
     if hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS) != Some(&VERSION_1_3.to_be_bytes()) {
         return Err(Failure::Illegal("a version not offered"));
@@ -158,7 +160,7 @@ fn check_hello(hello: &ServerHello<'_>) -> Result<CipherSuite, Failure> {
     CipherSuite::v13_of_number(hello.suite).ok_or(Failure::Illegal("a suite not offered"))
 }
 
-/// Checks that every extension of a message is one of these.
+/// Checks that a message contains only these extensions.
 fn check_known(extensions: &Extensions<'_>, known: &[ExtensionType]) -> Result<(), Failure> {
     match extensions.list.iter().find(|(kind, _)| !known.contains(kind)) {
         Some((kind, _)) => Err(Failure::UnsupportedExtension(kind.0)),
@@ -200,7 +202,7 @@ fn server_hello(
     Ok(Client::Extensions)
 }
 
-/// The server wants a second hello (RFC 8446 §4.1.4): with a cookie, with a share of another group, or both.
+/// Answers a `HelloRetryRequest` (RFC 8446 §4.1.4), which has a cookie, requests a share of another group, or both.
 fn retry(
     x: &mut Exchange,
     link: &mut Link,
@@ -238,7 +240,7 @@ fn retry(
     Ok(Client::Hello { key, retried: Some(suite) })
 }
 
-/// An extension here was offered, and belongs here (RFC 8446 §4.2).
+/// Checks that each extension was offered and is allowed in this message (RFC 8446 §4.2).
 fn check_extensions(x: &Exchange, extensions: &Extensions<'_>) -> Result<(), Failure> {
     let hello = ClientHello::read(&x.hello)?;
     for (kind, _) in &extensions.list {
@@ -263,7 +265,7 @@ fn certificate(x: &mut Exchange, message: &Message, request: Option<SchemesReque
     Ok(Client::Verify { request })
 }
 
-/// The client's last flight.
+/// Sends the client's last flight.
 fn answer(x: &mut Exchange, link: &mut Link, request: Option<&SchemesRequest>) -> Result<(), Failure> {
     link.begin_flight();
     if let Some(request) = request {

@@ -1,4 +1,4 @@
-//! State that both roles build up message by message, and the link that their messages leave by.
+//! Handshake state that both roles build up message by message, and the link that sends their messages.
 
 use std::sync::Arc;
 
@@ -20,37 +20,37 @@ use crate::srtp::SrtpProfile;
 use crate::suite::{self, CipherSuite};
 use crate::v12::TRANSCRIPT_BYTES_MAX;
 
-/// Stands in a transcript for the first hello when there are two (RFC 8446 §4.4.1).
+/// Message type that stands for the first hello in a transcript with two (RFC 8446 §4.4.1).
 const MESSAGE_HASH: u8 = 254;
 
-/// The way of messages to the peer.
+/// Sends messages to the peer.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) records: Records,
     pub(super) flight: Flight,
     pub(super) acks: Acks,
-    /// The sequence number of the next message to be sent; behind the last one there is none.
+    /// Sequence number of the next message to send; larger than any when all are used.
     pub(super) sequence: u32,
-    /// The flight is new and its timer does not run yet.
+    /// The flight is new, and its timer was not started yet.
     pub(super) is_fresh: bool,
 }
 
 impl Link {
-    /// Begins a flight. In a handshake it says that everything of the peer's before it has come.
+    /// Begins a flight. During a handshake a new flight implies that the peer's previous one was received.
     pub(super) fn begin_flight(&mut self) {
         self.flight.clear();
         self.is_fresh = true;
         self.acks.clear();
     }
 
-    /// Puts a message into the flight.
+    /// Adds a message to the flight.
     pub(super) fn push(&mut self, kind: MessageType, body: Vec<u8>, epoch: u16) {
         self.flight.push(kind, u16::try_from(self.sequence).unwrap_or(u16::MAX), body, epoch);
         self.sequence = self.sequence.saturating_add(1);
     }
 }
 
-/// A first hello as it stands in a transcript.
+/// Returns a first hello as it appears in a transcript.
 pub(crate) fn as_transcript(hello: &[u8]) -> Vec<u8> {
     let mut transcript = vec![MessageType::CLIENT_HELLO.0];
     put::vec24(&mut transcript, hello);
@@ -63,12 +63,12 @@ pub(super) struct Exchange {
     pub(super) config: Arc<Config>,
     pub(super) role: Role,
     pub(super) expected: Expected,
-    /// A verifier gave the client a cookie, and has passed it.
+    /// A verifier gave the client a cookie and accepted it.
     pub(super) is_behind_cookie: bool,
     pub(super) random: Random,
-    /// Every message in the form of TLS, without the fields for fragments (RFC 9147 §5.2).
+    /// All messages in the format of TLS, without fragment fields (RFC 9147 §5.2).
     transcript: Vec<u8>,
-    /// The body of a client's own hello.
+    /// Body of the client's own hello.
     pub(super) hello: Vec<u8>,
     pub(super) suite: Option<CipherSuite>,
     pub(super) profile: Option<SrtpProfile>,
@@ -97,12 +97,12 @@ impl Exchange {
         }
     }
 
-    /// Whether the peer's certificate has to wait for the announcement of its fingerprint.
+    /// True if the check of the peer's certificate must wait for the announcement of fingerprints.
     pub(super) fn waits_for_fingerprints(&self) -> bool {
         self.config.check == PeerCheck::Fingerprint && self.expected == Expected::Unknown
     }
 
-    /// Puts a message of one's own into the flight and into the transcript.
+    /// Adds one of our messages to the flight and to the transcript.
     pub(super) fn say(
         &mut self,
         link: &mut Link,
@@ -131,13 +131,14 @@ impl Exchange {
         Ok(())
     }
 
-    /// The first hello gives way to its digest: the server asks for a second one (RFC 8446 §4.4.1).
+    /// Replaces the first hello in the transcript with its digest, when the server requests a second one (RFC 8446
+    /// §4.4.1).
     pub(super) fn retry(&mut self, suite: CipherSuite) {
         let digest = suite.hash().digest(&self.transcript);
         self.begin_with_digest(&digest);
     }
 
-    /// The transcript begins with the digest of a first hello.
+    /// Starts the transcript with the digest of a first hello.
     pub(super) fn begin_with_digest(&mut self, digest: &[u8]) {
         self.transcript.clear();
         self.transcript.push(MESSAGE_HASH);
@@ -152,7 +153,7 @@ impl Exchange {
         Ok(self.suite()?.hash().digest(&self.transcript))
     }
 
-    /// The secrets of one's own direction and of the peer's.
+    /// Returns our secret and the peer's.
     fn directions(&self, traffic: &Traffic) -> (Secret, Secret) {
         let (client, server) = (traffic.client.clone(), traffic.server.clone());
         match self.role {
@@ -161,7 +162,7 @@ impl Exchange {
         }
     }
 
-    /// Turns on the keys of the handshake: `ServerHello` is in the transcript.
+    /// Turns on the handshake keys, once `ServerHello` is in the transcript.
     pub(super) fn protect(&mut self, link: &mut Link, shared: &[u8]) -> Result<(), Failure> {
         let suite = self.suite()?;
         let secrets = HandshakeSecrets::new(suite.hash(), shared, &self.transcript_hash()?);
@@ -173,7 +174,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Derives the secrets of the application: the server's Finished is in the transcript.
+    /// Derives the application secrets, once the server's Finished is in the transcript.
     pub(super) fn derive_application(&mut self) -> Result<(), Failure> {
         let hash = self.transcript_hash()?;
         let secrets = self.secrets.as_ref().ok_or(Failure::Internal)?;
@@ -181,27 +182,27 @@ impl Exchange {
         Ok(())
     }
 
-    /// The secrets of the application, one's own and the peer's.
+    /// Returns the application secrets: ours and the peer's.
     pub(super) fn application(&self) -> Result<(Secret, Secret), Failure> {
         let (traffic, _) = self.application.as_ref().ok_or(Failure::Internal)?;
         Ok(self.directions(traffic))
     }
 
-    /// Sends by the keys of the application from now on.
+    /// Sends with the application keys from now on.
     pub(super) fn write_application(&self, link: &mut Link) -> Result<(), Failure> {
         let keys = self.application()?.0.keys(self.suite()?).ok_or(Failure::Internal)?;
         link.records.add_write(EPOCH_OF_APPLICATION, keys);
         Ok(())
     }
 
-    /// Reads by the keys of the application: the peer has proven itself.
+    /// Accepts the application keys of the peer, which is authenticated now.
     pub(super) fn read_application(&self, link: &mut Link) -> Result<(), Failure> {
         let keys = self.application()?.1.keys(self.suite()?).ok_or(Failure::Internal)?;
         link.records.add_read(EPOCH_OF_APPLICATION, keys);
         Ok(())
     }
 
-    /// The peer's certificate: read, and compared with what was announced.
+    /// Reads the peer's certificate and compares it with the announced fingerprints.
     pub(super) fn take_certificate(&mut self, leaf: &[u8]) -> Result<(), Failure> {
         let (key, digest) = certificate::check_peer(self.config.check, &self.expected, leaf)?;
         self.peer = Some(key);
@@ -209,7 +210,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Whether the peer's key signed the transcript, in a way that was offered.
+    /// Checks that the peer's key signed the transcript, with a scheme that was offered.
     pub(super) fn check_signature(&self, body: &[u8]) -> Result<(), Failure> {
         let signed = Signed::read(body)?;
         let peer = self.peer.as_ref().ok_or(Failure::NoCertificate)?;
@@ -219,7 +220,7 @@ impl Exchange {
         peer.verify(algorithm, &content, signed.signature).map_err(|_| Failure::Signature)
     }
 
-    /// Shows one's own certificate, and proves it; an empty one when there is none that the peer takes.
+    /// Sends our certificate and the proof of its key; an empty certificate if we have none that the peer accepts.
     pub(super) fn say_certificate(
         &mut self,
         link: &mut Link,
@@ -238,7 +239,7 @@ impl Exchange {
         self.say(link, MessageType::CERTIFICATE_VERIFY, body, EPOCH_OF_HANDSHAKE)
     }
 
-    /// Finished of one side over the transcript so far.
+    /// Returns the Finished of one side for the transcript so far.
     fn finished(&self, by: Role) -> Result<Vec<u8>, Failure> {
         let secrets = self.secrets.as_ref().ok_or(Failure::Internal)?;
         let secret = match by {

@@ -1,5 +1,4 @@
-//! A flight of DTLS 1.3: messages, cut to records, of which those that were not acknowledged are sent again
-//! (RFC 9147 §5.8, §7).
+//! Flights of DTLS 1.3: messages cut to records; those not acknowledged are retransmitted (RFC 9147 §5.8, §7).
 
 use std::collections::VecDeque;
 
@@ -8,7 +7,7 @@ use super::record::{OVERHEAD_BYTES, Records};
 use crate::handshake::{self, FragmentHead, MessageType};
 use crate::record::{ContentType, Exhausted, FRAGMENT_BYTES_MAX, HEAD_BYTES};
 
-/// Parts of messages that are remembered as sent, the latest. What is acknowledged beyond them is sent again.
+/// Maximum number of sent parts that are remembered, the latest. Acknowledged parts beyond them are sent again.
 const SENT_MAX: usize = 128;
 
 /// A message of a flight.
@@ -18,14 +17,14 @@ struct Message {
     sequence: u16,
     body: Vec<u8>,
     epoch: u16,
-    /// Parts that the peer has, in order and apart.
+    /// Acknowledged parts of the message, ordered and disjoint.
     acked: Vec<(usize, usize)>,
-    /// A message without a body is acknowledged as a whole.
+    /// The whole message is acknowledged, even if it has no body.
     is_done: bool,
 }
 
 impl Message {
-    /// The first part from `offset` on that the peer is not known to have.
+    /// Returns the first part from `offset` on that is not acknowledged.
     fn gap(&self, offset: usize) -> Option<(usize, usize)> {
         if self.is_done {
             return None;
@@ -65,12 +64,12 @@ struct Sent {
     end: usize,
 }
 
-/// The flight that waits for its answer or its acknowledgement.
+/// The flight that waits for an answer or an acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Flight {
     messages: Vec<Message>,
     sent: VecDeque<Sent>,
-    /// The next message to send, and the offset of its next byte.
+    /// Next message to send, and the offset of its next byte.
     at: (usize, usize),
 }
 
@@ -79,22 +78,22 @@ impl Flight {
         self.messages.push(Message { kind, sequence, body, epoch, acked: Vec::new(), is_done: false });
     }
 
-    /// Everything has arrived.
+    /// Empties the flight, since all of it has arrived.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Sends again whatever was not acknowledged.
+    /// Restarts sending with the parts that are not acknowledged.
     pub(crate) const fn rewind(&mut self) {
         self.at = (0, 0);
     }
 
-    /// Whether there is nothing that waits to arrive.
+    /// True if no message waits to arrive.
     pub(crate) const fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// Whether something is still to be sent.
+    /// True if part of the flight is still to be sent.
     pub(crate) fn is_pending(&self) -> bool {
         self.next_part().is_some()
     }
@@ -107,7 +106,7 @@ impl Flight {
             .find_map(|(number, gap)| Some((number, gap?)))
     }
 
-    /// The peer has a record. True when it was the last one, and the flight is over.
+    /// Marks the parts in a record as acknowledged. Returns true when the whole flight is.
     pub(crate) fn acknowledge(&mut self, number: RecordNumber) -> bool {
         let before = self.sent.len();
         let messages = &mut self.messages;
@@ -125,7 +124,7 @@ impl Flight {
         done
     }
 
-    /// Fills a datagram of at most `mtu` bytes with the next part of the flight, a record for each epoch.
+    /// Fills a datagram of at most `mtu` bytes with the next part of the flight, in one record for each epoch.
     pub(crate) fn write(
         &mut self,
         records: &mut Records,
@@ -156,7 +155,7 @@ impl Flight {
         self.messages.get(index).map(|message| message.epoch)
     }
 
-    /// The content of a record: the next parts of messages of an epoch.
+    /// Returns the content of a record: the next message parts of one epoch.
     fn gather(&mut self, epoch: u16, room: usize) -> Vec<u8> {
         let mut clear = Vec::new();
         while let Some((index, (start, end))) = self.next_part() {
@@ -248,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Acknowledged parts, in any order, are not sent again, and all others are.
+    /// Acknowledged parts are not sent again, whatever their order; all others are.
     #[test]
     fn what_is_acknowledged_is_not_sent_again() {
         for pattern in 0..32u32 {

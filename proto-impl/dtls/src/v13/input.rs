@@ -1,7 +1,7 @@
 //! Input from the peer, record by record.
 //!
-//! Trust: a record of a later epoch than 0 is authentic. One in the clear can be anybody's; it is looked at only until the
-//! first keys are on.
+//! Trust: a record of an epoch after 0 is authentic. An unencrypted record may come from anyone, and is only accepted
+//! until the first keys are in use.
 
 use std::time::Instant;
 
@@ -24,17 +24,17 @@ fn count(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }
 
-/// The result of taking the fragments of a record.
+/// Result of accepting the fragments of a record.
 struct Taking {
-    /// All of them were kept, or known: the record may be acknowledged.
+    /// All fragments were kept or known: the record may be acknowledged.
     whole: bool,
-    /// Some of them belong to a message that was not complete.
+    /// A fragment belongs to a message that was incomplete.
     news: bool,
 }
 
 impl Session {
-    /// Takes the first record of a datagram, which is decrypted in place, and gives what is behind it; `None` when nothing
-    /// can follow.
+    /// Handles the first record of a datagram, which is decrypted in place. Returns the rest of the datagram; `None`
+    /// when nothing can follow.
     #[allow(clippy::type_complexity, reason = "the rest, and how the record was taken")]
     pub(crate) fn handle_record<'a>(
         &mut self,
@@ -110,7 +110,7 @@ impl Session {
         Ok(())
     }
 
-    /// Puts the fragments of a record to the others of their messages.
+    /// Adds the fragments of a record to their messages.
     fn take_fragments(
         &mut self,
         number: RecordNumber,
@@ -159,13 +159,13 @@ impl Session {
         Ok(taking)
     }
 
-    /// The flight has arrived as a whole.
+    /// Ends the flight, since all of it has arrived.
     fn flight_arrived(&mut self) {
         self.link.flight.clear();
         self.timer.stop();
     }
 
-    /// Takes the messages that are whole, in order.
+    /// Handles the complete messages in order.
     pub(super) fn pump(&mut self, now: Instant, reports: &mut Reports<'_>) -> Result<(), Stop> {
         loop {
             let next = self.reassembly.peek();
@@ -281,7 +281,7 @@ impl Session {
         reports.events.push_back(Event::Data(Bytes::copy_from_slice(opened.clear)));
     }
 
-    /// A message after the handshake.
+    /// Handles a message after the handshake.
     fn handle_late_message(&mut self, now: Instant, message: &Message) -> Result<(), Stop> {
         let State::Connected(established) = &self.state else { return Ok(()) };
         match (established.role, message.kind) {

@@ -7,7 +7,7 @@
 //!                                                                                                  of exporters
 //! ```
 //!
-//! There is no pre-shared key, so the early secret is the same for everybody.
+//! Pre-shared keys are not supported, so the early secret is the same for all sessions.
 
 use crypto::Hash;
 
@@ -15,10 +15,10 @@ use super::record::Keys;
 use crate::put;
 use crate::suite::CipherSuite;
 
-/// The prefix of each label (RFC 9147 §5.9). TLS 1.3 has another of the same length.
+/// Prefix of each label (RFC 9147 §5.9). TLS 1.3 has a different one of equal length.
 const PREFIX: &[u8] = b"dtls13";
 
-/// Secret bytes of the length of a digest. Never printed.
+/// A secret with the length of a digest. Never printed.
 #[derive(Clone)]
 pub(crate) struct Secret {
     hash: Hash,
@@ -45,23 +45,23 @@ impl Secret {
         Some(Self { hash: self.hash, bytes: bytes.into() })
     }
 
-    /// The salt of the next stage.
+    /// Returns the salt of the next stage.
     fn derived(&self) -> Option<Self> {
         self.expand_to_secret(b"derived", &self.hash.digest(&[]))
     }
 
-    /// Finished of the owner of this traffic secret (RFC 8446 §4.4.4).
+    /// Returns the Finished of this traffic secret's owner (RFC 8446 §4.4.4).
     pub(crate) fn finished(&self, transcript_hash: &[u8]) -> Option<Vec<u8>> {
         let key = self.expand_to_secret(b"finished", &[])?;
         Some(self.hash.mac(&key.bytes, &[transcript_hash]))
     }
 
-    /// The traffic secret behind a `KeyUpdate` (RFC 8446 §7.2).
+    /// Returns the traffic secret after a `KeyUpdate` (RFC 8446 §7.2).
     pub(crate) fn next(&self) -> Option<Self> {
         self.expand_to_secret(b"traffic upd", &[])
     }
 
-    /// The keys of a direction (RFC 8446 §7.3, RFC 9147 §4.2.3).
+    /// Returns the keys of a direction (RFC 8446 §7.3, RFC 9147 §4.2.3).
     pub(crate) fn keys(&self, suite: CipherSuite) -> Option<Keys> {
         let algorithm = suite.aead();
         let mut key = vec![0; algorithm.key_bytes()];
@@ -73,7 +73,7 @@ impl Secret {
         Keys::new(algorithm, &key, iv, &mask)
     }
 
-    /// Keying material for others, by the exporter secret (RFC 8446 §7.5). False when it is too long.
+    /// Exports keying material from the exporter secret (RFC 8446 §7.5). Returns false when too much is requested.
     pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
         let of_label = self.expand_to_secret(label, &self.hash.digest(&[]));
         of_label
@@ -92,14 +92,14 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// The secrets of both directions.
+/// Traffic secrets of both directions.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic {
     pub(crate) client: Secret,
     pub(crate) server: Secret,
 }
 
-/// The stage of the handshake.
+/// Secrets of the handshake stage.
 #[derive(Debug)]
 pub(crate) struct HandshakeSecrets {
     secret: Secret,
@@ -107,8 +107,8 @@ pub(crate) struct HandshakeSecrets {
 }
 
 impl HandshakeSecrets {
-    /// Derives the keys from the shared secret, and the transcript up to `ServerHello`. `None` when a
-    /// primitive fails.
+    /// Derives the secrets from the shared secret and the transcript up to `ServerHello`. `None` when a primitive
+    /// fails.
     pub(crate) fn new(hash: Hash, shared: &[u8], transcript_hash: &[u8]) -> Option<Self> {
         let zeros = vec![0; hash.bytes()];
         let early = Secret::extract(hash, &[], &zeros);
@@ -120,7 +120,7 @@ impl HandshakeSecrets {
         Some(Self { secret, traffic })
     }
 
-    /// The secrets of the application and of its exporters, from the transcript up to the server's Finished.
+    /// Returns the secrets of application data and of exporters, from the transcript up to the server's Finished.
     pub(crate) fn application(&self, transcript_hash: &[u8]) -> Option<(Traffic, Secret)> {
         let hash = self.secret.hash;
         let master = Secret::extract(hash, &self.secret.derived()?.bytes, &vec![0; hash.bytes()]);
@@ -141,7 +141,7 @@ mod tests {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     }
 
-    /// RFC 8448 §3, whose labels have the prefix of TLS: the function is the same.
+    /// Checks the vectors of RFC 8448 §3, whose labels have the prefix of TLS but the same function.
     #[test]
     fn labels_of_tls_give_the_vectors_of_tls() {
         let hash = Hash::Sha256;

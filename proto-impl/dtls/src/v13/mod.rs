@@ -12,14 +12,15 @@
 //! 6                                <------      [ACK]
 //! ```
 //!
-//! In braces: under the keys of epoch 2; in brackets: of epoch 3. The client has its keys after one round trip, the server
-//! when it has the client's Finished. Afterwards either side changes its keys by a `KeyUpdate`, which the other
-//! acknowledges.
+//! Braces mark records under the keys of epoch 2, brackets those of epoch 3. The client has its keys after one round
+//! trip, the server after the client's Finished. Afterwards either side changes its keys with a `KeyUpdate`, which the
+//! other acknowledges.
 //!
-//! A [`Session`] also begins when DTLS 1.2 is spoken beside it: [`Stop::FallsBack`] says that the peer chose that. The rooms,
-//! bottom up: `record`, `ack`, `flight`, `keys`; `exchange` with `client` and `server`; `update`.
+//! A [`Session`] is also used at first if DTLS 1.2 is supported too: [`Stop::FallsBack`] says that the peer chose that
+//! version. The submodules, bottom up: `record`, `ack`, `flight`, `keys`; `exchange` with `client` and `server`;
+//! `update`.
 //!
-//! Not here: early data, resumption (tickets are acknowledged and forgotten), connection ids, post-handshake
+//! Not supported: early data, resumption (tickets are acknowledged and dropped), connection ids, post-handshake
 //! authentication.
 
 mod ack;
@@ -63,25 +64,26 @@ use record::Records;
 use server::Server;
 use update::Updates;
 
-/// Epochs (RFC 9147 §6.1): 0 is in the clear, 1 would be early data.
+/// Epoch of the handshake (RFC 9147 §6.1). Epoch 0 is unencrypted, and 1 would be early data.
 const EPOCH_OF_HANDSHAKE: u16 = 2;
+/// First epoch of application data.
 const EPOCH_OF_APPLICATION: u16 = 3;
-/// The random value of a `HelloRetryRequest`: the digest of its name (RFC 8446 §4.1.3).
+/// Random value that marks a `HelloRetryRequest` (RFC 8446 §4.1.3).
 const RETRY_RANDOM: [u8; 32] = [
     0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2,
     0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
 ];
-/// The label of SRTP's keys (RFC 5764 §4.2).
+/// Label of the SRTP keying material (RFC 5764 §4.2).
 const LABEL_OF_SRTP: &[u8] = b"EXTRACTOR-dtls_srtp";
 
-/// The reason that a session does not go on.
+/// The reason a session does not continue.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A failure on this side; an alert says so to the peer.
+    /// The session failed on this end; the peer gets an alert.
     Failed(Failure),
-    /// The end.
+    /// The session ended.
     Ended(CloseReason),
-    /// The peer chose DTLS 1.2, by this message.
+    /// The peer chose DTLS 1.2 with this message.
     FallsBack(Message),
 }
 
@@ -97,20 +99,20 @@ impl From<Exhausted> for Stop {
     }
 }
 
-/// The owner's places for what a session says.
+/// The owner's events and counters, to which a session reports.
 #[derive(Debug)]
 pub(crate) struct Reports<'a> {
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) stats: &'a mut Stats,
 }
 
-/// A peer's conversation in DTLS 1.3, or before it is known to be one.
+/// A session of DTLS 1.3, or one whose version is not known yet.
 #[derive(Debug)]
 pub(crate) struct Session {
     link: Link,
     reassembly: Reassembly,
     timer: Timer,
-    /// The end of the time for what waits for the peer; `None` when nothing does.
+    /// Deadline of what the peer must complete; `None` if nothing is pending.
     deadline: Option<Instant>,
     state: State,
     config: Arc<Config>,
@@ -125,7 +127,7 @@ enum State {
 #[derive(Debug)]
 struct Handshaking {
     exchange: Exchange,
-    /// `None` while it takes a message.
+    /// State machine of the role; `None` while it handles a message.
     side: Option<Side>,
 }
 
@@ -139,7 +141,7 @@ struct Established {
     peer_sha256: Option<[u8; 32]>,
 }
 
-/// The state machine of the client or of the server.
+/// State machine of the client or of the server.
 #[derive(Debug)]
 enum Side {
     Client(Client),
@@ -159,7 +161,7 @@ impl Side {
         matches!(self, Self::Client(Client::Done) | Self::Server(Server::Done))
     }
 
-    /// Whether the peer has chosen no version yet.
+    /// True if the peer has not chosen a version yet.
     const fn awaits_hello(&self) -> bool {
         matches!(
             self,
@@ -168,7 +170,7 @@ impl Side {
     }
 }
 
-/// The parts of a session that falls back which DTLS 1.2 goes on with.
+/// Parts of a session that DTLS 1.2 continues with after a fallback.
 #[derive(Debug)]
 pub(crate) struct Remains {
     pub(crate) reassembly: Reassembly,
@@ -176,16 +178,16 @@ pub(crate) struct Remains {
     pub(crate) deadline: Instant,
     pub(crate) expected: Expected,
     pub(crate) random: Random,
-    /// The client has shown a cookie of DTLS 1.2.
+    /// The client has returned a DTLS 1.2 cookie.
     pub(crate) is_behind_cookie: bool,
-    /// The next sequence number of epoch 0.
+    /// Next sequence number of epoch 0.
     pub(crate) clear_next: u64,
-    /// The body of a client's hello.
+    /// Body of a client's hello.
     pub(crate) hello: Vec<u8>,
 }
 
 impl Session {
-    /// Begins: a client says hello, a server listens.
+    /// Starts a session: a client sends its hello, a server listens.
     pub(crate) fn start(
         now: Instant,
         config: Arc<Config>,
@@ -214,7 +216,7 @@ impl Session {
         Ok(Self { link, reassembly: Reassembly::default(), timer, deadline, state, config })
     }
 
-    /// A verifier passed the record with this number: its hello is the second message of the client's.
+    /// Continues behind a cookie verifier: the hello that it accepted is the client's second message.
     pub(crate) fn begin_behind_cookie(&mut self) {
         let State::Handshaking(handshaking) = &mut self.state else { return };
         handshaking.exchange.is_behind_cookie = true;
@@ -233,7 +235,7 @@ impl Session {
         self.pump(now, reports)
     }
 
-    /// A deadline may have passed.
+    /// Handles an expired deadline.
     pub(crate) fn handle_timeout(&mut self, now: Instant, reports: &mut Reports<'_>) -> Result<(), Stop> {
         if self.deadline.is_some_and(|at| at <= now) {
             return Err(Stop::Ended(CloseReason::Timeout));
@@ -252,7 +254,7 @@ impl Session {
         [self.deadline, self.timer.deadline(), self.link.acks.deadline()].into_iter().flatten().min()
     }
 
-    /// The next datagram of an acknowledgement or of the flight; `None` when there is neither.
+    /// Returns the next datagram with an acknowledgement or part of the flight; `None` if there is neither.
     pub(crate) fn poll_datagram(&mut self, mtu: usize) -> Result<Option<Vec<u8>>, Exhausted> {
         let link = &mut self.link;
         if !(link.acks.is_pending() || link.flight.is_pending()) {
@@ -267,7 +269,7 @@ impl Session {
         Ok(Some(datagram))
     }
 
-    /// Writes a record of its own under the latest keys.
+    /// Writes a single record under the latest keys.
     pub(crate) fn write(&mut self, kind: ContentType, clear: &[u8]) -> Result<Vec<u8>, Exhausted> {
         let mut datagram = Vec::with_capacity(clear.len().saturating_add(OVERHEAD_BYTES));
         let epoch = self.link.records.write_epoch();
@@ -292,7 +294,7 @@ impl Session {
         self.link.records.expect(sequence);
     }
 
-    /// Changes a message of the flight, to simulate a misbehaving peer.
+    /// Replaces a message of the flight, to simulate a misbehaving peer.
     #[cfg(test)]
     pub(crate) fn change(&mut self, kind: crate::MessageType, change: impl FnOnce(&mut Vec<u8>)) {
         self.link.flight.change(kind, change);
@@ -306,12 +308,12 @@ impl Session {
         datagram
     }
 
-    /// Whether data can be sent.
+    /// True if application data can be sent.
     pub(crate) const fn is_connected(&self) -> bool {
         matches!(self.state, State::Connected(_))
     }
 
-    /// Whether the peer was heard.
+    /// True if anything was received from the peer.
     pub(crate) fn heard(&self) -> bool {
         match &self.state {
             State::Handshaking(handshaking) => {
@@ -321,7 +323,7 @@ impl Session {
         }
     }
 
-    /// The SHA-256 digest of the peer's certificate, once connected.
+    /// SHA-256 digest of the peer's certificate; `None` before the handshake is complete.
     pub(crate) const fn peer_sha256(&self) -> Option<[u8; 32]> {
         match &self.state {
             State::Handshaking(_) => None,
@@ -329,7 +331,7 @@ impl Session {
         }
     }
 
-    /// Keying material for others. False before the session is connected, and for what is too long.
+    /// Exports keying material. Returns false before the handshake is complete, or when too much is requested.
     pub(crate) fn export(&self, label: &[u8], context: &[u8], out: &mut [u8]) -> bool {
         match &self.state {
             State::Handshaking(_) => false,
@@ -337,7 +339,7 @@ impl Session {
         }
     }
 
-    /// Bytes that are held besides this value.
+    /// Bytes of memory held besides this value.
     pub(crate) fn held_bytes(&self) -> usize {
         let state = match &self.state {
             State::Handshaking(handshaking) => {
@@ -354,7 +356,7 @@ impl Session {
             .saturating_add(self.link.acks.held_bytes())
     }
 
-    /// Gives up what DTLS 1.2 goes on with; `None` when the version is settled.
+    /// Returns the parts that DTLS 1.2 continues with; `None` when the version is settled.
     pub(crate) fn into_remains(self) -> Option<Remains> {
         let State::Handshaking(handshaking) = self.state else { return None };
         let exchange = handshaking.exchange;
@@ -370,7 +372,7 @@ impl Session {
         })
     }
 
-    /// The handshake is done.
+    /// Completes the handshake.
     fn connect(&mut self, reports: &mut Reports<'_>) -> Result<(), Stop> {
         let State::Handshaking(handshaking) = &mut self.state else { return Ok(()) };
         let exchange = &mut handshaking.exchange;

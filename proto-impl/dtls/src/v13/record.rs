@@ -1,5 +1,5 @@
-//! The record layer of DTLS 1.3 (RFC 9147 §4): epoch 0 with the old head, all others with the short one, whose sequence
-//! number is masked.
+//! The record layer of DTLS 1.3 (RFC 9147 §4): epoch 0 has the old header, all others the short one, whose sequence
+//! number is encrypted.
 //!
 //! ```text
 //!  0 0 1 C S L E E     C: a connection id follows, which is never negotiated here
@@ -21,11 +21,11 @@ use crate::record::{
     VERSION_1_0, VERSION_1_2,
 };
 
-/// The most bytes that a protected record has more than its content.
+/// Maximum number of bytes that a protected record adds to its content.
 pub(crate) const OVERHEAD_BYTES: usize = HEAD_BYTES + 1 + AEAD_TAG_BYTES;
-/// Bytes of the head that is written: with a long sequence number and a length.
+/// Length of the header as written: with a long sequence number and a length.
 const HEAD_BYTES: usize = 5;
-/// The three bits that tell a short head.
+/// Value of the three bits that identify a short header.
 const FORM: u8 = 0b0010_0000;
 const FORM_BITS: u8 = 0b1110_0000;
 const HAS_CONNECTION_ID: u8 = 0b0001_0000;
@@ -33,27 +33,28 @@ const HAS_LONG_SEQUENCE: u8 = 0b0000_1000;
 const HAS_LENGTH: u8 = 0b0000_0100;
 const EPOCH_BITS: u8 = 0b0000_0011;
 
-/// Records under one key of AES-GCM: the bound of RFC 9147 §4.5.3 is 2^24.5. `ChaCha20` has none below the end of the numbers.
+/// Maximum number of records under one key of AES-GCM, below the limit of 2^24.5 (RFC 9147 §4.5.3). For `ChaCha20` only
+/// the sequence numbers are limited.
 const SEALED_MAX_GCM: u64 = 1 << 24;
-/// Records under one key that were not authentic (RFC 9147 §4.5.3).
+/// Maximum number of unauthentic records under one key (RFC 9147 §4.5.3).
 const FORGED_MAX: u64 = 1 << 36;
-/// Epochs that are read at once: the current one, one before it for what comes late, and the next.
+/// Maximum number of epochs that can be read at once: the current one, the previous one for late records, and the next.
 const READ_MAX: usize = 3;
-/// The time for which the keys before the current ones are kept for what comes late: twice the life of a segment (RFC 9147 §4.2.1).
+/// Time for which the previous keys are kept for late records: twice the lifetime of a segment (RFC 9147 §4.2.1).
 const LATE_MAX: Duration = Duration::from_secs(240);
 
-/// The keys of one direction and epoch.
+/// Keys of one direction and epoch.
 #[derive(Debug)]
 pub(crate) struct Keys {
     aead: Aead,
     iv: [u8; AEAD_NONCE_BYTES],
     mask: HeaderKey,
-    /// Records that may be sealed.
+    /// Maximum number of records that may be sealed.
     most: u64,
 }
 
 impl Keys {
-    /// `None` when a length does not fit the algorithm.
+    /// Creates the keys; `None` if a length does not fit the algorithm.
     pub(crate) fn new(
         algorithm: AeadAlgorithm,
         key: &[u8],
@@ -67,7 +68,7 @@ impl Keys {
         Some(Self { aead: Aead::new(algorithm, key)?, iv, mask: HeaderKey::new(algorithm, mask)?, most })
     }
 
-    /// The nonce: the sequence number without the epoch (RFC 9147 §4).
+    /// Returns the nonce, made from the sequence number without the epoch (RFC 9147 §4).
     fn nonce(&self, sequence: u64) -> [u8; AEAD_NONCE_BYTES] {
         let mut nonce = self.iv;
         for (to, from) in nonce.iter_mut().rev().zip(sequence.to_be_bytes().into_iter().rev()) {
@@ -76,7 +77,7 @@ impl Keys {
         nonce
     }
 
-    /// Masks the bytes of a sequence number, or unmasks them. False when the ciphertext is too short for a sample.
+    /// Encrypts or decrypts the bytes of a sequence number. Returns false if the ciphertext is too short for a sample.
     fn mask(&self, ciphertext: &[u8], sequence: &mut [u8]) -> bool {
         let sample = ciphertext.first_chunk::<HEADER_SAMPLE_BYTES>();
         let Some(mask) = sample.and_then(|sample| self.mask.mask(sample)) else { return false };
@@ -132,14 +133,14 @@ struct ReadEpoch {
     epoch: u16,
     keys: Keys,
     window: ReplayWindow,
-    /// Records that were not authentic.
+    /// Number of unauthentic records received.
     forged: u64,
-    /// The time to forget it, set when a record of a later epoch came.
+    /// Time at which these keys are dropped, set when a record of a later epoch arrives.
     expires: Option<Instant>,
 }
 
 impl ReadEpoch {
-    /// The sequence number with these low bits that is the nearest to the one that is next (RFC 9147 §4.2.2).
+    /// Returns the sequence number with these low bits that is nearest to the next expected one (RFC 9147 §4.2.2).
     fn sequence(&self, low: u64, bits: u32) -> u64 {
         let range = 1u64 << bits;
         let expected = self.window.next();
@@ -182,7 +183,7 @@ impl ReadEpoch {
     }
 }
 
-/// A record that was opened.
+/// A decrypted record.
 #[derive(Debug)]
 pub(crate) struct Opened<'a> {
     pub(crate) number: RecordNumber,
@@ -193,42 +194,43 @@ pub(crate) struct Opened<'a> {
 /// Record protection of both directions.
 #[derive(Debug)]
 pub(crate) struct Records {
-    /// The next sequence number of epoch 0, and the version in its heads.
+    /// Next sequence number of epoch 0.
     clear_next: u64,
+    /// Version in the headers of epoch 0.
     clear_version: u16,
-    /// Rising epochs; the last one is for what is new.
+    /// Epochs for sending in rising order; new data uses the last.
     write: Vec<WriteEpoch>,
-    /// Rising epochs.
+    /// Epochs for receiving in rising order.
     read: Vec<ReadEpoch>,
 }
 
 impl Records {
-    /// Epoch 0 alone. A first hello carries an old version outside.
+    /// Creates the state with epoch 0 only. The record of a first hello has an old version.
     pub(crate) const fn new() -> Self {
         Self { clear_next: 0, clear_version: VERSION_1_0, write: Vec::new(), read: Vec::new() }
     }
 
-    /// The version is known.
+    /// Sets the version of record headers, once it is negotiated.
     pub(crate) const fn settle(&mut self) {
         self.clear_version = VERSION_1_2;
     }
 
-    /// The next sequence number of epoch 0, for whoever goes on with it.
+    /// Next sequence number of epoch 0, for the protocol version that continues with it.
     pub(crate) const fn clear_next(&self) -> u64 {
         self.clear_next
     }
 
-    /// A server that keeps nothing numbers its answers as the questions.
+    /// Numbers the answers like the client's records, as a stateless server did before.
     pub(crate) fn follow(&mut self, sequence: u64) {
         self.clear_next = self.clear_next.max(sequence.min(SEQUENCE_LAST / 2));
     }
 
-    /// The epoch for what is new; 0 without keys.
+    /// Returns the epoch for new data to send; 0 without keys.
     pub(crate) fn write_epoch(&self) -> u16 {
         self.write.last().map_or(0, |last| last.epoch)
     }
 
-    /// The epoch of what is new of the peer; 0 without keys.
+    /// Returns the peer's latest epoch; 0 without keys.
     pub(crate) fn read_epoch(&self) -> u16 {
         self.read.last().map_or(0, |last| last.epoch)
     }
@@ -247,19 +249,19 @@ impl Records {
         self.read.push(ReadEpoch { epoch, keys, window, forged: 0, expires: None });
     }
 
-    /// Forgets the keys that flights needed: the last flight has arrived.
+    /// Drops the old keys that flights needed, since the last flight has arrived.
     pub(crate) fn drop_old_write(&mut self) {
         let behind = self.write.len().saturating_sub(1);
         self.write.drain(..behind);
         self.write.shrink_to_fit();
     }
 
-    /// Whether half of the records under the current keys are written: it is time for others.
+    /// True if half of the records allowed under the current keys were written, so the keys should be changed.
     pub(crate) fn are_wearing(&self) -> bool {
         self.write.last().is_some_and(|last| last.next >= last.keys.most / 2)
     }
 
-    /// Appends a record. Under keys that are not there nothing is written.
+    /// Appends a record. Fails if there are no keys for the epoch.
     pub(crate) fn write(
         &mut self,
         epoch: u16,
@@ -281,7 +283,8 @@ impl Records {
         Ok(RecordNumber { epoch: 0, sequence })
     }
 
-    /// Takes the first record of a datagram, in place, and gives what is behind it. `None` when there is no record.
+    /// Opens the first record of a datagram in place, and returns it with the rest of the datagram. `None` when there
+    /// is no record.
     #[allow(clippy::type_complexity, reason = "a record or why not, and the rest")]
     pub(crate) fn take<'a>(
         &mut self,
@@ -343,7 +346,7 @@ impl Records {
         Some((opened, tail))
     }
 
-    /// A record of `epoch` came: those before it are kept for a while, for what comes late.
+    /// Notes a record of `epoch`: the keys of earlier epochs are dropped after a while.
     fn expire_before(&mut self, now: Instant, epoch: u16) {
         let expires = now.checked_add(LATE_MAX);
         for read in self.read.iter_mut().filter(|read| read.epoch < epoch && read.expires.is_none()) {
@@ -351,7 +354,7 @@ impl Records {
         }
     }
 
-    /// Bytes that are held, but what the primitives keep inside of a key.
+    /// Bytes of memory held, except inside cryptographic keys.
     pub(crate) fn held_bytes(&self) -> usize {
         let write = self.write.capacity().saturating_mul(size_of::<WriteEpoch>());
         let read = self.read.capacity().saturating_mul(size_of::<ReadEpoch>());

@@ -1,4 +1,4 @@
-//! The server's order of messages.
+//! The server's state machine.
 
 use crypto::{AgreementGroup, AgreementKey, SignatureAlgorithm};
 
@@ -17,16 +17,16 @@ use crate::srtp::{self, SrtpProfile};
 use crate::suite::{CipherSuite, GROUPS, choose_scheme_v13, group_number};
 use crate::v12;
 
-/// The message that the server awaits.
+/// State of the server: the message it expects.
 #[derive(Debug)]
 pub(super) enum Server {
-    /// `ClientHello`; a second one, when there was a request for it.
+    /// Expects `ClientHello`, or the second one after a `HelloRetryRequest`.
     Hello { retried: Option<Retried> },
-    /// The client's certificate.
+    /// Expects the client's certificate.
     Certificate,
-    /// The client's proof of it.
+    /// Expects the client's `CertificateVerify`.
     Verify,
-    /// The client's Finished.
+    /// Expects the client's Finished.
     Finished,
     /// The handshake is complete.
     Done,
@@ -36,7 +36,7 @@ pub(super) enum Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Retried {
     suite: CipherSuite,
-    /// The group that a share was asked for of.
+    /// Group for which a key share was requested; `None` if none was.
     group: Option<u16>,
 }
 
@@ -68,21 +68,21 @@ impl Server {
     }
 }
 
-/// Whether a hello offers DTLS 1.3; if not, whether it can have 1.2 is seen there.
+/// True if a hello offers DTLS 1.3. Otherwise the server of DTLS 1.2 decides about it.
 pub(crate) fn offers_it(hello: &ClientHello<'_>) -> Result<bool, Failure> {
     let versions = hello.extensions.find(ExtensionType::SUPPORTED_VERSIONS).map(read_numbers8).transpose()?;
     Ok(versions.is_some_and(|versions| versions.contains(&VERSION_1_3)))
 }
 
-/// The parameters chosen from an offer.
+/// Parameters chosen from an offer.
 struct Choice<'a> {
     suite: CipherSuite,
     scheme: (u16, SignatureAlgorithm),
     profile: Option<SrtpProfile>,
     group: AgreementGroup,
-    /// The client's share of the group, if there is one.
+    /// The client's share for the group; `None` if it is missing.
     share: Option<&'a [u8]>,
-    /// The number of all shares.
+    /// Number of all shares.
     shares: usize,
 }
 
@@ -95,7 +95,7 @@ fn body<'a>(hello: &'a ClientHello<'_>, kind: ExtensionType) -> Result<&'a [u8],
     hello.extensions.find(kind).ok_or(Failure::MissingExtension(kind.0))
 }
 
-/// A group, and the client's share of it; the number of all shares.
+/// Returns a group, the client's share for it, and the number of all shares.
 fn choose_group<'a>(
     hello: &'a ClientHello<'_>,
 ) -> Result<(AgreementGroup, Option<&'a [u8]>, usize), Failure> {
@@ -114,7 +114,7 @@ fn choose_group<'a>(
     Ok((group, share, shares.len()))
 }
 
-/// The suite, and the group that a share is wanted of, for a request that keeps nothing else.
+/// Returns the suite, and the group if a share must be requested, for a stateless `HelloRetryRequest`.
 pub(crate) fn choose_retry(hello: &ClientHello<'_>) -> Result<(CipherSuite, Option<u16>), Failure> {
     let (group, share, _) = choose_group(hello)?;
     Ok((choose_suite(hello)?, share.is_none().then(|| group_number(group))))
@@ -177,7 +177,7 @@ fn hello(
     }
 }
 
-/// Takes up what a verifier has put into its cookie: the first hello, and the request for this one.
+/// Restores what a verifier stored in its cookie: the digest of the first hello, and the request that led to this one.
 fn take_cookie(x: &mut Exchange, link: &mut Link, hello: &ClientHello<'_>) -> Result<Retried, Failure> {
     let cookie = read_cookie(body(hello, ExtensionType::COOKIE)?)?;
     let kept = RetryCookie::read(cookie).ok_or(Failure::Illegal("a cookie that was not given"))?;
@@ -189,7 +189,7 @@ fn take_cookie(x: &mut Exchange, link: &mut Link, hello: &ClientHello<'_>) -> Re
     Ok(Retried { suite: kept.suite, group: kept.group })
 }
 
-/// A `HelloRetryRequest` (RFC 8446 §4.1.4): for a share of a group, or with a cookie, or both.
+/// Returns a `HelloRetryRequest` (RFC 8446 §4.1.4) for a share of a group, with a cookie, or both.
 pub(crate) fn write_retry(suite: CipherSuite, group: Option<u16>, cookie: &[u8]) -> Vec<u8> {
     let share = group.map(|group| group.to_be_bytes().to_vec());
     write_hello(RETRY_RANDOM, suite, share, cookie)
@@ -218,7 +218,7 @@ fn write_hello(random: [u8; 32], suite: CipherSuite, share: Option<Vec<u8>>, coo
     body
 }
 
-/// The server's flight.
+/// Sends the server's flight.
 fn answer(x: &mut Exchange, link: &mut Link, choice: &Choice<'_>, public: &[u8]) -> Result<Server, Failure> {
     let key = AgreementKey::new(choice.group, &mut x.random).ok_or(Failure::Internal)?;
     let mut share = Vec::new();

@@ -1,7 +1,7 @@
 //! Changes of keys after the handshake (RFC 9147 §8, RFC 8446 §4.6.3).
 //!
-//! The sender of a `KeyUpdate` goes on with its old keys until it is acknowledged; the receiver takes the new ones at once,
-//! and keeps the old ones for what comes late.
+//! The sender of a `KeyUpdate` continues with its old keys until the message is acknowledged. The receiver accepts the
+//! new keys at once, and keeps the old ones for late records.
 
 use std::time::Instant;
 
@@ -12,11 +12,12 @@ use crate::event::CloseReason;
 use crate::handshake::MessageType;
 use crate::reassembly::Message;
 
-/// Whether the sender wants the receiver to change its keys too.
+/// Value of a `KeyUpdate` after which the receiver may keep its keys.
 const UPDATE_NOT_REQUESTED: u8 = 0;
+/// Value of a `KeyUpdate` that requests that the receiver update its keys too.
 const UPDATE_REQUESTED: u8 = 1;
 
-/// The secrets of both directions, and the change of one's own that is wanted or on its way.
+/// Secrets of both directions, and the pending change of our own.
 #[derive(Debug)]
 pub(super) struct Updates {
     own: Secret,
@@ -24,15 +25,15 @@ pub(super) struct Updates {
     own_state: Own,
 }
 
-/// A change of one's own keys.
+/// State of the change of our keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Own {
     Rests,
-    /// As soon as the flight before it has arrived.
+    /// Requested, and sent as soon as the flight before it has arrived.
     Wanted,
-    /// Waits for its acknowledgement.
+    /// Sent, and waiting for its acknowledgement.
     Sent,
-    /// Waits for its acknowledgement, and another one is wanted.
+    /// Sent and waiting for its acknowledgement; another change is requested.
     SentAndWanted,
 }
 
@@ -47,7 +48,7 @@ impl Updates {
 }
 
 impl Session {
-    /// Changes one's own keys.
+    /// Changes our keys.
     pub(crate) fn update_keys(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &mut self.state else { return Ok(()) };
         let updates = &mut established.updates;
@@ -58,7 +59,7 @@ impl Session {
         self.send_update(now)
     }
 
-    /// Changes the keys when half of what they may do is done.
+    /// Changes our keys when half of their limit is used.
     pub(crate) fn renew_keys(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &self.state else { return Ok(()) };
         let rests = established.updates.own_state == Own::Rests;
@@ -82,7 +83,7 @@ impl Session {
         Ok(())
     }
 
-    /// The flight has arrived: new keys are on, if it was an update.
+    /// Handles the arrival of a flight: if it was a key update, the new keys are used from now on.
     pub(super) fn finish_update(&mut self, now: Instant) -> Result<(), Stop> {
         let State::Connected(established) = &mut self.state else { return Ok(()) };
         let updates = &mut established.updates;
@@ -103,7 +104,7 @@ impl Session {
         self.send_update(now)
     }
 
-    /// The peer changes its keys.
+    /// Handles the peer's change of its keys.
     pub(super) fn handle_key_update(&mut self, now: Instant, message: &Message) -> Result<(), Stop> {
         let asks = match message.body[..] {
             [UPDATE_NOT_REQUESTED] => false,

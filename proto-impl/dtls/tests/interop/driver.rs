@@ -1,4 +1,4 @@
-//! Our side: a connection on a UDP socket, with the real clock.
+//! Local side of the interoperability tests: a connection on a UDP socket, with the real clock.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -14,10 +14,10 @@ use wire::Datagrams;
 
 use crate::peers::{Certificate, PATIENCE, Peer, certificate};
 
-/// The result of a handshake.
+/// Result of a handshake at the local side.
 pub(crate) struct Ours {
     pub(crate) connected: Connected,
-    /// 60 bytes for SRTP, however much the profile needs.
+    /// Exported key material of 60 bytes, regardless of the profile.
     pub(crate) exported: [u8; 60],
 }
 
@@ -48,7 +48,7 @@ fn socket() -> UdpSocket {
     socket
 }
 
-/// The next datagram, if one comes within the read timeout. A port that is not open yet is no datagram.
+/// Returns the next datagram, or `None` if there was none within the read timeout. A closed port counts as no datagram.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)> {
     match socket.recv_from(buffer) {
         Ok(received) => Some(received),
@@ -60,7 +60,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> Option<(usize, SocketAddr)>
     }
 }
 
-/// Runs until the connection reports its result, then flushes what is still to be sent.
+/// Runs until the connection reports its result, then sends the rest.
 fn run(socket: &UdpSocket, peer: SocketAddr, connection: &mut Connection) -> Result<Connected, CloseReason> {
     let end = Instant::now() + PATIENCE;
     let mut out = Datagrams::new();
@@ -98,7 +98,7 @@ impl Ours {
         Self { connected, exported }
     }
 
-    /// Our client at their server.
+    /// Connects our client to the server of the peer.
     pub(crate) fn client(peer: &Peer, profiles: &[SrtpProfile], mtu: usize) -> Self {
         let socket = socket();
         let mut connection = Connection::client(config(Certificate::P256, profiles, mtu), seed());
@@ -109,7 +109,7 @@ impl Ours {
         Self::of(connected, &connection)
     }
 
-    /// Our client, which expects somebody else.
+    /// Runs our client with the fingerprint of another certificate and returns the close reason.
     pub(crate) fn refuse(peer: &Peer, expected: &[u8]) -> CloseReason {
         let socket = socket();
         let config = config(Certificate::P256, &[SrtpProfile::AeadAes128Gcm], 1200);
@@ -130,7 +130,7 @@ impl Listener {
         self.socket.local_addr().unwrap().port()
     }
 
-    /// Their client at our server.
+    /// Accepts the client of the peer at our server.
     pub(crate) fn accept(&self, peer: &Peer) -> Ours {
         let end = Instant::now() + PATIENCE;
         let mut buffer = [0; 4096];

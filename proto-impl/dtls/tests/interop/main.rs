@@ -1,5 +1,5 @@
-//! Against OpenSSL and GnuTLS, as their server and as their client, over UDP on the loopback. The other side runs as a
-//! child process, which ends with its test. `tests/install.sh` of the repository installs both.
+//! Interoperability with OpenSSL and GnuTLS, each as server and as client, over UDP on the loopback. The other side is
+//! a child process, which ends with its test. `tests/install.sh` of the repository installs both.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use dtls::{CipherSuite, PeerCheck, SrtpProfile};
 use driver::Ours;
 use peers::{Certificate, Peer};
 
-/// A profile with its name at OpenSSL and at GnuTLS.
+/// SRTP profiles with their names in OpenSSL and GnuTLS.
 const PROFILES: [(SrtpProfile, &str, &str); 4] = [
     (SrtpProfile::AeadAes128Gcm, "SRTP_AEAD_AES_128_GCM", ""),
     (SrtpProfile::AeadAes256Gcm, "SRTP_AEAD_AES_256_GCM", ""),
@@ -28,7 +28,7 @@ const PROFILES: [(SrtpProfile, &str, &str); 4] = [
 
 const CERTIFICATES: [Certificate; 2] = [Certificate::P256, Certificate::Rsa];
 
-/// Keys of ours as both programs print them: 60 bytes of the exporter, which begin with what SRTP uses.
+/// Compares our exported keys with those that the program printed: 60 bytes that begin with the keys for SRTP.
 fn check_keys(ours: &Ours, printed: &str) {
     let hex: String = ours.exported.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(printed.to_lowercase().contains(&hex), "{hex} is not in\n{printed}");
@@ -67,7 +67,7 @@ fn d_16_server_of_openssl() {
     }
 }
 
-/// Each cipher suite, each way round; and a port that wants a cookie first.
+/// Checks each cipher suite in both roles, and a port that requires a cookie.
 #[test]
 fn d_16_every_suite_with_openssl() {
     for (suite, name, certificate) in [
@@ -96,7 +96,7 @@ fn d_16_every_suite_with_openssl() {
     }
 }
 
-/// A server that prints no keys; Finished, which both check, says that they are the same.
+/// Checks a GnuTLS server, which prints no keys. Both sides compare them with Finished.
 #[test]
 fn d_16_client_of_gnutls() {
     for certificate in CERTIFICATES {
@@ -126,7 +126,7 @@ fn d_16_server_of_gnutls() {
     }
 }
 
-/// The fingerprint decides, with other stacks too.
+/// Checks that the fingerprint decides with other implementations too.
 #[test]
 fn d_02_openssl_with_another_certificate_is_refused() {
     let peer = Peer::openssl_server(Certificate::P256, PROFILES[0].1, 1200, &[]);

@@ -1,4 +1,5 @@
-//! The other side: certificates made by the `openssl` command, and children whose output is read as it comes.
+//! Other side of the interoperability tests: certificates made by the `openssl` command, and child processes whose
+//! output is read as it comes.
 
 use std::io::Read;
 use std::net::UdpSocket;
@@ -7,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
-/// No machine is so busy.
+/// Maximum wait, longer than even a busy machine needs.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,7 @@ fn make(name: &str, algorithm: &[&str]) -> Files {
     Files { certificate, key, der, pkcs8 }
 }
 
-/// A child, and what it printed so far.
+/// Child process with its output so far.
 pub(crate) struct Peer {
     child: Child,
     printed: Arc<Mutex<String>>,
@@ -142,7 +143,7 @@ impl Peer {
         &certificate(self.certificate).der
     }
 
-    /// Waits until it printed `text` and a line's end behind it; gives all that was printed.
+    /// Waits for a complete line that contains `text` and returns the whole output.
     fn wait_for(&self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -155,7 +156,7 @@ impl Peer {
         }
     }
 
-    /// Waits for `text`, then ends it.
+    /// Waits for `text`, then ends the process.
     pub(crate) fn finish(self, text: &str) -> String {
         self.wait_for(text)
     }
@@ -177,7 +178,7 @@ fn collect(mut from: impl Read + Send + 'static, to: Arc<Mutex<String>>) {
     });
 }
 
-/// A port that was free a moment ago: these programs cannot be given a socket, nor asked for their port.
+/// Returns a port that was free a moment ago, because the programs accept no socket and do not report their port.
 fn free_port() -> u16 {
     UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

@@ -1,4 +1,4 @@
-//! Two ends over links that lose, in virtual time. `MILLSTREAM_SEEDS` runs with so many seeds.
+//! Simulations of two ends over lossy links, in virtual time. `MILLSTREAM_SEEDS` sets the number of seeds.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test")]
 
@@ -12,9 +12,9 @@ use dtls::{CloseReason, Config, Connected, Connection, Event, Identity, Stats, V
 use netsim::{Clock, Input, Link, Pair, Peer, ms, secs};
 use wire::Datagrams;
 
-/// The most that a handshake may hold.
+/// Maximum memory of a handshake in bytes.
 const HELD_BYTES_MAX: usize = 80 * 1024;
-/// The most that a session may hold.
+/// Maximum memory of a session in bytes.
 const SESSION_BYTES_MAX: usize = 2 * 1024;
 
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =
@@ -78,7 +78,7 @@ fn sim(seed: u64, versions: Versions, mtu: usize, links: impl Fn(Link) -> Link) 
     sim_of(seed, [versions; 2], mtu, [a, b], links)
 }
 
-/// Of a client and a server with these certificates.
+/// Creates a simulation of a client and a server with these certificates.
 fn sim_of(
     seed: u64,
     versions: [Versions; 2],
@@ -102,7 +102,7 @@ fn bad(link: Link) -> Link {
     link.latency(ms(20)).jitter(ms(5)).loss(0.1).reorder(0.05).duplicate(0.05)
 }
 
-/// The time that it took, and the figures of both.
+/// Runs a handshake and returns its duration and the counters of both ends.
 fn run(seed: u64, versions: Versions, mtu: usize) -> (Duration, Stats, Stats) {
     let mut sim = sim(seed, versions, mtu, bad);
     let connected = |end: &End| end.connected.is_some();
@@ -140,7 +140,8 @@ fn d_11_a_thousand_handshakes_over_a_bad_network() {
     }
 }
 
-/// Signatures are as random as the library wants, and some bytes longer or shorter; all else is the seed's.
+/// Checks repeatability, except for signatures: the library makes them randomly, and they differ in length by some
+/// bytes.
 #[test]
 fn the_same_seed_gives_the_same_handshake() {
     for versions in [Versions::Only12, Versions::Both] {
@@ -151,7 +152,7 @@ fn the_same_seed_gives_the_same_handshake() {
     }
 }
 
-/// Measures after how many round trips of 100 ms the client can send, and the server.
+/// Measures after how many round trips of 100 ms the client and the server can send.
 fn round_trips(client: Versions, server: Versions) -> [f64; 2] {
     let [a, b] = &*IDENTITIES;
     let mut sim = sim_of(1, [client, server], 1200, [a, b], |link| link.latency(ms(50)));
@@ -164,8 +165,8 @@ fn round_trips(client: Versions, server: Versions) -> [f64; 2] {
     [client, server].map(|took| took.as_secs_f64() / ms(100).as_secs_f64())
 }
 
-/// A client of DTLS 1.3 is done after one round trip where one of 1.2 needs two. A server always waits for the client's last
-/// flight.
+/// Checks the round trips: a client with DTLS 1.3 is done after one, with 1.2 after two. A server always waits for the
+/// client's last flight.
 #[test]
 fn dtls_13_saves_the_client_a_round_trip() {
     use Versions::{Both, Only12, Only13};
@@ -184,7 +185,8 @@ fn dtls_13_saves_the_client_a_round_trip() {
     }
 }
 
-/// The server's certificate changes: who is connected stays so, who comes meets the new one.
+/// Checks a change of the server's certificate: connected clients stay connected, and new ones receive the new
+/// certificate.
 #[test]
 fn d_17_a_new_certificate_disturbs_nobody() {
     let [client, old] = &*IDENTITIES;

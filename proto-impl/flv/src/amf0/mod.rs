@@ -1,8 +1,8 @@
 //! AMF0 (Action Message Format 0, Adobe 2007): the values of RTMP commands and of `onMetaData`.
 //!
-//! Reading is bounded three ways: [`DEPTH_MAX`] levels, [`VALUES_MAX`] values, and nothing is allocated by an
-//! announced count. References (§2.9) and AMF3 values (§3.1) are errors. Real encoders announce wrong array
-//! counts, which are ignored, and forget the object end marker at the very end of a message, which is accepted.
+//! Reading is limited in three ways: [`DEPTH_MAX`] levels, [`VALUES_MAX`] values, and no allocation from announced
+//! counts. References (§2.9) and AMF3 values (§3.1) are errors. Real encoders announce wrong array counts, which are
+//! ignored, and omit the object end marker at the end of a message, which is accepted.
 
 mod read;
 mod write;
@@ -10,12 +10,12 @@ mod write;
 pub use read::{read, read_all, read_string};
 pub use write::{write, write_all};
 
-/// Levels of objects and arrays that a message may nest.
+/// Maximum number of levels of nested objects and arrays in a message.
 pub const DEPTH_MAX: usize = 32;
-/// Values that one message may hold.
+/// Maximum number of values in one message.
 pub const VALUES_MAX: usize = 16_384;
 
-/// The names and values of an object, in the order of the wire.
+/// Names and values of an object, in the order sent.
 pub type Pairs = Vec<(String, Value)>;
 
 /// An AMF0 value (§2.1).
@@ -37,11 +37,11 @@ pub enum Value {
     EcmaArray(Pairs),
     /// Array, 0x0a.
     StrictArray(Vec<Self>),
-    /// Date, 0x0b: milliseconds since 1970, and the time zone that §2.13 reserves.
+    /// Date, 0x0b: milliseconds since 1970, and the time zone reserved by §2.13.
     Date {
         /// Milliseconds since 1970 in UTC.
         unix_ms: f64,
-        /// Reserved; 0.
+        /// Time zone; reserved, 0.
         zone: i16,
     },
     /// Unsupported, 0x0d.
@@ -50,51 +50,51 @@ pub enum Value {
     XmlDocument(String),
     /// Typed object, 0x10.
     TypedObject {
-        /// The registered class name.
+        /// Registered class name.
         class: String,
-        /// The object's members.
+        /// Members of the object.
         pairs: Pairs,
     },
 }
 
 impl Value {
-    /// A string value.
+    /// Creates a string.
     #[must_use]
     pub fn string(text: impl Into<String>) -> Self {
         Self::String(text.into())
     }
 
-    /// An object of the given members.
+    /// Creates an object with these members.
     #[must_use]
     pub fn object<const N: usize>(pairs: [(&str, Self); N]) -> Self {
         Self::Object(pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
     }
 
-    /// The number, if it is one.
+    /// Returns the number; `None` for another type.
     #[must_use]
     pub const fn as_number(&self) -> Option<f64> {
         if let Self::Number(number) = self { Some(*number) } else { None }
     }
 
-    /// The boolean, if it is one.
+    /// Returns the boolean; `None` for another type.
     #[must_use]
     pub const fn as_bool(&self) -> Option<bool> {
         if let Self::Boolean(value) = self { Some(*value) } else { None }
     }
 
-    /// The text, if it is a string.
+    /// Returns the text of a string; `None` for another type.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
         if let Self::String(text) = self { Some(text) } else { None }
     }
 
-    /// The elements, if it is a strict array.
+    /// Returns the elements of a strict array; `None` for another type.
     #[must_use]
     pub fn as_array(&self) -> Option<&[Self]> {
         if let Self::StrictArray(values) = self { Some(values) } else { None }
     }
 
-    /// The members, if it is any kind of object.
+    /// Returns the members of any kind of object; `None` for another type.
     #[must_use]
     pub fn pairs(&self) -> Option<&[(String, Self)]> {
         if let Self::Object(pairs) | Self::EcmaArray(pairs) | Self::TypedObject { pairs, .. } = self {
@@ -104,7 +104,7 @@ impl Value {
         }
     }
 
-    /// The member of that name, if it is an object that has one.
+    /// Returns a member of an object by name; `None` if it is missing, or for another type.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Self> {
         self.pairs()?.iter().find(|(key, _)| key == name).map(|(_, value)| value)

@@ -1,4 +1,4 @@
-//! The AMF0 reader: recursive, [`super::DEPTH_MAX`] levels deep and no deeper.
+//! The AMF0 reader, recursive to at most [`super::DEPTH_MAX`] levels.
 
 use wire::Reader;
 
@@ -10,7 +10,7 @@ pub fn read(r: &mut Reader<'_>) -> Result<Value, Error> {
     Values { left: VALUES_MAX }.value(r, 0)
 }
 
-/// Reads values to the end of the input; [`VALUES_MAX`] counts over all of them.
+/// Reads values to the end of the input. [`VALUES_MAX`] limits all of them together.
 pub fn read_all(r: &mut Reader<'_>) -> Result<Vec<Value>, Error> {
     let mut budget = Values { left: VALUES_MAX };
     let mut values = Vec::new();
@@ -20,7 +20,7 @@ pub fn read_all(r: &mut Reader<'_>) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-/// Reads one value that must be a string: the name that opens a command or data message.
+/// Reads a string, as the name that begins a command or data message.
 pub fn read_string(r: &mut Reader<'_>) -> Result<String, Error> {
     let Value::String(text) = read(r)? else {
         return Err(Error::UnexpectedType);
@@ -28,7 +28,7 @@ pub fn read_string(r: &mut Reader<'_>) -> Result<String, Error> {
     Ok(text)
 }
 
-/// The budget of one message.
+/// Remaining number of values in a message.
 struct Values {
     left: usize,
 }
@@ -64,8 +64,8 @@ impl Values {
         })
     }
 
-    /// Members up to the end marker 00 00 09, or to the end of the input: some encoders leave the marker of the
-    /// last array out.
+    /// Reads members up to the end marker 00 00 09, or to the end of the input, since some encoders omit the marker of
+    /// the last array.
     fn pairs(&mut self, r: &mut Reader<'_>, depth: usize) -> Result<Pairs, Error> {
         let mut pairs = Vec::new();
         while !r.is_empty() {
@@ -81,7 +81,8 @@ impl Values {
         Ok(pairs)
     }
 
-    /// Reads the announced number of elements; each takes at least a byte, so a false count ends with the input.
+    /// Reads the announced number of elements. Each takes at least a byte, so a false count fails at the end of the
+    /// input.
     fn elements(&mut self, r: &mut Reader<'_>, depth: usize) -> Result<Vec<Value>, Error> {
         let mut values = Vec::new();
         for _ in 0..r.u32()? {
@@ -105,7 +106,7 @@ fn text32(r: &mut Reader<'_>) -> Result<String, Error> {
     text(r, usize::try_from(len).unwrap_or(usize::MAX))
 }
 
-/// AMF0 strings are UTF-8; what is not becomes U+FFFD, since a command is judged by its other parts.
+/// Reads UTF-8 text. Invalid bytes become U+FFFD, since the other parts of a command decide about it.
 fn text(r: &mut Reader<'_>, len: usize) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(r.take(len)?).into_owned())
 }

@@ -4,7 +4,7 @@ use wire::Writer;
 
 use super::Value;
 
-/// Appends one value. Values come from our own code, so nesting is as deep as that code built it.
+/// Appends one value. Values are our own, so their nesting is not limited here.
 pub fn write(value: &Value, w: &mut Writer) {
     match value {
         Value::Number(number) => {
@@ -49,7 +49,7 @@ pub fn write(value: &Value, w: &mut Writer) {
     }
 }
 
-/// Appends values one behind the other.
+/// Appends values in order.
 pub fn write_all<'a>(values: impl IntoIterator<Item = &'a Value>, w: &mut Writer) {
     for value in values {
         write(value, w);
@@ -72,7 +72,7 @@ fn write_pairs(pairs: &[(String, Value)], w: &mut Writer) {
     w.u16(0).u8(0x09);
 }
 
-/// Names have 16-bit lengths; a longer one is cut before the character that crosses the limit.
+/// Appends a name with its 16-bit length. A longer name is truncated at a character boundary.
 fn write_name(name: &str, w: &mut Writer) {
     let end = (0..=name.len().min(usize::from(u16::MAX))).rev().find(|end| name.is_char_boundary(*end));
     let name = name.get(..end.unwrap_or(0)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Audio bodies.
+//! Bodies of audio tags and messages.
 
 use bytes::Bytes;
 use media::codec::g711;
@@ -8,23 +8,23 @@ use wire::Reader;
 use super::enhanced::{DEFAULT_TRACK, Part, TrackPacket, default_of, nibbles, read_modifiers, read_tracks};
 use crate::Error;
 
-/// The sound format of AAC in the legacy header.
+/// Sound format of AAC in the legacy header.
 pub const AAC: u8 = 10;
-/// The sound format that makes a body an enhanced-RTMP one.
+/// Sound format that marks an enhanced body.
 const EX_HEADER: u8 = 9;
-/// The sound format of MP3.
+/// Sound format of MP3.
 const MP3: u8 = 2;
-/// The sound format of MP3 at 8 kHz, which the two bits of the rate cannot express.
+/// Sound format of MP3 at 8 kHz, which the two-bit rate cannot express.
 const MP3_8K: u8 = 14;
-/// The sound format of G.711 A-law.
+/// Sound format of G.711 A-law.
 const ALAW: u8 = 7;
-/// The sound format of G.711 mu-law.
+/// Sound format of G.711 mu-law.
 const MULAW: u8 = 8;
-/// 16 bits a sample: what compressed formats say (§E.4.2.1).
+/// Sample size flag for 16 bits, as set for all compressed formats (§E.4.2.1).
 const SIXTEEN_BITS: u8 = 0x02;
-/// The lowest bit.
+/// Stereo flag, the lowest bit.
 const STEREO: u8 = 0x01;
-/// 44 kHz, 16 bit, stereo: what §E.4.2.1 demands of AAC whatever the stream really is.
+/// Flags for 44 kHz, 16 bit, stereo, which §E.4.2.1 requires of AAC whatever its real parameters.
 const AAC_FLAGS: u8 = 0x0f;
 
 /// `AudioPacketType` of Enhanced RTMP v2.
@@ -36,32 +36,32 @@ mod packet_type {
     pub(super) const MULTITRACK: u8 = 5;
 }
 
-/// The type of an audio packet (§E.4.2.2, `AACPacketType`; Enhanced RTMP v2, `AudioPacketType`).
+/// Type of an audio packet (§E.4.2.2, `AACPacketType`; Enhanced RTMP v2, `AudioPacketType`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AudioPacket {
-    /// The AudioSpecificConfig, or what the codec has in its place.
+    /// The AudioSpecificConfig, or its equivalent for another codec.
     SequenceHeader,
     /// A raw access unit.
     Frame,
-    /// An empty body, with which some encoders mark silence. It is legal and carries nothing.
+    /// An empty body, with which some encoders mark silence; valid, but without content.
     Silence,
-    /// The end of the sequence; no payload.
+    /// End of the sequence, without payload.
     EndOfSequence,
-    /// Order and number of the channels.
+    /// Order and number of channels.
     MultichannelConfig,
 }
 
-/// An audio body.
+/// Contents of an audio body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AudioBody {
-    /// The packet of one track, the usual case.
+    /// A packet of a single track, the usual case.
     Tag(AudioTag),
     /// Packets of several tracks, or of one that is not the default track.
     Multitrack(Vec<TrackPacket<AudioTag>>),
 }
 
 impl AudioBody {
-    /// Reads a body; payloads share its memory.
+    /// Reads a body; payloads are slices of it.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
         let mut r = Reader::new(body);
         if body.is_empty() {
@@ -87,7 +87,7 @@ impl AudioBody {
     }
 }
 
-/// A packet of the default track.
+/// An audio packet of the default track.
 ///
 /// ```text
 /// legacy:
@@ -103,20 +103,20 @@ impl AudioBody {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudioTag {
-    /// The codec, whichever way it was named; AAC for an empty body, which names none.
+    /// Codec in either form; AAC for an empty body, which names none.
     pub codec: Codec,
-    /// The type of the packet.
+    /// Type of the packet.
     pub packet: AudioPacket,
-    /// The stereo bit of the legacy header; only G.711 depends on it.
+    /// Stereo flag of the legacy header, which only G.711 depends on.
     pub stereo: bool,
-    /// Nanoseconds to be added to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
+    /// Nanoseconds to add to the timestamp (Enhanced RTMP v2, `TimestampOffsetNano`).
     pub offset_nanos: u32,
-    /// A slice of the body.
+    /// Payload, as a slice of the body.
     pub payload: Bytes,
 }
 
 impl AudioTag {
-    /// Reads a body of one track.
+    /// Reads the default track of a body.
     pub fn read(body: &Bytes) -> Result<Self, Error> {
         match AudioBody::read(body)? {
             AudioBody::Tag(tag) => Ok(tag),
@@ -165,8 +165,8 @@ impl AudioTag {
         Ok(Self { codec, packet, stereo: false, offset_nanos, payload })
     }
 
-    /// The legacy head of an AAC body. Silence has no head: its body is empty. Packets that the legacy form does not
-    /// have are written as frames: a bug of the caller.
+    /// Returns the legacy header of an AAC body; not for silence, whose body is empty. Packet types unknown to the
+    /// legacy form are written as frames; callers must not pass them.
     #[must_use]
     pub const fn write_header(packet: AudioPacket) -> [u8; 2] {
         let packet = match packet {
@@ -179,8 +179,8 @@ impl AudioTag {
         [(AAC << 4) | AAC_FLAGS, packet]
     }
 
-    /// The legacy head of an MP3 frame. The rate is the nearest of those that two bits can say, as ffmpeg writes it;
-    /// the frame knows better.
+    /// Returns the legacy header of an MP3 frame. The rate is the nearest that two bits can express, as with ffmpeg;
+    /// the frame has the exact one.
     #[must_use]
     pub const fn write_mp3(sample_rate: u32, channels: u8) -> [u8; 1] {
         let (format, rate) = match sample_rate {
@@ -192,7 +192,7 @@ impl AudioTag {
         [(format << 4) | (rate << 2) | SIXTEEN_BITS | stereo(channels)]
     }
 
-    /// The legacy head of G.711 samples.
+    /// Returns the legacy header of G.711 samples.
     #[must_use]
     pub const fn write_g711(law: g711::Law, channels: u8) -> [u8; 1] {
         let format = match law {
@@ -202,15 +202,14 @@ impl AudioTag {
         [(format << 4) | SIXTEEN_BITS | stereo(channels)]
     }
 
-    /// The enhanced head of a body.
+    /// Returns the enhanced header of a body.
     #[must_use]
     pub const fn write_enhanced(packet: AudioPacket, four_cc: [u8; 4]) -> [u8; 5] {
         let [a, b, c, d] = four_cc;
         [(EX_HEADER << 4) | enhanced_packet(packet), a, b, c, d]
     }
 
-    /// Writes what stands before the payload of a packet of track `id`, in a body of its own
-    /// (`AvMultitrackType.OneTrack`).
+    /// Returns the header for a packet of track `id`, in a body of its own (`AvMultitrackType.OneTrack`).
     #[must_use]
     pub const fn write_multitrack(id: u8, packet: AudioPacket, four_cc: [u8; 4]) -> [u8; 7] {
         let [a, b, c, d] = four_cc;
@@ -218,7 +217,7 @@ impl AudioTag {
     }
 }
 
-/// The packet type on the wire.
+/// Returns the packet type as encoded.
 const fn enhanced_packet(packet: AudioPacket) -> u8 {
     match packet {
         AudioPacket::SequenceHeader => packet_type::SEQUENCE_START,

@@ -1,4 +1,4 @@
-//! The common parts of Enhanced RTMP v2 bodies: the packet type behind its modifiers, FourCCs, several tracks.
+//! Common parts of Enhanced RTMP v2 bodies: modifiers of the packet type, FourCCs, multiple tracks.
 //!
 //! ```text
 //! first byte (ends in the packet type) | ModEx ... | Multitrack: kind(4) packet type(4) | FourCC | body
@@ -11,36 +11,37 @@ use wire::Reader;
 
 use crate::Error;
 
-/// Packet type of a modifier that stands before the real one.
+/// Packet type of a modifier that precedes the real one.
 const MOD_EX: u8 = 7;
-/// modExType of nanoseconds that refine the timestamp.
+/// modExType of a nanosecond offset to the timestamp.
 const TIMESTAMP_OFFSET_NANO: u8 = 0;
-/// Largest nanosecond offset: the next is a millisecond.
+/// Largest nanosecond offset, just below a millisecond.
 const NANOS_MAX: u32 = 999_999;
-/// Tracks that one body may have.
+/// Maximum number of tracks in one body.
 const TRACKS_MAX: usize = 65;
 
-/// The track that a player without multitrack is sent.
+/// Track that a player without multitrack support gets.
 pub(super) const DEFAULT_TRACK: u8 = 0;
 
-/// The packet of one track in a multitrack body.
+/// A packet of one track in a multitrack body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrackPacket<T> {
-    /// The id of the track; 0 is the default one of its kind.
+    /// Track id; 0 is the default track of its kind.
     pub id: u8,
-    /// The codec that it names.
+    /// FourCC of the codec.
     pub four_cc: [u8; 4],
-    /// The packet, or why it cannot be read; the others are readable all the same.
+    /// Packet, or the reason it cannot be read; the others remain readable.
     pub tag: Result<T, Error>,
 }
 
-/// The packet of the default track.
+/// Returns the packet of the default track.
 pub(super) fn default_of<T>(packets: Vec<TrackPacket<T>>) -> Result<T, Error> {
     let default = packets.into_iter().find(|packet| packet.id == DEFAULT_TRACK);
     default.map_or(Err(Error::NoDefaultTrack), |packet| packet.tag)
 }
 
-/// Reads modifiers up to the real packet type; also gives the nanoseconds, if any modifier has them.
+/// Reads modifiers up to the real packet type. Returns it with the nanosecond offset of the modifiers, 0 if they have
+/// none.
 pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32), Error> {
     let (mut packet, mut nanos) = (first, 0);
     while packet == MOD_EX {
@@ -59,15 +60,15 @@ pub(super) fn read_modifiers(r: &mut Reader<'_>, first: u8) -> Result<(u8, u32),
     Ok((packet, nanos))
 }
 
-/// The part of one track in a body.
+/// Part of a body that belongs to one track.
 pub(super) struct Part<'a> {
     pub(super) id: u8,
     pub(super) four_cc: [u8; 4],
     pub(super) body: Reader<'a>,
 }
 
-/// The tracks of a multitrack body, and the type of all their packets. `multitrack` is the type that must not come
-/// again inside.
+/// Reads the tracks of a multitrack body, and their common packet type. `multitrack` is the packet type that must not
+/// occur inside again.
 pub(super) fn read_tracks<'a>(r: &mut Reader<'a>, multitrack: u8) -> Result<(u8, Vec<Part<'a>>), Error> {
     let [kind, packet] = nibbles(r.u8()?);
     if packet == multitrack {
@@ -97,7 +98,7 @@ pub(super) fn read_tracks<'a>(r: &mut Reader<'a>, multitrack: u8) -> Result<(u8,
     Ok((packet, tracks))
 }
 
-/// The two halves of a byte, the high one first.
+/// Returns the two halves of a byte, the high one first.
 pub(super) const fn nibbles(byte: u8) -> [u8; 2] {
     [byte >> 4, byte & 0x0f]
 }

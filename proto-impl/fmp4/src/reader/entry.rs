@@ -1,4 +1,4 @@
-//! Sample entries: what `stsd` says of a track's coding (ISO/IEC 14496-12 §8.5.2 and §12), as a configuration.
+//! Sample entries (`stsd`, ISO/IEC 14496-12 §8.5.2 and §12), parsed to a codec configuration.
 
 use bytes::Bytes;
 use media::CodecConfig;
@@ -11,26 +11,27 @@ use crate::esds::{
 };
 use crate::{Error, FourCc};
 
-/// Bytes of a sample entry before the fields of its kind: reserved, data_reference_index (§8.5.2.2).
+/// Length of the common fields of a sample entry: reserved, data_reference_index (§8.5.2.2).
 const ENTRY_BYTES: usize = 8;
-/// Bytes of a VisualSampleEntry behind width and height (§12.1.3.2).
+/// Length of a VisualSampleEntry behind width and height (§12.1.3.2).
 const VISUAL_TAIL_BYTES: usize = 50;
-/// Bytes that version 1 and 2 of QuickTime's sound description have more (QuickTime File Format, "Sound Sample
+/// Additional length of version 1 of QuickTime's sound description (QuickTime File Format, "Sound Sample
 /// Descriptions").
 const SOUND_V1_BYTES: usize = 16;
+/// Additional length of version 2 of QuickTime's sound description.
 const SOUND_V2_BYTES: usize = 36;
 
-/// The first entry of a track.
+/// The first sample entry of a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) config: CodecConfig,
-    /// Width and height of a visual entry.
+    /// Width and height in a visual entry.
     pub(super) size: Option<(u32, u32)>,
-    /// Average bits per second as `btrt` or `esds` tells; 0 when unknown.
+    /// Average bits per second from `btrt` or `esds`; 0 when unknown.
     pub(super) bit_rate: u32,
 }
 
-/// Reads the payload of `stsd`. `Err(kind)` inside: an entry of a coding that is not known.
+/// Parses the payload of `stsd`. The inner `Err(kind)` is the type of an unsupported entry.
 pub(super) fn read(stsd: &Bytes, track: u32) -> Result<Result<Entry, FourCc>, Error> {
     let short = short_in(b"stsd");
     let mut reader = Reader::new(stsd);
@@ -54,7 +55,7 @@ pub(super) fn read(stsd: &Bytes, track: u32) -> Result<Result<Entry, FourCc>, Er
     Ok(Ok(config))
 }
 
-/// A VisualSampleEntry (§12.1.3).
+/// Parses a VisualSampleEntry (§12.1.3).
 fn visual(kind: FourCc, body: &Bytes) -> Result<Entry, Error> {
     let mut reader = Reader::new(body);
     let (width, height) = visual_size(&mut reader).map_err(short_in(&kind.0))?;
@@ -82,15 +83,15 @@ fn visual_size(reader: &mut Reader<'_>) -> Result<(u16, u16), Truncated> {
     Ok(size)
 }
 
-/// The fields of an AudioSampleEntry (§12.2.3.2).
+/// Fields of an AudioSampleEntry (§12.2.3.2).
 #[derive(Debug, Clone, Copy)]
 struct Sound {
     channels: u16,
-    /// Hz; 0 where it does not fit.
+    /// Sample rate in Hz; 0 if it does not fit its field.
     sample_rate: u32,
 }
 
-/// An AudioSampleEntry; `None` where its coding is not known.
+/// Parses an AudioSampleEntry; `None` if its coding is unsupported.
 fn audio(kind: FourCc, body: &Bytes, stsd_version: u8) -> Result<Option<Entry>, Error> {
     let mut reader = Reader::new(body);
     let sound = sound(&mut reader, stsd_version).map_err(short_in(&kind.0))?;
@@ -147,7 +148,7 @@ fn mp3_of(sound: Sound) -> Result<mp3::Config, Error> {
     Ok(mp3::Config { sample_rate, channels })
 }
 
-/// avgBitrate of a BitRateBox (§8.5.2.2).
+/// Returns avgBitrate of a BitRateBox (§8.5.2.2).
 fn bit_rate(boxes: &Bytes) -> Result<u32, Error> {
     let Some(btrt) = child(boxes, b"btrt")? else { return Ok(0) };
     let mut reader = Reader::new(&btrt);

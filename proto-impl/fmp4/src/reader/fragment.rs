@@ -1,4 +1,4 @@
-//! Movie fragments (ISO/IEC 14496-12 §8.8): a `moof` as runs of samples in the order of the file.
+//! Movie fragments (ISO/IEC 14496-12 §8.8): a `moof` as runs of samples in file order.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::tables::Row;
 use crate::Error;
 use crate::boxes::{child, children, required, short_in, version_and_flags};
 
-/// Runs of one fragment. Muxers write a few for each track, interleaving ones some hundred.
+/// Maximum number of runs in one fragment. Muxers write a few for each track, interleaving ones some hundred.
 pub const RUNS_MAX: usize = 16 * 1024;
 /// Flags of `tfhd` (§8.8.7.1).
 const TFHD_BASE_DATA_OFFSET: u32 = 0x01;
@@ -29,12 +29,12 @@ const TRUN_COMPOSITION: u32 = 0x800;
 /// sample_is_non_sync_sample (§8.8.3.1).
 const NON_SYNC: u32 = 0x01_0000;
 
-/// A track run (§8.8.8), walked as it stands in the file.
+/// A track run (§8.8.8), decoded lazily.
 #[derive(Debug, Clone)]
 pub(super) struct Run {
-    /// The track's index in the movie.
+    /// Index of the track in the movie.
     pub(super) track: usize,
-    /// The offset of the next sample.
+    /// Offset of the next sample.
     offset: u64,
     dts: i64,
     left: u32,
@@ -45,7 +45,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The next sample.
+    /// Returns the next sample.
     pub(super) fn next(&mut self) -> Result<Option<Row>, Error> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
@@ -68,8 +68,8 @@ impl Run {
         Ok(Some(row))
     }
 
-    /// The end of the run in the file and in time. Sizes and durations that the samples do not give for
-    /// themselves are the default times the number of samples.
+    /// Returns the end of the run in the file and in time. Sizes and durations that samples do not give are the default
+    /// times the number of samples.
     fn end(&self) -> Result<(u64, i64), Error> {
         let count = u64::from(self.left);
         let sum = |field: u32, default: u32, value: fn(&Entry) -> Option<u32>| {
@@ -92,13 +92,13 @@ impl Run {
     }
 }
 
-/// The fields of one sample of a run.
+/// Fields of one sample in a run.
 #[derive(Debug, Default)]
 struct Entry {
     duration: Option<u32>,
     size: Option<u32>,
     flags: Option<u32>,
-    /// Signed in both versions, as in `ctts`.
+    /// Composition time offset, signed in both versions, as in `ctts`.
     composition: i32,
 }
 
@@ -112,7 +112,7 @@ fn entry(reader: &mut Reader<'_>, flags: u32) -> Result<Entry, Truncated> {
     })
 }
 
-/// A track fragment header (§8.8.7).
+/// Track fragment header (§8.8.7).
 #[derive(Debug)]
 struct Header {
     track: u32,
@@ -141,7 +141,7 @@ fn header(tfhd: &Bytes) -> Result<Header, Truncated> {
     })
 }
 
-/// baseMediaDecodeTime (§8.8.12).
+/// Reads baseMediaDecodeTime (§8.8.12).
 fn decode_time(tfdt: &Bytes) -> Result<i64, Error> {
     let mut reader = Reader::new(tfdt);
     let (version, _) = version_and_flags(&mut reader).map_err(short_in(b"tfdt"))?;
@@ -149,8 +149,8 @@ fn decode_time(tfdt: &Bytes) -> Result<i64, Error> {
     i64::try_from(time.map_err(short_in(b"tfdt"))?).map_err(|_| Error::Invalid("baseMediaDecodeTime"))
 }
 
-/// The runs of a `moof` that begins at `moof_at`, by their place in the file. The decode times of the tracks go on to the
-/// end of the fragment.
+/// Reads the runs of a `moof` that begins at `moof_at`, ordered by their place in the file. The decode times of the
+/// tracks advance to the end of the fragment.
 pub(super) fn read(moof: &Bytes, moof_at: u64, movie: &mut Movie) -> Result<VecDeque<Run>, Error> {
     let mut runs = Vec::new();
     // Where the media of the track fragment before ended: without any base, the next one goes on there (§8.8.7.1).
@@ -165,7 +165,7 @@ pub(super) fn read(moof: &Bytes, moof_at: u64, movie: &mut Movie) -> Result<VecD
     Ok(runs.into())
 }
 
-/// Reads a `traf`, and tells where its media ends.
+/// Reads a `traf`, and returns where its media ends.
 fn track_fragment(
     traf: &Bytes,
     moof_at: u64,
@@ -214,12 +214,12 @@ fn track_fragment(
     Ok(end)
 }
 
-/// The place that a run follows.
+/// Position from which a run's data offset is derived.
 #[derive(Debug)]
 struct Place {
     track: usize,
     base: u64,
-    /// The offset at which the run before it ended.
+    /// Offset at which the previous run ended.
     end: u64,
     dts: i64,
 }

@@ -1,5 +1,5 @@
-//! Finds every sample of a fragmented file without reading its media: what a recorder has written becomes a plain file by
-//! it, also after a crash.
+//! Finds every sample of a fragmented file without reading its media, so that a recording can be turned into a plain
+//! file, even after a crash.
 
 use bytes::Bytes;
 use media::CodecConfig;
@@ -10,42 +10,42 @@ use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::writer::{BitRate, Description, IndexSample, TrackIndex};
 use crate::{Error, FourCc};
 
-/// The alignment at which a file may go on behind a gap of zeros: that of the blocks of file systems.
+/// Alignment at which a file may continue behind a gap of zeros: the block size of file systems.
 const BLOCK_BYTES: u64 = 4096;
 
-/// Samples of one fragment. A recorder writes less than a thousand; a run whose samples are all alike may announce any number.
+/// Maximum number of samples in one fragment. A recorder writes fewer than a thousand, but a run of identical samples
+/// may announce any number.
 const FRAGMENT_SAMPLES_MAX: usize = 16 * 1024;
 
-/// The samples and boxes of a file.
+/// Samples and boxes found in a file.
 #[derive(Debug, Clone)]
 pub struct Indexed {
-    /// The tracks that have samples. Offsets count from the first byte of the file.
+    /// Tracks that have samples. Offsets count from the first byte of the file.
     pub tracks: Vec<TrackIndex>,
-    /// The offset at which its `moov` begins.
+    /// Offset of the `moov`.
     pub moov_at: u64,
-    /// The offset at which its last whole fragment ends. What follows is a fragment that was not written to its end, and
-    /// is of no use.
+    /// End of the last complete fragment. A fragment behind it was not written completely and is useless.
     pub end: u64,
-    /// The time from the first sample to the end of the last, in milliseconds, of the track that lasts longest.
+    /// Time from the first sample to the end of the last, of the longest track, in milliseconds.
     pub duration_ms: u64,
 }
 
-/// A track on its way.
+/// A track whose samples are being collected.
 #[derive(Debug)]
 struct Lane {
     track: Track,
     first_unit: Bytes,
-    /// The first sample's place.
+    /// Offset and size of the first sample.
     first: Option<(u64, u32)>,
-    /// The decode time of the first sample.
+    /// Decode time of the first sample.
     begin: i64,
-    /// The last sample and its decode time: it lasts until the next one.
+    /// Last sample and its decode time; it lasts until the next one.
     last: Option<(i64, IndexSample)>,
     samples: Vec<IndexSample>,
     bytes: u64,
 }
 
-/// The next part to read.
+/// Next part of the file to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Head,
@@ -59,7 +59,7 @@ enum State {
     Done,
 }
 
-/// A machine: its owner reads what it wants ([`Self::wanted`]) and gives it ([`Self::take`]).
+/// The indexer. Its owner reads the bytes that it requests ([`Self::wanted`]) and passes them in ([`Self::take`]).
 #[derive(Debug)]
 pub struct Indexer {
     length: u64,
@@ -69,13 +69,13 @@ pub struct Indexer {
     movie: Option<Movie>,
     moov_at: u64,
     lanes: Vec<Lane>,
-    /// The samples of the last `moof`: track, decode time, sample. They count when their media is there.
+    /// Samples of the last `moof`: track, decode time, sample. They are added once their media is known to exist.
     pending: Vec<(usize, i64, IndexSample)>,
     end: u64,
 }
 
 impl Indexer {
-    /// Creates one for a file of this length.
+    /// Creates an indexer for a file of this length.
     #[must_use]
     pub fn new(length: u64, limits: Limits) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl Indexer {
         }
     }
 
-    /// The offset and number of the bytes that are wanted next. `None`: it is done.
+    /// Returns the offset and number of the bytes to read next; `None` when done.
     #[must_use]
     pub fn wanted(&self) -> Option<(u64, usize)> {
         match self.state {
@@ -108,10 +108,10 @@ impl Indexer {
         }
     }
 
-    /// Takes the bytes that were wanted; fewer than that are those of a file that has become shorter.
+    /// Takes the requested bytes. Fewer than requested mean that the file has been shortened.
     ///
     /// # Errors
-    /// When it is no fragmented file, or one whose index cannot be read. Faults behind the index end the file there.
+    /// The file is not fragmented, or its index is invalid. Errors behind the index end the file there.
     pub fn take(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self.state {
             State::Head => self.head(bytes),
@@ -136,7 +136,7 @@ impl Indexer {
         }
     }
 
-    /// The file ends here, unless it has not begun.
+    /// Ends the file here because of an error; fails if no index was read yet.
     fn stop(&mut self, error: Error) -> Result<(), Error> {
         if self.movie.is_none() {
             self.state = State::Done;
@@ -147,7 +147,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// Some codecs are described by their first unit.
+    /// Requests the first sample of the next track whose codec is described by its first unit.
     fn next_sample(&mut self, from: usize) {
         let needs = |lane: &Lane| {
             matches!(
@@ -237,7 +237,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The media of the last `moof` is there.
+    /// Adds the samples of the last `moof`, whose media exists.
     fn commit(&mut self) {
         for (lane, dts, sample) in self.pending.drain(..) {
             let Some(lane) = self.lanes.get_mut(lane) else { continue };
@@ -253,10 +253,10 @@ impl Indexer {
         }
     }
 
-    /// The found samples and boxes, when nothing is wanted any more.
+    /// Returns the samples and boxes found, after [`Self::wanted`] has returned `None`.
     ///
     /// # Errors
-    /// There is no index.
+    /// The file has no index.
     pub fn finish(self) -> Result<Indexed, Error> {
         if self.movie.is_none() {
             return Err(Error::NoIndex);
@@ -269,7 +269,7 @@ impl Indexer {
 }
 
 impl Lane {
-    /// The index, and when the track ends, in milliseconds from the beginning of the presentation.
+    /// Returns the track's index, and the end of the track in milliseconds from the start of the presentation.
     fn finish(self) -> (TrackIndex, u64) {
         let Track { id, config, timescale, language, shift, size, .. } = self.track;
         let rate = |ticks: u64| {

@@ -1,4 +1,4 @@
-//! Reads a file as its bytes come.
+//! Reads a file as its bytes arrive.
 //!
 //! ```text
 //! 1. moov          -> Event::Tracks; again, new tracks
@@ -6,9 +6,9 @@
 //!    or mdat alone -> Event::Sample, by the tables of the moov
 //! ```
 //!
-//! Held in memory: the index, the unfinished box of an index, one unfinished sample. Sample tables and runs stay the bytes
-//! that came, and are walked. Boxes that are not known (`styp`, `sidx`, `prft`, `emsg`, `free`, ...) are passed over. No box is read
-//! by descent into unknown ones, so nesting has no depth to bound.
+//! Memory holds the index, an incomplete index box, and one incomplete sample. Sample tables and runs stay in encoded
+//! form and are decoded lazily. Unknown boxes (`styp`, `sidx`, `prft`, `emsg`, `free`, ...) are skipped and never
+//! descended into, so nesting needs no depth limit.
 
 mod entry;
 mod fragment;
@@ -30,25 +30,25 @@ use self::schedule::Schedule;
 use crate::boxes::{HEAD_BYTES, Head, LARGE_HEAD_BYTES};
 use crate::{Error, FourCc};
 
-/// Samples without a byte that are passed over in a row.
+/// Maximum number of successive empty samples that are skipped.
 pub const EMPTY_SAMPLES_MAX: u32 = 4096;
 
-/// Boxes that a file or a segment begins with.
+/// Types of boxes that a file or a segment may begin with.
 const FIRST_BOXES: [&[u8; 4]; 16] = [
     b"ftyp", b"styp", b"moov", b"moof", b"mdat", b"free", b"skip", b"wide", b"sidx", b"prft", b"emsg",
     b"pdin", b"uuid", b"meta", b"pnot", b"ssix",
 ];
 
-/// The bounds of a reader.
+/// Limits of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a sample.
+    /// Largest sample, in bytes.
     pub sample_bytes: u32,
-    /// Bytes of a `moov`: sample tables of about a day.
+    /// Largest `moov`, in bytes: sample tables of about a day.
     pub moov_bytes: u32,
-    /// Bytes of a `moof`.
+    /// Largest `moof`, in bytes.
     pub moof_bytes: u32,
-    /// Tracks of a `moov`, those that are not read included.
+    /// Maximum number of tracks in a `moov`, unsupported ones included.
     pub tracks: usize,
 }
 
@@ -59,80 +59,81 @@ impl Default for Limits {
     }
 }
 
-/// A part of the file that was read.
+/// A result of reading.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// An index: the samples that follow are of these tracks. Those of an index before have ended.
+    /// An index: the following samples belong to these tracks, and those of an earlier index have ended.
     Tracks {
-        /// Tracks whose codec is known.
+        /// Tracks with a supported codec.
         tracks: Vec<Track>,
-        /// The sample entries of the other tracks, whose samples are passed over.
+        /// Sample entry types of the other tracks, whose samples are skipped.
         others: Vec<FourCc>,
     },
-    /// A sample.
+    /// A sample was read.
     Sample(Sample),
 }
 
-/// A sample: the data of one decode instant of one track.
+/// A sample: the data of one decode time of one track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// [`Track::id`] of its track.
+    /// Track of the sample, by its [`Track::id`].
     pub track: u32,
-    /// Decode time in ticks of the track, with [`Track::shift`]; may be negative.
+    /// Decode time in ticks of the track, [`Track::shift`] included; may be negative.
     pub dts: i64,
-    /// Presentation time in ticks of the track, with [`Track::shift`]. With negative composition offsets it may be before
-    /// `dts`.
+    /// Presentation time in ticks of the track, [`Track::shift`] included. With negative composition offsets it may be
+    /// before `dts`.
     pub pts: i64,
-    /// Ticks to the decode time of the next one, as the file says.
+    /// Ticks to the next sample's decode time, according to the file.
     pub duration: u32,
-    /// Whether it is a sync sample of a video track.
+    /// The sample is a sync sample of a video track.
     pub key_frame: bool,
-    /// The data, as the access unit of its codec is in `media`; NAL lengths have the size that the configuration says.
+    /// Media data in the access unit format of its codec in `media`; NAL lengths have the size given in the
+    /// configuration.
     pub payload: Bytes,
 }
 
-/// The next part of the file.
+/// Part of the file that is read next.
 #[derive(Debug, Clone, Copy)]
 enum State {
     Head,
-    /// The payload of a `moov` or `moof`, whose head is at `at`.
+    /// Payload of a `moov` or `moof`, whose header is at `at`.
     Index {
         kind: FourCc,
         at: u64,
         payload: usize,
     },
-    /// The payload of an `mdat`; without an end it lasts to that of the file.
+    /// Payload of an `mdat`; without an end it lasts to the end of the file.
     Media {
         end: Option<u64>,
     },
-    /// Bytes that are passed over.
+    /// Bytes to skip.
     Skip {
         end: Option<u64>,
     },
 }
 
-/// Reads a file, fragmented or plain.
+/// Reader of a fragmented or plain file.
 #[derive(Debug)]
 pub struct Reader {
     limits: Limits,
     state: State,
-    /// The offset of the next byte of input.
+    /// Offset of the next input byte.
     position: u64,
-    /// An unfinished head, index or sample.
+    /// An incomplete header, index or sample.
     held: BytesMut,
     movie: Option<Movie>,
     schedule: Schedule,
-    /// The tracks of an index that was there from the beginning.
+    /// Tracks of an index that was given in advance.
     pending: Option<Event>,
     failed: Option<Error>,
-    /// Whether the samples are found by their offsets alone.
+    /// Samples are located only by their offsets, since the index was given in advance.
     has_index_ahead: bool,
-    /// Whether a box has been seen since the file began.
+    /// A box was read since the file or segment began.
     is_begun: bool,
 }
 
 impl Reader {
-    /// Creates a reader at the first byte of a file.
+    /// Creates a reader that starts at the first byte of a file.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -149,8 +150,8 @@ impl Reader {
         }
     }
 
-    /// Creates a reader of a plain file whose index, a whole `moov` with its head, was fetched first. It finds samples by
-    /// their offsets: the owner gives it the bytes from [`Reader::next_offset`] on, see [`Reader::seek`].
+    /// Creates a reader of a plain file whose complete `moov`, including its header, was fetched first. It locates
+    /// samples by their offsets: pass it the bytes from [`Reader::next_offset`] on, see [`Reader::seek`].
     pub fn with_moov(moov: &[u8], limits: Limits) -> Result<Self, Error> {
         let mut reader = Self::new(limits);
         let mut input = moov;
@@ -165,8 +166,8 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Takes bytes off `input` until something came of them. `None`: all are taken; call it again with the next ones, in
-    /// whatever pieces they come. Samples are copied out of `input`. An error stays.
+    /// Takes bytes off `input` until there is an event. `None` means that all input was taken; call it again with the
+    /// next bytes, split anywhere. Samples are copied from `input`. After an error every call returns the same error.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Error> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -179,8 +180,8 @@ impl Reader {
         result
     }
 
-    /// The next bytes are the first of another file with the same index, such as the next segment of a playlist: offsets
-    /// count from there. Anything unfinished is an error.
+    /// Starts another file with the same index, such as the next segment of a playlist; offsets count from the next
+    /// byte. Fails if a box or sample is incomplete.
     pub fn begin_segment(&mut self) -> Result<(), Error> {
         self.finish()?;
         self.state = State::Head;
@@ -189,8 +190,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The next bytes are those from `offset` on: of a reader that has its index ahead. A sample of which a part has
-    /// come is read again as a whole.
+    /// Sets the offset of the next bytes, for a reader whose index was given in advance. A partly read sample is read
+    /// again from its start.
     pub fn seek(&mut self, offset: u64) {
         if self.has_index_ahead {
             self.held.clear();
@@ -198,8 +199,8 @@ impl Reader {
         }
     }
 
-    /// The offset of the next byte that is wanted: of a reader that has its index ahead, where the next sample begins or
-    /// goes on; `None` behind the last one. Of another reader that of the next byte.
+    /// Returns the offset of the next byte needed. If the index was given in advance, that is where the next sample
+    /// begins or continues, and `None` behind the last one.
     #[must_use]
     pub fn next_offset(&self) -> Option<u64> {
         if !self.has_index_ahead || !self.held.is_empty() {
@@ -208,7 +209,7 @@ impl Reader {
         self.schedule.peek().map(|(_, row)| row.offset)
     }
 
-    /// The input has ended. An error says that it ended early: in a box, or before a sample that was announced.
+    /// Ends the input. Fails if it ended too early: within a box, or before an announced sample.
     pub fn finish(&mut self) -> Result<(), Error> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -224,7 +225,7 @@ impl Reader {
         Err(Error::Unfinished { position: self.position })
     }
 
-    /// Bytes that it holds of what is unfinished, without the index.
+    /// Returns the bytes held of incomplete data, without the index.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.capacity()
@@ -269,7 +270,7 @@ impl Reader {
         }
     }
 
-    /// Gathers `bytes` bytes. `false`: more are needed.
+    /// Collects `bytes` bytes. Returns false if more input is needed.
     fn hold(&mut self, input: &mut &[u8], bytes: usize) -> bool {
         let taken = bytes.saturating_sub(self.held.len()).min(input.len());
         if let Some((head, rest)) = input.split_at_checked(taken) {
@@ -280,12 +281,12 @@ impl Reader {
         self.held.len() >= bytes
     }
 
-    /// Takes the held bytes; their memory goes with them.
+    /// Takes the held bytes together with their buffer.
     fn take_held(&mut self) -> Bytes {
         std::mem::take(&mut self.held).freeze()
     }
 
-    /// Passes over what is before `end`.
+    /// Skips the bytes before `end`.
     fn skip(&mut self, input: &mut &[u8], end: Option<u64>) {
         let left = end.map_or(u64::MAX, |end| end.saturating_sub(self.position));
         let taken = usize::try_from(left).unwrap_or(usize::MAX).min(input.len());
@@ -293,7 +294,7 @@ impl Reader {
         self.position = self.position.saturating_add(taken as u64);
     }
 
-    /// Gathers a head. `false`: more bytes are needed.
+    /// Collects a box header. Returns false if more input is needed.
     fn head(&mut self, input: &mut &[u8]) -> Result<bool, Error> {
         if !self.hold(input, HEAD_BYTES) {
             return Ok(false);
@@ -312,7 +313,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// Begins the payload of a box.
+    /// Begins reading the payload of a box.
     fn begin(&mut self, head: Head, at: u64) -> Result<(), Error> {
         let Head { kind, payload, .. } = head;
         if !self.is_begun && !FIRST_BOXES.contains(&&kind.0) {
@@ -337,7 +338,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A whole `moov` or `moof`.
+    /// Handles a complete `moov` or `moof`.
     fn index(&mut self, kind: FourCc, at: u64, body: &Bytes) -> Result<Option<Event>, Error> {
         if kind.0 == *b"moov" {
             let (movie, walks) = Movie::read(body, self.limits.tracks)?;
@@ -355,7 +356,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Fails when the next sample is behind the position.
+    /// Fails if the next sample lies before the current position.
     fn passed(&self) -> Result<(), Error> {
         match self.schedule.peek() {
             Some((_, row)) if row.offset < self.position => {
@@ -365,7 +366,7 @@ impl Reader {
         }
     }
 
-    /// Reads on in an `mdat`, up to a sample or to the end of the box or the input.
+    /// Reads in an `mdat` up to a complete sample, or to the end of the box or input.
     fn media(&mut self, input: &mut &[u8], end: Option<u64>) -> Result<Option<Sample>, Error> {
         let next = self.schedule.peek().filter(|(_, row)| end.is_none_or(|end| row.offset < end));
         let Some((track, row)) = next else {

@@ -11,11 +11,11 @@ use super::tables::Walk;
 use crate::boxes::{child, children, required, short_in, version_and_flags};
 use crate::{Error, FourCc};
 
-/// The longest language tag that is taken.
+/// Longest language tag accepted, in bytes.
 const LANGUAGE_BYTES_MAX: usize = 64;
-/// The language of those that have none to say (ISO 639-2).
+/// Code for an undetermined language (ISO 639-2).
 const UNDETERMINED: &str = "und";
-/// media_time of an edit in which nothing is shown (§8.6.6.3).
+/// media_time of an edit without media (§8.6.6.3).
 const EMPTY_EDIT: i64 = -1;
 
 /// A track of a file.
@@ -23,22 +23,22 @@ const EMPTY_EDIT: i64 = -1;
 pub struct Track {
     /// track_ID.
     pub id: u32,
-    /// Codec and parameter sets.
+    /// Codec and parameter sets of the track.
     pub config: CodecConfig,
-    /// Clock of the timestamps.
+    /// Timescale of the timestamps.
     pub timescale: Timescale,
-    /// The language: a tag of BCP 47 (`elng`), else three letters of ISO 639-2 (`mdhd`). `None`: undetermined.
+    /// Language: a BCP 47 tag (`elng`), else three letters of ISO 639-2 (`mdhd`). `None` if undetermined.
     pub language: Option<Arc<str>>,
-    /// The ticks that the edit list adds to the times of the media: an empty edit delays, a media time of its first
-    /// edit brings forward (§8.6.6). The times of samples have it.
+    /// Ticks that the edit list adds to media times: an empty edit delays, a media time of the first edit advances
+    /// (§8.6.6). Included in the times of samples.
     pub shift: i64,
-    /// Width and height as the sample entry says.
+    /// Width and height from the sample entry.
     pub size: Option<(u32, u32)>,
-    /// Average bits per second as the file says; 0 when unknown.
+    /// Average bits per second according to the file; 0 when unknown.
     pub bit_rate: u32,
 }
 
-/// The defaults of a fragment's samples (`trex`, §8.8.3).
+/// Defaults for the samples of fragments (`trex`, §8.8.3).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Defaults {
     pub(super) description: u32,
@@ -47,20 +47,20 @@ pub(super) struct Defaults {
     pub(super) flags: u32,
 }
 
-/// A read `moov`.
+/// A parsed `moov`.
 #[derive(Debug, Default)]
 pub(super) struct Movie {
     pub(super) tracks: Vec<Track>,
-    /// The sample entries of tracks that are not read.
+    /// Sample entry types of unsupported tracks.
     pub(super) others: Vec<FourCc>,
-    /// For each track, where the next fragment without a `tfdt` begins.
+    /// Start time of each track's next fragment, for one without a `tfdt`.
     times: Vec<i64>,
-    /// By track_ID, also of tracks that are not read.
+    /// Defaults by track_ID, also of unsupported tracks.
     defaults: Vec<(u32, Defaults)>,
 }
 
 impl Movie {
-    /// Reads the payload of a `moov`; the walks are those of the tracks by their index.
+    /// Parses the payload of a `moov`. Also returns the sample tables, each with the index of its track.
     pub(super) fn read(moov: &Bytes, tracks_max: usize) -> Result<(Self, Vec<(usize, Walk)>), Error> {
         let mut movie = Self::default();
         let mvhd = required(moov, b"mvhd", "moov without mvhd")?;
@@ -88,7 +88,7 @@ impl Movie {
         Ok((movie, walks))
     }
 
-    /// Adds a track; the walk over its samples, when it has some.
+    /// Adds a track. Returns its sample tables if it has samples.
     fn add(&mut self, trak: &Bytes, movie_scale: u32, fragmented: bool) -> Result<Option<Walk>, Error> {
         let tkhd = required(trak, b"tkhd", "trak without tkhd")?;
         let id = track_id(&tkhd).map_err(short_in(b"tkhd"))?;
@@ -140,7 +140,7 @@ impl Movie {
     }
 }
 
-/// `timescale` of `mvhd` (§8.2.2) and `mdhd` (§8.4.2): both have it at the same place.
+/// Reads `timescale` of `mvhd` (§8.2.2) or `mdhd` (§8.4.2), which have it at the same place.
 fn timescale(header: &Bytes) -> Result<u32, Truncated> {
     let mut reader = Reader::new(header);
     let (version, _) = version_and_flags(&mut reader)?;
@@ -148,8 +148,7 @@ fn timescale(header: &Bytes) -> Result<u32, Truncated> {
     reader.u32()
 }
 
-/// The duration of the movie (`mvhd`, §8.2.2), in milliseconds, read from the first bytes of the payload of a
-/// `moov`.
+/// Returns the duration of the movie (`mvhd`, §8.2.2) in milliseconds, from the first bytes of the payload of a `moov`.
 ///
 /// # Errors
 /// The box does not begin with its header.
@@ -171,13 +170,13 @@ pub fn movie_duration_ms(moov: &[u8]) -> Result<u64, Error> {
     Ok(u64::try_from(u128::from(ticks) * 1000 / u128::from(scale)).unwrap_or(u64::MAX))
 }
 
-/// track_ID of `tkhd` (§8.3.2).
+/// Reads track_ID of `tkhd` (§8.3.2).
 fn track_id(tkhd: &Bytes) -> Result<u32, Truncated> {
     // Behind the two times, as the timescale elsewhere.
     timescale(tkhd)
 }
 
-/// `elng` (§8.4.6), else the fifteen bits of `mdhd`: three letters, each less 0x60.
+/// Returns the language: from `elng` (§8.4.6), else from the three five-bit letters of `mdhd`.
 fn language(mdia: &Bytes, mdhd: &Bytes) -> Result<Option<Arc<str>>, Error> {
     if let Some(elng) = child(mdia, b"elng")? {
         let tag = elng.get(4..).unwrap_or_default().split(|byte| *byte == 0).next().unwrap_or_default();
@@ -200,8 +199,8 @@ fn packed_language(mdhd: &Bytes) -> Result<u16, Truncated> {
     reader.u16()
 }
 
-/// The effect of an edit list (§8.6.6) on the beginning of a track: empty edits, then the first edit with media. Cuts by later
-/// edits are not followed.
+/// Returns the shift that an edit list (§8.6.6) gives to the start of a track: empty edits, then the first edit with
+/// media. Cuts by later edits are ignored.
 fn shift(elst: &Bytes, movie: Timescale, track: Timescale) -> Result<i64, Error> {
     let mut reader = Reader::new(elst);
     let short = short_in(b"elst");
@@ -223,7 +222,7 @@ fn shift(elst: &Bytes, movie: Timescale, track: Timescale) -> Result<i64, Error>
     Ok(delay)
 }
 
-/// segment_duration and media_time of an edit.
+/// Reads segment_duration and media_time of an edit.
 fn edit(reader: &mut Reader<'_>, version: u8) -> Result<(u64, i64), Truncated> {
     let edit = if version == 1 {
         (reader.u64()?, reader.u64()?.cast_signed())

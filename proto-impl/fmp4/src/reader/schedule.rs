@@ -1,4 +1,4 @@
-//! The order of samples in the file.
+//! The order of samples in a file.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use super::fragment::Run;
 use super::tables::{Row, Walk};
 use crate::Error;
 
-/// A walk, and the sample that it has come to.
+/// Sample tables of a track, and their next sample.
 #[derive(Debug)]
 struct Ahead {
     track: usize,
@@ -15,19 +15,19 @@ struct Ahead {
     row: Option<Row>,
 }
 
-/// The samples that are to come, of the tables of a plain file and of the fragment before the media.
+/// Samples that are still to come: from the tables of a plain file, and from the current fragment.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     walks: Vec<Ahead>,
     runs: VecDeque<Run>,
-    /// The next sample of the first run.
+    /// Next sample of the first run.
     run_row: Option<Row>,
-    /// Samples without a byte, in a row.
+    /// Number of successive empty samples.
     empty: u32,
 }
 
 impl Schedule {
-    /// The samples of the tables, by the index of their tracks.
+    /// Creates the schedule of sample tables, each with the index of its track.
     pub(super) fn of_tables(walks: Vec<(usize, Walk)>) -> Result<Self, Error> {
         let mut schedule = Self::default();
         for (track, walk) in walks {
@@ -38,25 +38,25 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// Adds the runs of a fragment; those before have been taken.
+    /// Sets the runs of a fragment, once all earlier ones are used up.
     pub(super) fn put_runs(&mut self, runs: VecDeque<Run>) -> Result<(), Error> {
         self.runs = runs;
         self.advance_runs()
     }
 
-    /// Whether samples of a fragment are still to come.
+    /// True if samples of a fragment are still to come.
     pub(super) fn has_runs(&self) -> bool {
         self.run_row.is_some()
     }
 
-    /// The next sample in the file, and the index of its track.
+    /// Returns the next sample in file order, with the index of its track.
     pub(super) fn peek(&self) -> Option<(usize, Row)> {
         let of_walks = self.walks.iter().filter_map(|ahead| Some((ahead.track, ahead.row?)));
         let of_runs = self.runs.front().and_then(|run| Some((run.track, self.run_row?)));
         of_walks.chain(of_runs).min_by_key(|(_, row)| row.offset)
     }
 
-    /// Takes the sample that [`Self::peek`] gives.
+    /// Removes the sample that [`Self::peek`] returns.
     pub(super) fn pop(&mut self) -> Result<(), Error> {
         let Some((track, row)) = self.peek() else { return Ok(()) };
         let same = |ahead: &&mut Ahead| ahead.track == track && ahead.row == Some(row);
@@ -82,7 +82,7 @@ impl Schedule {
     }
 }
 
-/// The next sample that has bytes; the others mean nothing for sound and pictures.
+/// Returns the next sample that is not empty; empty ones have no meaning for audio and video.
 fn advance(
     empty: &mut u32,
     mut next: impl FnMut() -> Result<Option<Row>, Error>,

@@ -1,4 +1,4 @@
-//! The sample tables of a plain file (ISO/IEC 14496-12 §8.6 and §8.7), walked as they stand in the file and never expanded.
+//! The sample tables of a plain file (ISO/IEC 14496-12 §8.6 and §8.7), decoded lazily and never expanded.
 
 use bytes::Bytes;
 use wire::Reader;
@@ -6,7 +6,7 @@ use wire::Reader;
 use crate::Error;
 use crate::boxes::{child, required, short_in, version_and_flags};
 
-/// A table of entries of a fixed size.
+/// A table with entries of fixed size.
 #[derive(Debug, Clone, Default)]
 struct Table {
     entries: Bytes,
@@ -14,7 +14,7 @@ struct Table {
 }
 
 impl Table {
-    /// Reads `count` entries; those that the box does not hold are an error.
+    /// Reads `count` and the entries; fails if the box is too short for them.
     fn read(body: &Bytes, kind: &'static [u8; 4], entry_bytes: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(body);
         let short = short_in(kind);
@@ -35,14 +35,14 @@ impl Table {
         Ok(Self { entries, entry_bytes })
     }
 
-    /// The entry `index`, counted from 0.
+    /// Returns entry `index`, counted from 0.
     fn get(&self, index: usize) -> Option<Reader<'_>> {
         let at = index.checked_mul(self.entry_bytes)?;
         let end = at.checked_add(self.entry_bytes)?;
         self.entries.get(at..end).map(Reader::new)
     }
 
-    /// The first two fields of 32 bits of an entry.
+    /// Returns the first two 32-bit fields of an entry.
     fn pair(&self, index: usize) -> Option<(u32, u32)> {
         let mut entry = self.get(index)?;
         Some((entry.u32().ok()?, entry.u32().ok()?))
@@ -57,7 +57,7 @@ impl Table {
     }
 }
 
-/// A table of (how many samples, their value): `stts` and `ctts`.
+/// A run-length coded table of sample counts and values: `stts` or `ctts`.
 #[derive(Debug, Clone, Default)]
 struct Runs {
     table: Table,
@@ -71,7 +71,7 @@ impl Runs {
         Self { table, next: 0, left: 0, value: 0 }
     }
 
-    /// The value of the next sample; `None` behind the last run.
+    /// Returns the value for the next sample; `None` behind the last run.
     fn next(&mut self) -> Option<u32> {
         while self.left == 0 {
             (self.left, self.value) = self.table.pair(self.next)?;
@@ -82,14 +82,14 @@ impl Runs {
     }
 }
 
-/// The sizes of samples (§8.7.3).
+/// Sizes of samples (§8.7.3).
 #[derive(Debug, Clone)]
 enum Sizes {
-    /// `stsz` with one size for all.
+    /// `stsz` with one size for all samples.
     Same { size: u32, count: u32 },
     /// `stsz`, or `stz2` with fields of 8 or 16 bits.
     Each(Table),
-    /// `stz2` with fields of 4 bits: two in each byte, the first one higher.
+    /// `stz2` with fields of 4 bits: two per byte, the first in the upper half.
     Nibbles { table: Table, count: u32 },
 }
 
@@ -123,7 +123,7 @@ impl Sizes {
         }
     }
 
-    /// The size of the sample `index`, counted from 0; `None` behind the last one.
+    /// Returns the size of sample `index`, counted from 0; `None` behind the last one.
     fn get(&self, index: u32) -> Option<u32> {
         let at = usize::try_from(index).ok()?;
         match self {
@@ -141,38 +141,38 @@ impl Sizes {
     }
 }
 
-/// A sample as the tables tell it.
+/// A sample as described by the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) offset: u64,
     pub(super) size: u32,
     pub(super) dts: i64,
     pub(super) duration: u32,
-    /// pts − dts.
+    /// Composition offset: pts − dts.
     pub(super) composition: i32,
     pub(super) sync: bool,
 }
 
-/// A walk over the samples of a track, in the order of the track.
+/// Iteration over the samples of a track, in decoding order.
 #[derive(Debug, Clone)]
 pub(super) struct Walk {
     sizes: Sizes,
     durations: Runs,
     compositions: Runs,
-    /// `stsc`: the runs of chunks with equally many samples.
+    /// `stsc`: runs of chunks with equal numbers of samples.
     chunks: Table,
-    /// `stco` or `co64`.
+    /// `stco` or `co64`: offsets of chunks.
     offsets: Table,
-    /// `stss`; without it every sample is a sync sample.
+    /// `stss`: numbers of the sync samples; `None` if all samples are.
     syncs: Option<Table>,
-    /// The next sample.
+    /// Index of the next sample.
     sample: u32,
-    /// The next chunk, counted from 0.
+    /// Index of the next chunk, counted from 0.
     chunk: u32,
-    /// The run of `stsc` that the next chunk is in, or a run before it.
+    /// Index of the `stsc` run that contains the next chunk, or of an earlier run.
     chunk_run: usize,
     left_in_chunk: u32,
-    /// The offset of the next sample of the chunk.
+    /// Offset of the next sample in the chunk.
     offset: u64,
     dts: i64,
     duration: u32,
@@ -180,7 +180,7 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// Reads the tables of `stbl`.
+    /// Reads the tables in `stbl`.
     pub(super) fn read(stbl: &Bytes) -> Result<Self, Error> {
         let stts = required(stbl, b"stts", "a track without stts")?;
         let ctts = child(stbl, b"ctts")?;
@@ -208,12 +208,12 @@ impl Walk {
         })
     }
 
-    /// Whether the tables have no sample, as those of fragmented files do.
+    /// True if the tables contain no samples, as in fragmented files.
     pub(super) const fn is_empty(&self) -> bool {
         self.offsets.is_empty()
     }
 
-    /// The next sample. The sync samples of `stss` rise (§8.6.2.3); one that does not is passed over.
+    /// Returns the next sample. Sync sample numbers in `stss` must rise (§8.6.2.3); others are skipped.
     pub(super) fn next(&mut self) -> Result<Option<Row>, Error> {
         let Some(size) = self.sizes.get(self.sample) else { return Ok(None) };
         if self.left_in_chunk == 0 && !self.enter_chunk()? {
@@ -238,7 +238,7 @@ impl Walk {
         Ok(Some(row))
     }
 
-    /// Begins the next chunk. `false`: there is none.
+    /// Enters the next chunk. Returns false if there is none.
     fn enter_chunk(&mut self) -> Result<bool, Error> {
         let index = usize::try_from(self.chunk).unwrap_or(usize::MAX);
         let Some(mut offset) = self.offsets.get(index) else { return Ok(false) };

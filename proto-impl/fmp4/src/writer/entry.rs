@@ -1,4 +1,4 @@
-//! Sample entries (ISO/IEC 14496-12 §8.5.2 and §12): a configuration as `stsd` has it.
+//! Writing sample entries (`stsd`, ISO/IEC 14496-12 §8.5.2 and §12).
 
 use bytes::Bytes;
 use media::CodecConfig;
@@ -9,14 +9,15 @@ use super::out::Out;
 use crate::Error;
 use crate::esds::{self, OBJECT_TYPE_AAC, OBJECT_TYPE_MPEG1_AUDIO, OBJECT_TYPE_MPEG2_AUDIO};
 
-/// 72 dpi in 16.16: what the standard wants as resolution.
+/// 72 dpi in 16.16, the resolution required by the standard.
 const RESOLUTION: u32 = 0x48_0000;
-/// VPCodecConfigurationBox of a stream of which nothing is known: version 1, profile 0, 8 bits of 4:2:0, colours unspecified.
+/// VPCodecConfigurationBox for a stream with unknown parameters: version 1, profile 0, 8 bits 4:2:0, colours
+/// unspecified.
 const VPCC_UNKNOWN: [u8; 12] = [1, 0, 0, 0, 0, 10, 0x82, 2, 2, 2, 0, 0];
-/// Hz below which MP3 is that of MPEG-2.
+/// Sample rate in Hz below which MP3 is of MPEG-2.
 const MPEG1_RATE_MIN: u32 = 32_000;
 
-/// Writes the entry of a track.
+/// Writes the sample entry of a track.
 pub(super) fn write(out: &mut Out, track: &Description) -> Result<(), Error> {
     let in_band = |is: &'static [u8; 4], not: &'static [u8; 4]| if track.in_band { is } else { not };
     match &track.config {
@@ -54,7 +55,7 @@ pub(super) fn write(out: &mut Out, track: &Description) -> Result<(), Error> {
     Ok(())
 }
 
-/// A VisualSampleEntry (§12.1.3) with one box of parameters.
+/// Writes a VisualSampleEntry (§12.1.3) with one box of parameters.
 fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], record: &[u8]) {
     let (width, height) = track.picture_size().unwrap_or((0, 0));
     let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
@@ -81,14 +82,14 @@ fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], re
     });
 }
 
-/// Channels and rate of an AudioSampleEntry.
+/// Channels and sample rate of an AudioSampleEntry.
 #[derive(Debug, Clone, Copy)]
 struct Sound {
     channels: u8,
     sample_rate: u32,
 }
 
-/// An AudioSampleEntry (§12.2.3) with the boxes that `boxes` writes.
+/// Writes an AudioSampleEntry (§12.2.3) with the boxes that `boxes` writes.
 fn audio(out: &mut Out, track: &Description, kind: &[u8; 4], sound: Sound, boxes: impl FnOnce(&mut Out)) {
     out.boxed(kind, |out| {
         out.zeros(6).u16(1).zeros(8).u16(sound.channels.into()).u16(16).u32(0);
@@ -112,7 +113,7 @@ fn mp3(out: &mut Out, track: &Description, config: mp3::Config) {
     with_esds(out, track, sound, object_type, &Bytes::new());
 }
 
-/// An MP4AudioSampleEntry (ISO/IEC 14496-14 §5.6).
+/// Writes an MP4AudioSampleEntry (ISO/IEC 14496-14 §5.6).
 fn with_esds(out: &mut Out, track: &Description, sound: Sound, object_type: u8, info: &Bytes) {
     let rate = track.bit_rate.unwrap_or_default();
     audio(out, track, b"mp4a", sound, |out| {
@@ -120,7 +121,7 @@ fn with_esds(out: &mut Out, track: &Description, sound: Sound, object_type: u8, 
     });
 }
 
-/// AC-3 and E-AC-3 (ETSI TS 102 366 §F.2, §F.5), of which the first unit tells.
+/// Writes an entry of AC-3 or E-AC-3 (ETSI TS 102 366 §F.2, §F.5), described by the first unit.
 fn dolby(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4]) -> Result<(), Error> {
     let told = ac3::Description::of_unit(&track.first_unit)?;
     let sound = Sound { channels: told.channels, sample_rate: told.sample_rate };
@@ -132,7 +133,7 @@ fn dolby(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4]) -> 
     Ok(())
 }
 
-/// A BitRateBox (§8.5.2.2).
+/// Writes a BitRateBox (§8.5.2.2).
 fn bit_rate(out: &mut Out, track: &Description) {
     if let Some(rate) = track.bit_rate {
         out.boxed(b"btrt", |out| {

@@ -1,4 +1,4 @@
-//! Movie fragments (ISO/IEC 14496-12 §8.8): `moof` and `mdat`, of one track as CMAF has them or of several.
+//! Writing movie fragments (ISO/IEC 14496-12 §8.8): `moof` and `mdat`, with one track as in CMAF, or with several.
 
 use bytes::Bytes;
 use media::TrackKind;
@@ -8,37 +8,37 @@ use super::out::Out;
 use crate::Error;
 use crate::boxes::HEAD_BYTES;
 
-/// Flags of `tfhd`: default-base-is-moof, and the defaults that are there (§8.8.7.1).
+/// Flags of `tfhd`: default-base-is-moof, and the defaults that are present (§8.8.7.1).
 const TFHD_BASE_IS_MOOF: u32 = 0x02_0000;
 const TFHD_DURATION: u32 = 0x08;
 const TFHD_SIZE: u32 = 0x10;
 const TFHD_FLAGS: u32 = 0x20;
-/// Flags of `trun`: what each sample says, and the offset of the data (§8.8.8.1).
+/// Flags of `trun`: the fields of each sample, and the data offset (§8.8.8.1).
 const TRUN_DATA_OFFSET: u32 = 0x001;
 const TRUN_FIRST_FLAGS: u32 = 0x004;
 const TRUN_DURATION: u32 = 0x100;
 const TRUN_SIZE: u32 = 0x200;
 const TRUN_FLAGS: u32 = 0x400;
 const TRUN_COMPOSITION: u32 = 0x800;
-/// sample_depends_on 2: a sync sample (§8.8.3.1).
+/// Sample flags of a sync sample: sample_depends_on 2 (§8.8.3.1).
 const SYNC: u32 = 0x0200_0000;
-/// sample_depends_on 1, sample_is_non_sync_sample.
+/// Sample flags of other samples: sample_depends_on 1, sample_is_non_sync_sample.
 const NON_SYNC: u32 = 0x0101_0000;
 
 /// A sample of a fragment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FragmentSample {
-    /// Ticks to the next one.
+    /// Ticks to the next sample.
     pub duration: u32,
     /// Presentation time − decode time, in ticks.
     pub composition: i32,
-    /// Whether decoding can start with it; every sample of audio counts as one.
+    /// Decoding can start with the sample; true for every sample of audio.
     pub key_frame: bool,
-    /// The data, with NAL lengths as the configuration says.
+    /// Media data, with NAL lengths of the size in the configuration.
     pub payload: Bytes,
 }
 
-/// The samples of one track in a fragment.
+/// Samples of one track in a fragment.
 #[derive(Debug)]
 struct Part {
     track: u32,
@@ -48,7 +48,7 @@ struct Part {
 }
 
 impl Part {
-    /// The flags of a sample.
+    /// Returns the flags of a sample.
     const fn flags(&self, sample: &FragmentSample) -> u32 {
         if sample.key_frame || !self.is_video { SYNC } else { NON_SYNC }
     }
@@ -58,7 +58,7 @@ impl Part {
     }
 }
 
-/// A fragment that is being gathered.
+/// A fragment under construction.
 #[derive(Debug)]
 pub struct Fragment {
     sequence: u32,
@@ -66,14 +66,14 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Creates a fragment without samples. `sequence` rises with each one of a file (§8.8.5).
+    /// Creates a fragment without samples. `sequence` increases with each fragment of a file (§8.8.5).
     #[must_use]
     pub const fn new(sequence: u32) -> Self {
         Self { sequence, parts: Vec::new() }
     }
 
-    /// Adds the samples of a track, at most once for each; a track without any is left out. `decode_time` is the first
-    /// one's, in ticks (`tfdt`).
+    /// Adds the samples of a track, at most once per track; a track without samples is left out. `decode_time` is that
+    /// of the first sample, in ticks (`tfdt`).
     pub fn add(&mut self, track: &Description, decode_time: u64, samples: Vec<FragmentSample>) -> &mut Self {
         if !samples.is_empty() {
             let is_video = track.config.codec().kind() == TrackKind::Video;
@@ -82,13 +82,13 @@ impl Fragment {
         self
     }
 
-    /// Whether it has no sample.
+    /// True if the fragment has no samples.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// The fragment as slices in the order in which they are written: the heads, then the payload of each sample.
+    /// Returns the fragment as slices in the order of writing: the headers, then the payload of each sample.
     pub fn write(self) -> Result<Vec<Bytes>, Error> {
         let media: u64 = self.parts.iter().map(Part::bytes).sum();
         let media_box = media.saturating_add(HEAD_BYTES as u64);
@@ -119,14 +119,14 @@ impl Fragment {
     }
 }
 
-/// The value that all have.
+/// Returns the common value of all items; `None` if they differ.
 fn common<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Option<T> {
     let first = values.next()?;
     values.all(|value| value == first).then_some(first)
 }
 
 impl Part {
-    /// Writes the `traf` (§8.8.6); tells where its data_offset is.
+    /// Writes the `traf` (§8.8.6), and returns the position of its data_offset.
     fn write(&self, out: &mut Out) -> usize {
         let size = |sample: &FragmentSample| u32::try_from(sample.payload.len()).unwrap_or(u32::MAX);
         let duration = common(self.samples.iter().map(|sample| sample.duration));

@@ -1,5 +1,5 @@
-//! The index of a plain file: sample tables (ISO/IEC 14496-12 §8.6 and §8.7), gathered while the media is written and
-//! written when it is complete.
+//! The index of a plain file: sample tables (ISO/IEC 14496-12 §8.6 and §8.7), collected while the media is written, and
+//! written at the end.
 
 use bytes::Bytes;
 
@@ -7,23 +7,23 @@ use super::out::Out;
 use super::{Description, file_type, movie};
 use crate::Error;
 
-/// Bytes of a [`media_head`].
+/// Length of a [`media_head`].
 pub const MEDIA_HEAD_BYTES: usize = 16;
-/// A chunk that is larger than this ends, so that a player need not walk far within one.
+/// Chunk size after which a chunk ends, so that players need not search far within one.
 const CHUNK_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A sample of a plain file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexSample {
-    /// The offset at which it begins, counted from the first byte of the media.
+    /// Offset of the sample, counted from the first byte of the media.
     pub offset: u64,
-    /// Its bytes.
+    /// Size of the sample, in bytes.
     pub size: u32,
-    /// Ticks to the next one.
+    /// Ticks to the next sample.
     pub duration: u32,
     /// Presentation time − decode time, in ticks.
     pub composition: i32,
-    /// Whether decoding can start with it; told of video only, every sample of audio is one.
+    /// Decoding can start with the sample. Only used for video, since every sample of audio qualifies.
     pub key_frame: bool,
 }
 
@@ -34,27 +34,26 @@ struct Chunk {
     samples: u32,
 }
 
-/// The samples of one track of a plain file: four bytes for each, and eight for each run of equal durations or composition
-/// times, key frame and chunk. The owner bounds how many there are.
+/// Samples of one track of a plain file: four bytes for each, and eight for each run of equal durations or composition
+/// offsets, each key frame and each chunk. The owner must limit their number.
 #[derive(Debug, Clone)]
 pub struct TrackIndex {
-    /// The track.
+    /// Description of the track.
     pub description: Description,
     sizes: Vec<u32>,
     durations: Vec<(u32, u32)>,
     compositions: Vec<(u32, i32)>,
-    /// Numbers of key frames, from 1.
+    /// Numbers of key frames, counted from 1.
     key_frames: Vec<u32>,
     chunks: Vec<Chunk>,
-    /// The offset at which the last sample ends.
+    /// End offset of the last sample.
     end: u64,
     duration: u64,
-    /// The presented interval of the media, in ticks: the first presentation time, and the end of the sample that is
-    /// presented last.
+    /// Presented interval of the media in ticks: the first presentation time, and the end of the sample presented last.
     presented: Option<(i64, i64)>,
 }
 
-/// Adds a value to runs of values.
+/// Appends a value to a run-length coded list.
 fn add<T: PartialEq>(runs: &mut Vec<(u32, T)>, value: T) {
     match runs.last_mut() {
         Some((count, last)) if *last == value && *count < u32::MAX => *count += 1,
@@ -79,7 +78,7 @@ impl TrackIndex {
         }
     }
 
-    /// Adds the next sample in decoding order.
+    /// Appends the next sample in decoding order.
     pub fn push(&mut self, sample: &IndexSample) {
         self.sizes.push(sample.size);
         add(&mut self.durations, sample.duration);
@@ -105,12 +104,12 @@ impl TrackIndex {
         self.duration = self.duration.saturating_add(sample.duration.into());
     }
 
-    /// The first presentation time of the media, and the end of what is presented last.
+    /// Returns the first presentation time of the media, and the end of the sample presented last.
     pub(super) fn presented(&self) -> (i64, i64) {
         self.presented.unwrap_or_default()
     }
 
-    /// The sum of the durations, in ticks.
+    /// Sum of the durations, in ticks.
     #[must_use]
     pub const fn duration(&self) -> u64 {
         self.duration
@@ -122,7 +121,7 @@ impl TrackIndex {
         self.sizes.len()
     }
 
-    /// The boxes of `stbl` behind `stsd`.
+    /// Writes the boxes of `stbl` behind `stsd`.
     pub(super) fn write(&self, out: &mut Out, media_offset: u64, is_wide: bool) {
         // Decoding times (§8.6.1.2).
         out.full(b"stts", 0, 0, |out| {
@@ -153,7 +152,7 @@ impl TrackIndex {
         self.write_places(out, media_offset, is_wide);
     }
 
-    /// Sizes (§8.7.3.2), chunks (§8.7.4) and their offsets (§8.7.5).
+    /// Writes sizes (§8.7.3.2), chunks (§8.7.4) and their offsets (§8.7.5).
     fn write_places(&self, out: &mut Out, media_offset: u64, is_wide: bool) {
         let mut runs: Vec<(u32, u32)> = Vec::new();
         let mut number = 0u32;
@@ -201,9 +200,9 @@ fn count<T>(entries: &[T]) -> u32 {
     u32::try_from(entries.len()).unwrap_or(u32::MAX)
 }
 
-/// The `moov` of a plain file whose media begins at `media_offset` of the file, such as behind a `ftyp` and a
-/// [`media_head`]. It may stand before the media or behind it. Its size depends on `media_offset` only in that offsets above
-/// 2^32 take eight bytes.
+/// Returns the `moov` of a plain file whose media begins at offset `media_offset`, such as behind a `ftyp` and a
+/// [`media_head`]. It may be placed before or behind the media. Its size depends on `media_offset` only because offsets
+/// above 2^32 take eight bytes.
 pub fn moov(tracks: &[TrackIndex], media_offset: u64) -> Result<Bytes, Error> {
     let last = tracks.iter().map(TrackIndex::last_offset).max().unwrap_or(0);
     let is_wide = media_offset.saturating_add(last) > u32::MAX.into();
@@ -222,8 +221,8 @@ fn written(tracks: &[TrackIndex], media_offset: u64, is_wide: bool) -> Result<By
     Ok(out.into_bytes())
 }
 
-/// All that stands before the media of a plain file with its index first: `ftyp`, `moov`, and the head of an `mdat` of
-/// `media_bytes` bytes.
+/// Returns everything before the media of a plain file with its index first: `ftyp`, `moov`, and the header of an
+/// `mdat` of `media_bytes` bytes.
 pub fn file_head(tracks: &[TrackIndex], media_bytes: u64) -> Result<Bytes, Error> {
     let descriptions: Vec<&Description> = tracks.iter().map(|track| &track.description).collect();
     let file_type = file_type(&descriptions, false);
@@ -239,8 +238,8 @@ pub fn file_head(tracks: &[TrackIndex], media_bytes: u64) -> Result<Bytes, Error
     Ok(out.into_bytes())
 }
 
-/// The head of an `mdat` of `media_bytes` bytes, in its form with 64 bits: always of one size, so that it can be written
-/// first and filled in later.
+/// Returns the header of an `mdat` of `media_bytes` bytes with a 64-bit size, which has a fixed length, so that it can
+/// be written first and filled in later.
 #[must_use]
 pub fn media_head(media_bytes: u64) -> [u8; MEDIA_HEAD_BYTES] {
     let [a, b, c, d, e, f, g, h] = media_bytes.saturating_add(MEDIA_HEAD_BYTES as u64).to_be_bytes();

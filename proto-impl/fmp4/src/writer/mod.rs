@@ -1,5 +1,5 @@
-//! Writes init segments, fragments, and the index of plain files. Writers assume: what they are given is checked only where
-//! a field could not hold it.
+//! Writes init segments, fragments, and the index of plain files. Input is checked only where a field could not hold
+//! it.
 
 mod entry;
 mod fragment;
@@ -24,18 +24,19 @@ pub use self::recording::{PlainHead, plain_head, recording_head};
 pub use self::segment::{Reference, Sidx, prft, styp};
 use crate::Error;
 
-/// The bit rate of a track's media (`btrt`, ISO/IEC 14496-12 §8.5.2.2). 0: not known.
+/// Bit rate of a track's media (`btrt`, ISO/IEC 14496-12 §8.5.2.2). 0 means unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BitRate {
-    /// Bytes of the decoding buffer.
+    /// Size of the decoding buffer, in bytes.
     pub buffer_bytes: u32,
-    /// Most bits in any second.
+    /// Maximum number of bits in any second.
     pub max: u32,
-    /// Bits per second on average.
+    /// Average bits per second.
     pub average: u32,
 }
 
-/// The meaning of the colours of a video track (`colr` of type `nclx`, ISO/IEC 14496-12 §12.1.5; code points of ITU-T H.273).
+/// Colour interpretation of a video track (`colr` of type `nclx`, ISO/IEC 14496-12 §12.1.5; code points of ITU-T
+/// H.273).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Colour {
     /// colour_primaries.
@@ -48,38 +49,39 @@ pub struct Colour {
     pub full_range: bool,
 }
 
-/// A track as an index describes it.
+/// Description of a track for an index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
-    /// track_ID, from 1.
+    /// track_ID, counted from 1.
     pub id: u32,
-    /// Codec and parameter sets.
+    /// Codec and parameter sets of the track.
     pub config: CodecConfig,
-    /// Clock of the times.
+    /// Timescale of the timestamps.
     pub timescale: Timescale,
-    /// The language, as a tag of BCP 47.
+    /// Language, as a BCP 47 tag.
     pub language: Option<Arc<str>>,
-    /// The media time that is presented at zero, in ticks: the first presentation time, where it is not 0, makes an edit
-    /// list (ISO/IEC 14496-12 §8.6.6). A negative one delays the track by an empty edit, in whole milliseconds; CMAF does not allow that
-    /// (ISO/IEC 23000-19 §7.5).
+    /// Media time that is presented at zero, in ticks, written as an edit list if it is not 0 (ISO/IEC 14496-12
+    /// §8.6.6). Usually the first presentation time. A negative value delays the track by an empty edit, in whole
+    /// milliseconds, which CMAF does not allow (ISO/IEC 23000-19 §7.5).
     pub media_start: i64,
-    /// Width and height of the pictures, where neither the configuration nor the first unit tells.
+    /// Width and height of pictures, if neither the configuration nor the first unit contains them.
     pub size: Option<(u32, u32)>,
-    /// The first access unit. AC-3 and E-AC-3 are described by it, and the size of VP8 and VP9; others need none.
+    /// First access unit, needed for the description of AC-3 and E-AC-3 and for the size of VP8 and VP9; may be empty
+    /// for other codecs.
     pub first_unit: Bytes,
-    /// Whether parameter sets may come within samples: `avc3` and `hev1` instead of `avc1` and `hvc1` (ISO/IEC 14496-15
+    /// Parameter sets may occur within samples: `avc3` and `hev1` in place of `avc1` and `hvc1` (ISO/IEC 14496-15
     /// §5.4.2.1, §8.4.1.1).
     pub in_band: bool,
-    /// The bit rate.
+    /// Bit rate, if known.
     pub bit_rate: Option<BitRate>,
     /// Width and height of a pixel (`pasp`, ISO/IEC 14496-12 §12.1.4).
     pub pixel_aspect: Option<(u32, u32)>,
-    /// The meaning of the colours.
+    /// Colour interpretation, if known.
     pub colour: Option<Colour>,
 }
 
 impl Description {
-    /// A track of which no more is known than its configuration.
+    /// Describes a track of which only the configuration is known.
     #[must_use]
     pub const fn new(id: u32, config: CodecConfig, timescale: Timescale) -> Self {
         Self {
@@ -97,7 +99,7 @@ impl Description {
         }
     }
 
-    /// The description of a track of a stream, as the track `id` of a file.
+    /// Describes a track of a stream, as track `id` of a file.
     #[must_use]
     pub fn of_track(id: u32, track: &media::Track) -> Self {
         Self {
@@ -107,7 +109,7 @@ impl Description {
         }
     }
 
-    /// Width and height, as far as they are known.
+    /// Returns width and height, as far as known.
     fn picture_size(&self) -> Option<(u32, u32)> {
         let of_unit = || match &self.config {
             CodecConfig::Vp8(_) => vp8::picture_size(&self.first_unit),
@@ -127,7 +129,8 @@ impl Description {
     }
 }
 
-/// The `ftyp` of a file with these tracks (§4.3). One fragmented track is a CMAF track (`cmfc`, ISO/IEC 23000-19 §7).
+/// Returns the `ftyp` of a file with these tracks (§4.3). A single fragmented track is a CMAF track (`cmfc`, ISO/IEC
+/// 23000-19 §7).
 #[must_use]
 pub fn file_type(tracks: &[&Description], is_fragmented: bool) -> Bytes {
     let mut out = Out::new();
@@ -148,7 +151,7 @@ pub fn file_type(tracks: &[&Description], is_fragmented: bool) -> Bytes {
     out.into_bytes()
 }
 
-/// The init segment of a fragmented file: `ftyp`, and a `moov` without samples (ISO/IEC 14496-12 §8.8).
+/// Returns the init segment of a fragmented file: `ftyp`, and a `moov` without samples (ISO/IEC 14496-12 §8.8).
 pub fn init_segment(tracks: &[Description]) -> Result<Bytes, Error> {
     let tracks: Vec<&Description> = tracks.iter().collect();
     let mut out = Out::new();

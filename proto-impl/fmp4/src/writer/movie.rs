@@ -1,4 +1,4 @@
-//! `moov` (ISO/IEC 14496-12 §8.2), with sample tables or without.
+//! Writing `moov` (ISO/IEC 14496-12 §8.2), with or without sample tables.
 
 use media::{Timescale, TrackKind};
 
@@ -7,7 +7,7 @@ use super::out::Out;
 use super::{Description, entry};
 use crate::Error;
 
-/// Ticks per second of the movie header: durations and empty edits.
+/// Timescale of the movie header, for durations and empty edits.
 const MOVIE_TIMESCALE: Timescale = Timescale::MILLISECONDS;
 /// The unity matrix of headers, in 16.16 and 2.30.
 const MATRIX: [u32; 9] = [0x1_0000, 0, 0, 0, 0x1_0000, 0, 0, 0, 0x4000_0000];
@@ -18,7 +18,7 @@ const RATE_ONE: u32 = 0x1_0000;
 /// "und" in the fifteen bits of `mdhd`.
 const UNDETERMINED: u16 = 0x55c4;
 
-/// The `moov` of an init segment.
+/// Writes the `moov` of an init segment.
 pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), Error> {
     let mut result = Ok(());
     out.boxed(b"moov", |out| {
@@ -38,16 +38,16 @@ pub(super) fn fragmented(out: &mut Out, tracks: &[&Description]) -> Result<(), E
     result
 }
 
-/// The tables of a track, and where its media begins.
+/// Tables of a track, and the offset of its media.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tables<'a> {
     pub(super) index: &'a TrackIndex,
     pub(super) media_offset: u64,
-    /// Whether offsets need 64 bits.
+    /// Offsets need 64 bits.
     pub(super) is_wide: bool,
 }
 
-/// The `moov` of a plain file.
+/// Writes the `moov` of a plain file.
 pub(super) fn plain(
     out: &mut Out,
     tracks: &[TrackIndex],
@@ -66,15 +66,14 @@ pub(super) fn plain(
     result
 }
 
-/// An edit list (§8.6.6): nothing for a while, then the media from a time on.
+/// An edit list (§8.6.6): a delay, then the media from a start time on.
 #[derive(Debug, Clone, Copy)]
 struct Edits {
-    /// Ticks of the movie before the media; 0 for none.
+    /// Delay before the media, in ticks of the movie; 0 for none.
     delay: u64,
-    /// The time for which the media is presented, in ticks of the movie; 0 in a fragmented file, as long as there are
-    /// fragments.
+    /// Presented duration of the media, in ticks of the movie; 0 in a fragmented file, whose duration is open.
     duration: u64,
-    /// The time of the media with which the presentation begins, in its ticks.
+    /// Media time at which the presentation starts, in ticks of the track.
     media_time: i64,
 }
 
@@ -85,7 +84,8 @@ impl Edits {
         Self { delay, duration: 0, media_time }
     }
 
-    /// After a delay the media begins with the first time that is presented: players move a later one there.
+    /// Creates the edit list of a plain file. After a delay the media starts at its first presentation time, since
+    /// players move a later time there.
     fn of_index(index: &TrackIndex) -> Self {
         let track = &index.description;
         let (first, end) = index.presented();
@@ -123,12 +123,12 @@ impl Edits {
     }
 }
 
-/// Ticks of a track in those of the movie; negative ones are none.
+/// Converts ticks of a track to those of the movie; negative values become 0.
 fn movie_ticks(track: &Description, ticks: i64) -> u64 {
     u64::try_from(track.timescale.convert(ticks, MOVIE_TIMESCALE)).unwrap_or(0)
 }
 
-/// `mvhd` (§8.2.2).
+/// Writes `mvhd` (§8.2.2).
 fn header<'a>(out: &mut Out, duration: u64, tracks: impl Iterator<Item = &'a Description>) {
     let next = tracks.map(|track| track.id).max().unwrap_or(0).saturating_add(1);
     times(
@@ -150,7 +150,8 @@ fn header<'a>(out: &mut Out, duration: u64, tracks: impl Iterator<Item = &'a Des
     );
 }
 
-/// A header with two times that nobody reads, something behind them, and a duration: of version 1 where it needs 64 bits.
+/// Writes a header box with two unused times, the fields written by `middle`, and a duration; of version 1 if the
+/// duration needs 64 bits.
 fn times(
     out: &mut Out,
     kind: &[u8; 4],
@@ -171,7 +172,7 @@ fn times(
     });
 }
 
-/// `trak` (§8.3.1).
+/// Writes `trak` (§8.3.1).
 fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Result<(), Error> {
     let media_duration = tables.map_or(0, |tables| tables.index.duration());
     let edits = tables.map_or_else(|| Edits::of_fragments(track), |tables| Edits::of_index(tables.index));
@@ -209,7 +210,7 @@ fn trak(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Resul
     result
 }
 
-/// `tkhd` (§8.3.2).
+/// Writes `tkhd` (§8.3.2).
 fn track_header(out: &mut Out, track: &Description, duration: u64) {
     let middle = |out: &mut Out| {
         out.u32(track.id).u32(0);
@@ -229,14 +230,14 @@ fn track_header(out: &mut Out, track: &Description, duration: u64) {
     });
 }
 
-/// Three letters of ISO 639-2, each less 0x60 (§8.4.2.3); `None` of other tags.
+/// Returns a three-letter ISO 639-2 code in packed form, each letter less 0x60 (§8.4.2.3); `None` for other tags.
 fn packed_language(tag: &str) -> Option<u16> {
     let letters: [u8; 3] = tag.as_bytes().try_into().ok()?;
     let is_code = letters.iter().all(u8::is_ascii_lowercase);
     is_code.then(|| letters.into_iter().fold(0, |packed, letter| packed << 5 | u16::from(letter & 0x1f)))
 }
 
-/// `minf` (§8.4.4).
+/// Writes `minf` (§8.4.4).
 fn media_information(out: &mut Out, track: &Description, tables: Option<Tables<'_>>) -> Result<(), Error> {
     match track.config.codec().kind() {
         TrackKind::Video => out.full(b"vmhd", 0, 1, |out| {

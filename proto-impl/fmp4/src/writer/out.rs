@@ -1,8 +1,8 @@
-//! Boxes as they are written: sizes are filled in when a box ends.
+//! Output of boxes, whose sizes are filled in when a box ends.
 
 use bytes::Bytes;
 
-/// A growing file, big-endian. Callers assume: what does not fit a field is cut to it, as in `wire::Writer`.
+/// Big-endian output buffer. Values that do not fit a field are truncated to it, as in `wire::Writer`.
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     bytes: Vec<u8>,
@@ -57,7 +57,7 @@ impl Out {
         self.bytes.len()
     }
 
-    /// A box with what `body` writes (ISO/IEC 14496-12 §4.2.2).
+    /// Writes a box with the contents that `body` writes (ISO/IEC 14496-12 §4.2.2).
     pub(crate) fn boxed(&mut self, kind: &[u8; 4], body: impl FnOnce(&mut Self)) -> &mut Self {
         let at = self.bytes.len();
         self.u32(0).bytes(kind);
@@ -67,7 +67,7 @@ impl Out {
         self
     }
 
-    /// A full box with what `body` writes behind version and flags.
+    /// Writes a full box with version, flags and the contents that `body` writes.
     pub(crate) fn full(
         &mut self,
         kind: &[u8; 4],

@@ -1,12 +1,12 @@
-//! Files that are fragmented while they are written and plain afterwards, without their media being moved.
+//! Files that are fragmented while they are recorded and become plain afterwards, without moving their media.
 //!
 //! ```text
 //! while it is written   ftyp | free (room)             | moov moof mdat moof mdat ...
 //! afterwards            ftyp | moov | free | mdat head | moov moof mdat moof mdat ...
 //! ```
 //!
-//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes behind `ftyp` decide which it is: when
-//! all others are on the disk, they are written last.
+//! The former fragmented file becomes the payload of one `mdat`. The first eight bytes behind `ftyp` decide between the
+//! two forms; they are written last, when all others are on the disk.
 
 use bytes::Bytes;
 
@@ -17,10 +17,10 @@ use crate::Error;
 use crate::boxes::HEAD_BYTES;
 use crate::reader::Indexed;
 
-/// The beginning of a recorded file: its `moov` is at `room`.
+/// Returns the beginning of a recorded file, whose `moov` is at offset `room`.
 ///
 /// # Errors
-/// A codec that MP4 has no place for, or a room that is too small for `ftyp`.
+/// A codec is not supported by MP4, or `room` is too small for `ftyp`.
 pub fn recording_head(tracks: &[Description], room: u32) -> Result<Bytes, Error> {
     let tracks: Vec<&Description> = tracks.iter().collect();
     let mut out = Out::new();
@@ -32,20 +32,20 @@ pub fn recording_head(tracks: &[Description], room: u32) -> Result<Bytes, Error>
     Ok(out.into_bytes())
 }
 
-/// The bytes that make a recorded file a plain one.
+/// Bytes that turn a recorded file into a plain one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlainHead {
-    /// The bytes between `ftyp` and the `moov` of before.
+    /// The bytes between `ftyp` and the former `moov`.
     Fits(Bytes),
-    /// The room is too small by so many bytes.
+    /// The room is too small by this many bytes.
     Short(u64),
 }
 
-/// The head of a plain file for a recorded one whose `ftyp` ends at `from`, when everything from its `moov` on has moved by
-/// `moved` bytes.
+/// Returns the bytes that turn a recorded file into a plain one, if its `ftyp` ends at `from` and everything from its
+/// `moov` on was moved by `moved` bytes.
 ///
 /// # Errors
-/// An index that no file can have.
+/// The index exceeds the limits of the file format.
 pub fn plain_head(indexed: &Indexed, from: u64, moved: u64) -> Result<PlainHead, Error> {
     let index = moov(&indexed.tracks, moved)?;
     let room = indexed.moov_at.saturating_add(moved).saturating_sub(from);
@@ -77,7 +77,7 @@ mod tests {
         FragmentSample { duration, composition, key_frame, payload: Bytes::copy_from_slice(payload) }
     }
 
-    /// A recorded file: its second fragment begins later than the first has ended.
+    /// Returns a recorded file whose second fragment begins later than the first ends.
     fn recorded(first: &Description) -> Vec<u8> {
         let mut file = recording_head(&[first.clone(), audio(2)], ROOM).unwrap().to_vec();
         for (sequence, at) in [(1, 100), (2, 5000)] {
@@ -99,7 +99,7 @@ mod tests {
         indexer.finish()
     }
 
-    /// The plain file, with `moved` bytes inserted before the `moov`.
+    /// Returns the plain file, with `moved` bytes inserted before the `moov`.
     fn plain(file: &[u8], moved: usize) -> Vec<u8> {
         let indexed = indexed(file).unwrap();
         let from = u32::from_be_bytes(file[..4].try_into().unwrap());

@@ -1,16 +1,16 @@
-//! The boxes that may stand before the fragments of a segment: `styp`, `sidx`, `prft`.
+//! Boxes that may precede the fragments of a segment: `styp`, `sidx`, `prft`.
 
 use bytes::Bytes;
 
 use super::out::Out;
 
-/// starts_with_SAP, and SAP_type 1 (ISO/IEC 14496-12 §8.16.3.3): every reference begins with a key frame.
+/// starts_with_SAP and SAP_type 1 (ISO/IEC 14496-12 §8.16.3.3): the reference begins with a key frame.
 const BEGINS_WITH_SAP: u32 = 0x9000_0000;
-/// reference_type, above the size.
+/// Largest size of a reference; reference_type is the bit above.
 const SIZE_MAX: u32 = 0x7fff_ffff;
 
-/// The `styp` of a media segment (ISO/IEC 14496-12 §8.16.2): of DASH (`msdh`), of a CMAF segment (`cmfs`), which is a CMAF
-/// fragment (`cmff`) when it has one (ISO/IEC 23000-19 §7).
+/// Returns the `styp` of a media segment (ISO/IEC 14496-12 §8.16.2) with the brands of DASH (`msdh`), a CMAF segment
+/// (`cmfs`), and a CMAF fragment (`cmff`) (ISO/IEC 23000-19 §7).
 #[must_use]
 pub fn styp() -> Bytes {
     let mut out = Out::new();
@@ -20,34 +20,34 @@ pub fn styp() -> Bytes {
     out.into_bytes()
 }
 
-/// A fragment, or several, that a [`Sidx`] points to.
+/// A reference of a [`Sidx`] to one or more fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
-    /// Its bytes, below 2^31.
+    /// Size of the fragments in bytes, below 2^31.
     pub bytes: u32,
-    /// Its duration in ticks.
+    /// Duration of the fragments, in ticks.
     pub duration: u32,
-    /// Whether it begins with a key frame.
+    /// The first fragment begins with a key frame.
     pub key_frame: bool,
 }
 
-/// An index of the fragments that follow (ISO/IEC 14496-12 §8.16.3).
+/// An index of the following fragments (ISO/IEC 14496-12 §8.16.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sidx {
-    /// track_ID of the track that it is for.
+    /// track_ID of the indexed track.
     pub track: u32,
     /// Ticks per second.
     pub timescale: u32,
-    /// The first presentation time, in ticks.
+    /// First presentation time, in ticks.
     pub presentation_time: u64,
     /// Bytes between the box and the first fragment.
     pub offset: u64,
-    /// The fragments, at most 65535.
+    /// References to the fragments, at most 65535.
     pub references: Vec<Reference>,
 }
 
 impl Sidx {
-    /// The box, of version 1.
+    /// Returns the box, of version 1.
     #[must_use]
     pub fn write(&self) -> Bytes {
         let mut out = Out::new();
@@ -64,8 +64,8 @@ impl Sidx {
     }
 }
 
-/// The time at which the fragment that follows was made (`prft`, ISO/IEC 14496-12 §8.16.5): `ntp` is the wall clock in the
-/// format of NTP at the time that the sample with this decode time entered the encoder (flags 0).
+/// Returns the producer reference time of the following fragment (`prft`, ISO/IEC 14496-12 §8.16.5). `ntp` is the
+/// wall-clock time, in NTP format, at which the sample with this decode time entered the encoder (flags 0).
 #[must_use]
 pub fn prft(track: u32, ntp: u64, decode_time: u64) -> Bytes {
     let mut out = Out::new();

@@ -1,4 +1,4 @@
-//! Files of every codec, written and read.
+//! Tests with files of every codec, written and read.
 
 use bytes::Bytes;
 use media::TrackKind;
@@ -9,7 +9,8 @@ use super::*;
 use crate::testing::{audio, configs, description, read, samples, tracks, video};
 use crate::{Event, Sample};
 
-/// Whether a configuration that was read is the one that was written. Those of Opus and FLAC without a header get one.
+/// Returns whether the read configuration equals the written one. Configurations of Opus and FLAC without a header
+/// receive one.
 fn is_same(read: &CodecConfig, written: &CodecConfig) -> bool {
     match (read, written) {
         (CodecConfig::Flac(read), CodecConfig::Flac(written)) => {
@@ -144,7 +145,7 @@ fn offsets_above_four_gigabytes_are_wide() {
     assert_eq!(media_head(5), *b"\0\0\0\x01mdat\0\0\0\0\0\0\0\x15");
 }
 
-/// A sample in the proptests: (duration, composition, key frame, payload).
+/// Sample in the property tests: (duration, composition, key frame, payload).
 type Made = (u32, i32, bool, Vec<u8>);
 
 fn made() -> impl Strategy<Value = Vec<Made>> {
@@ -154,7 +155,7 @@ fn made() -> impl Strategy<Value = Vec<Made>> {
     proptest::collection::vec((duration, composition, any::<bool>(), payload), 1..30)
 }
 
-/// The samples of a track as a reader gives them.
+/// Returns the samples of a track as a reader should return them.
 fn expected(track: &Description, begin: i64, made: &[Made]) -> Vec<Sample> {
     let is_video = track.config.codec().kind() == TrackKind::Video;
     let mut dts = begin - track.media_start;

@@ -1,4 +1,4 @@
-//! Header blocks of the peer: HEADERS and CONTINUATION (RFC 9113 §4.3, §6.2, §6.10).
+//! Header blocks received: HEADERS and CONTINUATION (RFC 9113 §4.3, §6.2, §6.10).
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -13,23 +13,23 @@ use crate::request::{self, Request};
 use crate::stream::{Credit, Sending, Stream};
 use crate::{Code, Error, Event, StreamId};
 
-/// The bytes of PRIORITY within HEADERS.
+/// Length of the priority fields in HEADERS.
 const PRIORITY_BYTES: usize = 5;
 
-/// The use of a header block.
+/// Use of a header block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// The block opens its stream.
+    /// The block opens a stream.
     Request,
-    /// The block ends a request's body.
+    /// The block ends a request's body with trailers.
     Trailers,
-    /// Decoded for the table's sake; then the stream is reset.
+    /// The block is decoded only to update the table; then the stream is reset.
     Refused(Code),
-    /// Decoded for the table's sake alone.
+    /// The block is decoded only to update the table.
     Ignored,
 }
 
-/// A header block that is gathered.
+/// A header block under assembly.
 #[derive(Debug)]
 pub(super) struct Block {
     stream: u32,
@@ -58,7 +58,7 @@ impl Block {
 }
 
 impl Connection {
-    /// HEADERS (RFC 9113 §6.2).
+    /// Handles HEADERS (RFC 9113 §6.2).
     pub(super) fn headers(&mut self, now: Instant, header: Header, payload: &Bytes) -> Result<(), Error> {
         let id = header.stream;
         if id.is_multiple_of(2) {
@@ -78,7 +78,7 @@ impl Connection {
         Ok(())
     }
 
-    /// CONTINUATION (RFC 9113 §6.10).
+    /// Handles CONTINUATION (RFC 9113 §6.10).
     pub(super) fn continuation(
         &mut self,
         now: Instant,
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// The use of a block that begins now (RFC 9113 §5.1, §5.1.1).
+    /// Returns the use of a block that begins now (RFC 9113 §5.1, §5.1.1).
     fn purpose_of(&mut self, now: Instant, id: u32, is_last: bool) -> Result<Purpose, Error> {
         if let Some(stream) = self.streams.get(&id) {
             return Ok(match (stream.is_receiving, is_last) {
@@ -131,7 +131,7 @@ impl Connection {
         Ok(Purpose::Request)
     }
 
-    /// A block is complete. It is decoded in any case: the table follows from it.
+    /// Handles a complete block. Every block is decoded, since the table depends on it.
     fn end_block(&mut self, now: Instant, block: Block) -> Result<(), Error> {
         let limits = (self.config.fields, self.config.header_list_bytes);
         let give_up = self.config.header_list_bytes.saturating_mul(BOMB_FACTOR);
@@ -196,7 +196,7 @@ impl Connection {
         self.streams.insert(id, stream);
     }
 
-    /// Answers a request whose fields are too large (RFC 6585 §5); the application does not hear of it.
+    /// Answers a request whose fields are too large (RFC 6585 §5), without telling the application.
     fn refuse_head(&mut self, now: Instant, block: &Block) -> Result<(), Error> {
         self.spend_reset(now)?;
         let fields = [Field::new(&b":status"[..], &b"431"[..])];

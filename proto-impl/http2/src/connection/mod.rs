@@ -1,4 +1,4 @@
-//! The machine of one connection. The flow is in the crate's documentation.
+//! The machine of one connection; the crate's documentation describes its flow.
 
 mod headers;
 mod output;
@@ -20,73 +20,73 @@ use crate::stream::{Credit, Stream, Window};
 use crate::{CloseReason, Code, Config, Error, Event, Stats, StreamId};
 use headers::Block;
 
-/// Input is taken in pieces of this size, so that what one call brings is parsed before more of it is held.
+/// Size of the pieces in which input is taken, so that it is parsed before more is buffered.
 const PIECE_BYTES: usize = 16 * 1024;
-/// The window that every connection begins with (RFC 9113 §6.9.2).
+/// Initial flow-control window of every connection (RFC 9113 §6.9.2).
 const WINDOW_BYTES: u32 = 65_535;
 
-/// The part of the peer's bytes that comes next.
+/// Progress of the peer's byte stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// Before the end of the preface.
+    /// The preface is not complete.
     Preface,
-    /// Before the peer's first SETTINGS.
+    /// The peer's first SETTINGS is expected.
     Settings,
-    /// Between frames, or inside one.
+    /// Between or inside frames.
     Open,
-    /// Nothing is read any more.
+    /// No further input is read.
     Closed,
 }
 
-/// The reading side.
+/// State of the reading side.
 #[derive(Debug)]
 struct Input {
     stage: Stage,
     held: BytesMut,
-    /// The time at which the first byte of those held came.
+    /// Arrival time of the first buffered byte.
     held_since: Instant,
-    /// A header block that is not complete, and when it began.
+    /// An incomplete header block, and the time of its start.
     block: Option<(Block, Instant)>,
     decoder: Decoder,
     credit: Credit,
 }
 
-/// The writing side.
+/// State of the writing side.
 #[derive(Debug)]
 struct Output {
     queue: SendQueue,
-    /// Bytes queued here or with the transport.
+    /// Bytes queued here or at the transport.
     unsent: usize,
-    /// The last write progress, or when `unsent` left zero.
+    /// Time of the last write progress, or at which `unsent` became nonzero.
     progress_at: Instant,
     encoder: Encoder,
     window: Window,
-    /// The window of a new stream, as the peer wants it.
+    /// Initial send window of new streams, set by the peer.
     stream_window: u32,
-    /// Streams that have something to send, in the order of their turns.
+    /// Streams with something to send, in the order of their turns.
     ready: VecDeque<u32>,
 }
 
-/// Budgets for what costs the peer little.
+/// Budgets for frames that cost the peer little.
 #[derive(Debug)]
 struct Allowances {
     control: Allowance,
     resets: Allowance,
     updates: Allowance,
-    /// Body bytes sent that have earned no update yet.
+    /// Body bytes sent that have not added to the update budget yet.
     unearned: usize,
 }
 
-/// The reason that a stream is closed.
+/// Way in which a stream was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Both sides were complete, or the peer reset it.
+    /// Both sides were complete, or the peer reset the stream.
     Whole,
-    /// Reset by this side: the peer may not have known.
+    /// We reset the stream, so frames of the peer may still arrive.
     Reset,
 }
 
-/// An HTTP/2 server connection. See the crate.
+/// An HTTP/2 server connection, described in the crate's documentation.
 #[derive(Debug)]
 pub struct Connection {
     config: Arc<Config>,
@@ -94,24 +94,24 @@ pub struct Connection {
     output: Output,
     allowances: Allowances,
     streams: BTreeMap<u32, Stream>,
-    /// The highest stream that the peer opened.
+    /// Highest stream id that the peer opened.
     last: u32,
-    /// Streams that have ended, the last ones.
+    /// Most recently closed streams.
     ended: VecDeque<(u32, Ended)>,
     events: VecDeque<Event>,
-    /// The time since which there is no stream.
+    /// Time since which there has been no stream.
     idle_since: Instant,
-    /// The time of the next look at streams that make no progress.
+    /// Time of the next check for streams without progress.
     stall_check: Option<Instant>,
-    /// Whether this side takes no further requests.
+    /// No further requests are accepted.
     shutdown: bool,
-    /// The peer sends no further requests.
+    /// The peer announced that it sends no further requests.
     peer_leaves: bool,
     stats: Stats,
 }
 
 impl Connection {
-    /// A transport was accepted, and the peer will speak HTTP/2. The server's preface is queued.
+    /// Creates the connection for an accepted transport whose peer speaks HTTP/2. The server's preface is queued.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>) -> Self {
         let mut connection = Self {
@@ -153,10 +153,10 @@ impl Connection {
         connection
     }
 
-    /// Takes bytes of the stream, any split of it. They are ignored once the connection is closing.
+    /// Handles bytes of the stream, split anywhere. They are ignored once the connection is closing.
     ///
     /// # Errors
-    /// Fatal: [`Connection::poll_transmit`] gives the last bytes for the peer.
+    /// The error is fatal: [`Connection::poll_transmit`] returns the last bytes for the peer.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         for piece in bytes.chunks(PIECE_BYTES) {
             if self.is_closing() {
@@ -177,10 +177,11 @@ impl Connection {
         Ok(())
     }
 
-    /// A deadline may have passed.
+    /// Handles an expired deadline.
     ///
     /// # Errors
-    /// See [`Connection::handle_bytes`]; after [`Error::WriteStalled`] the transport is dropped without flushing.
+    /// As for [`Connection::handle_bytes`]; after [`Error::WriteStalled`] the transport must be dropped without
+    /// flushing.
     pub fn handle_timeout(&mut self, now: Instant) -> Result<(), Error> {
         if self.is_closing() {
             return Ok(());
@@ -202,7 +203,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The transport took `bytes` of what [`Connection::poll_transmit`] gave.
+    /// Notes that the transport accepted `bytes` bytes from [`Connection::poll_transmit`].
     pub fn handle_sent(&mut self, now: Instant, bytes: usize) {
         if bytes > 0 {
             self.output.unsent = self.output.unsent.saturating_sub(bytes);
@@ -210,25 +211,26 @@ impl Connection {
         }
     }
 
-    /// The peer ended its side, or the transport is broken: nothing more is exchanged.
+    /// Notes that the peer ended its side, or that the transport broke: nothing more is exchanged.
     pub fn handle_eof(&mut self, now: Instant) {
         self.finish(now, Code::NO_ERROR, CloseReason::PeerClosed);
     }
 
-    /// Whether the shell should read. False while the peer does not read what it is answered, and at the end.
+    /// True if the owner should read from the transport. False while the peer does not read its answers, and at the
+    /// end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         let unsent_max = self.config.send_ahead_bytes.saturating_add(CONTROL_BYTES_MAX);
         !self.is_closing() && self.output.unsent <= unsent_max
     }
 
-    /// Whether to flush what [`Connection::poll_transmit`] gives and then close the transport.
+    /// True if the output of [`Connection::poll_transmit`] must be flushed and the transport then closed.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.input.stage == Stage::Closed
     }
 
-    /// The next thing the application must know.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -256,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// Parses as far as the held bytes allow.
+    /// Parses as far as the buffered bytes allow.
     fn parse(&mut self, now: Instant) -> Result<(), Error> {
         loop {
             match self.input.stage {
@@ -308,7 +310,7 @@ impl Connection {
         Err(error)
     }
 
-    /// Says goodbye, once.
+    /// Sends GOAWAY and ends the connection, once.
     fn finish(&mut self, now: Instant, code: Code, reason: CloseReason) {
         if !self.is_closing() {
             self.write_go_away(now, self.last, code);
@@ -327,7 +329,7 @@ impl Connection {
         self.events.push_back(Event::Closed(reason));
     }
 
-    /// Ends the connection when it is over and nothing is under way.
+    /// Ends the connection if it is shutting down and has no streams.
     fn end_if_over(&mut self, now: Instant) {
         if self.streams.is_empty() && !self.is_closing() {
             if self.shutdown {
@@ -338,7 +340,7 @@ impl Connection {
         }
     }
 
-    /// A stream is over.
+    /// Removes a stream that has ended.
     fn forget(&mut self, now: Instant, id: u32, why: Ended) {
         let Some(stream) = self.streams.remove(&id) else { return };
         self.release_connection(now, stream.unreleased);
@@ -355,7 +357,7 @@ impl Connection {
         self.ended.push_back((id, why));
     }
 
-    /// Resets a stream that breaks a rule, or that this side does not want; tells the application if it knows of it.
+    /// Resets a stream that breaks a rule or is not wanted. Tells the application if it knows the stream.
     fn reset_stream(&mut self, now: Instant, id: u32, code: Code) {
         self.stats.resets = self.stats.resets.saturating_add(1);
         self.write_reset(now, id, code);
@@ -368,7 +370,7 @@ impl Connection {
         self.end_if_over(now);
     }
 
-    /// Resets the streams whose body the peer does not take.
+    /// Resets streams whose response body the peer does not accept.
     fn reset_stalled(&mut self, now: Instant) {
         self.stall_check = None;
         let stall = self.config.write_stall;
@@ -392,7 +394,7 @@ impl Connection {
         }
     }
 
-    /// The time at which the preface, a frame or a header block is given up.
+    /// Returns the time at which an incomplete preface, frame or header block ends the connection.
     fn input_deadline(&self) -> Option<Instant> {
         let head = self.config.head_time;
         if let Some((_, since)) = &self.input.block {
@@ -420,7 +422,7 @@ impl Connection {
     }
 }
 
-/// A length as a counter has it.
+/// Converts a length for a counter.
 pub(crate) fn length_u64(bytes: usize) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Frames to the peer. Those other than DATA are queued as they come about; DATA is made when the transport asks for it, a frame
-//! of each stream in turn.
+//! Frames sent. Those other than DATA are queued at once; DATA is made when the transport asks for it, one frame for
+//! each stream in turn.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::stream::Sending;
 use crate::{Code, Event, StreamId};
 
 impl Connection {
-    /// Moves what is to be sent to the transport's queue. True when there was something.
+    /// Moves all output to the transport's queue. Returns true if there was any.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut SendQueue) -> bool {
         self.make_data(now);
         let any = !self.output.queue.is_empty();
@@ -25,7 +25,7 @@ impl Connection {
         any
     }
 
-    /// Lists a stream among those that can send, if it can.
+    /// Adds a stream to those with something to send, if it can send.
     pub(super) fn make_ready(&mut self, id: u32) {
         if let Some(stream) = self.streams.get_mut(&id)
             && stream.can_send()
@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Makes the next DATA of a stream, or the fields behind its body.
+    /// Makes the next DATA of a stream, or the trailers behind its body.
     fn make_frame(&mut self, now: Instant, id: u32, room: usize) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let length = DATA_BYTES.min(room).min(stream.window.room()).min(stream.queued);
@@ -107,7 +107,7 @@ impl Connection {
         self.allowances.unearned = unearned % BYTES_PER_UPDATE;
     }
 
-    /// The server's preface (RFC 9113 §3.4), and a window of the connection that is as large as configured.
+    /// Writes the server's preface (RFC 9113 §3.4), and enlarges the connection's window as configured.
     pub(super) fn write_preface(&mut self, now: Instant) {
         let list = u32::try_from(self.config.header_list_bytes).unwrap_or(u32::MAX);
         let settings = [
@@ -150,7 +150,7 @@ impl Connection {
         self.write_small(now, Kind::GoAway, 0, 0, &payload);
     }
 
-    /// Writes HEADERS, and CONTINUATION for what one frame does not hold.
+    /// Writes HEADERS, and CONTINUATION for the rest that does not fit.
     pub(super) fn write_headers(&mut self, now: Instant, stream: u32, fields: &[Field], is_last: bool) {
         let block = Bytes::from(self.output.encoder.encode(fields));
         let mut kind = Kind::Headers;

@@ -1,4 +1,4 @@
-//! Frames of the peer but those of header blocks (RFC 9113 §6).
+//! Frames received, except those of header blocks (RFC 9113 §6).
 
 use std::time::Instant;
 
@@ -41,14 +41,14 @@ impl Connection {
         if self.allowances.resets.spend(now) { Ok(()) } else { Err(Error::Flood("resets")) }
     }
 
-    /// A stream error (RFC 9113 §5.4.2). They are counted, since each costs an answer.
+    /// Handles a stream error (RFC 9113 §5.4.2), which is counted because each causes an answer.
     pub(super) fn stream_error(&mut self, now: Instant, id: u32, code: Code) -> Result<(), Error> {
         self.spend_reset(now)?;
         self.reset_stream(now, id, code);
         Ok(())
     }
 
-    /// Refuses frames for a stream that nobody has opened.
+    /// Checks that the stream of a frame was opened.
     fn check_opened(&self, id: u32) -> Result<(), Error> {
         if id == 0 {
             return Err(Error::protocol("a frame of a stream without one"));
@@ -60,12 +60,12 @@ impl Connection {
         }
     }
 
-    /// The reason why a stream that was opened is closed, if that is remembered.
+    /// Returns how a stream was closed, if that is remembered.
     pub(super) fn ended(&self, id: u32) -> Option<Ended> {
         self.ended.iter().rev().find(|(ended, _)| *ended == id).map(|(_, why)| *why)
     }
 
-    /// DATA (RFC 9113 §6.1).
+    /// Handles DATA (RFC 9113 §6.1).
     fn data(&mut self, now: Instant, header: Header, payload: &Bytes) -> Result<(), Error> {
         let id = header.stream;
         self.check_opened(id)?;
@@ -118,7 +118,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The peer's side of a stream is complete.
+    /// Completes the peer's side of a stream.
     pub(super) fn end_request(&mut self, now: Instant, id: u32, trailers: Vec<crate::hpack::Field>) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.is_receiving = false;
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// PRIORITY (RFC 9113 §6.3): checked and ignored.
+    /// Handles PRIORITY (RFC 9113 §6.3), which is checked and ignored.
     fn priority(&mut self, now: Instant, header: Header) -> Result<(), Error> {
         self.spend_control(now, "PRIORITY")?;
         match (header.stream, header.length) {
@@ -138,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// RST_STREAM (RFC 9113 §6.4).
+    /// Handles RST_STREAM (RFC 9113 §6.4).
     fn rst_stream(&mut self, now: Instant, header: Header, payload: &[u8]) -> Result<(), Error> {
         let code = Reader::new(payload).u32().ok().filter(|_| header.length == 4);
         let code = Code(code.ok_or(Error::frame_size("RST_STREAM"))?);
@@ -153,7 +153,7 @@ impl Connection {
         Ok(())
     }
 
-    /// SETTINGS (RFC 9113 §6.5).
+    /// Handles SETTINGS (RFC 9113 §6.5).
     fn settings(&mut self, now: Instant, header: Header, payload: &[u8]) -> Result<(), Error> {
         if header.stream != 0 {
             return Err(Error::protocol("SETTINGS of a stream"));
@@ -192,7 +192,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Changes the window of all streams (RFC 9113 §6.9.2).
+    /// Changes the send window of all streams (RFC 9113 §6.9.2).
     fn set_stream_window(&mut self, window: u32) -> Result<(), Error> {
         let change = i64::from(window).saturating_sub(i64::from(self.output.stream_window));
         if change == 0 {
@@ -211,7 +211,7 @@ impl Connection {
         Ok(())
     }
 
-    /// PING (RFC 9113 §6.7).
+    /// Handles PING (RFC 9113 §6.7).
     fn ping(&mut self, now: Instant, header: Header, payload: &[u8]) -> Result<(), Error> {
         if header.stream != 0 {
             return Err(Error::protocol("PING of a stream"));
@@ -225,7 +225,7 @@ impl Connection {
         Ok(())
     }
 
-    /// GOAWAY (RFC 9113 §6.8): what is under way goes on.
+    /// Handles GOAWAY (RFC 9113 §6.8); open streams continue.
     fn go_away(&mut self, now: Instant, header: Header) -> Result<(), Error> {
         if header.stream != 0 {
             return Err(Error::protocol("GOAWAY of a stream"));
@@ -239,7 +239,7 @@ impl Connection {
         Ok(())
     }
 
-    /// WINDOW_UPDATE (RFC 9113 §6.9).
+    /// Handles WINDOW_UPDATE (RFC 9113 §6.9).
     fn window_update(&mut self, now: Instant, header: Header, payload: &[u8]) -> Result<(), Error> {
         let increment = Reader::new(payload).u32().ok().filter(|_| header.length == 4);
         let increment = increment.ok_or(Error::frame_size("WINDOW_UPDATE"))? & 0x7fff_ffff;
@@ -266,7 +266,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The window of a new stream.
+    /// Returns the send window of a new stream.
     pub(super) fn new_window(&self) -> Window {
         Window::new(self.output.stream_window)
     }

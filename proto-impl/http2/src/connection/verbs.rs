@@ -1,4 +1,4 @@
-//! Verbs of the application.
+//! Methods for the application.
 
 use std::time::Instant;
 
@@ -10,8 +10,8 @@ use crate::stream::Sending;
 use crate::{Code, StreamId};
 
 impl Connection {
-    /// Sends the head of a response, or an informational one before it (RFC 9110 §15.2). With `is_last` no body follows. False:
-    /// there is no such stream, or its head was sent.
+    /// Sends the head of a response, or an informational response before it (RFC 9110 §15.2). With `is_last` no body
+    /// follows. Returns false if the stream does not exist, or its head was sent already.
     pub fn respond(
         &mut self,
         now: Instant,
@@ -36,7 +36,8 @@ impl Connection {
         true
     }
 
-    /// Queues a part of a response's body; it is sent as the peer's windows allow. Nothing happens before the head and behind the end.
+    /// Queues a part of a response's body, which is sent as the peer's windows allow. Ignored before the head and after
+    /// the end.
     pub fn send_body(&mut self, now: Instant, stream: StreamId, part: Bytes) {
         let Some(state) = self.streams.get_mut(&stream.0).filter(|state| state.sending == Sending::Body)
         else {
@@ -56,7 +57,7 @@ impl Connection {
         self.make_ready(stream.0);
     }
 
-    /// The response's body is whole. `trailers` follow it.
+    /// Ends a response's body; `trailers` follow it.
     pub fn end_body(&mut self, stream: StreamId, trailers: Vec<Field>) {
         let Some(state) = self.streams.get_mut(&stream.0).filter(|state| state.sending == Sending::Body)
         else {
@@ -66,14 +67,14 @@ impl Connection {
         self.make_ready(stream.0);
     }
 
-    /// Bytes of a response's body that wait for the peer's window.
+    /// Returns the bytes of a response's body that wait for the peer's window.
     #[must_use]
     pub fn queued(&self, stream: StreamId) -> usize {
         self.streams.get(&stream.0).map_or(0, |state| state.queued)
     }
 
-    /// The application is done with so many bytes of [`crate::Event::Body`]: the peer may send as many more.
-    /// Bytes of a stream that is over are given back with it.
+    /// Notes that the application has processed this many bytes of [`crate::Event::Body`], so the peer may send as many
+    /// more. A stream that ends releases its remaining bytes.
     pub fn release(&mut self, now: Instant, stream: StreamId, bytes: usize) {
         let Some(state) = self.streams.get_mut(&stream.0) else { return };
         let bytes = bytes.min(state.unreleased);
@@ -85,7 +86,7 @@ impl Connection {
         }
     }
 
-    /// Ends a stream before its response is complete.
+    /// Resets a stream before its response is complete.
     pub fn reset(&mut self, now: Instant, stream: StreamId, code: Code) {
         if self.streams.contains_key(&stream.0) {
             self.stats.resets = self.stats.resets.saturating_add(1);
@@ -95,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Takes no further requests. [`crate::Event::Closed`] comes when those under way are complete.
+    /// Stops accepting requests. [`crate::Event::Closed`] follows when open streams are complete.
     pub fn close(&mut self, now: Instant) {
         if self.shutdown || self.is_closing() {
             return;
@@ -115,7 +116,8 @@ impl Connection {
         }
     }
 
-    /// Forgets a stream whose response is complete. A request that is not is no longer needed (RFC 9113 §8.1).
+    /// Removes a stream whose response is complete. If its request is not, the rest of the request is no longer needed
+    /// (RFC 9113 §8.1).
     pub(super) fn settle(&mut self, now: Instant, id: u32) {
         let Some(stream) = self.streams.get(&id).filter(|stream| stream.sending == Sending::Done) else {
             return;

@@ -1,4 +1,4 @@
-//! Header blocks read (RFC 7541 §3, §6).
+//! Decoding of header blocks (RFC 7541 §3, §6).
 
 #![deny(clippy::arithmetic_side_effects, clippy::indexing_slicing)]
 
@@ -8,28 +8,28 @@ use wire::Reader;
 use super::table::Table;
 use super::{Field, TABLE_BYTES, huffman};
 
-/// Bytes behind the prefix of an integer: more say a number that is no index or length of anything here.
+/// Maximum number of bytes of an integer behind its prefix; longer ones cannot be a valid index or length.
 const INTEGER_BYTES_MAX: usize = 4;
-/// Size updates at the head of a block: the smallest and the last one (RFC 7541 §4.2).
+/// Maximum number of size updates at the start of a block: the smallest and the last one (RFC 7541 §4.2).
 const SIZE_UPDATES_MAX: usize = 2;
 
-/// A block that cannot be decoded; the table is of no use from here on.
+/// Error: a block cannot be decoded, so the table is out of step and the connection must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("header block: {0}")]
 pub struct Malformed(pub(crate) &'static str);
 
-/// The fields of a block, up to limits.
+/// The fields of a block, within limits.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct FieldList {
     /// Fields within the limits, in order.
     pub fields: Vec<Field>,
-    /// The size of all fields, also of those that were not kept ([`Field::size`]).
+    /// Size of all fields, including those not kept ([`Field::size`]).
     pub bytes: usize,
-    /// Whether some were not kept.
+    /// Some fields were not kept.
     pub is_over: bool,
 }
 
-/// The decoder of one direction of a connection.
+/// Decoder for one direction of a connection.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
@@ -42,11 +42,11 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Decodes a whole block. `fields_max` and `bytes_max` limit what is kept, and the block is given up when it decodes to
+    /// Decodes a whole block. `fields_max` and `bytes_max` limit the fields kept; decoding fails beyond
     /// `give_up_bytes`.
     ///
     /// # Errors
-    /// The block breaks RFC 7541: the connection cannot go on.
+    /// The block violates RFC 7541, and the connection cannot continue.
     pub fn decode(
         &mut self,
         block: &[u8],
@@ -121,7 +121,7 @@ impl Decoder {
     }
 }
 
-/// An integer whose first byte has `prefix` bits of it (RFC 7541 §5.1).
+/// Reads an integer with a prefix of `prefix` bits in its first byte (RFC 7541 §5.1).
 pub(super) fn integer(reader: &mut Reader<'_>, prefix: u32) -> Result<usize, Malformed> {
     let cut = |_| Malformed("an integer is cut off");
     let max = 1usize.checked_shl(prefix).unwrap_or(256).saturating_sub(1);
@@ -142,7 +142,7 @@ pub(super) fn integer(reader: &mut Reader<'_>, prefix: u32) -> Result<usize, Mal
     Err(Malformed("an integer is too large"))
 }
 
-/// A string, plain or in Huffman's code (RFC 7541 §5.2).
+/// Reads a string, plain or Huffman coded (RFC 7541 §5.2).
 fn string(reader: &mut Reader<'_>) -> Result<Bytes, Malformed> {
     let is_huffman = reader.peek().is_some_and(|first| first & 0x80 != 0);
     let length = integer(reader, 7)?;

@@ -1,13 +1,13 @@
-//! Header blocks written (RFC 7541 §6).
+//! Encoding of header blocks (RFC 7541 §6).
 
 use bytes::Bytes;
 
 use super::table::{Found, Table};
 use super::{Field, TABLE_BYTES, huffman};
 
-/// Secrets, which no table and no proxy may keep (RFC 7541 §7.1.3).
+/// Fields with secrets, which no table and no proxy may store (RFC 7541 §7.1.3).
 const NEVER: [&[u8]; 3] = [b"set-cookie", b"authorization", b"www-authenticate"];
-/// Fields whose values do not come again soon.
+/// Fields whose values rarely repeat.
 const FLEETING: [&[u8]; 8] = [
     b"date",
     b"etag",
@@ -18,14 +18,14 @@ const FLEETING: [&[u8]; 8] = [
     b"age",
     b"expires",
 ];
-/// The largest entry that is worth its place in the table.
+/// Largest entry that is added to the table, in bytes.
 const ENTRY_MAX: usize = 1024;
 
-/// The encoder of one direction of a connection.
+/// Encoder for one direction of a connection.
 #[derive(Debug)]
 pub struct Encoder {
     table: Table,
-    /// The smallest size since the last block, which the next one has to tell (RFC 7541 §4.2).
+    /// Smallest table size since the last block, which the next block must announce (RFC 7541 §4.2).
     smallest: Option<usize>,
 }
 
@@ -36,7 +36,7 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// The peer's decoder has a table of this size (SETTINGS_HEADER_TABLE_SIZE). Of a larger one no use is made.
+    /// Sets the table size of the peer's decoder (SETTINGS_HEADER_TABLE_SIZE). More than the default size is not used.
     pub fn resize(&mut self, bytes: usize) {
         let bytes = bytes.min(TABLE_BYTES);
         if bytes != self.table.max() || self.smallest.is_some() {
@@ -86,7 +86,7 @@ impl Encoder {
     }
 }
 
-/// An integer in the last `prefix` bits of a byte that begins with `first` (RFC 7541 §5.1).
+/// Writes an integer into the last `prefix` bits of a byte that begins with `first` (RFC 7541 §5.1).
 fn integer(out: &mut Vec<u8>, first: u8, prefix: u8, value: usize) {
     let max = (1u8 << prefix) - 1;
     match u8::try_from(value) {
@@ -103,7 +103,7 @@ fn integer(out: &mut Vec<u8>, first: u8, prefix: u8, value: usize) {
     }
 }
 
-/// A string, in whichever form is shorter (RFC 7541 §5.2).
+/// Writes a string in the shorter of its two forms (RFC 7541 §5.2).
 fn string(out: &mut Vec<u8>, text: &Bytes) {
     let encoded = huffman::encoded_len(text);
     if encoded < text.len() {

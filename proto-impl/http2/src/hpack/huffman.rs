@@ -1,6 +1,6 @@
-//! The Huffman code of strings (RFC 7541 §5.2, Appendix B). It is canonical: the lengths of its codes say all of it.
+//! The Huffman code of strings (RFC 7541 §5.2, Appendix B). The code is canonical, so that its lengths define it.
 
-/// Bits of the code of each byte, and of the end of a string.
+/// Code length of each byte, and of the end-of-string symbol.
 const BITS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28, 28, 28, 28, 28, 28, 28, 30, 28, 28, 28,
     28, 28, 28, 28, 28, 28, 6, 10, 10, 12, 13, 6, 8, 11, 10, 10, 8, 11, 8, 6, 6, 6, 5, 5, 5, 6, 6, 6, 6, 6,
@@ -13,23 +13,23 @@ const BITS: [u8; 257] = [
     21, 22, 21, 21, 23, 22, 22, 25, 25, 24, 24, 26, 23, 26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27,
     27, 27, 26, 30,
 ];
-/// The symbol that ends a string; it is only ever its own prefix, as padding.
+/// End-of-string symbol; only a prefix of its code is used, as padding.
 const END: u16 = 256;
 const BITS_MIN: u8 = 5;
 const BITS_MAX: u8 = 30;
 
-/// Codes of one length.
+/// All codes of one length.
 #[derive(Debug, Clone, Copy)]
 struct Rank {
-    /// The first code.
+    /// First code of this length.
     code: u32,
-    /// The number of codes.
+    /// Number of codes of this length.
     count: u16,
-    /// The place of the first one's symbol among all.
+    /// Index of the first code's symbol in the list of all symbols.
     at: u16,
 }
 
-/// The code, made from its lengths by the compiler.
+/// Code tables, computed from the lengths at compile time.
 struct Tables {
     ranks: [Rank; 31],
     symbols: [u16; 257],
@@ -75,7 +75,8 @@ const fn tables() -> Tables {
     Tables { ranks, symbols, codes }
 }
 
-/// Decodes a string. `None`: a code that is none, the end inside of it, or padding that is no prefix of the end (RFC 7541 §5.2).
+/// Decodes a string. `None` for an invalid code, an end-of-string symbol inside, or padding that is not a prefix of
+/// that symbol (RFC 7541 §5.2).
 pub(super) fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
     // The shortest code has five bits.
     let mut decoded = Vec::with_capacity(encoded.len().saturating_mul(8) / 5);
@@ -100,7 +101,7 @@ pub(super) fn decode(encoded: &[u8]) -> Option<Vec<u8>> {
     (bits < 8 && window == mask(bits)).then_some(decoded)
 }
 
-/// The symbol at the head of the last `bits` bits of `window`, and its length.
+/// Returns the symbol at the start of the last `bits` bits of `window`, and its length.
 fn symbol(window: u64, bits: u8) -> Option<(u16, u8)> {
     (BITS_MIN..=BITS_MAX.min(bits)).find_map(|length| {
         let rank = TABLES.ranks.get(usize::from(length))?;
@@ -116,13 +117,13 @@ const fn mask(bits: u8) -> u64 {
     if bits >= 64 { u64::MAX } else { (1u64 << bits) - 1 }
 }
 
-/// Bytes of a string when encoded.
+/// Returns the length of a string when encoded.
 pub(super) fn encoded_len(text: &[u8]) -> usize {
     let bits = |byte: &u8| BITS.get(usize::from(*byte)).map_or(0, |bits| usize::from(*bits));
     text.iter().map(bits).sum::<usize>().div_ceil(8)
 }
 
-/// Encodes a string behind what `out` has.
+/// Appends an encoded string.
 pub(super) fn encode(text: &[u8], out: &mut Vec<u8>) {
     let (mut window, mut bits): (u64, u8) = (0, 0);
     for byte in text {

@@ -6,10 +6,10 @@ use bytes::Bytes;
 
 use super::Field;
 
-/// The cost of an entry beside its text (RFC 7541 §4.1).
+/// Size of an entry besides its text (RFC 7541 §4.1).
 pub(super) const ENTRY_BYTES: usize = 32;
 
-/// RFC 7541, Appendix A; the first entry has index 1.
+/// The static table (RFC 7541, Appendix A); its first entry has index 1.
 const STATIC: [(&str, &str); 61] = [
     (":authority", ""),
     (":method", "GET"),
@@ -74,23 +74,23 @@ const STATIC: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// A dynamic table with the static one before it: one space of indexes.
+/// The static table followed by a dynamic one, in one index space.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// The newest first.
+    /// Entries of the dynamic table, the newest first.
     entries: VecDeque<Field>,
     bytes: usize,
     max: usize,
 }
 
-/// The place of a field in a table.
+/// Result of searching a field in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Name and value.
+    /// Index of an entry with name and value.
     Whole(usize),
-    /// The name alone.
+    /// Index of an entry with the name only.
     Name(usize),
-    /// Neither.
+    /// No entry matches.
     Nothing,
 }
 
@@ -109,7 +109,7 @@ impl Table {
         self.evict(0);
     }
 
-    /// Adds an entry; one that is larger than the table empties it (RFC 7541 §4.4).
+    /// Adds an entry. An entry larger than the table empties it (RFC 7541 §4.4).
     pub(super) fn insert(&mut self, field: Field) {
         let size = field.size();
         self.evict(size);
@@ -119,7 +119,7 @@ impl Table {
         }
     }
 
-    /// Makes room for an entry.
+    /// Evicts entries to make room for one of `size` bytes.
     fn evict(&mut self, size: usize) {
         while self.bytes.saturating_add(size) > self.max
             && let Some(oldest) = self.entries.pop_back()
@@ -128,7 +128,7 @@ impl Table {
         }
     }
 
-    /// The entry of an index, from 1 on.
+    /// Returns the entry with an index, from 1 on.
     pub(super) fn get(&self, index: usize) -> Option<Field> {
         let index = index.checked_sub(1)?;
         match STATIC.get(index) {
@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Finds a field.
+    /// Searches an entry for a field.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Found {
         let fixed = STATIC.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
         let added = self.entries.iter().map(|field| (&field.name[..], &field.value[..]));

@@ -1,4 +1,4 @@
-//! The vectors of RFC 7541, Appendix C, and properties.
+//! Tests with the vectors of RFC 7541, Appendix C, and with properties.
 
 use bytes::Bytes;
 use proptest::prelude::*;

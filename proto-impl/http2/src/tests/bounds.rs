@@ -1,10 +1,10 @@
-//! Peers that cost more than they may (the table in README.md).
+//! Tests of peers that would exceed the limits (table in README.md).
 
 use std::time::Duration;
 
 use super::*;
 
-/// Feeds copies until the connection ends; how many it took, and how many bytes were queued.
+/// Feeds copies until the connection ends. Returns their number and the number of queued bytes.
 fn flood(
     rig: &mut Rig,
     copies: usize,

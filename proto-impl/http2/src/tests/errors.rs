@@ -1,20 +1,20 @@
-//! Violations of the protocol, and the answer to each (RFC 9113 §5.4).
+//! Tests of protocol violations and the response to each (RFC 9113 §5.4).
 
 use super::*;
 
-/// The answer to a violation.
+/// Response to a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// GOAWAY, and the end.
+    /// GOAWAY and the end of the connection.
     Connection(Code),
-    /// RST_STREAM of stream 1; the connection goes on.
+    /// RST_STREAM of stream 1, after which the connection continues.
     Stream(Code),
-    /// Nothing.
+    /// No response.
     Ignored,
 }
 use Answer::{Connection as Fatal, Ignored, Stream};
 
-/// Feeds bytes to a connection whose stream 1 is in some state.
+/// Feeds bytes to a connection whose stream 1 is in the state that `open` sets.
 fn answer(open: fn(&mut Rig), bytes: &[u8]) -> Answer {
     let mut rig = Rig::new();
     open(&mut rig);

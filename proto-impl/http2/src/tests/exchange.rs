@@ -1,4 +1,4 @@
-//! Requests, responses, windows and ends.
+//! Tests of requests, responses, windows and ends.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
-//! Properties: the meaning of a stream of bytes does not depend on how it is cut, and no bytes panic.
+//! Property tests: the split of a byte stream does not affect its meaning, and no bytes cause a panic.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// All that a run gives: events, what was sent, and the error.
+/// Complete result of a run: events, sent data and the error.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     events: Vec<Event>,
@@ -12,7 +12,7 @@ struct Outcome {
     error: Option<Error>,
 }
 
-/// Answers each request as it comes.
+/// Answers each request as it arrives.
 fn run(pieces: &[&[u8]]) -> Outcome {
     let config = Config { header_list_bytes: 400, fields: 8, streams: 3, ..Config::default() };
     let mut rig = Rig::silent(config);
@@ -38,7 +38,7 @@ fn run(pieces: &[&[u8]]) -> Outcome {
     outcome
 }
 
-/// Frames that are mostly right, in any order.
+/// Generates frames, mostly valid, in any order.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let stream = prop_oneof![Just(0u32), Just(1), Just(3), Just(5), Just(7)];
     let kind = prop_oneof![

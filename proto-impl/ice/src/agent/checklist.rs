@@ -1,5 +1,5 @@
-//! Pairs and the order in which they are checked (RFC 8445 §6.1.2). There is one component of one stream, so nothing is
-//! frozen: freezing orders checks among streams.
+//! Candidate pairs and the order in which they are checked (RFC 8445 §6.1.2). A session has one component of one
+//! stream, so the Frozen state, which orders checks among streams, is not needed.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use crate::candidate::pair_priority;
 use crate::limits::CHECK_LIST_MAX;
 use crate::path::Path;
 
-/// RFC 8445 §6.1.2.6, without Frozen.
+/// State of a pair (RFC 8445 §6.1.2.6), without Frozen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PairState {
     Waiting,
@@ -24,13 +24,13 @@ pub(super) struct Pair {
     pub(super) local_priority: u32,
     pub(super) remote_priority: u32,
     pub(super) state: PairState,
-    /// The generation of credentials it belongs to.
+    /// Generation of credentials that the pair belongs to.
     pub(super) generation: u32,
-    /// The peer nominated it and no check of ours has succeeded since.
+    /// The peer nominated the pair, and no check of ours has succeeded since.
     pub(super) is_wanted: bool,
-    /// The time at which a check of ours was last answered.
+    /// Time of the last answer to a check of ours.
     pub(super) answered: Option<Instant>,
-    /// Until when the pair accepts data other than STUN.
+    /// Time until which the pair accepts data other than STUN; `None` if it does not.
     pub(super) valid_until: Option<Instant>,
 }
 
@@ -91,8 +91,8 @@ impl CheckList {
         self.pairs.len()
     }
 
-    /// Adds a pair, or begins it anew when it is of credentials before. A full list gives up its worst pair that leads
-    /// nowhere, if the new one is better. False when there was no room.
+    /// Adds a pair, or restarts one that belongs to earlier credentials. A full list drops its worst useless pair if
+    /// the new one is better. Returns false when there is no room.
     pub(super) fn add(&mut self, pair: Pair, role: Role) -> bool {
         if let Some(old) = self.get_mut(&pair.path) {
             if old.generation != pair.generation {
@@ -116,20 +116,20 @@ impl CheckList {
         true
     }
 
-    /// Forgets all pairs but those that `keep` wants, and what was to be checked.
+    /// Drops all pairs except those that `keep` accepts, and all triggered checks.
     pub(super) fn retain(&mut self, keep: impl Fn(&Pair) -> bool) {
         self.pairs.retain(keep);
         self.triggered.clear();
     }
 
-    /// RFC 8445 §7.3.1.4.
+    /// Triggers a check of a pair (RFC 8445 §7.3.1.4).
     pub(super) fn trigger(&mut self, path: Path) {
         if !self.triggered.contains(&path) && self.get(&path).is_some() {
             self.triggered.push_back(path);
         }
     }
 
-    /// The pair to check now (RFC 8445 §6.1.4.2): triggered ones first, then the best that waits.
+    /// Returns the pair to check now (RFC 8445 §6.1.4.2): triggered ones first, then the best waiting one.
     pub(super) fn next(&mut self, role: Role) -> Option<Path> {
         if let Some(path) = self.triggered.pop_front() {
             return Some(path);
@@ -142,7 +142,7 @@ impl CheckList {
         !self.triggered.is_empty() || self.pairs.iter().any(|pair| pair.state == PairState::Waiting)
     }
 
-    /// Pairs that wait or are being checked.
+    /// Number of pairs that wait or are being checked.
     pub(super) fn open(&self) -> usize {
         self.pairs.iter().filter(|pair| pair.is_open()).count()
     }

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// The role that decides who nominates (RFC 8445 §6.1.1).
+/// Role of an agent, which decides who nominates (RFC 8445 §6.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Nominates; whoever made the first offer, and whoever speaks with a lite agent.
+    /// Nominates: the side that made the first offer, or the peer of a lite agent.
     Controlling,
-    /// Follows.
+    /// Follows the nominations of the other side.
     Controlled,
 }
 
 impl Role {
-    /// The other one.
+    /// Returns the opposite role.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -22,28 +22,28 @@ impl Role {
     }
 }
 
-/// Times and the role at the start.
+/// Timers of a full agent, and its initial role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// The role at the start; a conflict changes it.
+    /// Initial role; a role conflict may change it.
     pub role: Role,
-    /// Between two new checks (RFC 8445 §14.2: 50 ms).
+    /// Interval between two new checks (RFC 8445 §14.2: 50 ms).
     pub ta: Duration,
-    /// Time to the first retransmission of a check (RFC 8445 §14.3: at least 500 ms); doubles each time.
+    /// Initial retransmission timeout of a check (RFC 8445 §14.3: at least 500 ms); doubles each time.
     pub rto: Duration,
-    /// The longest time between retransmissions: a lossy path is tried seven times before the connect timeout.
+    /// Longest retransmission timeout, so that a lossy path is tried seven times before the connect timeout.
     pub rto_max: Duration,
-    /// The number of times that a check is sent before it has failed (RFC 8489 §6.2.1: 7).
+    /// Number of transmissions after which an unanswered check fails (RFC 8489 §6.2.1: 7).
     pub tries: u32,
-    /// The time for which the controlling side waits for a better pair once it has a valid one.
+    /// Time for which the controlling side waits for a better pair after the first valid one.
     pub nominate_after: Duration,
-    /// From the start, and again from [`super::Agent::set_remote`], to the first valid pair.
+    /// Longest time from the start, and again from [`super::Agent::set_remote`], to the first valid pair.
     pub connect_timeout: Duration,
-    /// Between two checks of the selected pair, give or take a fifth (RFC 7675 §5.1).
+    /// Interval between two checks of the selected pair, randomized by a fifth (RFC 7675 §5.1).
     pub consent_interval: Duration,
-    /// Without an answer for so long nothing may be sent (RFC 7675 §5.1).
+    /// Time without an answer after which nothing may be sent (RFC 7675 §5.1).
     pub consent_timeout: Duration,
-    /// Without an answer for so long the controlling side nominates another pair that does answer.
+    /// Time without an answer after which the controlling side nominates another pair that answers.
     pub reselect_after: Duration,
 }
 

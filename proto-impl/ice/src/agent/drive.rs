@@ -12,7 +12,7 @@ use crate::stats::count;
 use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
 
 impl Agent {
-    /// Does all that is due. Every input ends here, so no deadline is left in the past.
+    /// Performs all actions that are due. Every input ends here, so that no deadline remains in the past.
     pub(super) fn advance(&mut self, now: Instant) {
         if self.life.closed.is_some() {
             return;
@@ -53,7 +53,7 @@ impl Agent {
         }
     }
 
-    /// A check of this pair has failed.
+    /// Marks the check of a pair as failed.
     pub(super) fn fail(&mut self, path: &Path) {
         if let Some(pair) = self.checks.get_mut(path) {
             pair.state = PairState::Failed;
@@ -63,7 +63,7 @@ impl Agent {
         }
     }
 
-    /// RFC 8445 §6.1.4.2: one new request every `ta`.
+    /// Sends one new request each `ta` (RFC 8445 §6.1.4.2).
     fn pace(&mut self, now: Instant) {
         if self.next_pace(now).is_none_or(|at| at > now) {
             return;
@@ -90,7 +90,7 @@ impl Agent {
         work.then(|| self.life.last_check.map_or(now, |at| at + self.config.ta.max(Duration::from_millis(1))))
     }
 
-    /// The controlling side decides (RFC 8445 §8.1.1).
+    /// Nominates a pair when due; controlling side only (RFC 8445 §8.1.1).
     fn nominate(&mut self, now: Instant) {
         let failed = |pair: &Pair| pair.state == PairState::Failed;
         if self.nomination.nominating.is_some_and(|path| self.checks.get(&path).is_none_or(failed)) {
@@ -103,7 +103,7 @@ impl Agent {
         }
     }
 
-    /// The best pair that answers, and is not selected already.
+    /// Returns the best pair that answers and is not selected already.
     fn nominee(&self, now: Instant) -> Option<Path> {
         let nominated =
             self.nomination.selected.filter(|_| self.is_nominated()).map(|selected| selected.path);
@@ -118,7 +118,7 @@ impl Agent {
         Some(best.path)
     }
 
-    /// The time at which the controlling side nominates, if it has a pair to nominate.
+    /// Returns the time at which the controlling side nominates; `None` if there is no pair to nominate.
     fn nominates_at(&self, now: Instant) -> Option<Instant> {
         if self.role == Role::Controlled || self.nomination.nominating.is_some() {
             return None;
@@ -133,7 +133,7 @@ impl Agent {
         Some(if waits { self.nomination.first_valid? + self.config.nominate_after } else { now })
     }
 
-    /// RFC 7675 §5.1: without an answer within the timeout nothing may be sent by the selected pair.
+    /// Stops using the selected pair when its consent has expired without an answer (RFC 7675 §5.1).
     fn watch_consent(&mut self, now: Instant) {
         if self.consent_ends().is_none_or(|at| at > now) {
             return;
@@ -163,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// Tries the other pairs again while the selected one is silent: the network may have changed.
+    /// Checks the other pairs again while the selected one is silent, since the network may have changed.
     fn probe_others(&mut self, now: Instant) {
         let since = now.checked_sub(self.config.consent_interval.saturating_mul(3) / 2);
         let silent = |pair: &Pair| !pair.was_answered_since(since);
@@ -175,7 +175,8 @@ impl Agent {
         }
     }
 
-    /// RFC 7675 §5.1: between 0.8 and 1.2 of the interval, so that many sessions do not fall into step.
+    /// Schedules the next consent check after 0.8 to 1.2 intervals, so that sessions do not synchronize (RFC 7675
+    /// §5.1).
     pub(super) fn schedule_consent(&mut self, now: Instant) {
         let fifth = self.config.consent_interval / 5;
         let spread = u64::try_from(fifth.as_micros()).unwrap_or(0).saturating_mul(2);
@@ -204,7 +205,7 @@ impl Agent {
         }
     }
 
-    /// Sends a new request. False when there is no room for it.
+    /// Sends a new request. Returns false when there is no room for it.
     fn start(&mut self, now: Instant, path: Path, purpose: Purpose) -> bool {
         let mut id = TransactionId([0; 12]);
         self.random.fill(&mut id.0);
@@ -236,13 +237,13 @@ impl Agent {
         opened
     }
 
-    /// RFC 8445 §14.3.
+    /// Returns the retransmission timeout (RFC 8445 §14.3).
     fn rto(&self) -> Duration {
         let open = u32::try_from(self.checks.open()).unwrap_or(u32::MAX);
         self.config.ta.saturating_mul(open).max(self.config.rto).max(Duration::from_millis(1))
     }
 
-    /// RFC 8445 §7.1.
+    /// Writes a request (RFC 8445 §7.1).
     fn request(&self, path: &Path, purpose: Purpose, id: TransactionId, generation: u32) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(128);
         let writer = MessageWriter::new(&mut out, Class::Request, id);

@@ -1,16 +1,17 @@
-//! The agent of a client, and of peers among each other (RFC 8445; trickle ICE, RFC 8838; consent, RFC 7675).
+//! The full agent of a client, or of two equal peers (RFC 8445; trickle ICE, RFC 8838; consent, RFC 7675).
 //!
 //! 1. Local addresses and the peer's credentials and candidates come from the owner, in any order and at any time; each
-//!    local and remote one of a family make a pair. Requests from elsewhere make peer-reflexive candidates.
-//! 2. Every `ta` one pair is checked, the one that the peer has just checked first; unanswered checks go out again.
-//! 3. The first check that succeeds selects its pair, for the handshake above to begin. The controlling side nominates the
-//!    best valid pair once none better is open, or after `nominate_after`; the controlled side follows.
-//! 4. The selected pair is checked every five seconds. Without answers for eight seconds the controlling side takes
-//!    another pair that answers, after thirty seconds without any this is the end.
-//! 5. A restart begins at 1 with new credentials, while media goes on by the pair of the old ones.
+//!    local and remote address of one family form a pair. Requests from other addresses create peer-reflexive
+//!    candidates.
+//! 2. Every `ta` one pair is checked, those just checked by the peer first. Unanswered checks are retransmitted.
+//! 3. The first check that succeeds selects its pair, so that the DTLS handshake can begin. The controlling side
+//!    nominates the best valid pair once no better one is open, or after `nominate_after`; the controlled side follows.
+//! 4. The selected pair is checked every five seconds. After eight seconds without answers the controlling side selects
+//!    another pair that answers; after thirty seconds without any answer the agent ends.
+//! 5. A restart returns to step 1 with new credentials, while media continues on the old pair.
 //!
-//! The selected pair's checks carry USE-CANDIDATE, as those of Chromium do: the peer then follows within seconds when a NAT
-//! has given this side another port. TCP candidates are not paired, TURN is not spoken.
+//! Checks of the selected pair carry USE-CANDIDATE, as with Chromium: when a NAT changes this side's port, the peer
+//! follows within seconds. TCP candidates are not paired, and TURN is not supported.
 
 mod checklist;
 mod config;
@@ -48,7 +49,7 @@ struct Generation {
     remote: Option<Credentials>,
 }
 
-/// An address at which the peer may be.
+/// A remote candidate address.
 #[derive(Debug)]
 struct Remote {
     address: SocketAddr,
@@ -56,36 +57,36 @@ struct Remote {
     kind: CandidateKind,
 }
 
-/// The path that media takes.
+/// The pair that media uses.
 #[derive(Debug, Clone, Copy)]
 struct Selected {
     path: Path,
     generation: u32,
-    /// Otherwise the first that worked.
+    /// The pair was nominated; if false, it is only the first that worked.
     is_nominated: bool,
 }
 
-/// Addresses of both sides, and questions for our own.
+/// Candidate addresses of both sides, and pending requests for reflexive ones.
 #[derive(Debug, Default)]
 struct Candidates {
     locals: Vec<Candidate>,
     reflexive: Vec<Candidate>,
     remotes: Vec<Remote>,
-    /// Local addresses whose reflexive ones are to be asked for, and the server to ask.
+    /// Local addresses and the STUN servers to ask for their reflexive addresses.
     gathers: VecDeque<(SocketAddr, SocketAddr)>,
 }
 
-/// The pair that media takes, and the search for a better one.
+/// The pair that media uses, and the search for a better one.
 #[derive(Debug, Default)]
 struct Nomination {
     selected: Option<Selected>,
-    /// The pair whose nomination is not answered yet.
+    /// Pair whose nomination was not answered yet.
     nominating: Option<Path>,
-    /// The time of the first check that succeeded.
+    /// Time of the first successful check.
     first_valid: Option<Instant>,
 }
 
-/// From the first address to the end, with the times of what comes next.
+/// Lifetime of the agent: start, end, and the times of pending actions.
 #[derive(Debug)]
 struct Life {
     connected: bool,
@@ -109,7 +110,7 @@ impl Life {
     }
 }
 
-/// The ICE agent of one session. See the module.
+/// The ICE agent of one session, described in the module.
 #[derive(Debug)]
 pub struct Agent {
     config: Arc<Config>,
@@ -129,7 +130,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// With credentials, tie-breaker and all else drawn from `seed`.
+    /// Creates an agent. Credentials, tie-breaker and all other random values are drawn from `seed`.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: &Seed) -> Self {
         let mut random = seed.derive("ice agent", 0).random();
@@ -153,11 +154,11 @@ impl Agent {
         }
     }
 
-    /// A socket of ours. Its candidate, for the peer to know, is what comes back; the first is preferred.
+    /// Adds a local socket address and returns its candidate, to signal to the peer. The first added is preferred.
     ///
     /// # Errors
     ///
-    /// More than [`LOCALS_MAX`], an address that no peer can reach, or the agent has ended.
+    /// More than [`LOCALS_MAX`] addresses, an address that no peer can reach, or the agent has ended.
     pub fn add_local(&mut self, now: Instant, address: SocketAddr) -> Result<Candidate, Error> {
         if self.life.closed.is_some() {
             return Err(Error::Closed);
@@ -179,12 +180,12 @@ impl Agent {
         Ok(candidate)
     }
 
-    /// Asks `server`, a STUN server, how it sees the local address `base`; [`Event::Candidate`] tells, unless it sees
-    /// `base` itself or does not answer.
+    /// Asks the STUN server `server` for the reflexive address of the local address `base`. [`Event::Candidate`]
+    /// reports it, unless the server sees `base` itself or does not answer.
     ///
     /// # Errors
     ///
-    /// `base` is no local address, too many questions are open, or the agent has ended.
+    /// `base` is not a local address, too many requests are pending, or the agent has ended.
     pub fn gather(&mut self, now: Instant, base: SocketAddr, server: SocketAddr) -> Result<(), Error> {
         if self.life.closed.is_some() {
             return Err(Error::Closed);
@@ -200,7 +201,8 @@ impl Agent {
         Ok(())
     }
 
-    /// The peer's credentials, and whether it is a lite agent (`a=ice-lite`): then we are controlling (RFC 8445 §6.1.1).
+    /// Sets the peer's credentials, and whether it is a lite agent (`a=ice-lite`), which makes this agent controlling
+    /// (RFC 8445 §6.1.1).
     pub fn set_remote(&mut self, now: Instant, credentials: Credentials, is_lite: bool) {
         self.current.remote = Some(credentials);
         if is_lite && self.role == Role::Controlled {
@@ -212,12 +214,12 @@ impl Agent {
         self.advance(now);
     }
 
-    /// A candidate of the peer, at any time.
+    /// Adds a candidate of the peer, at any time.
     ///
     /// # Errors
     ///
-    /// A candidate that cannot be used (TCP, no port, an address of nobody), which is counted and does no harm; one too many; or
-    /// the agent has ended.
+    /// The candidate is unusable (TCP, no port, not a unicast address), which is counted and harmless; there are too
+    /// many; or the agent has ended.
     pub fn add_remote(&mut self, now: Instant, candidate: &Candidate) -> Result<(), Error> {
         if self.life.closed.is_some() {
             return Err(Error::Closed);
@@ -242,14 +244,14 @@ impl Agent {
         Ok(())
     }
 
-    /// A candidate of the peer that has no address here: a `.local` name that nobody resolves. It is only counted: the
-    /// peer's own checks make it known, as a peer-reflexive one.
+    /// Counts a candidate of the peer that has no usable address, such as a `.local` name. The peer's own checks reveal
+    /// its address, as a peer-reflexive candidate.
     pub const fn ignore_remote(&mut self) {
         count(&mut self.stats.candidates_ignored);
     }
 
-    /// New credentials, for an offer or answer that restarts ICE (RFC 8445 §9). The peer's credentials and candidates must
-    /// be given again; sockets stay. `seed` is another one than before.
+    /// Creates new credentials for an offer or answer that restarts ICE (RFC 8445 §9). The peer's credentials and
+    /// candidates must be given again; local sockets stay. `seed` must differ from earlier ones.
     pub fn restart(&mut self, now: Instant, seed: &Seed) -> &Credentials {
         let number = self.current.number.wrapping_add(1);
         let next = Generation { number, local: Credentials::random(seed), remote: None };
@@ -269,17 +271,17 @@ impl Agent {
         &self.current.local
     }
 
-    /// The deadline has passed, or not; both are harmless.
+    /// Handles an expired deadline. Calling it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.advance(now);
     }
 
-    /// Ends the session. What waits to be sent may still be sent.
+    /// Ends the session. Queued datagrams may still be sent.
     pub fn close(&mut self, _now: Instant) {
         self.end(CloseReason::Local);
     }
 
-    /// The next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -289,25 +291,26 @@ impl Agent {
         self.out.poll(out)
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub const fn poll_timeout(&self) -> Option<Instant> {
         self.life.deadline
     }
 
-    /// Whether what is no STUN may be taken from `path`: somebody who knows the credentials is at its other end.
+    /// True if data other than STUN may be accepted on `path`, because a peer that knows the credentials is at its
+    /// other end.
     #[must_use]
     pub fn is_valid(&self, path: &Path) -> bool {
         self.checks.get(path).is_some_and(|pair| pair.valid_until.is_some())
     }
 
-    /// The path that media takes.
+    /// Path that media uses; `None` before the first valid one.
     #[must_use]
     pub fn selected(&self) -> Option<Path> {
         self.nomination.selected.map(|selected| selected.path)
     }
 
-    /// Whether the selected pair was nominated, and not only the first that worked.
+    /// True if the selected pair was nominated, and not only the first that worked.
     #[must_use]
     pub fn is_nominated(&self) -> bool {
         self.nomination
@@ -315,7 +318,7 @@ impl Agent {
             .is_some_and(|selected| selected.is_nominated && selected.generation == self.current.number)
     }
 
-    /// The role at present.
+    /// Current role.
     #[must_use]
     pub const fn role(&self) -> Role {
         self.role
@@ -332,31 +335,31 @@ impl Agent {
         self.candidates.locals.iter().chain(&self.candidates.reflexive)
     }
 
-    /// Pairs, at most [`crate::limits::CHECK_LIST_MAX`].
+    /// Number of pairs, at most [`crate::limits::CHECK_LIST_MAX`].
     #[must_use]
     pub const fn pairs(&self) -> usize {
         self.checks.len()
     }
 
-    /// Remote candidates, at most [`CANDIDATES_MAX`].
+    /// Number of remote candidates, at most [`CANDIDATES_MAX`].
     #[must_use]
     pub const fn remote_candidates(&self) -> usize {
         self.candidates.remotes.len()
     }
 
-    /// Requests that may still be answered, at most [`crate::limits::TRANSACTIONS_MAX`].
+    /// Number of requests that may still be answered, at most [`crate::limits::TRANSACTIONS_MAX`].
     #[must_use]
     pub const fn transactions(&self) -> usize {
         self.transactions.len()
     }
 
-    /// Whether the agent has ended.
+    /// True if the agent has ended.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         self.life.closed.is_some()
     }
 
-    /// Figures.
+    /// Counters of the agent.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
@@ -366,7 +369,7 @@ impl Agent {
         u16::MAX.saturating_sub(u16::try_from(index).unwrap_or(u16::MAX))
     }
 
-    /// Every local with every remote address of its family (RFC 8445 §6.1.2.2).
+    /// Pairs every local with every remote address of its family (RFC 8445 §6.1.2.2).
     fn make_pairs(&mut self) {
         for local in &self.candidates.locals {
             for remote in &self.candidates.remotes {
@@ -390,7 +393,7 @@ impl Agent {
         tracing::debug!(role = ?self.role, "role switched");
     }
 
-    /// Nothing more is taken from these.
+    /// Stops accepting data on the pairs that `which` selects.
     fn expire(&mut self, which: impl Fn(&Pair) -> bool) {
         for pair in self.checks.iter_mut().filter(|pair| pair.valid_until.is_some()) {
             if which(pair) {

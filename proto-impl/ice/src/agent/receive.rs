@@ -1,4 +1,4 @@
-//! Input of an agent: requests are answered and trigger checks, answers decide the state of pairs.
+//! Input of an agent: requests are answered and trigger checks; answers decide the state of pairs.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::stats::count;
 use crate::stun::{BINDING, Class, ErrorCode, Message, RoleAttribute};
 
 impl Agent {
-    /// A datagram that came by `path`. What is not authentic changes nothing but a counter.
+    /// Handles a datagram received on `path`. An unauthenticated one only changes a counter.
     pub fn handle_datagram(&mut self, now: Instant, path: Path, bytes: &[u8]) {
         if self.life.closed.is_some() {
             return;
@@ -64,7 +64,7 @@ impl Agent {
         self.hear(now, path);
     }
 
-    /// The generation of our credentials that a request is for, and its key.
+    /// Returns the generation of our credentials that a request uses, and its key.
     fn named_by(&self, username: &[u8]) -> Option<(u32, Vec<u8>)> {
         let mut generations = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
         let named = generations.find(|generation| {
@@ -74,7 +74,8 @@ impl Agent {
         Some((named.number, named.local.key().to_vec()))
     }
 
-    /// RFC 8489 §6.3.1, RFC 8445 §7.3.1.1: of two with one role the larger tie-breaker controls.
+    /// Returns the reason to refuse a request. In a role conflict the larger tie-breaker becomes controlling (RFC 8489
+    /// §6.3.1, RFC 8445 §7.3.1.1).
     fn refusal_of(&mut self, message: &Message<'_>) -> Option<Refusal> {
         if !message.unknown().is_empty() {
             return Some(Refusal::UnknownAttributes);
@@ -92,8 +93,7 @@ impl Agent {
         (conflict && keeps_role).then_some(Refusal::RoleConflict)
     }
 
-    /// RFC 8445 §7.3.1.3: an address that was not signalled becomes a candidate with the priority that the
-    /// check gives.
+    /// Adds an address that was not signalled as a candidate, with the priority in the check (RFC 8445 §7.3.1.3).
     fn learn(&mut self, path: Path, priority: u32) {
         if self.candidates.remotes.iter().any(|remote| remote.address == path.remote) {
             return;
@@ -114,7 +114,7 @@ impl Agent {
         self.make_pairs();
     }
 
-    /// RFC 8445 §7.3.1.4 and §7.3.1.5.
+    /// Triggers a check of the pair, and notes a nomination (RFC 8445 §7.3.1.4, §7.3.1.5).
     fn trigger(&mut self, now: Instant, path: Path, use_candidate: bool) {
         let wanted = use_candidate && self.role == Role::Controlled;
         let is_selected = self.selected() == Some(path) && self.is_nominated();
@@ -137,7 +137,7 @@ impl Agent {
         }
     }
 
-    /// Notes a path of the other end, which knows the credentials.
+    /// Marks a path as valid, since the peer at its other end knows the credentials.
     fn hear(&mut self, now: Instant, path: Path) {
         let until = now + self.config.consent_timeout;
         if let Some(pair) = self.checks.get_mut(&path)
@@ -176,7 +176,7 @@ impl Agent {
         }
     }
 
-    /// RFC 8445 §7.2.5.3.
+    /// Handles a successful answer (RFC 8445 §7.2.5.3).
     fn handle_success(&mut self, now: Instant, open: &Transaction) {
         count(&mut self.stats.succeeded);
         let Some(pair) = self.checks.get_mut(&open.path) else { return };
@@ -204,7 +204,7 @@ impl Agent {
         }
     }
 
-    /// RFC 8445 §7.2.5.1: the role that the request had is taken; unless it has changed since.
+    /// Switches the role after a role conflict, unless it changed since the request (RFC 8445 §7.2.5.1).
     fn handle_conflict(&mut self, open: &Transaction) {
         if open.role == self.role {
             self.switch_role();
@@ -224,7 +224,7 @@ impl Agent {
         }
     }
 
-    /// A STUN server's answer; it is not authenticated (RFC 8445 §5.1.1.2).
+    /// Handles a STUN server's answer, which is not authenticated (RFC 8445 §5.1.1.2).
     fn handle_gathered(&mut self, path: Path, message: &Message<'_>) {
         let Some(open) = self.transactions.get(message.transaction_id()).filter(|open| open.path == path)
         else {

@@ -7,7 +7,7 @@ fn address(host: u8) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host], 5000))
 }
 
-/// Two that know of each other; `a` is host 1.
+/// Creates two agents that know each other; `a` is host 1.
 fn two(roles: [Role; 2]) -> (Clock, [Agent; 2]) {
     let clock = Clock::new();
     let now = clock.now();
@@ -33,7 +33,7 @@ fn sent(agent: &mut Agent, now: Instant) -> Vec<Vec<u8>> {
     all
 }
 
-/// Delivers at once until nobody says anything; then time passes.
+/// Delivers datagrams at once until there are none, then lets time pass.
 fn run(clock: &mut Clock, agents: &mut [Agent; 2], time: std::time::Duration) {
     let end = clock.now() + time;
     loop {

@@ -1,4 +1,4 @@
-//! Requests that may still be answered, and their retransmission (RFC 8489 §6.2.1).
+//! Pending requests and their retransmission (RFC 8489 §6.2.1).
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::stun::TransactionId;
 /// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Checks whether a pair works, or nominates it.
+    /// Checks whether a pair works, or also nominates the pair.
     Check { nominates: bool },
-    /// Refreshes the consent of the selected pair.
+    /// Renews the consent of the selected pair.
     Consent,
     /// Learns a server-reflexive address from `server`.
     Gather { server: SocketAddr },
@@ -24,27 +24,27 @@ pub(super) struct Transaction {
     pub(super) id: TransactionId,
     pub(super) path: Path,
     pub(super) purpose: Purpose,
-    /// Our role as the request stated it.
+    /// Our role as stated in the request.
     pub(super) role: Role,
-    /// The generation of credentials it belongs to.
+    /// Generation of credentials that the request belongs to.
     pub(super) generation: u32,
-    /// The request, for retransmissions.
+    /// The encoded request, for retransmissions.
     pub(super) bytes: Vec<u8>,
-    /// The time of its next step.
+    /// Time of the next retransmission or of the failure.
     pub(super) next_at: Instant,
     pub(super) rto: Duration,
-    /// Transmissions that are left.
+    /// Number of transmissions left.
     pub(super) tries: u32,
-    /// Replaced by another check: its timeout means nothing.
+    /// Another check has replaced this one, so its timeout means nothing.
     pub(super) is_replaced: bool,
 }
 
-/// The next step of a transaction.
+/// Next step of a transaction.
 #[derive(Debug)]
 pub(super) enum Due {
-    /// Goes out again.
+    /// The request must be sent again on this path.
     Again(Path, Vec<u8>),
-    /// Was not answered.
+    /// The request was not answered.
     Ended(Transaction),
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Transactions {
 }
 
 impl Transactions {
-    /// False when there is no room. What was replaced makes room first.
+    /// Adds a transaction; a full table drops a replaced one first. Returns false when there is no room.
     pub(super) fn insert(&mut self, transaction: Transaction) -> bool {
         if self.open.len() >= TRANSACTIONS_MAX
             && let Some(index) = self.open.iter().position(|open| open.is_replaced)
@@ -77,7 +77,7 @@ impl Transactions {
         Some(self.open.remove(index))
     }
 
-    /// A transaction that is due. Each call reschedules it, so repeated calls end with `None`.
+    /// Returns a transaction that is due, and reschedules it, so that repeated calls end with `None`.
     pub(super) fn poll_due(&mut self, now: Instant, rto_max: Duration) -> Option<Due> {
         let index = self.open.iter().position(|open| open.next_at <= now)?;
         let open = self.open.get_mut(index)?;
@@ -90,8 +90,8 @@ impl Transactions {
         Some(Due::Again(open.path, open.bytes.clone()))
     }
 
-    /// Another check takes the place of those of `path`, or one of them was answered: they are not retransmitted. An answer
-    /// that is on its way still counts (RFC 8445 §7.3.1.4). A nomination is replaced by a nomination only.
+    /// Stops retransmitting the checks of `path`, because another check replaces them or one was answered. An answer in
+    /// flight still counts (RFC 8445 §7.3.1.4). A nomination is only replaced by a nomination.
     pub(super) fn replace(&mut self, path: &Path, by: Purpose) {
         let all = by == Purpose::Check { nominates: true };
         for open in self.open.iter_mut().filter(|open| open.path == *path) {

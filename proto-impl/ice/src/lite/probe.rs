@@ -1,8 +1,8 @@
-//! The one check that a lite agent sends: of a path by which authentic media came, though no check has validated it.
+//! The only check that a lite agent sends: of an unvalidated path on which authentic media arrived.
 //!
-//! A translator of addresses that forgets its binding gives the peer another port, and the peer does not know. Its media comes by a new
-//! path at once, its next check only seconds later. The probe asks instead of waiting: who answers it has the peer's password, at the
-//! other end of the new path, now. A copy of media that a listener sends on from an address of its own proves neither.
+//! A NAT that drops its binding gives the peer another port, which the peer does not notice. Its media arrives on the new path at once,
+//! its next check only seconds later. The probe does not wait for that: its answer proves that the other end of the new path has the
+//! peer's password now. Media that an eavesdropper forwards from its own address proves neither.
 
 use std::time::Instant;
 
@@ -14,18 +14,18 @@ use crate::limits::{PROBE_RTO, PROBE_TRIES};
 use crate::path::Path;
 use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
 
-/// A probe that is not answered yet.
+/// Probe that has no answer yet.
 #[derive(Debug)]
 struct Open {
     path: Path,
     id: TransactionId,
     /// Requests sent so far.
     tries: u32,
-    /// The time of the next request, or of the end after the last one.
+    /// Time of the next request or, after the last one, of failure.
     next: Instant,
 }
 
-/// The probes of an agent, one at a time.
+/// Probes of an agent, at most one at a time.
 #[derive(Debug)]
 pub(super) struct Probes {
     random: Random,
@@ -33,12 +33,12 @@ pub(super) struct Probes {
     open: Option<Open>,
 }
 
-/// The state of the open probe.
+/// Action that is due for the open probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
-    /// A request is to be sent by this path.
+    /// Send the request on this path.
     Request(Path),
-    /// No answer came: the probe has failed.
+    /// Give up: no answer arrived in time.
     Failed,
 }
 
@@ -48,19 +48,19 @@ impl Probes {
         Self { tie_breaker: random.u64(), random, open: None }
     }
 
-    /// Begins a probe of `path`, in place of one that is open.
+    /// Starts a probe of `path`, replacing an open one.
     pub(super) fn begin(&mut self, now: Instant, path: Path) {
         let mut id = [0; 12];
         self.random.fill(&mut id);
         self.open = Some(Open { path, id: TransactionId(id), tries: 0, next: now });
     }
 
-    /// Ends the open probe.
+    /// Discards the open probe.
     pub(super) fn end(&mut self) {
         self.open = None;
     }
 
-    /// The action that is due, if one is. A request counts as sent.
+    /// Returns the action that is due. A returned request counts as sent.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Due> {
         let open = self.open.as_mut().filter(|open| open.next <= now)?;
         if open.tries >= PROBE_TRIES {
@@ -72,17 +72,17 @@ impl Probes {
         Some(Due::Request(open.path))
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.open.as_ref().map(|open| open.next)
     }
 
-    /// Whether an answer with this transaction id that came by `path` is one to the open probe.
+    /// True if an answer with this transaction id on `path` belongs to the open probe.
     pub(super) fn is_answered_by(&self, path: &Path, id: TransactionId) -> bool {
         self.open.as_ref().is_some_and(|open| open.path == *path && open.id == id)
     }
 
-    /// The request of the open probe (RFC 8445 §7.1); `None` before the peer's credentials are known.
+    /// Writes the request of the open probe (RFC 8445 §7.1). Returns `None` while the peer's credentials are unknown.
     pub(super) fn request(&self, generation: &Generation) -> Option<Vec<u8>> {
         let (open, remote) = (self.open.as_ref()?, generation.remote.as_ref()?);
         let mut out = Vec::with_capacity(128);

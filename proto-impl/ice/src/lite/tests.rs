@@ -11,12 +11,12 @@ fn path(port: u16) -> Path {
     Path::udp(SocketAddr::from(([192, 0, 2, 1], 8000)), SocketAddr::from(([203, 0, 113, 7], port)))
 }
 
-/// The credentials of the peer.
+/// Credentials of the peer.
 fn peer(ufrag: &str) -> Credentials {
     Credentials::new(ufrag, "the-password-of-the-peer").unwrap()
 }
 
-/// The parts of a request.
+/// Parts of a request.
 #[derive(Clone)]
 struct Request<'a> {
     ufrag: &'a str,
@@ -78,7 +78,7 @@ impl Server {
         }
     }
 
-    /// Gives a datagram to the agent; what is answered comes back.
+    /// Delivers a datagram to the agent and returns its answer.
     fn deliver(&mut self, port: u16, bytes: &[u8]) -> Option<Vec<u8>> {
         let now = self.clock.now();
         self.agent.handle_datagram(now, path(port), bytes);
@@ -96,7 +96,7 @@ impl Server {
         answer.is_some_and(|answer| Message::read(&answer).unwrap().class() == Class::Success)
     }
 
-    /// The events, but for further checks.
+    /// Returns the events except further checks.
     fn events(&mut self) -> Vec<Event> {
         let all = std::iter::from_fn(|| self.agent.poll_event());
         all.filter(|event| !matches!(event, Event::Heard(_))).collect()
@@ -207,7 +207,7 @@ fn i_03_a_copied_request_does_not_draw_media_to_the_copyist() {
     assert!(!server.agent.is_valid(&path(3)));
 }
 
-/// A listener keeps a nomination while the peer sends others; what is copied is no consent either.
+/// Checks copied requests: a listener's late copy does not override later nominations of the peer, and is not consent.
 #[test]
 fn i_03_a_request_that_is_copied_late_is_worth_nothing() {
     let mut server = Server::new();
@@ -313,7 +313,7 @@ fn i_06_another_path_that_speaks_takes_over() {
     }
 }
 
-/// A translator gave the peer another address: its checks come from there, and nominate nothing again.
+/// Checks a peer whose address changed by a translator. Its checks come from there but do not nominate again.
 #[test]
 fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
     for (selection, nominated) in

@@ -8,53 +8,53 @@ use super::{MAGIC_COOKIE, TransactionId};
 use crate::error::Error;
 use crate::limits::UNKNOWN_MAX;
 
-/// The number of an attribute.
+/// Type of an attribute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttributeType(pub u16);
 
 impl AttributeType {
-    /// RFC 8489 §14.1.
+    /// Address of the requester (RFC 8489 §14.1).
     pub const MAPPED_ADDRESS: Self = Self(0x0001);
-    /// RFC 8489 §14.3.
+    /// User name (RFC 8489 §14.3).
     pub const USERNAME: Self = Self(0x0006);
-    /// RFC 8489 §14.5.
+    /// HMAC of the message (RFC 8489 §14.5).
     pub const MESSAGE_INTEGRITY: Self = Self(0x0008);
-    /// RFC 8489 §14.8.
+    /// Error code and reason (RFC 8489 §14.8).
     pub const ERROR_CODE: Self = Self(0x0009);
-    /// RFC 8489 §14.13.
+    /// Unknown attributes of a request (RFC 8489 §14.13).
     pub const UNKNOWN_ATTRIBUTES: Self = Self(0x000a);
-    /// RFC 8489 §14.9; ICE has no use for it, and does not refuse it.
+    /// Realm (RFC 8489 §14.9); unused in ICE, but not refused.
     pub const REALM: Self = Self(0x0014);
-    /// RFC 8489 §14.10; as [`AttributeType::REALM`].
+    /// Nonce (RFC 8489 §14.10); unused in ICE, but not refused, as [`AttributeType::REALM`].
     pub const NONCE: Self = Self(0x0015);
-    /// RFC 8489 §14.6; passed over: ICE agrees on no other hash than SHA-1.
+    /// HMAC with SHA-256 (RFC 8489 §14.6); ignored, since ICE negotiates no hash other than SHA-1.
     pub const MESSAGE_INTEGRITY_SHA256: Self = Self(0x001c);
-    /// RFC 8489 §14.2.
+    /// Obfuscated address of the requester (RFC 8489 §14.2).
     pub const XOR_MAPPED_ADDRESS: Self = Self(0x0020);
-    /// RFC 8445 §16.1.
+    /// Priority of a peer-reflexive candidate (RFC 8445 §16.1).
     pub const PRIORITY: Self = Self(0x0024);
-    /// RFC 8445 §16.1.
+    /// Nomination of the pair (RFC 8445 §16.1).
     pub const USE_CANDIDATE: Self = Self(0x0025);
-    /// RFC 8489 §14.14.
+    /// Name of the sender's software (RFC 8489 §14.14).
     pub const SOFTWARE: Self = Self(0x8022);
-    /// RFC 8489 §14.7.
+    /// CRC-32 of the message (RFC 8489 §14.7).
     pub const FINGERPRINT: Self = Self(0x8028);
-    /// RFC 8445 §16.1.
+    /// The sender is the controlled agent (RFC 8445 §16.1).
     pub const ICE_CONTROLLED: Self = Self(0x8029);
-    /// RFC 8445 §16.1.
+    /// The sender is the controlling agent (RFC 8445 §16.1).
     pub const ICE_CONTROLLING: Self = Self(0x802a);
-    /// A counter of nominations, draft-thatcher-ice-renomination; Chromium sends it once agreed.
+    /// Counter of nominations (draft-thatcher-ice-renomination), which Chromium sends once negotiated.
     pub const NOMINATION: Self = Self(0xc001);
     /// Chromium's network id and cost, draft-thatcher-ice-network-cost.
     pub const NETWORK_COST: Self = Self(0xc057);
 
-    /// Whether a request with it must be refused by who does not know it (RFC 8489 §14).
+    /// True if a receiver that does not know the attribute must refuse the request (RFC 8489 §14).
     #[must_use]
     pub const fn is_required(self) -> bool {
         self.0 < 0x8000
     }
 
-    /// Whether it may stand in a request without being refused.
+    /// True if the attribute may appear in a request without being refused.
     const fn is_known(self) -> bool {
         matches!(
             self,
@@ -77,16 +77,16 @@ impl AttributeType {
     }
 }
 
-/// An attribute as it stands.
+/// An attribute as encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RawAttribute<'a> {
-    /// The attribute's type.
+    /// Type of the attribute.
     pub kind: AttributeType,
-    /// The value without padding.
+    /// Value without padding.
     pub value: &'a [u8],
 }
 
-/// Walks through attributes; ends at the first that is cut.
+/// Iterates over attributes; ends at the first truncated one.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     reader: Reader<'a>,
@@ -97,12 +97,12 @@ impl<'a> Attributes<'a> {
         Self { reader: Reader::new(bytes) }
     }
 
-    /// The offset of the next one.
+    /// Offset of the next attribute.
     pub(super) const fn position(&self) -> usize {
         self.reader.position()
     }
 
-    /// The next one; `None` at the end.
+    /// Reads the next attribute; `None` at the end.
     pub(super) fn read(&mut self) -> Result<Option<RawAttribute<'a>>, Error> {
         if self.reader.is_empty() {
             return Ok(None);
@@ -123,12 +123,12 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Bytes up to the next multiple of four (RFC 8489 §14).
+/// Returns the number of bytes to the next multiple of four (RFC 8489 §14).
 pub(super) const fn padding(length: usize) -> usize {
     (4 - length % 4) % 4
 }
 
-/// The role that a check claims, with the tie-breaker (RFC 8445 §7.1.3).
+/// Role claimed in a check, with the tie-breaker (RFC 8445 §7.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoleAttribute {
     /// ICE-CONTROLLING.
@@ -137,7 +137,7 @@ pub enum RoleAttribute {
     Controlled(u64),
 }
 
-/// The code of an error answer (RFC 8489 §14.8).
+/// Code of an error answer (RFC 8489 §14.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorCode(pub u16);
 
@@ -169,7 +169,7 @@ impl ErrorCode {
     /// Insufficient Capacity (RFC 8656 §19).
     pub const INSUFFICIENT_CAPACITY: Self = Self(508);
 
-    /// The reason phrase; short, to keep the answer small.
+    /// Returns the reason phrase, which is short to keep the answer small.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
@@ -197,7 +197,7 @@ impl ErrorCode {
         valid.then(|| Self(u16::from(class) * 100 + u16::from(number)))
     }
 
-    /// The first four bytes of the attribute's value.
+    /// Returns the first four bytes of the attribute's value.
     #[must_use]
     pub fn head(self) -> [u8; 4] {
         let part = |number: u16| u8::try_from(number).unwrap_or(0);
@@ -220,19 +220,20 @@ impl UnknownAttributes {
         }
     }
 
-    /// Whether it is empty.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The first of them, up to [`UNKNOWN_MAX`].
+    /// Iterates over the first ones, up to [`UNKNOWN_MAX`].
     pub fn iter(&self) -> impl Iterator<Item = AttributeType> + '_ {
         self.kinds.iter().take(self.count).map(|kind| AttributeType(*kind))
     }
 }
 
-/// Reads a value in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2) in a message of this transaction. `None` when it is malformed or too long.
+/// Reads an address in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2) from a message of this transaction. `None` when
+/// malformed.
 #[must_use]
 pub fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
     let mut r = Reader::new(value);
@@ -246,7 +247,8 @@ pub fn read_address(value: &[u8], id: TransactionId) -> Option<SocketAddr> {
     r.is_empty().then(|| SocketAddr::new(ip, port))
 }
 
-/// The value for `address`; an IPv4 address of a dual-stack socket is written as what it is.
+/// Writes an address in the form of XOR-MAPPED-ADDRESS. An IPv4-mapped address of a dual-stack socket is written as
+/// IPv4.
 pub(super) fn write_address(address: SocketAddr, id: TransactionId, out: &mut Vec<u8>) {
     let port = (address.port() ^ cookie_high()).to_be_bytes();
     match address.ip().to_canonical() {
@@ -268,7 +270,7 @@ const fn cookie_high() -> u16 {
     u16::from_be_bytes([a, b])
 }
 
-/// The cookie, then the transaction id.
+/// Returns the XOR mask of IPv6 addresses: the magic cookie, then the transaction id.
 fn mask(id: TransactionId) -> u128 {
     id.0.iter().fold(u128::from(MAGIC_COOKIE), |mask, byte| (mask << 8) | u128::from(*byte))
 }

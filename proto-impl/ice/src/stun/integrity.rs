@@ -4,13 +4,13 @@ use crypto::{HmacSha1Key, constant_time_eq};
 
 use super::HEADER_BYTES;
 
-/// Bytes of the HMAC.
+/// Length of the HMAC.
 pub(super) const INTEGRITY_BYTES: usize = 20;
-/// The mask over the checksum: "STUN".
+/// Value XORed to the checksum: "STUN".
 const FINGERPRINT_XOR: u32 = 0x5354_554e;
 
-/// The HMAC of a message whose MESSAGE-INTEGRITY begins at `at`. What the head says about the length counts as if the
-/// message ended with that attribute.
+/// Returns the HMAC of a message whose MESSAGE-INTEGRITY begins at `at`. The length field is taken as if the message
+/// ended with that attribute.
 pub(super) fn integrity(bytes: &[u8], at: usize, key: &[u8]) -> Option<[u8; INTEGRITY_BYTES]> {
     let covered = bytes.get(..at)?;
     let (kind, rest) = covered.split_first_chunk::<2>()?;
@@ -20,7 +20,7 @@ pub(super) fn integrity(bytes: &[u8], at: usize, key: &[u8]) -> Option<[u8; INTE
     Some(HmacSha1Key::new(key).sign(&[kind, &length, rest]))
 }
 
-/// Whether the HMAC at `at` is that of `key`.
+/// True if the HMAC at `at` is valid for `key`.
 pub(super) fn verify(bytes: &[u8], at: usize, key: &[u8]) -> bool {
     let value = at.checked_add(4).and_then(|from| bytes.get(from..)?.get(..INTEGRITY_BYTES));
     match (value, integrity(bytes, at, key)) {
@@ -29,12 +29,12 @@ pub(super) fn verify(bytes: &[u8], at: usize, key: &[u8]) -> bool {
     }
 }
 
-/// The FINGERPRINT of what precedes it.
+/// Returns the FINGERPRINT of the bytes before it.
 pub(super) fn fingerprint(covered: &[u8]) -> u32 {
     crc32(covered) ^ FINGERPRINT_XOR
 }
 
-/// CRC-32 of ITU-T V.42 (RFC 8489 §14.7), a byte at a time: messages have about a hundred.
+/// Computes the CRC-32 of ITU-T V.42 (RFC 8489 §14.7) bytewise, since messages have about a hundred bytes.
 pub(crate) fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32, byte: &u8| {
         let [low, ..] = crc.to_le_bytes();
@@ -66,7 +66,7 @@ const fn table() -> [u32; 256] {
 mod tests {
     use super::*;
 
-    /// The check value of CRC-32/ISO-HDLC.
+    /// Verifies the check value of CRC-32/ISO-HDLC.
     #[test]
     fn crc32_check_value() {
         assert_eq!((crc32(b"123456789"), crc32(b"")), (0xcbf4_3926, 0));

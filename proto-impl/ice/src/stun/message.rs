@@ -1,4 +1,4 @@
-//! A received message.
+//! Parsing of received messages.
 
 use std::net::SocketAddr;
 
@@ -10,20 +10,20 @@ use super::{AttributeType, HEADER_BYTES, MAGIC_COOKIE, RawAttribute};
 use crate::error::Error;
 use crate::limits::{ATTRIBUTES_MAX, STUN_BYTES_MAX};
 
-/// 96 bits that tie an answer to its request.
+/// Transaction id: 96 bits that match an answer to its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransactionId(pub [u8; 12]);
 
 /// The class of a message (RFC 8489 §5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
-    /// Wants an answer.
+    /// A request, which expects an answer.
     Request,
-    /// Wants none.
+    /// An indication, which expects no answer.
     Indication,
-    /// A request succeeded.
+    /// A success response.
     Success,
-    /// A request failed.
+    /// An error response.
     Error,
 }
 
@@ -47,14 +47,14 @@ impl Class {
     }
 }
 
-/// Whether a datagram can only be STUN among what shares a port with it (RFC 7983 §7: the first byte is 0 to 3).
+/// True if a datagram is STUN, given the protocols that share its port (RFC 7983 §7: the first byte is 0 to 3).
 #[must_use]
 pub fn is_stun(datagram: &[u8]) -> bool {
     matches!(datagram, [0..=3, ..]) && datagram.len() >= HEADER_BYTES
 }
 
-/// The user name fragment of a request's receiver, read without any cryptography: by it a shared port finds the
-/// session. `None` for anything but a request with a user name. At most [`ATTRIBUTES_MAX`] steps.
+/// Returns the receiver's user name fragment in a request, without any cryptography, so that a shared port can find the
+/// session. `None` for anything but a request with a user name. Takes at most [`ATTRIBUTES_MAX`] steps.
 #[must_use]
 pub fn username_fragment(datagram: &[u8]) -> Option<&[u8]> {
     let head = Head::read(datagram).ok().filter(|head| head.class == Class::Request)?;
@@ -104,8 +104,8 @@ impl<'a> Head<'a> {
     }
 }
 
-/// A view over a datagram that is one STUN message. FINGERPRINT, if there is one, was checked; MESSAGE-INTEGRITY was not:
-/// that is [`Message::is_authentic`].
+/// A view of a datagram that is one STUN message. FINGERPRINT, if present, was verified; MESSAGE-INTEGRITY was not, see
+/// [`Message::is_authentic`].
 #[derive(Debug, Clone, Copy)]
 pub struct Message<'a> {
     bytes: &'a [u8],
@@ -125,11 +125,12 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a datagram.
+    /// Parses a datagram.
     ///
     /// # Errors
     ///
-    /// Not STUN, cut, above a limit, with a known attribute that is malformed, or with a wrong FINGERPRINT.
+    /// The datagram is not STUN, is truncated, exceeds a limit, has a known attribute that is malformed, or has a wrong
+    /// FINGERPRINT.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Error> {
         let head = Head::read(bytes)?;
         let mut message = Self {
@@ -184,7 +185,7 @@ impl<'a> Message<'a> {
         Ok(())
     }
 
-    /// `None` when it is malformed. The first of a kind counts.
+    /// Stores a known attribute; the first of each type counts. `None` if it is malformed.
     fn take(&mut self, attribute: RawAttribute<'a>, at: usize) -> Option<()> {
         let RawAttribute { kind, value } = attribute;
         match kind {
@@ -222,73 +223,73 @@ impl<'a> Message<'a> {
         Some(())
     }
 
-    /// Whether the message has a MESSAGE-INTEGRITY made with `key` (a password, RFC 8489 §9.1.1). One HMAC-SHA1.
+    /// True if the message has a MESSAGE-INTEGRITY made with `key` (a password, RFC 8489 §9.1.1). Costs one HMAC-SHA1.
     #[must_use]
     pub fn is_authentic(&self, key: &[u8]) -> bool {
         self.integrity_at.is_some_and(|at| verify(self.bytes, at, key))
     }
 
-    /// Whether there is a MESSAGE-INTEGRITY, right or wrong.
+    /// True if the message has a MESSAGE-INTEGRITY, valid or not.
     #[must_use]
     pub const fn has_integrity(&self) -> bool {
         self.integrity_at.is_some()
     }
 
-    /// Whether there is a FINGERPRINT; it is right then.
+    /// True if the message has a FINGERPRINT, which is then valid.
     #[must_use]
     pub const fn has_fingerprint(&self) -> bool {
         self.has_fingerprint
     }
 
-    /// Request, indication, or one of the answers.
+    /// Class of the message.
     #[must_use]
     pub const fn class(&self) -> Class {
         self.class
     }
 
-    /// The method; [`super::BINDING`] in ICE.
+    /// Method; [`super::BINDING`] in ICE.
     #[must_use]
     pub const fn method(&self) -> u16 {
         self.method
     }
 
-    /// Ties answers to requests.
+    /// Transaction id, which matches answers to requests.
     #[must_use]
     pub const fn transaction_id(&self) -> TransactionId {
         self.id
     }
 
-    /// USERNAME.
+    /// Value of USERNAME.
     #[must_use]
     pub const fn username(&self) -> Option<&'a [u8]> {
         self.username
     }
 
-    /// XOR-MAPPED-ADDRESS.
+    /// Value of XOR-MAPPED-ADDRESS.
     #[must_use]
     pub const fn mapped_address(&self) -> Option<SocketAddr> {
         self.mapped
     }
 
-    /// PRIORITY.
+    /// Value of PRIORITY.
     #[must_use]
     pub const fn priority(&self) -> Option<u32> {
         self.priority
     }
 
-    /// USE-CANDIDATE.
+    /// True if the message has USE-CANDIDATE.
     #[must_use]
     pub const fn use_candidate(&self) -> bool {
         self.use_candidate
     }
 
-    /// ICE-CONTROLLING or ICE-CONTROLLED.
+    /// Value of ICE-CONTROLLING or ICE-CONTROLLED.
     #[must_use]
     pub const fn role(&self) -> Option<RoleAttribute> {
         self.role
     }
 
-    /// ERROR-CODE.
+    /// Value of ERROR-CODE.
     #[must_use]
     pub const fn error_code(&self) -> Option<ErrorCode> {
         self.error
@@ -300,7 +301,7 @@ impl<'a> Message<'a> {
         &self.unknown
     }
 
-    /// All attributes in order, including those that are ignored.
+    /// Iterates over all attributes in order, including those that are ignored.
     #[must_use]
     pub const fn attributes(&self) -> Attributes<'a> {
         Attributes::new(self.body)

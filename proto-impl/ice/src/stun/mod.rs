@@ -1,5 +1,5 @@
-//! STUN messages (RFC 8489): Binding requests, answers and indications as ICE uses them, and the common part of others'
-//! (RFC 8656).
+//! STUN messages (RFC 8489): Binding requests, answers and indications as used by ICE, and the common part of other
+//! methods (RFC 8656).
 //!
 //! ```text
 //!  0                   1                   2                   3
@@ -10,8 +10,8 @@
 //! |                      attributes: type, length, value, padding |
 //! ```
 //!
-//! A [`Message`] is a view over the datagram: reading allocates nothing. The first instance of an attribute counts
-//! (RFC 8489 §14), and what stands behind MESSAGE-INTEGRITY does not, but for FINGERPRINT (§14.5).
+//! A [`Message`] is a view of the datagram: parsing allocates nothing. Only the first instance of an attribute counts
+//! (RFC 8489 §14), and attributes behind MESSAGE-INTEGRITY are ignored, except FINGERPRINT (§14.5).
 
 mod attribute;
 mod integrity;
@@ -27,9 +27,9 @@ pub(crate) use integrity::crc32;
 pub use message::{Class, Message, TransactionId, is_stun, username_fragment};
 pub use write::MessageWriter;
 
-/// RFC 8489 §5.
+/// Magic cookie of every message (RFC 8489 §5).
 pub const MAGIC_COOKIE: u32 = 0x2112_a442;
-/// Bytes before the attributes.
+/// Length of the header before the attributes.
 pub const HEADER_BYTES: usize = 20;
 /// The only method of ICE (RFC 8489 §18.2).
 pub const BINDING: u16 = 0x001;

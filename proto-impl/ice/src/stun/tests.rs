@@ -16,7 +16,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// RFC 5769 §2.1.
+/// Request of RFC 5769 §2.1.
 fn request_vector() -> Vec<u8> {
     bytes(
         "00010058 2112a442 b7e7a701bc34d686fa87dfae 80220010 5354554e207465737420636c69656e74
@@ -25,7 +25,7 @@ fn request_vector() -> Vec<u8> {
     )
 }
 
-/// RFC 5769 §2.2 and §2.3.
+/// Responses of RFC 5769 §2.2 and §2.3.
 fn answer_vectors() -> [(Vec<u8>, &'static str); 2] {
     [
         (
@@ -73,7 +73,7 @@ fn rfc_5769_sample_answers() {
     }
 }
 
-/// As a browser's check: with everything that Chromium sends.
+/// Makes a check with everything that Chromium sends.
 fn check(nominates: bool) -> Vec<u8> {
     let mut out = b"before".to_vec();
     let length = MessageWriter::new(&mut out, Class::Request, ID)
@@ -117,7 +117,7 @@ fn a_mapped_ipv4_address_is_written_as_what_it_is() {
     assert_eq!(Message::read(&out).unwrap().mapped_address(), Some("192.0.2.1:5".parse().unwrap()));
 }
 
-/// Builds a message of raw attributes; `tail` stands behind the length that the head tells.
+/// Builds a message of raw attributes. `tail` follows beyond the length in the header.
 fn raw(kind: u16, attributes: &[(u16, usize, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (kind, length, value) in attributes {

@@ -1,4 +1,4 @@
-//! Writes messages.
+//! Writing messages.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use super::attribute::{RoleAttribute, padding, write_address};
 use super::integrity::{fingerprint, integrity};
 use super::{AttributeType, BINDING, Class, ErrorCode, HEADER_BYTES, MAGIC_COOKIE, TransactionId};
 
-/// Appends a message to a buffer. Writers assume: a value longer than its length field is cut.
+/// Appends a message to a buffer. A value too long for its length field is truncated.
 #[derive(Debug)]
 pub struct MessageWriter<'a> {
     out: &'a mut Vec<u8>,
@@ -15,13 +15,13 @@ pub struct MessageWriter<'a> {
 }
 
 impl<'a> MessageWriter<'a> {
-    /// Begins a Binding message behind what is in `out`.
+    /// Begins a Binding message at the end of `out`.
     #[must_use]
     pub fn new(out: &'a mut Vec<u8>, class: Class, id: TransactionId) -> Self {
         Self::of_method(out, BINDING, class, id)
     }
 
-    /// Begins a message of this method (12 bits; RFC 8489 §5) behind what is in `out`.
+    /// Begins a message of this method (12 bits; RFC 8489 §5) at the end of `out`.
     #[must_use]
     pub fn of_method(out: &'a mut Vec<u8>, method: u16, class: Class, id: TransactionId) -> Self {
         let start = out.len();
@@ -49,32 +49,33 @@ impl<'a> MessageWriter<'a> {
         })
     }
 
-    /// XOR-MAPPED-ADDRESS.
+    /// Adds XOR-MAPPED-ADDRESS.
     #[must_use]
     pub fn mapped_address(self, address: SocketAddr) -> Self {
         self.xor_address(AttributeType::XOR_MAPPED_ADDRESS, address)
     }
 
-    /// An attribute in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), as those of TURN (RFC 8656 §18.3, §18.5).
+    /// Adds an attribute in the form of XOR-MAPPED-ADDRESS (RFC 8489 §14.2), such as those of TURN (RFC 8656 §18.3,
+    /// §18.5).
     #[must_use]
     pub fn xor_address(self, kind: AttributeType, address: SocketAddr) -> Self {
         let id = self.id;
         self.made(kind, |out| write_address(address, id, out))
     }
 
-    /// PRIORITY.
+    /// Adds PRIORITY.
     #[must_use]
     pub fn priority(self, priority: u32) -> Self {
         self.attribute(AttributeType::PRIORITY, &priority.to_be_bytes())
     }
 
-    /// USE-CANDIDATE, when `nominate`.
+    /// Adds USE-CANDIDATE if `nominate` is true.
     #[must_use]
     pub fn use_candidate(self, nominate: bool) -> Self {
         if nominate { self.attribute(AttributeType::USE_CANDIDATE, &[]) } else { self }
     }
 
-    /// ICE-CONTROLLING or ICE-CONTROLLED.
+    /// Adds ICE-CONTROLLING or ICE-CONTROLLED.
     #[must_use]
     pub fn role(self, role: RoleAttribute) -> Self {
         let (kind, tie_breaker) = match role {
@@ -84,7 +85,7 @@ impl<'a> MessageWriter<'a> {
         self.attribute(kind, &tie_breaker.to_be_bytes())
     }
 
-    /// ERROR-CODE with its reason.
+    /// Adds ERROR-CODE with its reason phrase.
     #[must_use]
     pub fn error_code(self, code: ErrorCode) -> Self {
         self.made(AttributeType::ERROR_CODE, |out| {
@@ -93,7 +94,7 @@ impl<'a> MessageWriter<'a> {
         })
     }
 
-    /// UNKNOWN-ATTRIBUTES.
+    /// Adds UNKNOWN-ATTRIBUTES.
     #[must_use]
     pub fn unknown(self, kinds: impl Iterator<Item = AttributeType>) -> Self {
         self.made(AttributeType::UNKNOWN_ATTRIBUTES, |out| {
@@ -101,14 +102,14 @@ impl<'a> MessageWriter<'a> {
         })
     }
 
-    /// Ends with MESSAGE-INTEGRITY of `key` and FINGERPRINT. Gives the length of the message.
+    /// Ends the message with MESSAGE-INTEGRITY under `key` and FINGERPRINT. Returns the length of the message.
     pub fn finish(self, key: &[u8]) -> usize {
         let at = self.out.len().saturating_sub(self.start);
         let own = self.out.get(self.start..).and_then(|bytes| integrity(bytes, at, key)).unwrap_or_default();
         self.attribute(AttributeType::MESSAGE_INTEGRITY, &own).finish_open()
     }
 
-    /// Ends with FINGERPRINT alone: what asks a STUN server. Gives the length of the message.
+    /// Ends the message with only FINGERPRINT, as in requests to a STUN server. Returns the length of the message.
     pub fn finish_open(self) -> usize {
         let this = self.attribute(AttributeType::FINGERPRINT, &[0; 4]);
         let covered = this.out.len().saturating_sub(8);

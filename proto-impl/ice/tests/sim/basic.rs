@@ -1,4 +1,4 @@
-//! Agents find each other.
+//! Simulations of agents that connect.
 
 use ice::{Candidate, CandidateKind, CloseReason, Config, Event, Path, Role, TcpType, Transport};
 use netsim::{Clock, ms, secs};

@@ -1,4 +1,4 @@
-//! Ends with addresses and address translation, over one link each way.
+//! Test harness: ends with addresses and address translation, over a link in each direction.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use ice::{
 };
 use netsim::{Clock, Input, Pair, Peer, Stuck, ms, secs};
 
-/// No media: only STUN and what is made up for the test.
+/// Fake media packet.
 const MEDIA: [u8; 5] = [0x80, 96, 0, 0, 0];
 
 pub(crate) fn address(host: u8, port: u16) -> SocketAddr {
@@ -23,11 +23,11 @@ pub(crate) fn address(host: u8, port: u16) -> SocketAddr {
 pub(crate) enum Side {
     Full(Box<Agent>),
     Lite(Box<LiteAgent>),
-    /// A STUN server: tells what it sees.
+    /// STUN server that reports the addresses that it sees.
     Server,
 }
 
-/// A translator between an end and the link.
+/// Translator between an end and the link.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Nat {
     pub(crate) inside: SocketAddr,
@@ -38,15 +38,15 @@ pub(crate) struct End {
     pub(crate) side: Side,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) nat: Option<Nat>,
-    /// Nothing arrives there.
+    /// Addresses at which nothing arrives.
     pub(crate) unreachable: Vec<SocketAddr>,
     pub(crate) media_interval: Option<Duration>,
     media_at: Option<Instant>,
     pub(crate) media_in: u64,
     pub(crate) media_refused: u64,
-    /// The time at which media last came in.
+    /// Time of the last received media.
     pub(crate) media_last: Option<Instant>,
-    /// The longest pause of media.
+    /// Longest pause of media.
     pub(crate) media_gap: Duration,
     pub(crate) events: Vec<Event>,
     pub(crate) candidates: Vec<Candidate>,
@@ -147,7 +147,7 @@ impl End {
         }
     }
 
-    /// The other side's description.
+    /// Sets the description of the other side.
     pub(crate) fn learn(&mut self, now: Instant, credentials: Credentials, is_lite: bool) {
         match &mut self.side {
             Side::Full(agent) => agent.set_remote(now, credentials, is_lite),
@@ -323,7 +323,7 @@ impl Peer for End {
     }
 }
 
-/// Both descriptions, with all candidates.
+/// Exchanges both descriptions with all candidates.
 pub(crate) fn signal(pair: &mut Pair<End, End>) {
     signal_credentials(pair);
     let now = pair.clock.now();
@@ -340,19 +340,19 @@ pub(crate) fn signal_credentials(pair: &mut Pair<End, End>) {
     pair.b.learn(now, of_a.0, of_a.1);
 }
 
-/// Two ends over 20 ms each way.
+/// Joins two ends over links of 20 ms in each direction.
 pub(crate) fn pair(seed: u64, clock: Clock, a: End, b: End) -> Pair<End, End> {
     Pair::new(seed, clock, a, b).links(|link| link.latency(ms(20)))
 }
 
-/// Until both have a nominated pair.
+/// Runs until both have a nominated pair.
 pub(crate) fn connect(pair: &mut Pair<End, End>, limit: Duration) -> Result<Duration, Stuck> {
     let took = pair.run_until(limit, |a, b| a.is_nominated() && b.is_nominated())?;
     assert_mirrored(pair);
     Ok(took)
 }
 
-/// Both send where the other takes.
+/// Checks that each side sends on the pair that the other receives on.
 pub(crate) fn assert_mirrored(pair: &Pair<End, End>) {
     let (a, b) = (pair.a.selected().unwrap(), pair.b.selected().unwrap());
     let seen = |end: &End, address| match end.nat {

@@ -1,4 +1,4 @@
-//! An attacker on the wire.
+//! Simulations of an attacker on the wire.
 
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ fn i_05_media_is_taken_from_validated_paths_only() {
     }
 }
 
-/// An attacker that knows the credentials, and abuses them.
+/// Checks an attacker that knows the credentials and abuses them.
 #[test]
 fn i_10_caps_hold_against_an_authentic_flood() {
     let mut clock = Clock::new();

@@ -1,4 +1,4 @@
-//! Lossy links, many seeds.
+//! Simulations of lossy links with many seeds.
 
 use ice::Role;
 use netsim::{Clock, ms, secs};

@@ -1,5 +1,5 @@
-//! Two agents over links that misbehave, in virtual time. `MILLSTREAM_SEEDS` sets with how many seeds the lossy runs are
-//! made.
+//! Simulations of two agents over bad links, in virtual time. `MILLSTREAM_SEEDS` sets the number of seeds for the lossy
+//! runs.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Paths that change, end, and begin anew.
+//! Simulations of paths that change, end and start anew.
 
 use crypto::Seed;
 use ice::{CloseReason, Event, Path, Role};

@@ -1,33 +1,34 @@
-//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), where every frame repeats it.
+//! AAC: the AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1), and ADTS (§1.A.3.2), whose frames each repeat the
+//! configuration.
 
 use bytes::Bytes;
 use wire::{BitReader, Reader};
 
 use super::{CONFIG_BYTES_MAX, Error};
 
-/// samplingFrequencyIndex, ISO/IEC 14496-3 table 1.18.
+/// Sample rates in Hz by samplingFrequencyIndex (ISO/IEC 14496-3 table 1.18).
 const SAMPLE_RATES: [u32; 13] =
     [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8_000, 7_350];
 /// Index that announces an explicit 24-bit frequency.
 const RATE_EXPLICIT: u32 = 15;
-/// audioObjectType that announces an extension by 6 more bits.
+/// audioObjectType that announces an extended type in 6 more bits.
 const OBJECT_TYPE_ESCAPE: u32 = 31;
 
-/// A checked AudioSpecificConfig.
+/// A validated AudioSpecificConfig.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The record as it came.
+    /// The record as received.
     pub record: Bytes,
     /// audioObjectType; 2 is AAC LC.
     pub object_type: u32,
-    /// Hz, before SBR.
+    /// Sample rate in Hz, before SBR.
     pub sample_rate: u32,
-    /// channelConfiguration; 0 means that the bit stream tells.
+    /// channelConfiguration; 0 means that the bit stream defines the channels.
     pub channel_configuration: u8,
 }
 
 impl Config {
-    /// Reads an AudioSpecificConfig.
+    /// Parses an AudioSpecificConfig.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -55,19 +56,19 @@ impl Config {
     }
 }
 
-/// The syncword of ADTS and the bits around it: twelve ones, ID, layer 0.
+/// Syncword of ADTS and the bits around it: twelve ones, ID, layer 0.
 const ADTS_SYNC: u16 = 0xfff0;
-/// Bytes of an ADTS header without its CRC.
+/// Length of an ADTS header without its CRC.
 pub const ADTS_BYTES: usize = 7;
-/// Bytes of the CRC, when there is one.
+/// Length of the optional CRC.
 const ADTS_CRC_BYTES: usize = 2;
-/// adts_buffer_fullness of a variable bit rate.
+/// adts_buffer_fullness that denotes a variable bit rate.
 const ADTS_FULLNESS: u32 = 0x7ff;
-/// Samples of a frame, before SBR.
+/// Samples per frame, before SBR.
 pub const FRAME_SAMPLES: u32 = 1024;
-/// AAC LC; of the kinds that ADTS knows (1 to 4), the one of all encoders.
+/// audioObjectType of AAC LC, which all encoders use of the types that ADTS supports (1 to 4).
 const OBJECT_TYPE_LC: u32 = 2;
-/// The object types of HE-AAC, SBR and PS: their core is AAC LC.
+/// Object types of HE-AAC, SBR and PS, whose core is AAC LC.
 const OBJECT_TYPES_HE: [u32; 2] = [5, 29];
 
 /// The header of an ADTS frame.
@@ -77,20 +78,20 @@ pub struct Adts {
     pub object_type: u8,
     /// samplingFrequencyIndex.
     pub rate_index: u8,
-    /// Hz.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// channel_configuration; 0 means that the frame tells.
+    /// channel_configuration; 0 means that the frame defines the channels.
     pub channel_configuration: u8,
-    /// Bytes of the header, with its CRC.
+    /// Length of the header, including its CRC.
     pub header_bytes: usize,
-    /// Bytes of the whole frame.
+    /// Length of the whole frame.
     pub frame_bytes: usize,
     /// number_of_raw_data_blocks_in_frame, counted from 1.
     pub blocks: u8,
 }
 
 impl Adts {
-    /// Reads the header that `frame` begins with.
+    /// Parses the header at the start of `frame`.
     pub fn read(frame: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(frame);
         let sync = reader.u16()?;
@@ -125,8 +126,8 @@ impl Adts {
 }
 
 impl Config {
-    /// The record of an ADTS header. Of channel configuration 0 the frames tell, which a record would have to
-    /// repeat: that is refused.
+    /// Creates the record for an ADTS header. Channel configuration 0 is refused: there the frames define the channels,
+    /// and the record would have to repeat their definition.
     pub fn of_parts(object_type: u8, rate_index: u8, channel_configuration: u8) -> Result<Self, Error> {
         if channel_configuration == 0 {
             return Err(Error::Invalid("channel_configuration"));
@@ -136,12 +137,13 @@ impl Config {
         Self::read(Bytes::copy_from_slice(&bits.to_be_bytes()))
     }
 
-    /// The record for a whole header; see [`Self::of_parts`].
+    /// Creates the record for an ADTS header; see [`Self::of_parts`].
     pub fn of_adts(adts: &Adts) -> Result<Self, Error> {
         Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }
 
-    /// Channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None`: the frames tell.
+    /// Returns the number of channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None` if the frames
+    /// define them.
     #[must_use]
     pub const fn channels(&self) -> Option<u8> {
         match self.channel_configuration {
@@ -152,8 +154,8 @@ impl Config {
         }
     }
 
-    /// The ADTS header of a raw frame. `None` for what ADTS cannot say: other kinds of AAC, other rates, channels that
-    /// only the record tells, a frame that is too long.
+    /// Returns the ADTS header of a raw frame. `None` for what ADTS cannot express: other object types or sample rates,
+    /// channels defined only in the record, or a frame that is too long.
     #[must_use]
     pub fn adts(&self, payload_bytes: usize) -> Option<[u8; ADTS_BYTES]> {
         let he = OBJECT_TYPES_HE.contains(&self.object_type);

@@ -1,49 +1,49 @@
-//! AC-3 and E-AC-3 (ETSI TS 102 366). Neither has parameter sets: every syncframe is complete in itself, and what a
-//! container wants to know of it (`dac3`, `dec3`) can be read there.
+//! AC-3 and E-AC-3 (ETSI TS 102 366). Neither has parameter sets: every syncframe is self-contained, and what
+//! containers need (`dac3`, `dec3`) can be read from it.
 
 use wire::BitReader;
 
 use super::Error;
 
-/// syncword.
+/// The syncword.
 const SYNC: u32 = 0x0b77;
-/// The largest bsid of AC-3; above is E-AC-3 (annex E.1.3.1.6).
+/// Largest bsid of AC-3; larger values are E-AC-3 (annex E.1.3.1.6).
 const BSID_AC3_MAX: u32 = 10;
-/// The largest bsid of E-AC-3.
+/// Largest bsid of E-AC-3.
 const BSID_MAX: u32 = 16;
-/// Hz by fscod (table 4.1).
+/// Sample rates in Hz by fscod (table 4.1).
 const SAMPLE_RATES: [u32; 3] = [48_000, 44_100, 32_000];
-/// kbit/s by half of frmsizecod (table 4.13).
+/// Bit rates in kbit/s by half of frmsizecod (table 4.13).
 const BITRATES: [u32; 19] =
     [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384, 448, 512, 576, 640];
-/// Audio blocks by numblkscod (table E.1.4).
+/// Numbers of audio blocks by numblkscod (table E.1.4).
 const BLOCKS: [u32; 4] = [1, 2, 3, 6];
-/// Samples of an audio block.
+/// Samples per audio block.
 const BLOCK_SAMPLES: u32 = 256;
 /// strmtyp of a dependent substream (table E.1.2).
 const DEPENDENT: u32 = 1;
 
-/// An AC-3 or E-AC-3 track. It says no more than that it is one.
+/// Configuration of an AC-3 or E-AC-3 track, which has no parameters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Config;
 
-/// The head of a syncframe.
+/// Header of a syncframe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Syncframe {
-    /// Bytes of the frame.
+    /// Length of the frame, in bytes.
     pub bytes: usize,
-    /// Hz.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// Samples of each channel.
+    /// Samples per channel.
     pub samples: u32,
-    /// Whether the frame is E-AC-3.
+    /// True if the frame is E-AC-3.
     pub enhanced: bool,
-    /// Whether it is a dependent substream: it adds channels to the preceding frame, with the same time.
+    /// The frame is a dependent substream: it adds channels to the preceding frame, at the same time.
     pub dependent: bool,
 }
 
 impl Syncframe {
-    /// Reads the head that `frame` begins with: 6 bytes of it.
+    /// Parses the header at the start of `frame`, of which 6 bytes are needed.
     pub fn read(frame: &[u8]) -> Result<Self, Error> {
         let mut bits = BitReader::new(frame.get(..6).unwrap_or(frame));
         if bits.bits(16)? != SYNC {
@@ -59,7 +59,7 @@ impl Syncframe {
         }
     }
 
-    /// §4.3.1: crc1, fscod, frmsizecod.
+    /// Parses crc1, fscod and frmsizecod (§4.3.1).
     fn read_ac3(mut bits: BitReader<'_>, bsid: u32) -> Result<Self, Error> {
         bits.skip(16)?;
         let rate = *at(&SAMPLE_RATES, bits.bits(2)?).ok_or(Error::Invalid("fscod"))?;
@@ -74,7 +74,7 @@ impl Syncframe {
         Ok(Self { bytes, sample_rate, samples: 6 * BLOCK_SAMPLES, enhanced: false, dependent: false })
     }
 
-    /// §E.1.2.2: strmtyp, substreamid, frmsiz, fscod, numblkscod.
+    /// Parses strmtyp, substreamid, frmsiz, fscod and numblkscod (§E.1.2.2).
     fn read_enhanced(mut bits: BitReader<'_>) -> Result<Self, Error> {
         let stream_type = bits.bits(2)?;
         if stream_type == 3 {
@@ -97,24 +97,24 @@ impl Syncframe {
     }
 }
 
-/// Channels by acmod, without the one for low frequencies (table 4.3).
+/// Numbers of channels by acmod, without the low-frequency channel (table 4.3).
 const CHANNELS: [u8; 8] = [2, 1, 2, 3, 3, 4, 4, 5];
-/// Dependent substreams of the one program that is described.
+/// Maximum number of dependent substreams of the described program.
 const DEPENDENTS_MAX: u8 = 15;
 
-/// The description of a track in an MP4 file, read from its first unit.
+/// Description of a track in an MP4 file, from its first unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Description {
-    /// Hz.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// Channels, with the one for low frequencies; without those that dependent substreams add.
+    /// Number of channels including the low-frequency channel, without those of dependent substreams.
     pub channels: u8,
-    /// The payload of the AC3SpecificBox (`dac3`, §F.4) or of the EC3SpecificBox (`dec3`, §F.6).
+    /// Payload of the AC3SpecificBox (`dac3`, §F.4) or of the EC3SpecificBox (`dec3`, §F.6).
     pub record: Vec<u8>,
 }
 
 impl Description {
-    /// Reads the syncframes of an access unit.
+    /// Parses the syncframes of an access unit.
     pub fn of_unit(unit: &[u8]) -> Result<Self, Error> {
         let first = Syncframe::read(unit)?;
         if first.enhanced { Self::of_enhanced(unit, &first) } else { Self::of_ac3(unit, &first) }
@@ -138,7 +138,7 @@ impl Description {
         Ok(Self { sample_rate: frame.sample_rate, channels: channels(acmod, lfe), record })
     }
 
-    /// Reads an independent substream, and those that depend on it.
+    /// Parses an independent substream and its dependent ones.
     ///
     /// ```text
     /// data_rate(13) | num_ind_sub(3) | fscod(2) | bsid(5) | 0 | asvc(1) | bsmod(3) | acmod(3) | lfeon(1) | 0(3)
@@ -176,14 +176,14 @@ fn channels(acmod: u32, lfe: u32) -> u8 {
     full.unwrap_or(2) + u8::from(lfe != 0)
 }
 
-/// The parts of a substream's head that `dec3` repeats (§E.1.2.2).
+/// Fields of a substream's header that `dec3` repeats (§E.1.2.2).
 #[derive(Debug)]
 struct EnhancedHead {
     fscod: u32,
     bsid: u32,
     acmod: u32,
     lfe: u32,
-    /// chan_loc of a dependent substream (table F.6.1), from its chanmap (table E.1.7); else 0.
+    /// chan_loc of a dependent substream (table F.6.1), from its chanmap (table E.1.7); 0 for others.
     locations: u16,
 }
 
@@ -217,7 +217,8 @@ impl EnhancedHead {
     }
 }
 
-/// Samples of each channel of the syncframes that `frames` holds, and their rate. `None` when the first is none.
+/// Returns the number of samples per channel in the syncframes of `frames`, and their sample rate. `None` if the first
+/// is invalid.
 pub(crate) fn samples(frames: &[u8]) -> Option<(u64, u32)> {
     let first = Syncframe::read(frames).ok()?;
     let (mut samples, mut rest) = (0, frames);

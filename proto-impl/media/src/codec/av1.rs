@@ -6,7 +6,7 @@ use wire::{BitReader, Reader, Truncated};
 
 use super::{CONFIG_BYTES_MAX, Error, real_size};
 
-/// marker (1) and version (1) in one byte.
+/// Value of the byte with marker (1) and version (1).
 const MARKER_AND_VERSION: u8 = 0x81;
 /// obu_type of a sequence header (§6.2.2).
 pub const OBU_SEQUENCE_HEADER: u8 = 1;
@@ -18,7 +18,7 @@ pub const OBU_FRAME_HEADER: u8 = 3;
 pub const OBU_TILE_GROUP: u8 = 4;
 /// obu_type of a frame: header and tile group.
 pub const OBU_FRAME: u8 = 6;
-/// obu_type of a frame header that is sent again.
+/// obu_type of a redundant frame header.
 pub const OBU_REDUNDANT_FRAME_HEADER: u8 = 7;
 /// obu_type of a tile list.
 pub const OBU_TILE_LIST: u8 = 8;
@@ -28,25 +28,25 @@ pub const OBU_PADDING: u8 = 15;
 const HAS_SIZE: u8 = 0x02;
 /// obu_extension_flag.
 const HAS_EXTENSION: u8 = 0x04;
-/// Bytes that a leb128 number may take (§4.10.5).
+/// Maximum number of bytes of a leb128 number (§4.10.5).
 const LEB128_BYTES_MAX: usize = 8;
 
-/// A checked AV1CodecConfigurationRecord.
+/// A validated AV1CodecConfigurationRecord.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The record as it came.
+    /// The record as received.
     pub record: Bytes,
     /// seq_profile: 0 main, 1 high, 2 professional.
     pub profile: u8,
     /// seq_level_idx of the first operating point.
     pub level: u8,
-    /// Largest frame size, when the record holds a readable sequence header.
+    /// Largest frame size; `None` unless the record has a readable sequence header.
     pub size: Option<(u32, u32)>,
 }
 
 impl Config {
-    /// Reads an AV1CodecConfigurationRecord. The sequence header behind its four bytes is optional; OBUs whose sizes
-    /// lie are not taken.
+    /// Parses an AV1CodecConfigurationRecord. The sequence header behind its four bytes is optional; OBUs with invalid
+    /// sizes are refused.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -73,14 +73,14 @@ impl Config {
 pub struct Obu<'a> {
     /// obu_type.
     pub kind: u8,
-    /// The bytes behind the header and the size.
+    /// Contents behind the header and the size field.
     pub body: &'a [u8],
     head: u8,
     extension: Option<u8>,
 }
 
 impl Obu<'_> {
-    /// The header as it is where something else tells the size (§5.3.2).
+    /// Returns the header for a place where the size is given otherwise (§5.3.2).
     #[must_use]
     pub fn head_without_size(&self) -> SmallHead {
         let head = [self.head & !HAS_SIZE, self.extension.unwrap_or(0)];
@@ -88,7 +88,7 @@ impl Obu<'_> {
     }
 }
 
-/// A header of one byte or two.
+/// A header of one or two bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct SmallHead {
     head: [u8; 2],
@@ -103,7 +103,7 @@ impl std::ops::Deref for SmallHead {
     }
 }
 
-/// Reads an OBU; one without a size takes all that is left.
+/// Reads an OBU; one without a size field extends to the end of the input.
 pub fn read_obu<'a>(reader: &mut Reader<'a>) -> Result<Obu<'a>, Error> {
     let head = reader.u8()?;
     if head & 0x80 != 0 {
@@ -118,7 +118,7 @@ pub fn read_obu<'a>(reader: &mut Reader<'a>) -> Result<Obu<'a>, Error> {
     Ok(Obu { kind: (head >> 3) & 0x0f, body, head, extension })
 }
 
-/// leb128() of §4.10.5.
+/// Reads a leb128() number (§4.10.5).
 pub fn read_leb128(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let mut value = 0u64;
     for index in 0..LEB128_BYTES_MAX {
@@ -131,7 +131,7 @@ pub fn read_leb128(reader: &mut Reader<'_>) -> Result<usize, Error> {
     Err(Error::Invalid("leb128"))
 }
 
-/// Appends `value` as leb128(), with as few bytes as it needs.
+/// Appends `value` as leb128() in as few bytes as possible.
 pub fn put_leb128(value: usize, out: &mut BytesMut) {
     let mut rest = value;
     loop {
@@ -144,7 +144,7 @@ pub fn put_leb128(value: usize, out: &mut BytesMut) {
     }
 }
 
-/// Bytes that [`put_leb128`] appends.
+/// Returns the number of bytes that [`put_leb128`] appends.
 #[must_use]
 pub const fn leb128_bytes(value: usize) -> usize {
     let bits = usize::BITS - value.leading_zeros();
@@ -152,7 +152,7 @@ pub const fn leb128_bytes(value: usize) -> usize {
     if bytes == 0 { 1 } else { bytes as usize }
 }
 
-/// max_frame_width and max_frame_height of a sequence_header_obu (§5.5.1).
+/// Reads max_frame_width and max_frame_height of a sequence_header_obu (§5.5.1).
 pub fn picture_size(obu: &[u8]) -> Result<(u32, u32), Error> {
     let mut bits = BitReader::new(obu);
     bits.skip(4)?;
@@ -168,7 +168,7 @@ pub fn picture_size(obu: &[u8]) -> Result<(u32, u32), Error> {
     real_size(width, height).ok_or(Error::Invalid("frame size"))
 }
 
-/// Skips from timing_info_present_flag to the last operating point (§5.5.1 to §5.5.5).
+/// Skips the fields from timing_info_present_flag to the last operating point (§5.5.1 to §5.5.5).
 fn skip_operating_points(bits: &mut BitReader<'_>) -> Result<(), Truncated> {
     let mut delay_bits = None;
     if bits.bit()? {
@@ -205,7 +205,7 @@ fn skip_operating_points(bits: &mut BitReader<'_>) -> Result<(), Truncated> {
 mod tests {
     use super::*;
 
-    /// SVT-AV1, 320x180, with its sequence header.
+    /// Record of SVT-AV1, 320x180, with its sequence header.
     const RECORD: &[u8] = &[
         0x81, 0x00, 0x0c, 0x00, 0x0a, 0x0b, 0x02, 0x00, 0x00, 0x05, 0x21, 0xe7, 0xf6, 0x60, 0x17, 0xc0, 0x02,
     ];

@@ -1,8 +1,9 @@
-//! Dependencies between pictures, by their own bytes: a sender that must leave some out asks here what that costs.
+//! Dependencies between pictures, read from the bitstream: a sender that must leave out pictures learns here which
+//! others are affected.
 //!
-//! A decoder keeps decoded pictures in slots. A picture refers to some of them and replaces some; a picture that was left out
-//! leaves what it would have replaced broken, until another picture that can be decoded replaces it. Where the bitstream does
-//! not say which slots a picture refers to, it may refer to all.
+//! A decoder keeps decoded pictures in slots. A picture refers to some slots and replaces some. If a picture is left
+//! out, the slots that it would have replaced are broken until a decodable picture replaces them. Where the bitstream
+//! does not say which slots a picture refers to, it is assumed to refer to all.
 //!
 //! | codec | slots | read from |
 //! |---|---|---|
@@ -23,14 +24,14 @@ mod of_vp8;
 
 /// All slots.
 const ALL: u16 = u16::MAX;
-/// Slots of the state that decoders keep beside pictures: probabilities and the motion of the picture before, segments, and
-/// settings of the loop filter. A picture may set them anew and refer to none before.
+/// Slot for the state that decoders keep besides pictures: probabilities, the motion vectors of the previous picture,
+/// segmentation, and loop filter settings. A picture may set it without referring to it.
 const STATE: u16 = 1 << 15;
 const SEGMENTS: u16 = 1 << 14;
 const FILTER: u16 = 1 << 13;
 const BESIDE: u16 = STATE | SEGMENTS | FILTER;
 
-/// The slots of a decoder that a picture refers to and replaces.
+/// The decoder slots that a picture refers to and replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dependency {
     refers: u16,
@@ -39,13 +40,13 @@ pub struct Dependency {
 }
 
 impl Dependency {
-    /// Decoding can start here.
+    /// A picture at which decoding can start.
     pub const START: Self = Self { refers: 0, replaces: ALL, layer: 0 };
-    /// A picture that may refer to everything before it, and to which everything behind it may refer.
+    /// A picture that may refer to everything before it, and that everything after it may refer to.
     pub const CHAIN: Self = Self { refers: ALL, replaces: ALL, layer: 0 };
 
-    /// Reads a frame: NAL units with lengths of four bytes, the OBUs of a temporal unit, a frame of VP8 or VP9. What cannot be
-    /// read counts as [`Dependency::CHAIN`], and so does audio.
+    /// Reads the dependency of a frame: NAL units with lengths of four bytes, the OBUs of a temporal unit, or a frame
+    /// of VP8 or VP9. Unreadable frames count as [`Dependency::CHAIN`], and so does audio.
     #[must_use]
     pub fn of(config: &CodecConfig, key_frame: bool, frame: &[u8]) -> Self {
         if key_frame {
@@ -68,39 +69,39 @@ impl Dependency {
         read.unwrap_or(Self::CHAIN)
     }
 
-    /// Whether no other picture refers to it.
+    /// True if no other picture refers to this one.
     #[must_use]
     pub const fn is_free(self) -> bool {
         self.replaces & !BESIDE == 0 && self.refers & self.replaces & BESIDE == 0
     }
 
-    /// The temporal layer, where the bitstream names one: pictures of lower layers do not refer to it.
+    /// Temporal layer, if the bitstream contains one: pictures of lower layers do not refer to this one.
     #[must_use]
     pub const fn layer(self) -> u8 {
         self.layer
     }
 
-    /// Decoded behind `self`, in one frame of several pictures.
+    /// Returns the dependency of a frame in which `next` is decoded after `self`.
     const fn then(self, next: Self) -> Self {
         let refers = self.refers | (next.refers & !self.replaces);
         Self { refers, replaces: self.replaces | next.replaces, layer: self.layer }
     }
 }
 
-/// The state of a receiver's decoder, when some pictures were left out.
+/// State of a receiver's decoder after some pictures were left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Received {
     broken: u16,
 }
 
 impl Received {
-    /// Whether it has all that a picture may refer to.
+    /// True if the decoder has everything that a picture may refer to.
     #[must_use]
     pub const fn can_decode(self, picture: Dependency) -> bool {
         self.broken & picture.refers == 0
     }
 
-    /// Notes a picture that was sent, and that the receiver can decode.
+    /// Notes a picture that was sent and can be decoded.
     pub const fn sent(&mut self, picture: Dependency) {
         self.broken &= !picture.replaces;
     }
@@ -118,9 +119,9 @@ fn of_h264(frame: &[u8]) -> Option<Dependency> {
     Some(Dependency { refers: 1, replaces: u16::from(is_reference), layer: 0 })
 }
 
-/// Types of slices below which those with even numbers are of sub-layer non-reference pictures (Table 7-1).
+/// nal_unit_type below which even numbers are slices of sub-layer non-reference pictures (Table 7-1).
 const H265_RESERVED_IRAP: u8 = 16;
-/// TSA_N to STSA_R: pictures that do not refer to others of their sub-layer.
+/// nal_unit_types TSA_N to STSA_R: pictures that do not refer to others of their sub-layer.
 const H265_SWITCHES: std::ops::RangeInclusive<u8> = 2..=5;
 
 fn of_h265(frame: &[u8]) -> Option<Dependency> {
@@ -134,12 +135,12 @@ fn of_h265(frame: &[u8]) -> Option<Dependency> {
     Some(Dependency { refers, replaces: if is_free { 0 } else { own }, layer })
 }
 
-/// frame_marker of VP9.
+/// Value of frame_marker in VP9.
 const VP9_MARKER: u32 = 2;
-/// The upper bits of the last byte of a superframe (Annex B).
+/// Upper bits of the last byte of a superframe (Annex B).
 const VP9_SUPERFRAME: u8 = 0xc0;
 
-/// The uncompressed header (§6.2), up to the references. `None`: it may refer to all.
+/// Reads the uncompressed header (§6.2) up to the references. `None` if the frame may refer to all slots.
 fn of_vp9(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
     if frame.last().is_some_and(|last| last & 0xe0 == VP9_SUPERFRAME) {
         return Ok(None);
@@ -172,7 +173,7 @@ fn of_vp9(frame: &[u8]) -> Result<Option<Dependency>, Truncated> {
     Ok(Some(picture))
 }
 
-/// refresh_frame_flags as slots.
+/// Converts refresh_frame_flags to slots.
 fn slots(flags: u32) -> u16 {
     u16::try_from(flags & 0xff).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! FLAC: the STREAMINFO metadata block (RFC 9639 §8.2). Enhanced RTMP wants the stream marker and the block with its
-//! head; ffmpeg writes the block's 34 bytes alone. Both are accepted and forwarded unchanged.
+//! FLAC: the STREAMINFO metadata block (RFC 9639 §8.2). Enhanced RTMP requires the stream marker and the block with its
+//! header; ffmpeg writes only the block's 34 bytes. Both forms are accepted and forwarded unchanged.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader};
@@ -8,26 +8,26 @@ use super::{CONFIG_BYTES_MAX, Error};
 
 /// The stream marker (§6).
 const MARKER: &[u8; 4] = b"fLaC";
-/// Bytes of STREAMINFO.
+/// Length of STREAMINFO.
 const STREAMINFO_BYTES: u32 = 34;
-/// last-metadata-block flag and block type of a STREAMINFO without blocks behind it (§8.1).
+/// Header byte of a STREAMINFO that is the last metadata block (§8.1).
 const LAST_STREAMINFO: u8 = 0x80;
-/// Bits of STREAMINFO before the sample rate: block sizes and frame sizes.
+/// Number of bits in STREAMINFO before the sample rate: block sizes and frame sizes.
 const BITS_BEFORE_RATE: usize = 16 + 16 + 24 + 24;
 
-/// A checked STREAMINFO.
+/// A validated STREAMINFO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The record as it came, with or without its marker.
+    /// The record as received, with or without its marker.
     pub record: Bytes,
-    /// Hz.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// 1 to 8.
+    /// Number of channels, 1 to 8.
     pub channels: u8,
 }
 
 impl Config {
-    /// Reads a STREAMINFO, behind `fLaC` and its block head or alone. Further blocks may follow.
+    /// Parses a STREAMINFO, with `fLaC` and its block header, or alone. Further blocks may follow.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -52,8 +52,8 @@ impl Config {
 }
 
 impl Config {
-    /// Reads the payload of a FLACSpecificBox (`dfLa`; Encapsulation of FLAC in ISO Base Media File Format §3.3.2): version
-    /// and flags, then metadata blocks with their heads.
+    /// Parses the payload of a FLACSpecificBox (`dfLa`; Encapsulation of FLAC in ISO Base Media File Format §3.3.2):
+    /// version and flags, then metadata blocks with their headers.
     pub fn of_dfla(payload: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(payload);
         if reader.u32()? != 0 {
@@ -66,7 +66,7 @@ impl Config {
         Self::read(out.freeze())
     }
 
-    /// The payload of a FLACSpecificBox; see [`Self::of_dfla`].
+    /// Returns the payload of a FLACSpecificBox; see [`Self::of_dfla`].
     #[must_use]
     pub fn dfla(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(self.record.len().saturating_add(8));

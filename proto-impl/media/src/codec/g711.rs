@@ -1,24 +1,24 @@
-//! G.711 (ITU-T G.711): 8 kHz, one byte a sample. It has no parameter sets.
+//! G.711 (ITU-T G.711): 8 kHz, one byte per sample. It has no parameter sets.
 
 /// The companding law of the samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Law {
-    /// PCMA.
+    /// A-law (PCMA).
     A,
-    /// PCMU.
+    /// mu-law (PCMU).
     Mu,
 }
 
-/// The parameters of a G.711 track from its container; the samples do not carry them.
+/// Parameters of a G.711 track, which come from its container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// The companding law.
     pub law: Law,
-    /// 1 or 2, interleaved.
+    /// Number of channels: 1, or 2 interleaved.
     pub channels: u8,
 }
 
 impl Config {
-    /// Hz, always.
+    /// Sample rate in Hz, which is fixed.
     pub const SAMPLE_RATE: u32 = 8000;
 }

@@ -1,5 +1,5 @@
-//! H.264: the AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1) and the head of the sequence parameter set
-//! (ITU-T H.264 §7.3.2.1.1), as far as the picture size needs it.
+//! H.264: the AVCDecoderConfigurationRecord (ISO/IEC 14496-15 §5.3.3.1) and the sequence parameter set (ITU-T H.264
+//! §7.3.2.1.1), read as far as the picture size needs it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
@@ -9,7 +9,7 @@ use crate::nal::unescape;
 
 /// nal_unit_type of a coded slice of an IDR picture (H.264 table 7-1).
 pub const NAL_IDR: u8 = 5;
-/// nal_unit_type of the first non-IDR slice kind; 1 to 5 carry pictures.
+/// nal_unit_type of a non-IDR slice, the first of the types 1 to 5 that carry pictures.
 const NAL_SLICE_FIRST: u8 = 1;
 /// nal_unit_type of supplemental enhancement information.
 pub const NAL_SEI: u8 = 6;
@@ -21,34 +21,34 @@ pub const NAL_PPS: u8 = 8;
 pub const NAL_AUD: u8 = 9;
 /// nal_unit_type of filler data.
 pub const NAL_FILLER: u8 = 12;
-/// An access unit delimiter that allows every kind of slice (primary_pic_type 7, table 7-5).
+/// An access unit delimiter that permits all slice types (primary_pic_type 7, table 7-5).
 pub const AUD: [u8; 2] = [NAL_AUD, 0xf0];
 /// payloadType of a recovery point (H.264 §D.1.8).
 const SEI_RECOVERY_POINT: usize = 6;
-/// Bytes of one SEI that are looked at.
+/// Maximum number of bytes of one SEI that are read.
 const SEI_BYTES_MAX: usize = 1024;
-/// Messages of one SEI that are looked at.
+/// Maximum number of messages of one SEI that are read.
 const SEI_MESSAGES_MAX: usize = 16;
-/// Most sequence parameter sets of a record: five bits.
+/// Maximum number of sequence parameter sets of a record: five bits.
 const SPS_MAX: usize = 31;
-/// Most picture parameter sets of a record: eight bits.
+/// Maximum number of picture parameter sets of a record: eight bits.
 const PPS_MAX: usize = 255;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
 const PROFILES_WITH_CHROMA: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
 /// profile_idc of the profiles without B pictures.
 const PROFILE_BASELINE: u8 = 66;
-/// aspect_ratio_idc that has a width and a height behind it.
+/// aspect_ratio_idc that is followed by width and height.
 const SAMPLE_ASPECT_EXTENDED: u32 = 255;
-/// max_num_reorder_frames is at most the size of the decoded picture buffer (H.264 §A.3.1).
+/// Largest max_num_reorder_frames: the size of the decoded picture buffer (H.264 §A.3.1).
 const REORDER_MAX: u32 = 16;
 
-/// A checked AVCDecoderConfigurationRecord.
+/// A validated AVCDecoderConfigurationRecord.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The record as it came.
+    /// The record as received.
     pub record: Bytes,
-    /// Bytes of a NAL length: 1, 2 or 4.
+    /// Length of NAL length fields: 1, 2 or 4 bytes.
     pub length_size: u8,
     /// Luma width after cropping; 0 when the SPS could not be read.
     pub width: u32,
@@ -57,8 +57,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads an AVCDecoderConfigurationRecord. A record without a readable SPS is taken (the decoder may know
-    /// better), one whose lengths lie is not.
+    /// Parses an AVCDecoderConfigurationRecord. A record without a readable SPS is accepted (the decoder may be able to
+    /// read it); one with invalid lengths is not.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -88,7 +88,7 @@ impl Config {
         Ok(Self { length_size, width, height, record })
     }
 
-    /// Makes the record of parameter sets that came in band, with 4-byte lengths.
+    /// Creates a record from parameter sets received in band, for 4-byte lengths.
     pub fn of_sets(sps: &[&[u8]], pps: &[&[u8]]) -> Result<Self, Error> {
         let first = sps.first().ok_or(Error::Invalid("no SPS"))?;
         let [_, profile, compatibility, level] =
@@ -115,7 +115,7 @@ impl Config {
         Self::read(out.freeze())
     }
 
-    /// The parameter sets of the record, sequence parameter sets first.
+    /// Iterates over the parameter sets of the record, sequence parameter sets first.
     pub fn parameter_sets(&self) -> impl Iterator<Item = &[u8]> {
         let mut reader = Reader::new(&self.record);
         let sps = reader.take(5).and_then(|_| reader.u8()).map_or(0, |count| count & 0x1f);
@@ -131,25 +131,26 @@ impl Config {
     }
 }
 
-/// nal_unit_type; 0 of nothing.
+/// Returns nal_unit_type; 0 for an empty NAL unit.
 #[must_use]
 pub fn nal_type(nal: &[u8]) -> u8 {
     nal.first().map_or(0, |head| head & 0x1f)
 }
 
-/// Whether a NAL unit carries (a slice of) a picture.
+/// True if a NAL unit carries (a slice of) a picture.
 #[must_use]
 pub fn is_picture(nal: &[u8]) -> bool {
     (NAL_SLICE_FIRST..=NAL_IDR).contains(&nal_type(nal))
 }
 
-/// Whether a NAL unit is the first slice of a picture: first_mb_in_slice is 0, a single bit (§7.3.3).
+/// True if a NAL unit is the first slice of a picture: first_mb_in_slice is 0, coded as a single bit (§7.3.3).
 #[must_use]
 pub fn begins_picture(nal: &[u8]) -> bool {
     is_picture(nal) && nal.get(1).is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// Whether a SEI NAL unit announces that decoding can start here (§D.2.8), at once or a little later.
+/// True if a SEI NAL unit contains a recovery point (§D.2.8), at which decoding can start, immediately or a little
+/// later.
 #[must_use]
 pub fn is_recovery_point(sei: &[u8]) -> bool {
     let body = sei.get(1..).unwrap_or_default();
@@ -167,7 +168,7 @@ pub fn is_recovery_point(sei: &[u8]) -> bool {
     false
 }
 
-/// payloadType and payloadSize: every 0xff before the last byte is 255 more (§7.3.2.3.1).
+/// Reads a payloadType or payloadSize: each leading byte 0xff adds 255 (§7.3.2.3.1).
 fn sei_value(reader: &mut Reader<'_>) -> Result<usize, Truncated> {
     let mut sum = 0usize;
     loop {
@@ -179,7 +180,7 @@ fn sei_value(reader: &mut Reader<'_>) -> Result<usize, Truncated> {
     }
 }
 
-/// seq_parameter_set_id or pic_parameter_set_id, by which a later set replaces an earlier one.
+/// Returns the seq_parameter_set_id or pic_parameter_set_id, by which a later set replaces an earlier one.
 pub fn set_id(set: &[u8]) -> Result<u32, Error> {
     let skipped = match nal_type(set) {
         NAL_SPS => 24,
@@ -202,19 +203,19 @@ pub struct Sps {
     pub luma_bits_above_8: u8,
     /// bit_depth_chroma_minus8.
     pub chroma_bits_above_8: u8,
-    /// frame_mbs_only_flag: no picture is a field.
+    /// frame_mbs_only_flag: no picture is coded as fields.
     pub frames_only: bool,
     /// Luma width after cropping.
     pub width: u32,
     /// Luma height after cropping.
     pub height: u32,
-    /// max_num_reorder_frames: how many pictures may come before one that is shown earlier. `None` when it does not say;
-    /// the Baseline profiles have none.
+    /// max_num_reorder_frames: number of pictures that may precede a picture in decoding order and follow it in output
+    /// order. `None` if not given; 0 for Baseline profiles.
     pub reorder: Option<u8>,
 }
 
 impl Sps {
-    /// Reads the NAL unit of a sequence parameter set.
+    /// Parses a sequence parameter set NAL unit.
     pub fn read(sps: &[u8]) -> Result<Self, Error> {
         let (head, body) = sps.split_first().ok_or(Truncated { at: 0, need: 1 })?;
         if head & 0x1f != NAL_SPS {
@@ -257,7 +258,7 @@ impl Sps {
     }
 }
 
-/// max_num_reorder_frames of the VUI parameters (H.264 §E.1.1), where they have a bitstream restriction.
+/// Reads max_num_reorder_frames of the VUI parameters (H.264 §E.1.1); `None` without bitstream restrictions.
 fn read_reorder(bits: &mut BitReader<'_>) -> Result<Option<u8>, Error> {
     if !bits.bit()? {
         return Ok(None);
@@ -303,7 +304,7 @@ fn read_reorder(bits: &mut BitReader<'_>) -> Result<Option<u8>, Error> {
     super::small(bits.ue()?, REORDER_MAX, "max_num_reorder_frames").map(Some)
 }
 
-/// hrd_parameters (H.264 §E.1.2).
+/// Skips hrd_parameters (H.264 §E.1.2).
 fn skip_hrd(bits: &mut BitReader<'_>) -> Result<(), Error> {
     let count = super::small(bits.ue()?, 31, "cpb_cnt_minus1")?;
     bits.skip(8)?;
@@ -316,12 +317,12 @@ fn skip_hrd(bits: &mut BitReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Width and height after cropping, out of an SPS NAL unit.
+/// Returns width and height after cropping, from an SPS NAL unit.
 pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
     Sps::read(sps).map(|sps| (sps.width, sps.height))
 }
 
-/// chroma_format_idc and the bit depths up to the scaling matrix (H.264 §7.3.2.1.1).
+/// Reads chroma_format_idc and the bit depths, and skips the scaling matrix (H.264 §7.3.2.1.1).
 fn read_chroma(bits: &mut BitReader<'_>) -> Result<[u8; 3], Error> {
     let format = super::small(bits.ue()?, 3, "chroma_format_idc")?;
     if format == 3 {
@@ -341,7 +342,7 @@ fn read_chroma(bits: &mut BitReader<'_>) -> Result<[u8; 3], Error> {
     Ok([format, luma, chroma])
 }
 
-/// H.264 §7.3.2.1.1.1.
+/// Skips a scaling list (H.264 §7.3.2.1.1.1).
 fn skip_scaling_list(bits: &mut BitReader<'_>, size: u32) -> Result<(), Error> {
     let (mut last, mut next) = (8i32, 8i32);
     for _ in 0..size {
@@ -353,7 +354,7 @@ fn skip_scaling_list(bits: &mut BitReader<'_>, size: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// pic_order_cnt_type and what hangs on it.
+/// Skips pic_order_cnt_type and the fields that depend on it.
 fn skip_picture_order(bits: &mut BitReader<'_>) -> Result<(), Error> {
     match bits.ue()? {
         0 => {
@@ -377,7 +378,7 @@ fn skip_picture_order(bits: &mut BitReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// H.264 equations 7-13 to 7-22.
+/// Computes the cropped size (H.264 equations 7-13 to 7-22).
 fn cropped_size(
     width_mbs: u32,
     map_units: u32,
@@ -400,7 +401,7 @@ fn cropped_size(
 mod tests {
     use super::*;
 
-    /// x264, 640x360, constrained baseline 3.0.
+    /// SPS of x264, 640x360, constrained baseline 3.0.
     const SPS: &[u8] = &[
         0x67, 0x42, 0xc0, 0x1e, 0xd9, 0x00, 0xa0, 0x2f, 0xf9, 0x70, 0x11, 0x00, 0x00, 0x03, 0x00, 0x01, 0x00,
         0x00, 0x03, 0x00, 0x3c, 0x0f, 0x16, 0x2e, 0x48,

@@ -1,5 +1,5 @@
-//! H.265: the HEVCDecoderConfigurationRecord (ISO/IEC 14496-15 §8.3.3.1) and the head of the sequence parameter set
-//! (ITU-T H.265 §7.3.2.2.1), as far as the picture size needs it.
+//! H.265: the HEVCDecoderConfigurationRecord (ISO/IEC 14496-15 §8.3.3.1) and the sequence parameter set (ITU-T H.265
+//! §7.3.2.2.1), read as far as the picture size needs it.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{BitReader, Reader, Truncated};
@@ -7,9 +7,9 @@ use wire::{BitReader, Reader, Truncated};
 use super::{CONFIG_BYTES_MAX, Error, real_size};
 use crate::nal::unescape;
 
-/// Bytes of the record before lengthSizeMinusOne: profile, tier, level and formats, which decoders read themselves.
+/// Bytes of the record before lengthSizeMinusOne: profile, tier, level and formats, which only decoders read.
 const GENERAL_BYTES: usize = 20;
-/// nal_unit_type of a video parameter set (H.265 table 7-1), and the first that carries no slice.
+/// nal_unit_type of a video parameter set (H.265 table 7-1), the first type that carries no slice.
 pub const NAL_VPS: u8 = 32;
 /// nal_unit_type of a sequence parameter set.
 pub const NAL_SPS: u8 = 33;
@@ -21,38 +21,38 @@ pub const NAL_AUD: u8 = 35;
 pub const NAL_FILLER: u8 = 38;
 /// nal_unit_type of supplemental enhancement information before a picture.
 pub const NAL_SEI: u8 = 39;
-/// An access unit delimiter that allows every kind of slice (pic_type 2, table 7-2).
+/// An access unit delimiter that permits all slice types (pic_type 2, table 7-2).
 pub const AUD: [u8; 3] = [NAL_AUD << 1, 1, 0x50];
-/// The nal_unit_types of pictures that decoding can start with (IRAP, §7.4.2.2).
+/// nal_unit_types of pictures at which decoding can start (IRAP, §7.4.2.2).
 const NAL_IRAP: std::ops::RangeInclusive<u8> = 16..=23;
-/// Bytes of profile, tier and level, as they stand in an SPS and in the record.
+/// Length of profile, tier and level, as in an SPS and in the record.
 const PROFILE_BYTES: usize = 12;
-/// NAL units of one array of a record.
+/// Maximum number of NAL units in one array of a record.
 const SETS_MAX: usize = 64;
-/// Bits of a profile, without its level (§7.3.3).
+/// Number of bits of a profile, without its level (§7.3.3).
 const PROFILE_BITS: usize = 88;
-/// Bits of a level.
+/// Number of bits of a level.
 const LEVEL_BITS: usize = 8;
-/// Most sub-layers that a stream may have, minus one (§7.4.3.2.1).
+/// Maximum number of sub-layers of a stream, minus one (§7.4.3.2.1).
 const SUB_LAYERS_MINUS1_MAX: u32 = 6;
 
-/// sps_max_num_reorder_pics is below the size of the decoded picture buffer (H.265 §A.4.2).
+/// Upper bound of sps_max_num_reorder_pics: the size of the decoded picture buffer (H.265 §A.4.2).
 const REORDER_MAX: u32 = 16;
 
-/// A checked HEVCDecoderConfigurationRecord.
+/// A validated HEVCDecoderConfigurationRecord.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The record as it came.
+    /// The record as received.
     pub record: Bytes,
-    /// Bytes of a NAL length: 1, 2 or 4.
+    /// Length of NAL length fields: 1, 2 or 4 bytes.
     pub length_size: u8,
-    /// Luma size inside of the conformance window, when an SPS could be read.
+    /// Luma size within the conformance window; `None` if no SPS could be read.
     pub size: Option<(u32, u32)>,
 }
 
 impl Config {
-    /// Reads an HEVCDecoderConfigurationRecord. A record without a readable SPS is taken (it may come in-band), one
-    /// whose lengths lie is not.
+    /// Parses an HEVCDecoderConfigurationRecord. A record without a readable SPS is accepted (it may come in band); one
+    /// with invalid lengths is not.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -80,7 +80,7 @@ impl Config {
         Ok(Self { length_size, size, record })
     }
 
-    /// Makes the record of parameter sets that came in band, with 4-byte lengths.
+    /// Creates a record from parameter sets received in band, for 4-byte lengths.
     pub fn of_sets(vps: &[&[u8]], sps: &[&[u8]], pps: &[&[u8]]) -> Result<Self, Error> {
         let first = Sps::read(sps.first().ok_or(Error::Invalid("no SPS"))?)?;
         let arrays = [(NAL_VPS, vps), (NAL_SPS, sps), (NAL_PPS, pps)];
@@ -112,7 +112,7 @@ impl Config {
         Self::read(out.freeze())
     }
 
-    /// The NAL units of the record in its order: VPS, SPS, PPS, perhaps SEI.
+    /// Iterates over the NAL units of the record in order: VPS, SPS, PPS, possibly SEI.
     pub fn parameter_sets(&self) -> impl Iterator<Item = &[u8]> {
         let mut reader = Reader::new(&self.record);
         let mut arrays = reader.take(GENERAL_BYTES + 2).and_then(|_| reader.u8()).unwrap_or(0);
@@ -130,31 +130,31 @@ impl Config {
     }
 }
 
-/// nal_unit_type (§7.3.1.2).
+/// Returns nal_unit_type (§7.3.1.2).
 #[must_use]
 pub fn nal_type(nal: &[u8]) -> Option<u8> {
     nal.first().map(|head| (head >> 1) & 0x3f)
 }
 
-/// Whether a NAL unit carries (a slice segment of) a picture.
+/// True if a NAL unit carries (a slice segment of) a picture.
 #[must_use]
 pub fn is_picture(nal: &[u8]) -> bool {
     nal_type(nal).is_some_and(|kind| kind < NAL_VPS)
 }
 
-/// Whether decoding can start with the picture that a NAL unit is of: IDR, BLA or CRA.
+/// True if decoding can start with the picture of a NAL unit: IDR, BLA or CRA.
 #[must_use]
 pub fn is_key(nal: &[u8]) -> bool {
     nal_type(nal).is_some_and(|kind| NAL_IRAP.contains(&kind))
 }
 
-/// Whether a NAL unit is the first slice segment of a picture (first_slice_segment_in_pic_flag, §7.3.6.1).
+/// True if a NAL unit is the first slice segment of a picture (first_slice_segment_in_pic_flag, §7.3.6.1).
 #[must_use]
 pub fn begins_picture(nal: &[u8]) -> bool {
     is_picture(nal) && nal.get(2).is_some_and(|byte| byte & 0x80 != 0)
 }
 
-/// The id of a VPS, SPS or PPS, by which a later set replaces an earlier one.
+/// Returns the id of a VPS, SPS or PPS, by which a later set replaces an earlier one.
 pub fn set_id(set: &[u8]) -> Result<u32, Error> {
     match nal_type(set) {
         Some(NAL_VPS) => set.get(2).map(|byte| u32::from(byte >> 4)).ok_or_else(short),
@@ -173,7 +173,7 @@ const fn short() -> Error {
 pub struct Sps {
     /// sps_seq_parameter_set_id.
     pub id: u32,
-    /// general_profile_space up to general_level_idc.
+    /// Fields from general_profile_space to general_level_idc.
     pub profile: [u8; PROFILE_BYTES],
     /// sps_max_sub_layers_minus1.
     pub sub_layers_minus1: u8,
@@ -185,15 +185,15 @@ pub struct Sps {
     pub luma_bits_above_8: u8,
     /// bit_depth_chroma_minus8.
     pub chroma_bits_above_8: u8,
-    /// Luma size inside of the conformance window.
+    /// Luma size within the conformance window.
     pub size: (u32, u32),
-    /// sps_max_num_reorder_pics of the highest sub-layer: how many pictures may come before one that is shown earlier.
-    /// `None` when it could not be read.
+    /// sps_max_num_reorder_pics of the highest sub-layer: number of pictures that may precede a picture in decoding
+    /// order and follow it in output order. `None` if it could not be read.
     pub reorder: Option<u8>,
 }
 
 impl Sps {
-    /// Reads the NAL unit of a sequence parameter set.
+    /// Parses a sequence parameter set NAL unit.
     pub fn read(sps: &[u8]) -> Result<Self, Error> {
         let (head, body) = sps.split_at_checked(2).ok_or(Truncated { at: 0, need: 2 })?;
         if nal_type(head) != Some(NAL_SPS) {
@@ -231,7 +231,7 @@ impl Sps {
     }
 }
 
-/// sps_max_num_reorder_pics of the highest sub-layer (H.265 §7.3.2.2.1).
+/// Reads sps_max_num_reorder_pics of the highest sub-layer (H.265 §7.3.2.2.1).
 fn read_reorder(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<u8, Error> {
     bits.ue()?;
     // Of all sub-layers, or of the highest one only.
@@ -245,12 +245,12 @@ fn read_reorder(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<u8, 
     super::small(reorder, REORDER_MAX, "sps_max_num_reorder_pics")
 }
 
-/// Width and height inside of the conformance window, out of an SPS NAL unit.
+/// Returns width and height within the conformance window, from an SPS NAL unit.
 pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
     Sps::read(sps).map(|sps| sps.size)
 }
 
-/// profile_tier_level( 1, sub_layers_minus1 ) of §7.3.3.
+/// Skips profile_tier_level( 1, sub_layers_minus1 ) (§7.3.3).
 fn skip_profile_tier_level(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<(), Error> {
     bits.skip(PROFILE_BITS + LEVEL_BITS)?;
     let mut skip = 0;
@@ -267,7 +267,7 @@ fn skip_profile_tier_level(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> 
     Ok(bits.skip(skip)?)
 }
 
-/// §7.4.3.2.1: the conformance window counts chroma samples (table 6-1).
+/// Computes the size within the conformance window, whose offsets count chroma samples (§7.4.3.2.1, table 6-1).
 fn windowed_size(width: u32, height: u32, chroma: u32, window: [u32; 4]) -> Option<(u32, u32)> {
     let unit_x = if matches!(chroma, 1 | 2) { 2 } else { 1 };
     let unit_y = if chroma == 1 { 2 } else { 1 };
@@ -281,7 +281,7 @@ fn windowed_size(width: u32, height: u32, chroma: u32, window: [u32; 4]) -> Opti
 mod tests {
     use super::*;
 
-    /// x265, 320x180 (coded as 320x184).
+    /// SPS of x265, 320x180 (coded as 320x184).
     const SPS: &[u8] = &[
         0x42, 0x01, 0x01, 0x01, 0x60, 0x00, 0x00, 0x03, 0x00, 0x90, 0x00, 0x00, 0x03, 0x00, 0x00, 0x03, 0x00,
         0x3c, 0xa0, 0x0a, 0x08, 0x0c, 0x1f, 0x3e, 0x59, 0x59, 0x12, 0x93, 0x0b, 0xc0, 0x5a, 0x02, 0x00, 0x00,

@@ -1,15 +1,17 @@
-//! Whether decoding can start at a frame, by its own bytes: for containers and senders that do not say.
+//! Detection of key frames from their bytes, for containers and senders that do not mark them.
 
 use wire::Reader;
 
 use super::{CodecConfig, av1, h264, h265};
 use crate::nal::Nals;
 
-/// nal_unit_type of an IDR slice and of SEI (H.264 Table 7-1).
+/// Value of nal_unit_type for an IDR slice (H.264 Table 7-1).
 const H264_IDR: u8 = 5;
+/// Value of nal_unit_type for SEI (H.264 Table 7-1).
 const H264_SEI: u8 = 6;
 
-/// Whether decoding can start here. NAL units have lengths of four bytes; AV1 has the OBUs of a temporal unit.
+/// True if decoding can start at the frame. NAL units must have lengths of four bytes; AV1 is given as the OBUs of a
+/// temporal unit.
 #[must_use]
 pub fn is_key_frame(config: &CodecConfig, frame: &[u8]) -> bool {
     let any_nal = |is: fn(&[u8]) -> bool| Nals::new(frame, 4).flatten().any(is);
@@ -34,7 +36,8 @@ pub fn is_key_frame(config: &CodecConfig, frame: &[u8]) -> bool {
     }
 }
 
-/// A key frame at which decoding may start follows a sequence header in its temporal unit (AV1 §7.6.1).
+/// True if a temporal unit contains a sequence header, which precedes a key frame at which decoding may start (AV1
+/// §7.6.1).
 fn has_sequence_header(unit: &[u8]) -> bool {
     let mut reader = Reader::new(unit);
     while reader.remaining() > 0 {
@@ -47,7 +50,8 @@ fn has_sequence_header(unit: &[u8]) -> bool {
     false
 }
 
-/// frame_marker, the two bits of the profile, a reserved one in profile 3, show_existing_frame, frame_type (VP9 §6.2).
+/// True for a VP9 key frame, by the first byte: frame_marker, the two bits of the profile, a reserved one in profile 3,
+/// show_existing_frame, frame_type (VP9 §6.2).
 fn is_vp9_key(frame: &[u8]) -> bool {
     let Some(first) = frame.first() else { return false };
     let below_profile = if first & 0x30 == 0x30 { first << 1 } else { *first };

@@ -1,23 +1,23 @@
-//! AAC in LATM with the synchronisation of LOAS (ISO/IEC 14496-3 §1.7): what DVB and ISDB send instead of ADTS.
+//! AAC in LATM with LOAS synchronization (ISO/IEC 14496-3 §1.7), which DVB and ISDB use in place of ADTS.
 //!
-//! Read are streams of one program with one layer, of AAC LC and HE-AAC; others are refused. The frames of LATM are not
-//! aligned to bytes, so each is copied.
+//! Supported are streams of one program with one layer, with AAC LC or HE-AAC; others are refused. LATM frames are not
+//! byte-aligned, so each is copied.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::BitReader;
 
 use super::{Error, aac};
 
-/// syncword of AudioSyncStream, eleven bits.
+/// Syncword of AudioSyncStream, eleven bits.
 const SYNC: u32 = 0x2b7;
-/// Bytes of the syncword and the length.
+/// Length of the syncword and the length field.
 pub const SYNC_BYTES: usize = 3;
-/// Frames of one element: numSubFrames is six bits.
+/// Maximum number of frames in one element: numSubFrames has six bits.
 const FRAMES_MAX: u32 = 64;
 /// audioObjectType of AAC LC.
 const LC: u32 = 2;
 
-/// Bytes of the AudioSyncStream that `bytes` begin with (§1.7.2).
+/// Returns the length of the AudioSyncStream at the start of `bytes` (§1.7.2).
 pub fn element_bytes(bytes: &[u8]) -> Result<usize, Error> {
     let mut bits = BitReader::new(bytes.get(..SYNC_BYTES).unwrap_or(bytes));
     if bits.bits(11)? != SYNC {
@@ -26,23 +26,24 @@ pub fn element_bytes(bytes: &[u8]) -> Result<usize, Error> {
     Ok(SYNC_BYTES.saturating_add(usize::try_from(bits.bits(13)?).unwrap_or(0)))
 }
 
-/// The StreamMuxConfig of the elements that follow.
+/// StreamMuxConfig of the following elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Mux {
     config: aac::Config,
     frames: u32,
 }
 
-/// Reads elements; the configuration of one is that of the next ones.
+/// Reader of elements, which keeps the last configuration.
 #[derive(Debug, Default)]
 pub struct Reader {
     mux: Option<Mux>,
 }
 
-/// Bytes of the fields of a StreamMuxConfig behind its AudioSpecificConfig, where they are zero.
+/// Length of the fields of a StreamMuxConfig behind its AudioSpecificConfig, if they are zero.
 const CONFIG_TAIL_BYTES: usize = 2;
-/// syncExtensionType: that of SBR, and of PS behind it (§1.6.2.1).
+/// Value of syncExtensionType for SBR (§1.6.2.1).
 const SYNC_SBR: u32 = 0x2b7;
+/// Value of syncExtensionType for PS, which follows that of SBR (§1.6.2.1).
 const SYNC_PS: u32 = 0x548;
 
 impl Reader {
@@ -52,15 +53,14 @@ impl Reader {
         Self::default()
     }
 
-    /// Creates a reader for a StreamMuxConfig that is signalled out of band, in a session description (RFC 6416
-    /// §7.3). One that lacks its last fields is taken as if they were zero: GStreamer makes room for those of a short
-    /// AudioSpecificConfig only.
+    /// Creates a reader for a StreamMuxConfig signalled out of band, in a session description (RFC 6416 §7.3). Missing
+    /// last fields are taken as zero, since GStreamer reserves room only for those of a short AudioSpecificConfig.
     pub fn of_config(stream_mux_config: &[u8]) -> Result<Self, Error> {
         let padded = [stream_mux_config, &[0; CONFIG_TAIL_BYTES]].concat();
         read_mux(&mut BitReader::new(&padded)).map(|mux| Self { mux: Some(mux) })
     }
 
-    /// The configuration of the frames that came last.
+    /// Configuration of the frames read last.
     #[must_use]
     pub const fn config(&self) -> Option<&aac::Config> {
         match &self.mux {
@@ -69,12 +69,12 @@ impl Reader {
         }
     }
 
-    /// Reads an AudioSyncStream of [`element_bytes`]: its frames, none before the first configuration.
+    /// Reads the frames of an AudioSyncStream of [`element_bytes`]; none before the first configuration.
     pub fn read(&mut self, element: &[u8]) -> Result<Vec<Bytes>, Error> {
         self.read_element(element.get(SYNC_BYTES..).unwrap_or_default(), true)
     }
 
-    /// Reads an audioMuxElement without synchronisation. `config_present` is muxConfigPresent of its transport.
+    /// Reads an audioMuxElement without synchronization. `config_present` is muxConfigPresent of the transport.
     pub fn read_element(&mut self, element: &[u8], config_present: bool) -> Result<Vec<Bytes>, Error> {
         let mut bits = BitReader::new(element);
         // useSameStreamMux.
@@ -87,7 +87,7 @@ impl Reader {
     }
 }
 
-/// PayloadLengthInfo and PayloadMux (§1.7.3.1) of one program with one layer.
+/// Reads PayloadLengthInfo and PayloadMux (§1.7.3.1) of one program with one layer.
 fn read_frame(bits: &mut BitReader<'_>) -> Result<Bytes, Error> {
     let mut length = 0u32;
     loop {
@@ -100,7 +100,7 @@ fn read_frame(bits: &mut BitReader<'_>) -> Result<Bytes, Error> {
     take(bits, usize::try_from(length).unwrap_or(usize::MAX).saturating_mul(8))
 }
 
-/// The next `count` bits, moved to the front of bytes.
+/// Reads the next `count` bits as byte-aligned data.
 fn take(bits: &mut BitReader<'_>, count: usize) -> Result<Bytes, Error> {
     // Checks that they are there before anything is allocated.
     bits.clone().skip(count)?;
@@ -115,7 +115,7 @@ fn take(bits: &mut BitReader<'_>, count: usize) -> Result<Bytes, Error> {
     Ok(out.freeze())
 }
 
-/// StreamMuxConfig (§1.7.3.1).
+/// Reads a StreamMuxConfig (§1.7.3.1).
 fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
     let version = bits.bit()?;
     if version && bits.bit()? {
@@ -154,7 +154,7 @@ fn read_mux(bits: &mut BitReader<'_>) -> Result<Mux, Error> {
     Ok(Mux { config, frames })
 }
 
-/// otherDataLenBits: how much of it stands behind the frames is not looked at.
+/// Skips otherDataLenBits; other data behind the frames is ignored.
 fn skip_other_data(bits: &mut BitReader<'_>, version: bool) -> Result<(), Error> {
     if version {
         read_value(bits)?;
@@ -166,14 +166,14 @@ fn skip_other_data(bits: &mut BitReader<'_>, version: bool) -> Result<(), Error>
     Ok(bits.skip(8)?)
 }
 
-/// LatmGetValue.
+/// Reads a LatmGetValue.
 fn read_value(bits: &mut BitReader<'_>) -> Result<u32, Error> {
     let bytes = bits.bits(2)? + 1;
     Ok(bits.bits(8 * bytes)?)
 }
 
-/// Reads to the end of an AudioSpecificConfig (§1.6.2.1) of AAC LC, with SBR and PS or without: without a length
-/// before it, only its fields tell where it ends.
+/// Reads an AudioSpecificConfig (§1.6.2.1) of AAC LC, with or without SBR and PS, to its end, which only its fields
+/// determine, since its length is not given.
 fn read_specific_config(bits: &mut BitReader<'_>) -> Result<(), Error> {
     let mut object_type = read_type_and_rate(bits, true)?;
     let channels = bits.bits(4)?;
@@ -194,7 +194,7 @@ fn read_specific_config(bits: &mut BitReader<'_>) -> Result<(), Error> {
     skip_sync_extensions(bits)
 }
 
-/// Passes over what says that SBR and PS are there, or are not. A frameLengthType that could be taken for it is none of AAC.
+/// Skips the extensions that signal SBR and PS. No frameLengthType of AAC can be mistaken for one.
 fn skip_sync_extensions(bits: &mut BitReader<'_>) -> Result<(), Error> {
     let is_next = |bits: &BitReader<'_>, kind| bits.clone().bits(11).is_ok_and(|next| next == kind);
     if !is_next(bits, SYNC_SBR) {
@@ -213,7 +213,7 @@ fn skip_sync_extensions(bits: &mut BitReader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// audioObjectType and samplingFrequency; behind the channels of HE-AAC they stand in the other order.
+/// Reads audioObjectType and samplingFrequency, which have the opposite order behind the channels of HE-AAC.
 fn read_type_and_rate(bits: &mut BitReader<'_>, type_first: bool) -> Result<u32, Error> {
     let read_type = |bits: &mut BitReader<'_>| bits.bits(5);
     let first = if type_first { read_type(bits)? } else { 0 };
@@ -227,7 +227,7 @@ fn read_type_and_rate(bits: &mut BitReader<'_>, type_first: bool) -> Result<u32,
 mod tests {
     use super::*;
 
-    /// Writes bits for the tests.
+    /// Writes bits for tests.
     #[derive(Default)]
     struct Bits(Vec<bool>);
 
@@ -252,7 +252,7 @@ mod tests {
         }
     }
 
-    /// A mux of version 0 with an AudioSpecificConfig of 48 kHz stereo AAC LC, and what stands behind it.
+    /// Returns a version 0 mux with an AudioSpecificConfig of 48 kHz stereo AAC LC, and its last fields.
     fn mux() -> Bits {
         Bits::default()
             .put(1, 0)

@@ -1,5 +1,5 @@
-//! Codecs and their parameter sets. A new codec is one file here and one variant of each enum; the exhaustive
-//! matches then list every container that must answer for it.
+//! Codecs and their parameter sets. A new codec needs one file here and one variant in each enum; exhaustive matches
+//! then list every container that must support it.
 
 pub mod aac;
 pub mod ac3;
@@ -21,12 +21,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::TrackKind;
 
-/// Largest parameter set record that is taken.
+/// Largest parameter set record accepted, in bytes.
 pub const CONFIG_BYTES_MAX: usize = 64 * 1024;
-/// Largest width or height that counts as real.
+/// Largest plausible width or height.
 const DIMENSION_MAX: u32 = 16_384;
 
-/// The record of codecs without one.
+/// Record of codecs without one.
 static NO_RECORD: Bytes = Bytes::new();
 
 /// An audio or video codec.
@@ -59,7 +59,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// All of the codecs.
+    /// All codecs.
     pub const ALL: [Self; 13] = [
         Self::H264,
         Self::H265,
@@ -76,7 +76,7 @@ impl Codec {
         Self::G711(g711::Law::Mu),
     ];
 
-    /// The kind of track that the codec is for.
+    /// Kind of track that the codec is for.
     #[must_use]
     pub const fn kind(self) -> TrackKind {
         match self {
@@ -87,7 +87,7 @@ impl Codec {
         }
     }
 
-    /// Its FourCC in Enhanced RTMP v2 (`VideoFourCc`, `AudioFourCc`); G.711 has none.
+    /// Returns the FourCC in Enhanced RTMP v2 (`VideoFourCc`, `AudioFourCc`); `None` for G.711.
     #[must_use]
     pub const fn four_cc(self) -> Option<[u8; 4]> {
         Some(match self {
@@ -106,7 +106,7 @@ impl Codec {
         })
     }
 
-    /// The codec of a FourCC of Enhanced RTMP v2.
+    /// Returns the codec with a FourCC of Enhanced RTMP v2.
     #[must_use]
     pub const fn from_four_cc(four_cc: [u8; 4]) -> Option<Self> {
         Some(match &four_cc {
@@ -146,37 +146,38 @@ impl std::fmt::Display for Codec {
     }
 }
 
-/// The parameter sets of a track, checked.
+/// Validated parameter sets of a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodecConfig {
-    /// AVCDecoderConfigurationRecord.
+    /// H.264 with its AVCDecoderConfigurationRecord.
     H264(h264::Config),
-    /// HEVCDecoderConfigurationRecord.
+    /// H.265 with its HEVCDecoderConfigurationRecord.
     H265(h265::Config),
-    /// AV1CodecConfigurationRecord.
+    /// AV1 with its AV1CodecConfigurationRecord.
     Av1(av1::Config),
-    /// VPCodecConfigurationBox.
+    /// VP9 with its VPCodecConfigurationBox.
     Vp9(vp9::Config),
-    /// VPCodecConfigurationBox, or nothing.
+    /// VP8 with its VPCodecConfigurationBox, which may be empty.
     Vp8(vp8::Config),
-    /// AudioSpecificConfig.
+    /// AAC with its AudioSpecificConfig.
     Aac(aac::Config),
-    /// Identification header, or nothing.
+    /// Opus with its identification header, which may be empty.
     Opus(opus::Config),
-    /// MP3; configured from the frame headers.
+    /// MP3, configured by its frame headers.
     Mp3(mp3::Config),
-    /// AC-3; has no record.
+    /// AC-3, which has no record.
     Ac3(ac3::Config),
-    /// E-AC-3; has no record.
+    /// E-AC-3, which has no record.
     Eac3(ac3::Config),
-    /// STREAMINFO.
+    /// FLAC with its STREAMINFO.
     Flac(flac::Config),
-    /// G.711; configured by the container.
+    /// G.711, configured by its container.
     G711(g711::Config),
 }
 
 impl CodecConfig {
-    /// Reads the record of a codec. `None` for codecs that have none and whose frames or container tell instead.
+    /// Parses the record of a codec. `None` for codecs without records, whose frames or container define the
+    /// configuration.
     pub fn read(codec: Codec, record: Bytes) -> Result<Option<Self>, Error> {
         Ok(Some(match codec {
             Codec::H264 => Self::H264(h264::Config::read(record)?),
@@ -193,7 +194,7 @@ impl CodecConfig {
         }))
     }
 
-    /// The codec that it configures.
+    /// Codec of the configuration.
     #[must_use]
     pub const fn codec(&self) -> Codec {
         match self {
@@ -212,7 +213,7 @@ impl CodecConfig {
         }
     }
 
-    /// The record as it came. Empty for codecs that have none.
+    /// Record as received; empty for codecs without one.
     #[must_use]
     pub fn record(&self) -> &Bytes {
         match self {
@@ -228,7 +229,7 @@ impl CodecConfig {
         }
     }
 
-    /// The number of samples in a payload, and the sample rate in Hz. `None` when unknown or not audio.
+    /// Returns the number of samples in a payload, and the sample rate in Hz. `None` when unknown or not audio.
     #[must_use]
     pub fn samples_of(&self, payload: &[u8]) -> Option<(u64, u32)> {
         match self {
@@ -247,7 +248,7 @@ impl CodecConfig {
         }
     }
 
-    /// Sampling rate in Hz and channels, where the configuration tells.
+    /// Returns the sample rate in Hz and the number of channels, if the configuration contains them.
     #[must_use]
     pub fn sound(&self) -> Option<(u32, u8)> {
         match self {
@@ -266,7 +267,7 @@ impl CodecConfig {
         }
     }
 
-    /// Width and height, where the parameter sets tell: those of VP8 and VP9 do not.
+    /// Returns width and height, if the parameter sets contain them: those of VP8 and VP9 do not.
     #[must_use]
     pub const fn picture_size(&self) -> Option<(u32, u32)> {
         match self {
@@ -302,18 +303,18 @@ pub enum Error {
     TooLarge(usize),
 }
 
-/// Appends a parameter set behind its 16-bit length. Callers have checked that the record stays below 64 KiB.
+/// Appends a parameter set behind its 16-bit length. Callers have ensured that the record is below 64 KiB.
 fn put_set(set: &[u8], out: &mut BytesMut) {
     out.put_u16(u16::try_from(set.len()).unwrap_or(u16::MAX));
     out.put_slice(set);
 }
 
-/// A field of at most `max`, which is small.
+/// Returns a field that must be at most `max` and fit a byte.
 fn small(value: u32, max: u32, name: &'static str) -> Result<u8, Error> {
     u8::try_from(value).ok().filter(|_| value <= max).ok_or(Error::Invalid(name))
 }
 
-/// A size that an encoder may mean.
+/// Returns a size if it is plausible.
 fn real_size(width: u32, height: u32) -> Option<(u32, u32)> {
     let real = 1..=DIMENSION_MAX;
     (real.contains(&width) && real.contains(&height)).then_some((width, height))

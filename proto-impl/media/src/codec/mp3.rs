@@ -1,53 +1,53 @@
-//! MP3: MPEG-1 and MPEG-2 audio layer III. It has no parameter sets; every frame's header (ISO/IEC 11172-3 §2.4.1.3,
-//! ISO/IEC 13818-3 §2.4.1) says how to decode it.
+//! MP3: MPEG-1 and MPEG-2 audio layer III. It has no parameter sets; every frame header (ISO/IEC 11172-3 §2.4.1.3,
+//! ISO/IEC 13818-3 §2.4.1) defines how to decode the frame.
 
 use wire::Reader;
 
 use super::Error;
 
-/// The syncword: eleven bits, the twelfth being set for all but MPEG-2.5.
+/// Syncword: eleven bits; the twelfth is set except in MPEG-2.5.
 const SYNC: u32 = 0xffe0_0000;
-/// Layer III in the layer field.
+/// Value of layer III in the layer field.
 const LAYER_III: u32 = 1;
-/// channel_mode single_channel.
+/// channel_mode of a single channel.
 const MODE_MONO: u32 = 3;
-/// Hz by sampling_frequency, for MPEG-1; MPEG-2 halves, MPEG-2.5 quarters it.
+/// Sample rates in Hz by sampling_frequency, for MPEG-1; MPEG-2 has half, MPEG-2.5 a quarter.
 const SAMPLE_RATES: [u32; 3] = [44_100, 48_000, 32_000];
 
-/// The parameters in the frame headers.
+/// Parameters from the frame headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// Hz.
+    /// Sample rate in Hz.
     pub sample_rate: u32,
-    /// 1 or 2.
+    /// Number of channels, 1 or 2.
     pub channels: u8,
 }
 
 impl Config {
-    /// Reads the header of the first frame in `frames`.
+    /// Parses the header of the first frame in `frames`.
     pub fn of_frame(frames: &[u8]) -> Result<Self, Error> {
         Header::read(frames).map(|header| header.config)
     }
 }
 
-/// kbit/s by bitrate_index, for MPEG-1.
+/// Bit rates in kbit/s by bitrate_index, for MPEG-1.
 const BITRATES_1: [u32; 15] = [0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320];
-/// Bit rates of MPEG-2 and MPEG-2.5.
+/// Bit rates in kbit/s by bitrate_index, for MPEG-2 and MPEG-2.5.
 const BITRATES_2: [u32; 15] = [0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
 
-/// The header of a frame.
+/// Header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The parameters of the track.
+    /// Parameters of the track.
     pub config: Config,
-    /// Bytes of the frame, with its header; `None` in free format, where only the next header tells.
+    /// Length of the frame including its header; `None` in free format, where only the next header shows it.
     pub frame_bytes: Option<usize>,
-    /// Samples of each channel.
+    /// Samples per channel.
     pub samples: u32,
 }
 
 impl Header {
-    /// Reads the header that `frame` begins with.
+    /// Parses the header at the start of `frame`.
     pub fn read(frame: &[u8]) -> Result<Self, Error> {
         let header = Reader::new(frame).u32()?;
         if header & SYNC != SYNC {
@@ -75,7 +75,7 @@ impl Header {
     }
 }
 
-/// Samples of each channel of the whole frames that `frames` holds. `None` when the first is none.
+/// Returns the samples per channel of the complete frames in `frames`. `None` if the first is invalid.
 pub(crate) fn samples(frames: &[u8]) -> Option<u64> {
     let mut samples = u64::from(Header::read(frames).ok()?.samples);
     let mut rest = frames;

@@ -1,31 +1,31 @@
-//! Opus: the identification header (RFC 7845 §5.1), which may be left out: every packet tells how to decode it. And the
-//! control header that stands before a packet in a transport stream (the "Opus in MPEG-TS" mapping of Xiph).
+//! Opus: the identification header (RFC 7845 §5.1), which is optional since every packet defines how to decode it; and
+//! the control header in front of a packet in a transport stream (the "Opus in MPEG-TS" mapping of Xiph).
 
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::Reader;
 
 use super::{CONFIG_BYTES_MAX, Error};
 
-/// The header's magic signature.
+/// Magic signature of the header.
 const MAGIC: &[u8; 8] = b"OpusHead";
-/// Majors of the version (its high nibble) that are compatible.
+/// Compatible major version (its high nibble).
 const VERSION_MAJOR: u8 = 0;
-/// The channels when the header is empty: mapping family 0, stereo, as most streams have.
+/// Number of channels when the header is empty: mapping family 0, stereo, as most streams have.
 const CHANNELS_DEFAULT: u8 = 2;
 
-/// A checked identification header.
+/// A validated identification header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The header as it came; may be empty.
+    /// The header as received; may be empty.
     pub record: Bytes,
-    /// Output channels.
+    /// Number of output channels.
     pub channels: u8,
-    /// Samples at 48 kHz to be thrown away at the start.
+    /// Number of samples at 48 kHz to discard at the start.
     pub pre_skip: u16,
 }
 
 impl Config {
-    /// Reads an identification header, or takes none.
+    /// Parses an identification header, which may be empty.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -58,9 +58,9 @@ impl Config {
     }
 }
 
-/// Streams and coupled streams by channels, 1 to 8, in the order of Vorbis (RFC 7845 §5.1.1.2).
+/// Numbers of streams and coupled streams by number of channels, 1 to 8, in the order of Vorbis (RFC 7845 §5.1.1.2).
 const VORBIS_STREAMS: [[u8; 2]; 8] = [[1, 0], [1, 1], [2, 1], [2, 2], [3, 2], [4, 2], [4, 3], [5, 3]];
-/// The mapping of those channels.
+/// Channel mappings by number of channels, in the order of Vorbis.
 const VORBIS_MAPPINGS: [&[u8]; 8] = [
     &[0],
     &[0, 1],
@@ -71,11 +71,12 @@ const VORBIS_MAPPINGS: [&[u8]; 8] = [
     &[0, 4, 1, 2, 3, 5, 6],
     &[0, 6, 1, 2, 3, 4, 5, 7],
 ];
-/// Hz of every Opus clock.
+/// Sample rate in Hz of every Opus clock.
 pub const SAMPLE_RATE: u32 = 48_000;
 
 impl Config {
-    /// A header for so many channels: mapping family 0 of one and two, the order of Vorbis of up to eight.
+    /// Creates a header for this number of channels: mapping family 0 for one and two, the order of Vorbis for up to
+    /// eight.
     pub fn of_channels(channels: u8) -> Result<Self, Error> {
         let index = usize::from(channels).checked_sub(1).ok_or(Error::Invalid("channel count"))?;
         let tables = VORBIS_STREAMS.get(index).zip(VORBIS_MAPPINGS.get(index));
@@ -96,12 +97,12 @@ impl Config {
     }
 }
 
-/// Bytes of an identification header before its channel mapping.
+/// Length of an identification header before its channel mapping.
 const HEAD_BYTES: usize = 19;
 
 impl Config {
-    /// Reads the payload of an OpusSpecificBox (`dOps`; Encapsulation of Opus in ISO Base Media File Format §4.3.2): an
-    /// identification header without its magic, of version 0, and big-endian.
+    /// Parses the payload of an OpusSpecificBox (`dOps`; Encapsulation of Opus in ISO Base Media File Format §4.3.2):
+    /// an identification header of version 0, without magic signature and in big endian.
     pub fn of_dops(payload: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(payload);
         if reader.u8()? != 0 {
@@ -119,7 +120,7 @@ impl Config {
         Self::read(out.freeze())
     }
 
-    /// The payload of an OpusSpecificBox; see [`Self::of_dops`].
+    /// Returns the payload of an OpusSpecificBox; see [`Self::of_dops`].
     pub fn dops(&self) -> Result<Bytes, Error> {
         if self.record.is_empty() {
             return Self::of_channels(self.channels)?.dops();
@@ -136,7 +137,7 @@ impl Config {
     }
 }
 
-/// Samples at 48 kHz of a packet (RFC 6716 §3.1 and §3.2); `None` of what is no packet.
+/// Returns the samples at 48 kHz in a packet (RFC 6716 §3.1 and §3.2); `None` if it is invalid.
 #[must_use]
 pub fn packet_samples(packet: &[u8]) -> Option<u32> {
     let (toc, rest) = packet.split_first()?;
@@ -155,21 +156,21 @@ pub fn packet_samples(packet: &[u8]) -> Option<u32> {
     frames.checked_mul(*frame).filter(|samples| (1..=5760).contains(samples))
 }
 
-/// The control header before a packet in a transport stream.
+/// The control header in front of a packet in a transport stream.
 ///
 /// ```text
 /// 0x3ff(11) | start_trim(1) | end_trim(1) | extension(1) | 0(2) | au_size(8 each, 255 goes on) | trims(16 each) | ...
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
-    /// Bytes of the header.
+    /// Length of the header.
     pub header_bytes: usize,
-    /// Bytes of the packet behind it.
+    /// Length of the packet behind the header.
     pub packet_bytes: usize,
 }
 
 impl Control {
-    /// Reads a header.
+    /// Parses a header.
     pub fn read(bytes: &[u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(bytes);
         let head = reader.u16()?;
@@ -202,7 +203,7 @@ impl Control {
         Ok(Self { header_bytes: reader.position(), packet_bytes })
     }
 
-    /// Writes the header of a packet of `packet_bytes` bytes, without trims.
+    /// Returns the header of a packet of `packet_bytes` bytes, without trims.
     #[must_use]
     pub fn write(packet_bytes: usize) -> Vec<u8> {
         let mut out = Vec::with_capacity(packet_bytes / 255 + 3);
@@ -215,14 +216,14 @@ impl Control {
 
 /// control_header_prefix.
 const CONTROL_PREFIX: u16 = 0x3ff;
-/// A packet is not larger: 120 ms of 255 channels at their highest rate are smaller.
+/// Largest packet accepted, in bytes: 120 ms of 255 channels at their highest rate take less.
 const PACKET_BYTES_MAX: usize = 1024 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// libopus through ffmpeg.
+    /// Identification header of libopus, written by ffmpeg.
     const HEAD: &[u8] = b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0";
 
     #[test]

@@ -1,15 +1,17 @@
-//! Codecs as the `codecs` parameter names them (RFC 6381; ISO/IEC 14496-15 annex E; the bindings of AV1, VP9, Opus and FLAC to
-//! ISO BMFF), in playlists and manifests.
+//! Codec names for the `codecs` parameter (RFC 6381; ISO/IEC 14496-15 annex E; the bindings of AV1, VP9, Opus and FLAC
+//! to ISO BMFF), as used in playlists and manifests.
 
 use std::fmt::Write as _;
 
 use super::{CodecConfig, h265};
 
-/// The general part of an HEVCDecoderConfigurationRecord: profile, compatibility, constraints, level (ISO/IEC 14496-15 §8.3.2.1).
+/// Length of the general part of an HEVCDecoderConfigurationRecord: profile, compatibility, constraints, level (ISO/IEC
+/// 14496-15 §8.3.2.1).
 const H265_GENERAL_BYTES: usize = 12;
 
 impl CodecConfig {
-    /// The name in a `codecs` parameter, of a track whose parameter sets are in its description. `None` for codecs that no file has.
+    /// Returns the name for a `codecs` parameter of a track whose parameter sets are in its description. `None` for
+    /// codecs not used in files.
     #[must_use]
     pub fn rfc6381(&self) -> Option<String> {
         Some(match self {
@@ -38,7 +40,7 @@ impl CodecConfig {
     }
 }
 
-/// ISO/IEC 14496-15 §E.3.
+/// Returns the name for H.265 (ISO/IEC 14496-15 §E.3).
 fn hevc(config: &h265::Config) -> Option<String> {
     let general = config.record.get(1..=H265_GENERAL_BYTES)?;
     let (first, compatibility, rest) = (general.first()?, general.get(1..5)?, general.get(5..)?);
@@ -54,7 +56,7 @@ fn hevc(config: &h265::Config) -> Option<String> {
     Some(text)
 }
 
-/// AV1 codec ISO media file format binding §5.
+/// Returns the name for AV1 (AV1 codec ISO media file format binding §5).
 fn av1(profile: u8, level: u8, record: &[u8]) -> Option<String> {
     let flags = record.get(2)?;
     let (tier, high, twelve) = (flags & 0x80, flags & 0x40, flags & 0x20);

@@ -1,18 +1,18 @@
-//! VP8 (RFC 6386). It has no parameter sets; Enhanced RTMP lets a VPCodecConfigurationBox come, as for VP9.
+//! VP8 (RFC 6386). It has no parameter sets; Enhanced RTMP permits a VPCodecConfigurationBox, as for VP9.
 
 use bytes::Bytes;
 
 use super::{CONFIG_BYTES_MAX, Error, vp9};
 
-/// The publisher's VP8 configuration.
+/// VP8 configuration of the publisher.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Config {
-    /// The payload of a VPCodecConfigurationBox as it came; often empty.
+    /// Payload of a VPCodecConfigurationBox as received; often empty.
     pub record: Bytes,
 }
 
 impl Config {
-    /// Takes an empty record, or reads the payload of a VPCodecConfigurationBox.
+    /// Parses the payload of a VPCodecConfigurationBox, which may be empty.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -24,7 +24,7 @@ impl Config {
     }
 }
 
-/// The width and height of a key frame (RFC 6386 §9.1); `None` of other frames and of what is none.
+/// Returns width and height of a key frame (RFC 6386 §9.1); `None` for other frames and invalid ones.
 #[must_use]
 pub fn picture_size(frame: &[u8]) -> Option<(u32, u32)> {
     let &[head, _, _, 0x9d, 0x01, 0x2a, a, b, c, d] = frame.first_chunk::<10>()? else { return None };

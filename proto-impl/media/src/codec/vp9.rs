@@ -1,31 +1,31 @@
-//! VP9: the VPCodecConfigurationBox (VP Codec ISO Media File Format Binding §2.2), with the version and flags of a
-//! full box before it, as FLV carries it. The picture size is in the key frames only.
+//! VP9: the VPCodecConfigurationBox (VP Codec ISO Media File Format Binding §2.2), with the version and flags of a full
+//! box before it, as in FLV. Only key frames contain the picture size.
 
 use bytes::Bytes;
 use wire::{BitReader, Reader};
 
 use super::{CONFIG_BYTES_MAX, Error};
 
-/// The version of the box.
+/// Version of the box.
 const VERSION: u8 = 1;
-/// Colour primaries, transfer characteristics and matrix coefficients.
+/// Length of colour primaries, transfer characteristics and matrix coefficients.
 const COLOUR_BYTES: usize = 3;
 
-/// A checked VPCodecConfigurationBox payload.
+/// A validated VPCodecConfigurationBox payload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The record as it came: version and flags, then the VPCodecConfigurationRecord.
+    /// The record as received: version and flags, then the VPCodecConfigurationRecord.
     pub record: Bytes,
-    /// 0 to 3.
+    /// Profile, 0 to 3.
     pub profile: u8,
-    /// Ten times the level; 0 when the encoder does not know.
+    /// Ten times the level; 0 if the encoder does not state it.
     pub level: u8,
-    /// 8, 10 or 12.
+    /// Bit depth: 8, 10 or 12.
     pub bit_depth: u8,
 }
 
 impl Config {
-    /// Reads the payload of a VPCodecConfigurationBox.
+    /// Parses the payload of a VPCodecConfigurationBox.
     pub fn read(record: Bytes) -> Result<Self, Error> {
         if record.len() > CONFIG_BYTES_MAX {
             return Err(Error::TooLarge(record.len()));
@@ -50,10 +50,10 @@ impl Config {
     }
 }
 
-/// The width and height of a key frame (VP9 bitstream §6.2); `None` of other frames and of what is none.
+/// Returns width and height of a key frame (VP9 bitstream §6.2); `None` for other frames and invalid ones.
 #[must_use]
 pub fn picture_size(frame: &[u8]) -> Option<(u32, u32)> {
-    /// The colour space that has no range beside it.
+    /// color_space that is not followed by a color range.
     const RGB: u32 = 7;
     let mut bits = BitReader::new(frame);
     let (marker, low, high) = (bits.bits(2).ok()?, bits.bits(1).ok()?, bits.bits(1).ok()?);
@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(picture_size(&[0; 20]), None);
     }
 
-    /// libvpx through ffmpeg.
+    /// Record of libvpx, written by ffmpeg.
     const RECORD: &[u8] = &[1, 0, 0, 0, 0, 0x0b, 0x82, 2, 2, 2, 0, 0];
 
     #[test]

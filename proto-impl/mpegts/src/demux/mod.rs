@@ -1,4 +1,4 @@
-//! Transport packets to PES packets of one program.
+//! Demultiplexing: from transport packets to the PES packets of one program.
 //!
 //! ```text
 //! 1. PAT            -> the first program's PMT
@@ -6,17 +6,17 @@
 //! 3. PES packets    -> Event::Pes, each when it is complete
 //! ```
 //!
-//! **When a PES packet is complete.** With a length, at its last byte. Video mostly has none (§2.4.3.7 allows that), and
-//! the standard then lets it end where the next one begins, which is one frame too late for a live stream. But
-//! muxers fill up the last transport packet of a PES packet, because the next one must begin with a packet of its own,
-//! and have no reason to fill up any other. So a stream whose filled packets were followed by the next beginning, several
-//! times and without exception, is trusted: from then on a filled packet ends its PES packet at once. When another
-//! packet of the same PES packet follows all the same, the trust is gone for as long as the stream exists; the rest
-//! cannot be joined to what was handed on already, so it is dropped and counted (`pes_cut`), once. A PES packet that
-//! happens to fill its last packet without stuffing (1 of 184) waits for the next one.
+//! **When a PES packet is complete.** With a length, at its last byte. Most video has none (§2.4.3.7 allows that), so
+//! by the standard a packet ends where the next begins, which is one frame too late for a live stream. But muxers stuff
+//! the last transport packet of a PES packet, because the next PES packet must begin in a new transport packet, and
+//! have no reason to stuff any other. So once the stuffed packets of a stream have several times, without exception,
+//! been followed by a new PES packet, a stuffed packet ends its PES packet at once. If a packet of the same PES packet
+//! follows nevertheless, the stream is never trusted again; the rest cannot be joined to the part already output, so it
+//! is dropped and counted once (`pes_cut`). A PES packet that happens to fill its last packet without stuffing (1 of
+//! 184) is completed by the next one.
 //!
-//! **What is lost.** A gap of the continuity counter drops the PES packet that it tore, nothing else. A packet that
-//! comes twice is taken once.
+//! **Losses.** A gap of the continuity counter drops the PES packet that it interrupts, nothing else. A repeated packet
+//! is used once.
 
 mod stream;
 #[cfg(test)]
@@ -33,42 +33,44 @@ use crate::section::{Assembler, Section};
 use crate::sync::{Next, Sync};
 use crate::{Error, PACKET_BYTES, Packet, Pat, Pcr, Pid, Pmt, Stream};
 
-/// The most streams of a program that are distinguished.
+/// Maximum number of streams of a program that are demultiplexed.
 pub const STREAMS_MAX: usize = 16;
-/// Bytes of PES packets that are held, those of all streams together: one access unit of the largest size.
+/// Maximum number of bytes held for incomplete PES packets of all streams together: one access unit of the largest
+/// size.
 pub const PES_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// stream_types that are counted each on its own.
+/// Maximum number of stream_types that are counted separately.
 const OTHER_TYPES_MAX: usize = 16;
 
 /// A result of demultiplexing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// The streams of the program: the first time, and whenever the PMT's version or content changes.
+    /// The program's streams are known, or the PMT's version or content has changed.
     Program(Pmt),
-    /// A whole PES packet.
+    /// A complete PES packet.
     Pes(Pes),
 }
 
-/// A PES packet without its head.
+/// A PES packet without its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pes {
-    /// The stream of the packet.
+    /// Stream that the packet belongs to.
     pub stream: Stream,
-    /// Presentation time, 33 bits.
+    /// Presentation time, 33 bits, in ticks of 90 kHz.
     pub pts: Option<u64>,
-    /// Decoding time, 33 bits, when it is not the presentation time.
+    /// Decoding time, 33 bits; `None` if it equals the presentation time.
     pub dts: Option<u64>,
-    /// random_access_indicator of its first packet.
+    /// random_access_indicator of the first transport packet.
     pub random_access: bool,
-    /// data_alignment_indicator: it begins with the beginning of an access unit.
+    /// data_alignment_indicator: the payload begins with the start of an access unit.
     pub aligned: bool,
-    /// The packet had a length: its access unit may continue in the next packet.
+    /// The packet had a length, so its access unit may continue in the next packet.
     pub bounded: bool,
-    /// Something of the stream was lost or dropped before it, or a jump was announced.
+    /// Part of the stream before the packet was lost or dropped, or a discontinuity was signalled.
     pub discontinuity: bool,
-    /// Arrival of its last bytes, as set by [`Demuxer::arrive`]: in the past if only the next packet showed where this one ends.
+    /// Arrival of the last bytes, as set by [`Demuxer::arrive`]; in the past if only the next packet showed where this
+    /// one ends.
     pub arrived: Option<Instant>,
-    /// The payload.
+    /// Payload of the packet.
     pub payload: Bytes,
 }
 
@@ -77,35 +79,35 @@ pub struct Pes {
 pub struct Stats {
     /// Transport packets.
     pub packets: u64,
-    /// Times the sync byte was not where it should be.
+    /// Times that the sync byte was not at its place.
     pub sync_losses: u64,
-    /// Bytes that were passed over to find it again.
+    /// Bytes skipped to find the sync byte again.
     pub bytes_skipped: u64,
-    /// Packets that were marked as wrong on their way.
+    /// Packets marked as erroneous by the transport.
     pub transport_errors: u64,
-    /// Packets whose head or adaptation field made no sense.
+    /// Packets with an invalid header or adaptation field.
     pub packets_invalid: u64,
-    /// Packets of encrypted payload.
+    /// Packets with encrypted payload.
     pub scrambled: u64,
-    /// Packets that came twice.
+    /// Repeated packets.
     pub duplicates: u64,
-    /// Gaps of a continuity counter.
+    /// Gaps in a continuity counter.
     pub gaps: u64,
-    /// Sections that made no sense.
+    /// Invalid sections.
     pub sections_invalid: u64,
-    /// Streams that were left out: too many, or of a PID that was taken.
+    /// Streams left out: too many, or with a PID already in use.
     pub streams_left_out: u64,
-    /// PES packets handed on.
+    /// PES packets output.
     pub pes: u64,
-    /// PES packets that were dropped, because something of them was lost.
+    /// PES packets dropped because part of them was lost.
     pub pes_damaged: u64,
-    /// PES packets whose head made no sense.
+    /// PES packets with an invalid header.
     pub pes_invalid: u64,
-    /// PES packets that were dropped, because they were too large.
+    /// PES packets dropped because they were too large.
     pub pes_oversized: u64,
-    /// PES packets that were handed on before their end: see the module's text.
+    /// PES packets output before their end, as the module describes.
     pub pes_cut: u64,
-    /// Packets of streams that are not carried, by stream_type.
+    /// Packets of unsupported streams, by stream_type.
     pub others: Vec<(u8, u64)>,
 }
 
@@ -120,17 +122,17 @@ impl Stats {
     }
 }
 
-/// Collects the results of a packet.
+/// Collects the output of the demultiplexer.
 #[derive(Debug, Default)]
 struct Sink {
     stats: Stats,
-    /// The events of one packet, a few at most.
+    /// Events of one packet, a few at most.
     ready: VecDeque<Event>,
-    /// Arrival of what is read.
+    /// Arrival time of the current input.
     now: Option<Instant>,
 }
 
-/// Reads a transport stream.
+/// Demultiplexer of a transport stream.
 #[derive(Debug, Default)]
 pub struct Demuxer {
     sync: Sync,
@@ -139,26 +141,26 @@ pub struct Demuxer {
     program: Option<Pat>,
     map: Option<Pmt>,
     streams: Vec<Assembly>,
-    /// The PID of the previous packet, to blame it when the next is out of sync.
+    /// PID of the previous packet, whose stream is blamed for a loss of synchronization.
     last_pid: Option<Pid>,
     pcr: Option<Pcr>,
     sink: Sink,
 }
 
 impl Demuxer {
-    /// Waits for a PAT.
+    /// Creates a demultiplexer that expects a PAT.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets the arrival time of the bytes that are read from here on. Not called for files.
+    /// Sets the arrival time of the bytes read from here on. Not called for files.
     pub const fn arrive(&mut self, now: Instant) {
         self.sink.now = Some(now);
     }
 
-    /// Takes bytes off `input` until something came of them. `None`: all are taken; call it again with the next ones,
-    /// in whatever pieces they come.
+    /// Takes bytes off `input` until there is an event. `None` means that all input was taken; call it again with the
+    /// next bytes, split anywhere.
     pub fn read(&mut self, input: &mut &[u8]) -> Option<Event> {
         loop {
             if let Some(event) = self.sink.ready.pop_front() {
@@ -173,36 +175,36 @@ impl Demuxer {
         }
     }
 
-    /// The input has ended: PES packets without a length end too. [`Demuxer::read`] gives them.
+    /// Ends the input, which completes PES packets without a length. [`Demuxer::read`] returns them.
     pub fn finish(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.finish(&mut self.sink));
     }
 
-    /// The transport has lost a piece of the stream here: unfinished PES packets of unknown end are dropped.
+    /// Notes that the transport lost part of the stream here: incomplete PES packets without a length are dropped.
     pub fn lost(&mut self) {
         self.streams.iter_mut().for_each(|stream| stream.lost(&mut self.sink));
     }
 
-    /// The stream is not wanted: its packets are only counted. Until the program changes.
+    /// Ignores a stream until the program changes; its packets are only counted.
     pub fn ignore(&mut self, pid: Pid) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.stream().pid == pid) {
             stream.ignore();
         }
     }
 
-    /// The program's clock as it was written last.
+    /// Latest program clock reference.
     #[must_use]
     pub const fn pcr(&self) -> Option<Pcr> {
         self.pcr
     }
 
-    /// The program's streams.
+    /// Streams of the program; `None` before the first PMT.
     #[must_use]
     pub const fn program(&self) -> Option<&Pmt> {
         self.map.as_ref()
     }
 
-    /// The counters.
+    /// Returns the counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
@@ -212,7 +214,7 @@ impl Demuxer {
         }
     }
 
-    /// Out of step: a byte was lost or put in, most likely in the packet before.
+    /// Handles a loss of synchronization: a byte was lost or inserted, most likely in the previous packet.
     fn blame(&mut self) {
         let last = self.last_pid;
         if let Some(stream) = self.streams.iter_mut().find(|one| Some(one.stream().pid) == last) {

@@ -1,4 +1,4 @@
-//! Elementary streams: continuity, and PES packets out of transport packets.
+//! Elementary streams: continuity checks, and assembly of PES packets from transport packets.
 
 use std::time::Instant;
 
@@ -8,55 +8,55 @@ use super::{Event, Pes, Sink};
 use crate::pes::PesHeader;
 use crate::{Packet, Stream, StreamKind};
 
-/// Filled packets that must have ended their PES packet before the next one is believed to.
+/// Number of stuffed packets that must have ended their PES packet before the next is assumed to.
 const TRUST_AFTER: u32 = 4;
 
-/// The state of an unfinished PES packet.
+/// An incomplete PES packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Begun {
     random_access: bool,
     discontinuity: bool,
 }
 
-/// The state of a stream.
+/// State of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No packet is open; bytes before the next start are skipped.
+    /// No PES packet is open; bytes before the next start are skipped.
     Idle,
-    /// In a PES packet.
+    /// A PES packet is open.
     Open(Begun),
-    /// Behind a packet that was emitted because its last transport packet was filled.
+    /// The PES packet was output because its last transport packet was stuffed.
     Ended,
-    /// The stream is not carried.
+    /// The stream is ignored.
     Ignored,
 }
 
-/// Whether a filled packet ends its PES packet: see the text of [`super`].
+/// Evidence that a stuffed packet ends its PES packet, as [`super`] describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filling {
-    /// The assumption has held this many times.
+    /// The assumption has been right this many times.
     Seen(u32),
-    /// Failed.
+    /// The assumption was wrong.
     MeansNothing,
 }
 
-/// Reassembles one stream's transport packets to PES packets.
+/// Reassembles the PES packets of one stream.
 #[derive(Debug)]
 pub(super) struct Assembly {
     stream: Stream,
     state: State,
     buffer: BytesMut,
-    /// Bytes that the PES packet says it has, once they are known.
+    /// Total length of the PES packet; `None` if unknown.
     total: Option<usize>,
     continuity: Option<u8>,
-    /// The first bytes of the last payload: a packet that has the last counter and these is the last one again.
+    /// First bytes of the last payload: a packet with these and the last counter is a repetition.
     last_head: [u8; 16],
-    /// The last packet was filled.
+    /// The last packet was stuffed.
     filled: bool,
     filling: Filling,
-    /// Something was lost or dropped since the last PES packet was handed on.
+    /// Data was lost or dropped since the last PES packet was output.
     discontinuity: bool,
-    /// Arrival of the last bytes.
+    /// Arrival time of the last bytes.
     arrived: Option<Instant>,
 }
 
@@ -81,7 +81,7 @@ impl Assembly {
         self.stream
     }
 
-    /// Bytes of the PES packet begun.
+    /// Bytes held of the open PES packet.
     pub(super) fn held(&self) -> usize {
         self.buffer.len()
     }
@@ -91,7 +91,7 @@ impl Assembly {
         self.state = State::Ignored;
     }
 
-    /// A packet of this stream with payload. `room` is what may still be held.
+    /// Handles a packet of this stream with payload. `room` is the number of bytes that may still be held.
     pub(super) fn push(&mut self, packet: &Packet<'_>, payload: &[u8], room: usize, sink: &mut Sink) {
         if self.state == State::Ignored {
             return sink.stats.count_other(self.stream.kind.stream_type());
@@ -124,7 +124,7 @@ impl Assembly {
         }
     }
 
-    /// Classifies the previous packet, now that the next one is here.
+    /// Classifies the previous packet, now that the next one is known.
     fn place(&mut self, unit_start: bool, sink: &mut Sink) {
         if self.filled && self.continuity.is_some() {
             self.filling = match self.filling {
@@ -174,7 +174,7 @@ impl Assembly {
         }
     }
 
-    /// Something of the PES packet begun was lost.
+    /// Drops the open PES packet, since part of it was lost.
     pub(super) fn tear(&mut self, sink: &mut Sink) {
         self.filled = false;
         if matches!(self.state, State::Open(_)) {
@@ -185,15 +185,15 @@ impl Assembly {
         }
     }
 
-    /// Handles the loss of so many packets that their number is not known. The continuity counter passes over every 16th
-    /// such gap; for a PES packet with a length, the length reveals it.
+    /// Handles the loss of an unknown number of packets. The continuity counter misses every 16th such gap; a PES
+    /// packet with a length reveals the loss by its length.
     pub(super) fn lost(&mut self, sink: &mut Sink) {
         if self.total.is_none() {
             self.tear(sink);
         }
     }
 
-    /// A PES packet without a length ends where the next begins, or with the stream.
+    /// Ends the stream, which completes a PES packet without a length.
     pub(super) fn finish(&mut self, sink: &mut Sink) {
         match self.state {
             State::Open(_) if self.total.is_none() => self.emit(State::Idle, sink),

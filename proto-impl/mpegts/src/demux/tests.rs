@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 const PACKET: usize = PACKET_BYTES;
 
-/// A transport stream of `count` frames of `size` bytes, each with an audio frame behind it, at 25 a second.
+/// Makes a transport stream of `count` video frames of `size` bytes, each with an audio frame behind it, at 25 per
+/// second.
 fn stream(count: u64, size: usize) -> Vec<u8> {
     let mut muxer = Muxer::new();
     muxer.set_streams(Some(StreamKind::H264), Some(StreamKind::AacAdts));
@@ -63,7 +64,7 @@ fn pes(event: &Event) -> Option<&Pes> {
     }
 }
 
-/// The packets of a PID by their place in the stream.
+/// Returns the indices of the packets of a PID in the stream.
 fn places(bytes: &[u8], pid: Pid) -> Vec<usize> {
     let of = |packet: &[u8]| Packet::read(packet.try_into().unwrap()).unwrap().pid == pid;
     bytes.chunks(PACKET).enumerate().filter(|(_, packet)| of(packet)).map(|(n, _)| n).collect()

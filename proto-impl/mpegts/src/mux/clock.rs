@@ -1,58 +1,60 @@
-//! The program's clock: which PCR is written, and when (§2.4.3.5, §2.7.2).
+//! The program clock: the values and the times of PCRs (§2.4.3.5, §2.7.2).
 //!
-//! A PCR says by when all that was sent before has arrived. Nothing may come behind it that should have been decoded before,
-//! so it follows the stream that lags most: [`Clock::target`] takes the lead off the unit's DTS, and stays below every DTS that
-//! another stream may still send. A stream that has sent nothing for [`LATE_MAX`] is not waited for.
+//! A PCR states the time by which all preceding data has arrived. Nothing may follow it that should have been decoded
+//! before, so it follows the stream that lags most: [`Clock::target`] subtracts the lead from the unit's DTS, and stays
+//! below every DTS that another stream may still send. A stream that has sent nothing for [`LATE_MAX`] is not waited
+//! for.
 
 use crate::packet::Pcr;
 use crate::{CLOCK_BITS, CLOCK_MASK};
 
-/// The least lead of a unit's DTS over the clock at which it is sent: 200 ms.
+/// Minimum lead of a unit's DTS over the clock at which it is sent: 200 ms.
 pub const PCR_LEAD: u64 = 18_000;
-/// The most that a stream may lag behind the one with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the lead.
+/// Largest lag of a stream behind the one with the clock: 1 s. A lag above [`PCR_LEAD`] becomes the lead.
 pub const LATE_MAX: u64 = 90_000;
-/// The longest interval of the clock: 100 ms (§2.7.2).
+/// Longest interval between PCRs: 100 ms (§2.7.2).
 pub(super) const PCR_INTERVAL_MAX: u64 = 9_000;
-/// The clock is written when it would be older than this with the next unit. The rest is for frames that are not evenly spaced.
+/// Interval after which a PCR is written with the current unit rather than the next. The rest to the limit allows for
+/// unevenly spaced frames.
 const PCR_INTERVAL: u64 = 8_100;
-/// A pause is filled up with so many clock packets; a longer one is none of the clock's business.
+/// Maximum number of PCR-only packets that fill a pause; longer pauses are not filled.
 const PCR_FILL_MAX: u64 = 20;
-/// A clock that would have to step back by more than this has another time base: 3 s, more than any lag and lead.
+/// Backward step beyond which the clock has a new time base: 3 s, more than any lag and lead.
 const CLOCK_BACK_MAX: u64 = 270_000;
 
-/// The state of the clock.
+/// State of the program clock.
 #[derive(Debug)]
 pub(super) struct Clock {
-    /// The PCR that was written last.
+    /// Latest PCR written.
     last: Option<u64>,
     lead: u64,
-    /// DTS of the last unit of the stream that carries the clock, and its distance from the one before.
+    /// DTS of the last unit in the stream with the clock, and its distance from the previous one.
     beat: Option<(u64, u64)>,
 }
 
-/// A PCR to be written, with those that fill the time before it.
+/// A PCR to write, and those that fill the time before it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tick {
-    /// Clocks of packets without payload that come first.
+    /// PCRs of packets without payload, written first.
     pub(super) fill: Vec<Pcr>,
-    /// The clock of the unit.
+    /// PCR in the packet of the unit.
     pub(super) pcr: Option<Pcr>,
-    /// The time base differs from that of the clock before.
+    /// The PCR starts a new time base.
     pub(super) discontinuity: bool,
 }
 
-/// A PES packet that is about to be written.
+/// Timing of a PES packet that is about to be written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Beat {
-    /// DTS of its first unit.
+    /// DTS of the packet's first unit.
     pub(super) dts: u64,
-    /// Media time until the next packet of its stream, where it is known.
+    /// Media time until the next packet of the stream; 0 if unknown.
     pub(super) span: u64,
-    /// No PES packet with a smaller DTS will come of any other stream.
+    /// Smallest DTS of all later PES packets of other streams.
     pub(super) floor: Option<u64>,
-    /// Its stream carries the clock.
+    /// The packet's stream carries the clock.
     pub(super) is_clock: bool,
-    /// A receiver may begin here.
+    /// A receiver may start at the packet.
     pub(super) is_start: bool,
 }
 
@@ -61,7 +63,8 @@ impl Clock {
         Self { last: None, lead: PCR_LEAD, beat: None }
     }
 
-    /// The clock of a packet: with it, or in packets before it where its stream does not carry the clock.
+    /// Returns the PCRs for a packet: one in the packet itself, or packets before it if its stream does not carry the
+    /// clock.
     pub(super) fn tick(&mut self, beat: &Beat) -> Tick {
         let (before, dts) = (self.beat, beat.dts);
         let lag = before.map_or(0, |(clock, _)| signed(dts, clock));
@@ -94,8 +97,8 @@ impl Clock {
         self.write(now, fill, false)
     }
 
-    /// Clocks within a PES packet that lasts longer than one may be old, each with the number of its transport packet.
-    /// There are at least `packets` of them.
+    /// Returns PCRs within a PES packet that lasts longer than the PCR interval, each with the index of its transport
+    /// packet. The PES packet has at least `packets` transport packets.
     pub(super) fn within(&mut self, beat: &Beat, packets: usize) -> Vec<(usize, Pcr)> {
         let (Some(last), true) = (self.last, beat.is_clock && beat.span > PCR_INTERVAL_MAX) else {
             return Vec::new();
@@ -117,13 +120,13 @@ impl Clock {
         marks
     }
 
-    /// The clock as it may stand before a unit.
+    /// Returns the largest PCR allowed before a unit.
     fn target(&self, dts: u64, floor: Option<u64>) -> u64 {
         let led = dts.wrapping_sub(self.lead) & CLOCK_MASK;
         floor.filter(|floor| signed(*floor, led) > 0).unwrap_or(led)
     }
 
-    /// Whether a clock that is `step` ahead of the last one has to be written now.
+    /// True if a PCR that is `step` ahead of the last one must be written now.
     fn is_due(&self, beat: &Beat, step: u64) -> bool {
         if beat.is_clock {
             let next = beat.span.max(self.beat.map_or(0, |(_, step)| step));
@@ -147,7 +150,7 @@ const fn pcr(base: u64) -> Pcr {
     Pcr { base: base & CLOCK_MASK, extension: 0 }
 }
 
-/// Ticks from `from` to `to`, round the end of the clock; negative when `to` lies before.
+/// Returns the ticks from `from` to `to` across the wrap of the clock; negative if `to` is earlier.
 pub(super) const fn signed(from: u64, to: u64) -> i64 {
     let ahead = to.wrapping_sub(from) & CLOCK_MASK;
     if ahead < 1 << (CLOCK_BITS - 1) { ahead.cast_signed() } else { ahead.cast_signed() - (1 << CLOCK_BITS) }

@@ -1,19 +1,19 @@
-//! Access units to transport packets: one program, usually of one video and one audio stream.
+//! Multiplexing: from access units to transport packets of one program, usually with one video and one audio stream.
 //!
-//! Units become PES packets in transport packets that nobody else shares. A video unit has one of its own and is written at
-//! once. Audio frames are small: with a head each, and the rest of their last packet stuffed, they take up to twice their
-//! bytes. So [`Muxer::pack`] puts several into one PES packet, as far as [`Packing`] allows; the first says when it is played,
-//! and the others follow without a pause, or they begin another packet. A frame that is held is no output yet.
+//! Units become PES packets in transport packets of their own. A video unit is one PES packet, written at once. Audio
+//! frames are small: alone, with a header each and the rest of their last packet stuffed, they would take up to twice
+//! their size. So [`Muxer::pack`] puts several into one PES packet, as far as [`Packing`] allows. Only the first has a
+//! timestamp; the others follow without a pause, or begin another packet. A frame that is held is not output yet.
 //!
-//! The tables stand before key frames, where the streams change, after [`Packing::tables_interval`], and where the owner
-//! asks ([`Muxer::begin`]).
+//! The tables are written before key frames, when the streams change, after [`Packing::tables_interval`], and when the
+//! owner asks ([`Muxer::begin`]).
 //!
-//! **The clock.** PCR stands at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never behind the DTS of
-//! a unit that is still to come, as far as streams lag by [`LATE_MAX`] at most. The lead is the time a receiver has to get the unit
-//! and to decode it, and what it has to even out audio and video that come unevenly; a player that follows the PCR (VLC,
-//! set-top boxes) is late by as much. ffmpeg takes 700 ms, GStreamer 125 ms; 200 ms is taken here, and more only when
-//! a stream lags by more. The clock is on the first video stream, or the first audio stream when there is no video, and at most
-//! 100 ms old. When frames are rarer than that, packets that carry nothing else are written.
+//! **The clock.** A PCR is at least [`PCR_LEAD`] before the DTS of the unit it is sent with, and never behind the DTS
+//! of a later unit, provided that streams lag by at most [`LATE_MAX`]. The lead is the time that a receiver has to get
+//! and decode the unit, and to compensate for uneven audio and video; a player that follows the PCR (VLC, set-top
+//! boxes) is delayed by as much. ffmpeg uses 700 ms, GStreamer 125 ms; here it is 200 ms, and more only when a stream
+//! lags by more. The PCR is in the first video stream, or in the first audio stream if there is no video, and at most
+//! 100 ms old. If frames are rarer than that, PCR-only packets are written.
 
 mod clock;
 #[cfg(test)]
@@ -27,29 +27,29 @@ use crate::packet::{Head, PACKET_BYTES};
 use crate::pes::PesHeader;
 use crate::{CLOCK_MASK, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
-/// The PID of the PMT. All PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
+/// PID of the PMT. All PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
 pub const PMT_PID: Pid = Pid::new(0x1000);
 /// The PID of the first video stream.
 pub const VIDEO_PID: Pid = Pid::new(0x100);
 /// The PID of the first audio stream.
 pub const AUDIO_PID: Pid = Pid::new(0x101);
-/// Further video streams, by their number.
+/// Base PID of further video streams, to which their number is added.
 const MORE_VIDEO_PID: u16 = 0x110;
-/// Further audio streams, by their number.
+/// Base PID of further audio streams, to which their number is added.
 const MORE_AUDIO_PID: u16 = 0x130;
-/// Streams of a program: their descriptions fit into one packet whatever they are. Further ones are left out.
+/// Maximum number of streams of a program, whose descriptions then always fit one packet. Further ones are left out.
 pub const PROGRAM_STREAMS_MAX: usize = 8;
-/// Numbers of streams are below this.
+/// Upper bound of stream numbers.
 const NUMBERS: u8 = 32;
-/// The media time after which tables are repeated where there is no other rule: 100 ms.
+/// Default media time after which the tables are repeated: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
-/// The most that the times of audio frames may be off before they are no longer one after the other: a millisecond, because RTMP
-/// counts in those, and rounding.
+/// Largest error of audio timestamps at which frames still count as contiguous: about a millisecond, for RTMP's
+/// resolution and rounding.
 const CONTIGUOUS: u64 = 96;
-/// transport_stream_id and program_number: there is only one of each.
+/// transport_stream_id and program_number, of which there is one each.
 const PROGRAM: u16 = 1;
 
-/// The codec of a stream. The clock is on the first stream in this order.
+/// Kind of a stream. The first stream in this order carries the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Video.
@@ -58,17 +58,17 @@ pub enum Kind {
     Audio,
 }
 
-/// Names a stream of the program: the first of a kind is number 0.
+/// Identifies a stream of the program; the first of its kind has number 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamNumber {
-    /// The codec.
+    /// Kind of the stream.
     pub kind: Kind,
-    /// The index among the streams of its kind, below 32.
+    /// Index among the streams of this kind, below 32.
     pub number: u8,
 }
 
 impl StreamNumber {
-    /// The first stream of a kind.
+    /// Returns the first stream of a kind.
     #[must_use]
     pub const fn first(kind: Kind) -> Self {
         Self { kind, number: 0 }
@@ -87,59 +87,60 @@ impl StreamNumber {
 /// An access unit to be written as a PES packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Unit<'a> {
-    /// The codec of its stream.
+    /// Kind of the unit's stream.
     pub kind: Kind,
-    /// The index among the streams of that kind, from 0.
+    /// Index among the streams of this kind, from 0.
     pub number: u8,
-    /// Presentation time, of which 33 bits are written.
+    /// Presentation time in ticks of 90 kHz, of which 33 bits are written.
     pub pts: u64,
-    /// Decoding time, of which 33 bits are written.
+    /// Decoding time in ticks of 90 kHz, of which 33 bits are written.
     pub dts: u64,
     /// A decoder can start here.
     pub random_access: bool,
-    /// The payload, in pieces that are written behind each other.
+    /// Payload, in pieces that are concatenated.
     pub payload: &'a [&'a [u8]],
 }
 
-/// The time that audio frames wait for others of their PES packet, and the interval at which the tables are
-/// repeated.
+/// Packing of audio frames into PES packets, and the interval at which the tables are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packing {
-    /// Payload of an audio PES packet with several frames, at most.
+    /// Largest payload of an audio PES packet with several frames, in bytes.
     pub audio_bytes: usize,
-    /// The longest that a frame waits, in ticks of media time.
+    /// Longest time that a frame waits, in ticks of media time.
     pub audio_wait: u64,
-    /// Media time after which the tables are repeated; `None`: only at key frames, and when the owner asks.
+    /// Media time after which the tables are repeated; `None` for only at key frames and when the owner asks.
     pub tables_interval: Option<u64>,
 }
 
 impl Packing {
-    /// Every unit at once, on its own.
+    /// No packing: every unit is written at once, in its own PES packet.
     pub const NONE: Self = Self { audio_bytes: 0, audio_wait: 0, tables_interval: Some(TABLES_INTERVAL) };
-    /// For viewers of a live stream. A frame waits 70 ms, four frames of AAC at 48 or 44.1 kHz; that is a fifth of what ffmpeg
-    /// takes, and less than the latency of SRT (120 ms unless told otherwise). Seven packets with a clock are one payload of SRT.
+    /// Packing for viewers of a live stream. A frame waits up to 70 ms, four frames of AAC at 48 or 44.1 kHz; that is a
+    /// fifth of what ffmpeg uses, and less than the latency of SRT (120 ms by default). Seven packets including a PCR
+    /// are one payload of SRT.
     pub const LIVE: Self = Self { audio_bytes: 7 * 184 - 22, audio_wait: 6_300, tables_interval: None };
-    /// For segments, which are sent whole: nothing is later for it. Sixteen packets with four clocks at most, and 350 ms, are what
-    /// ffmpeg takes, and players of HLS know.
+    /// Packing for segments, which are sent as a whole, so that waiting costs nothing. At most sixteen packets with
+    /// four PCRs, and 350 ms: the values of ffmpeg, which HLS players are used to.
     pub const SEGMENT: Self =
         Self { audio_bytes: 16 * 184 - 14 - 4 * 8, audio_wait: 31_500, tables_interval: None };
 }
 
-/// Audio frames that wait for more of their PES packet.
+/// Audio frames waiting for others in their PES packet.
 #[derive(Debug)]
 struct Held {
     pts: u64,
-    /// DTS of the first frame and of the last one.
+    /// DTS of the first frame.
     dts: u64,
+    /// DTS of the last frame.
     last: u64,
-    /// PTS of a frame that follows without a pause.
+    /// PTS expected of a frame that follows without a pause.
     next: u64,
     random_access: bool,
     payload: BytesMut,
 }
 
 impl Held {
-    /// Whether a frame follows without a pause.
+    /// True if a frame follows without a pause.
     fn is_followed_by(&self, unit: &Unit<'_>) -> bool {
         unit.pts == unit.dts
             && !unit.random_access
@@ -147,30 +148,30 @@ impl Held {
     }
 }
 
-/// The state of a stream.
+/// State of a stream.
 #[derive(Debug)]
 struct Lane {
     stream: StreamNumber,
     kind: StreamKind,
     pid: Pid,
     continuity: u8,
-    /// DTS of the last unit that was written; before the first one, the least that is expected of it.
+    /// DTS of the last unit written; before the first, the least DTS expected.
     edge: Option<u64>,
-    /// There was a unit.
+    /// The stream has had a unit.
     begun: bool,
     held: Option<Held>,
 }
 
 impl Lane {
-    /// The counter of the next packet with payload.
+    /// Returns the continuity counter for the next packet with payload.
     const fn count(&mut self) -> u8 {
         let continuity = self.continuity;
         self.continuity = (continuity + 1) & 0x0f;
         continuity
     }
 
-    /// The DTS below which none of its PES packets will be, seen from another stream's unit at `dts`. `None` when it is
-    /// not waited for.
+    /// Returns the DTS below which no further PES packet of this stream is expected, at another stream's unit with
+    /// `dts`. `None` if the stream is not waited for.
     fn floor(&mut self, dts: u64) -> Option<u64> {
         let patience = if self.begun { LATE_MAX } else { 2 * LATE_MAX };
         let edge = *self.edge.get_or_insert_with(|| dts.wrapping_sub(LATE_MAX) & CLOCK_MASK);
@@ -178,35 +179,35 @@ impl Lane {
     }
 }
 
-/// A PES packet: one unit, or several audio frames.
+/// Contents of a PES packet: one unit, or several audio frames.
 #[derive(Debug, Clone, Copy)]
 struct Piece<'a> {
     pts: u64,
     dts: u64,
-    /// DTS of the last unit in it.
+    /// DTS of the last unit in the packet.
     last: u64,
-    /// Media time up to the next packet, where it is known.
+    /// Media time until the next packet; 0 if unknown.
     span: u64,
     random_access: bool,
     payload: &'a [&'a [u8]],
 }
 
-/// Makes transport packets.
+/// Multiplexer of a transport stream.
 #[derive(Debug)]
 pub struct Muxer {
     packing: Packing,
-    /// The streams by rising number: the first carries the clock.
+    /// Streams by rising number; the first carries the clock.
     lanes: Vec<Lane>,
     pat_continuity: u8,
     pmt_continuity: u8,
     version: u8,
-    /// The packets of the tables, with counters of zero.
+    /// Packets of the tables, with continuity counters of zero.
     tables: BytesMut,
-    /// DTS of the unit before which they were written last; `None` when they are due.
+    /// DTS of the unit before which the tables were last written; `None` when they are due.
     tables_at: Option<u64>,
     clock: Clock,
-    /// Packets of streams that the program has no longer: they stand before the next tables. Each stream held no more than
-    /// [`Packing::audio_bytes`], and holds nothing while there are any.
+    /// Packets of streams that are no longer in the program, to be written before the next tables. Each stream held at
+    /// most [`Packing::audio_bytes`], and holds nothing while this is not empty.
     past: BytesMut,
 }
 
@@ -217,13 +218,13 @@ impl Default for Muxer {
 }
 
 impl Muxer {
-    /// Creates a multiplexer without streams, which holds nothing back.
+    /// Creates a multiplexer without streams and without packing.
     #[must_use]
     pub fn new() -> Self {
         Self::with_packing(Packing::NONE)
     }
 
-    /// Creates a multiplexer without streams.
+    /// Creates a multiplexer without streams, with this packing.
     #[must_use]
     pub fn with_packing(packing: Packing) -> Self {
         Self {
@@ -239,14 +240,15 @@ impl Muxer {
         }
     }
 
-    /// Sets a program of at most one stream of each kind; see [`Muxer::set_program`].
+    /// Sets a program with at most one stream of each kind; see [`Muxer::set_program`].
     pub fn set_streams(&mut self, video: Option<StreamKind>, audio: Option<StreamKind>) {
         let first = |of, kind: Option<StreamKind>| kind.map(|kind| (StreamNumber::first(of), kind));
         self.set_program(first(Kind::Video, video).into_iter().chain(first(Kind::Audio, audio)));
     }
 
-    /// Sets the program's streams, each number once; those beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables are written
-    /// before the next unit in any case; when the streams are others than before, with the next version. Counters go on.
+    /// Sets the program's streams, each number once; those beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables are
+    /// always written before the next unit, with a new version if the streams have changed. Continuity counters are
+    /// kept.
     pub fn set_program(&mut self, streams: impl IntoIterator<Item = (StreamNumber, StreamKind)>) {
         let mut streams: Vec<_> = streams
             .into_iter()
@@ -277,13 +279,14 @@ impl Muxer {
         self.tables_at = None;
     }
 
-    /// The tables stand before what is written next: a segment begins, or they are to be repeated.
+    /// Writes the tables before the next output, because a segment begins or the tables must be repeated.
     pub const fn begin(&mut self) {
         self.tables_at = None;
     }
 
-    /// The tables for a receiver that begins behind those that were written last, or, when they are due, in front of the next
-    /// ones: their counters are the same, and it takes the second of two for a copy (§2.4.3.3).
+    /// Returns the tables for a receiver that joins behind those last written or, if tables are due, in front of the
+    /// next ones. In the latter case the counters are equal, so that the receiver takes the second tables as a
+    /// repetition (§2.4.3.3).
     #[must_use]
     pub fn tables(&self) -> Bytes {
         let mut out = self.tables.clone();
@@ -295,8 +298,8 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Makes the packets of a unit, whole ones, in one piece, behind what was held of its stream. Empty when the program
-    /// has no such stream.
+    /// Returns the packets of a unit in one piece, preceded by the held frames of its stream. Empty if the program has
+    /// no such stream.
     #[must_use]
     pub fn write(&mut self, unit: &Unit<'_>) -> Bytes {
         let Some(at) = self.position(unit) else { return Bytes::new() };
@@ -315,8 +318,8 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Makes the packets of an audio frame that lasts `duration` ticks, with those that were held before it; empty when it is
-    /// held. A frame without a duration is not.
+    /// Returns the packets of an audio frame that lasts `duration` ticks, together with the frames held before it;
+    /// empty if the frame is held. A frame without a duration is never held.
     #[must_use]
     pub fn pack(&mut self, unit: &Unit<'_>, duration: u64) -> Bytes {
         let Packing { audio_bytes, audio_wait, .. } = self.packing;
@@ -356,7 +359,7 @@ impl Muxer {
         out.freeze()
     }
 
-    /// Makes the packets of all that is held.
+    /// Returns the packets of all held frames.
     #[must_use]
     pub fn flush(&mut self) -> Bytes {
         let mut out = BytesMut::new();
@@ -369,14 +372,15 @@ impl Muxer {
         self.lanes.iter().position(|lane| lane.stream == stream)
     }
 
-    /// The first packet may have 176 bytes of room; two for tables and one for the clock may come before.
+    /// Returns an upper bound of a unit's size in packets: the first has room for 176 bytes; two for tables and one for
+    /// a PCR may precede it.
     fn capacity(&self, unit: &Unit<'_>) -> usize {
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let packets = payload.saturating_add(PesHeader::bytes(true)) / 184 + 5;
         packets.saturating_mul(PACKET_BYTES).saturating_add(self.past.len())
     }
 
-    /// Writes what a stream holds.
+    /// Writes the held frames of one stream.
     fn let_go(&mut self, at: usize, out: &mut BytesMut) {
         let Some(held) = self.lanes.get_mut(at).and_then(|lane| lane.held.take()) else { return };
         let Held { pts, dts, last, next, random_access, payload } = held;
@@ -384,7 +388,7 @@ impl Muxer {
         self.put(at, &Piece { pts, dts, last, span, random_access, payload: &[&payload] }, false, out);
     }
 
-    /// Writes what all streams hold, the oldest first.
+    /// Writes the held frames of all streams, the oldest first.
     fn let_all_go(&mut self, out: &mut BytesMut) {
         let mut held: Vec<(usize, u64)> = Vec::new();
         for (at, lane) in self.lanes.iter().enumerate() {
@@ -396,7 +400,7 @@ impl Muxer {
         held.into_iter().for_each(|(at, _)| self.let_go(at, out));
     }
 
-    /// Writes what has waited for a frame that does not come.
+    /// Writes held frames that have waited too long for another frame.
     fn let_overdue_go(&mut self, dts: u64, out: &mut BytesMut) {
         let wait = i64::try_from(self.packing.audio_wait.saturating_mul(2)).unwrap_or(i64::MAX);
         for at in 0..self.lanes.len() {
@@ -407,7 +411,8 @@ impl Muxer {
         }
     }
 
-    /// Writes a PES packet, with the tables before it where they are due. `is_start`: they were, and the clock is.
+    /// Writes a PES packet, preceded by the tables if they are due. `is_start` means that tables were due, so a PCR is
+    /// too.
     fn put(&mut self, at: usize, piece: &Piece<'_>, is_start: bool, out: &mut BytesMut) {
         let dts = piece.dts;
         let is_old = |at: u64| {
@@ -460,7 +465,7 @@ impl Muxer {
         write_pes(lane, first, &marks, &head, piece.payload, out);
     }
 
-    /// A packet without payload: its counter is that of the packet before it (§2.4.3.3).
+    /// Writes a packet without payload, whose counter is that of the packet before it (§2.4.3.3).
     fn write_clock(&self, pcr: Pcr, discontinuity: bool, out: &mut BytesMut) {
         let Some(lane) = self.lanes.first() else { return };
         let head = Head {
@@ -474,7 +479,7 @@ impl Muxer {
         head.write(0, out);
     }
 
-    /// Writes both tables; each always fits one packet.
+    /// Builds both tables, each of which always fits one packet.
     fn make_tables(&mut self) {
         let pat = Pat { transport_stream: PROGRAM, program: PROGRAM, pmt_pid: PMT_PID };
         let streams: Vec<Stream> =
@@ -516,15 +521,15 @@ impl Muxer {
     }
 }
 
-/// Puts the counter into a packet that has none.
+/// Sets the continuity counter of a packet whose counter is zero.
 fn number(packet: &mut [u8], counter: u8) {
     if let Some(control) = packet.get_mut(3) {
         *control |= counter & 0x0f;
     }
 }
 
-/// Cuts a PES packet into transport packets. What is missing to fill the last one is stuffed. `marks` are clocks within it, with
-/// the numbers of their packets.
+/// Cuts a PES packet into transport packets and stuffs the last one. `marks` are PCRs inside, with the indices of their
+/// packets.
 fn write_pes(
     lane: &mut Lane,
     first: Head,

@@ -16,7 +16,7 @@ fn both() -> Muxer {
     muxer
 }
 
-/// Every PCR with the PID it stood on.
+/// Returns every PCR with its PID.
 fn clocks(bytes: &[u8]) -> Vec<(Pid, u64)> {
     let pcr = |packet: &Packet<'_>| Some((packet.pid, packet.adaptation?.pcr?.base));
     packets(bytes).iter().filter_map(pcr).collect()
@@ -181,10 +181,10 @@ fn a_program_of_many_streams_has_them_all_on_pids_of_their_own() {
     assert!(muxer.write(&Unit { number: 9, ..second }).is_empty());
 }
 
-/// AAC at 48 kHz, of so many bytes a frame with their heads.
+/// Duration of an AAC frame at 48 kHz in ticks of 90 kHz.
 const FRAME: u64 = 1920;
 
-/// The PES packets of a stream that is over.
+/// Reads the PES packets of a complete stream.
 fn read(bytes: &[u8]) -> Vec<Pes> {
     let mut demuxer = Demuxer::new();
     let mut input = bytes;
@@ -202,7 +202,8 @@ fn read(bytes: &[u8]) -> Vec<Pes> {
     seen
 }
 
-/// Counters of every PID go on; the smallest distance of a DTS from the clock before it; the longest one of two clocks.
+/// Checks the continuity counters of every PID. Returns the smallest distance of a DTS from the clock before it, and
+/// the longest distance of two clocks.
 fn check(bytes: &[u8]) -> (i64, u64) {
     let mut last = std::collections::BTreeMap::new();
     let (mut clock, mut nearest, mut longest) = (None, i64::MAX, 0);
@@ -224,7 +225,7 @@ fn check(bytes: &[u8]) -> (i64, u64) {
     (nearest, longest)
 }
 
-/// Sound alone: so many frames of so many bytes, as a program in one piece.
+/// Makes a program with only audio: `frames` frames of `bytes` bytes each.
 fn sound(packing: Packing, frames: u64, bytes: usize) -> Vec<u8> {
     let mut muxer = Muxer::with_packing(packing);
     muxer.set_streams(None, Some(StreamKind::AacAdts));
@@ -376,7 +377,7 @@ fn no_unit_comes_behind_its_time_however_late_its_stream_is() {
     }
 }
 
-/// Video of 20 s, and sound that lags behind it and comes in bursts of 16 frames.
+/// Makes a video of 20 s with audio that lags behind it and comes in bursts of 16 frames.
 fn lagging(lag: u64) -> Vec<u8> {
     let mut muxer = both();
     let (mut out, mut sound) = (Vec::new(), 0);

@@ -1,28 +1,29 @@
-//! The properties that a stream of a faulty publisher must keep.
+//! Properties that the stream of a faulty publisher must keep.
 
 use super::{Fault, Publisher, Unit};
 
-/// Lips may be off by this, in milliseconds.
+/// Maximum error of lip sync in milliseconds.
 const LIPS_MAX: i64 = 100;
-/// Delays and jitter differ by this between tracks.
+/// Maximum difference of delays and jitter between tracks in milliseconds.
 const DELAYS_DIFFER: i64 = 200;
-/// Tracks keep their own distance up to this, with some room for the delays.
+/// Maximum distance of a track from the first that is kept, in milliseconds, with some room for the delays.
 const OWN_DISTANCE_MAX: i64 = 2_600;
 
 impl Publisher {
-    /// Checks the properties that hold for every publisher, of the times that its units were given: order, speed, lips.
+    /// Checks the properties that hold for every publisher with the times that its units received: order, speed and lip
+    /// sync.
     ///
     /// # Errors
-    /// The first property that does not hold, and where.
+    /// Returns the first violated property and its place.
     pub fn judge(&self, units: &[Unit]) -> Result<(), String> {
         self.judge_pace(units)?;
         self.check_lips(units)
     }
 
-    /// The same without lips: order and speed.
+    /// Checks the properties without lip sync: order and speed.
     ///
     /// # Errors
-    /// The first property that does not hold, and where.
+    /// Returns the first violated property and its place.
     pub fn judge_pace(&self, units: &[Unit]) -> Result<(), String> {
         self.check_order(units)?;
         self.check_speed(units)
@@ -41,7 +42,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether no media of the track arrives.
+    /// True if no media of the track arrives in this period.
     fn is_silent(&self, track: usize, from: i64, to: i64) -> bool {
         self.faults.iter().any(|fault| match *fault {
             Fault::Stall { at, ms } => from < at + ms + 500 && at < to,
@@ -72,7 +73,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// The distance that a track has from the first one by right: its own up to 3 s, else that of arrival.
+    /// Checks the lip sync of each track with the first. The correct distance is the track's own offset up to 3 s,
+    /// otherwise that of arrival.
     fn check_lips(&self, units: &[Unit]) -> Result<(), String> {
         for (track, own) in self.offsets.iter().copied().enumerate().skip(1) {
             let (right, slack) = if own.abs() <= OWN_DISTANCE_MAX { (own, 0) } else { (0, DELAYS_DIFFER) };
@@ -101,7 +103,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// A fault has just begun or ended, and its correction may take a moment.
+    /// True if a fault has just begun or ended, so that its correction may take a moment.
     fn is_unsettled(&self, from: i64, to: i64) -> bool {
         self.faults.iter().any(|fault| match *fault {
             Fault::Drift { at, .. } => from < at + 8_000 && at < to,

@@ -1,45 +1,45 @@
-//! Sender reports of RTP (RFC 3550 §6.4.1): right ones, wrong ones, and none.
+//! Sender reports of RTP (RFC 3550 §6.4.1): correct, wrong or absent.
 
 use super::Publisher;
 
-/// The sender reports of a publisher, by what is wrong with them. Times are milliseconds of the true time.
+/// Sender reports of a publisher, by their fault. Times are milliseconds of the true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reports {
-    /// There are none.
+    /// No reports are sent.
     Absent,
-    /// Reports that agree with sampling.
+    /// The reports agree with sampling.
     Agreeing,
-    /// The reports of one track are off by `by`.
+    /// The reports of a track are off by `by`.
     Disagreeing {
-        /// The track.
+        /// Index of the track.
         of: usize,
-        /// Positive: ahead.
+        /// Offset in milliseconds; positive values are ahead.
         by: i64,
     },
-    /// The wall clock is set at this moment.
+    /// The wall clock is changed at this moment.
     Set {
-        /// The moment.
+        /// Time of the change.
         at: i64,
-        /// Positive: ahead.
+        /// Offset in milliseconds; positive values are ahead.
         by: i64,
     },
-    /// Only one track has reports.
+    /// Only this track has reports.
     Only(usize),
-    /// The first one is sent again and again.
+    /// The first report is sent repeatedly.
     Frozen,
 }
 
-/// A report: the wall clock and the track's clock at one moment.
+/// Sender report: the wall clock and the clock of the track at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// The wall clock, in milliseconds since the beginning.
+    /// Wall clock in milliseconds since the beginning.
     pub wall: i64,
-    /// The timestamp.
+    /// Timestamp of the track.
     pub raw: u64,
 }
 
 impl Publisher {
-    /// The report that a track sends at a true time.
+    /// Returns the report that a track sends at a true time.
     #[must_use]
     pub fn report(&self, track: usize, now: i64) -> Option<Report> {
         let (at, off) = match self.reports {

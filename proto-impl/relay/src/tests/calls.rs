@@ -1,4 +1,4 @@
-//! Calls of the API, and the counts of viewers.
+//! Tests of API calls and of viewer counts.
 
 use super::*;
 use crate::{ANSWER_WITHIN, Answer, CALL_BYTES_MAX, Call, CallClient, CallEvent, Viewers};
@@ -24,7 +24,7 @@ fn answer(bytes: usize) -> Answer {
     Answer { status: 200, fields: pairs(&[("Content-Type", "text/plain")]), body: vec![7; bytes].into() }
 }
 
-/// Delivers until nothing moves, in pieces; the errors of client and server.
+/// Delivers data in pieces until nothing moves and returns the errors of client and server.
 fn run(client: &mut CallClient, server: &mut Server, piece: usize) -> [Option<Error>; 2] {
     let (now, mut errors) = (begin(), [None, None]);
     loop {

@@ -1,4 +1,4 @@
-//! Chunks (§5.3): messages cut into pieces, so that none blocks the others for long.
+//! Chunks (§5.3): messages are cut into chunks so that none blocks the others for long.
 //!
 //! ```text
 //!  0 1 2     7
@@ -22,45 +22,45 @@ pub const CONTROL: u32 = 2;
 pub const COMMAND: u32 = 3;
 /// The chunk stream of audio.
 pub const AUDIO: u32 = 4;
-/// The chunk stream of data messages and of statuses about a message stream.
+/// The chunk stream of data messages, and of status commands about a message stream.
 pub const STATUS: u32 = 5;
 /// The chunk stream of video.
 pub const VIDEO: u32 = 6;
 
 /// The chunk size before any Set Chunk Size (§5.4.1).
 pub const CHUNK_SIZE_DEFAULT: usize = 128;
-/// No message is longer, so no chunk needs to be.
+/// Largest useful chunk size: no message is longer.
 pub const CHUNK_SIZE_MAX: u32 = 0xff_ffff;
-/// The timestamp field that announces an extended timestamp.
+/// Value of the timestamp field that announces an extended timestamp.
 const EXTENDED: u32 = 0xff_ffff;
-/// The largest chunk stream id: two bytes behind 64.
+/// Largest chunk stream id, encoded as two bytes plus 64.
 const CHUNK_STREAM_MAX: u32 = 65_599;
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// The chunk stream it came on.
+    /// Chunk stream on which the message arrived.
     pub chunk_stream: u32,
-    /// Milliseconds, wrapping.
+    /// Timestamp in milliseconds, which wraps.
     pub timestamp: u32,
-    /// The message type id.
+    /// Message type id.
     pub kind: u8,
-    /// The message stream it belongs to; 0 is the connection.
+    /// Message stream id; 0 is the connection itself.
     pub message_stream: u32,
-    /// The body.
+    /// Body of the message.
     pub payload: Bytes,
 }
 
-/// The head of a message that is to be written.
+/// Header of a message to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageHead {
-    /// The chunk stream to use, 2 to 65 599.
+    /// Chunk stream to use, 2 to 65 599.
     pub chunk_stream: u32,
-    /// Milliseconds, wrapping.
+    /// Timestamp in milliseconds, which wraps.
     pub timestamp: u32,
-    /// The message type id.
+    /// Message type id.
     pub kind: u8,
-    /// The message stream it belongs to.
+    /// Message stream id.
     pub message_stream: u32,
 }
 

@@ -1,9 +1,9 @@
-//! The chunk reader: bulk copies into one buffer per unfinished message.
+//! The chunk reader: copies chunks into one buffer per incomplete message.
 //!
-//! A header is read straight from the input when it is there whole; otherwise its bytes gather in a small carry
-//! until it is. Data is copied once: into a buffer that grows by what was received and ends at exactly the length
-//! of the message, or, when the message has come whole and is small, into a block that it shares with its
-//! neighbours, so that most messages allocate nothing.
+//! A header is read directly from the input if the input contains all of it; otherwise its bytes are collected in a
+//! small carry first. Data is copied once: into a buffer that grows with the received bytes up to the length of the
+//! message; or, if a small message has arrived completely, into a block shared with its neighbours, so that most
+//! messages need no allocation.
 
 use bytes::{Bytes, BytesMut};
 
@@ -12,28 +12,28 @@ use crate::error::Fault;
 use crate::message::kind;
 use crate::{Config, Error, Limit, Violation};
 
-/// Header bytes at most: 3 basic, 11 message, 4 extended timestamp.
+/// Longest header, in bytes: 3 basic, 11 message, 4 extended timestamp.
 const HEADER_BYTES_MAX: usize = 18;
-/// The number of bytes by which a buffer grows ahead of a chunk after a publish was accepted: the size of one
-/// read from the socket.
+/// Bytes by which a buffer grows ahead of the received data after a publish was accepted: the size of one read from the
+/// socket.
 const GROW_AHEAD_BYTES: usize = 64 << 10;
-/// A buffer that small media messages share, one behind the other. It is freed with the last of them.
+/// Size of a block that small media messages share. A block is freed with the last of its messages.
 const BLOCK_BYTES: usize = 32 << 10;
-/// The longest message that goes into a block. When the next one does not fit, the rest of the block stays unused.
+/// Longest message that is stored in a block. If the next message does not fit, the rest of the block is unused.
 const BLOCK_MESSAGE_BYTES_MAX: usize = BLOCK_BYTES / 8;
 
 /// Limits on the memory that a peer can make the reader hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Length of an audio, video or aggregate message.
+    /// Longest audio, video or aggregate message.
     pub media_bytes_max: usize,
-    /// Length of any other message.
+    /// Longest message of any other type.
     pub command_bytes_max: usize,
-    /// Memory of unfinished messages before the grant.
+    /// Maximum memory for incomplete messages before a publish or play is granted.
     pub pending_bytes_max: usize,
-    /// Memory of unfinished messages after.
+    /// Maximum memory for incomplete messages afterwards.
     pub pending_bytes_max_granted: usize,
-    /// Chunk streams.
+    /// Maximum number of chunk streams.
     pub chunk_streams_max: usize,
 }
 
@@ -49,28 +49,28 @@ impl From<&Config> for Limits {
     }
 }
 
-/// The latest header of a chunk stream, and its unfinished message.
+/// The latest header of a chunk stream, and its incomplete message.
 #[derive(Debug, Default)]
 struct ChunkStream {
     id: u32,
     timestamp: u32,
-    /// The timestamp field as it stood in the header: absolute after type 0, a difference after 1 and 2.
+    /// Timestamp field as in the header: absolute in type 0, a delta in types 1 and 2.
     field: u32,
     extended: bool,
     length: usize,
     kind: u8,
     message_stream: u32,
-    /// Whether the header of a message was read whose data is not complete.
+    /// A message has begun whose data is not complete.
     open: bool,
     data: Data,
 }
 
-/// The place where the data of an unfinished message gather.
+/// Storage for the data of an incomplete message.
 #[derive(Debug)]
 enum Data {
-    /// A buffer of its own.
+    /// A separate buffer.
     Own(Vec<u8>),
-    /// Its place in a block, as large as the message.
+    /// A part of a shared block, as large as the message.
     Place(BytesMut),
 }
 
@@ -80,40 +80,40 @@ struct Header {
     bytes: usize,
     format: u8,
     chunk_stream: u32,
-    /// Timestamp field of types 0, 1 and 2, extended or not.
+    /// Timestamp field of types 0, 1 and 2, or its extended form.
     field: Option<u32>,
     extended: bool,
-    /// Length and type of types 0 and 1.
+    /// Message length and type in headers of types 0 and 1.
     length_and_kind: Option<(usize, u8)>,
-    /// The message stream id of the latest type 0 header.
+    /// Message stream id in headers of type 0.
     message_stream: Option<u32>,
 }
 
-/// The unread rest of a chunk's data.
+/// Rest of a chunk's data that has not been read.
 #[derive(Debug, Clone, Copy)]
 struct Open {
-    /// Index of the chunk stream.
+    /// Index of the chunk stream in the list.
     index: usize,
     left: usize,
 }
 
-/// The state of the reader.
+/// Result of a step of the reader.
 #[derive(Debug)]
 enum Step {
     Message(Message),
     InputUsedUp,
-    /// Bytes already taken are to be read again.
+    /// Bytes already taken must be read again.
     Replay,
 }
 
-/// Bytes that were taken for the start of an extended timestamp and turned out to be data.
+/// Bytes taken for the start of an extended timestamp that proved to be data.
 #[derive(Debug, Clone, Copy, Default)]
 struct Replay {
     bytes: [u8; 4],
     len: usize,
 }
 
-/// Puts messages together.
+/// Assembles messages from chunks.
 #[derive(Debug)]
 pub struct Reader {
     limits: Limits,
@@ -126,12 +126,12 @@ pub struct Reader {
     open: Option<Open>,
     pending_bytes: usize,
     bytes_read: u64,
-    /// The free rest of the latest block.
+    /// Free rest of the latest block.
     block: BytesMut,
 }
 
 impl Reader {
-    /// A connection's reader before its first chunk.
+    /// Creates the reader of a connection before its first chunk.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -149,8 +149,8 @@ impl Reader {
         }
     }
 
-    /// Takes bytes off the front of `input` up to the end of the next message. `None` means that the input is
-    /// used up. After an error the reader must not be used again.
+    /// Takes bytes off the front of `input` up to the end of the next message. `None` means that all input was taken.
+    /// After an error the reader must not be used again.
     pub fn read(&mut self, input: &mut &[u8]) -> Result<Option<Message>, Error> {
         let before = input.len();
         let result = self.read_replayed(input);
@@ -159,7 +159,7 @@ impl Reader {
         result.map_err(|fault| fault.at(self.bytes_read))
     }
 
-    /// Set Chunk Size (§5.4.1): 31 bits, not 0; more than a message can have is as good as that.
+    /// Applies Set Chunk Size (§5.4.1): 31 bits, not 0. Sizes above the longest message are capped.
     pub fn set_chunk_size(&mut self, size: u32) -> Result<(), Error> {
         if size == 0 || size > 0x7fff_ffff {
             return Err(Fault::from(Violation::ChunkSize(size)).at(self.bytes_read));
@@ -168,7 +168,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Abort (§5.4.2): drops an unfinished message; an unknown chunk stream is ignored.
+    /// Applies Abort (§5.4.2): drops an incomplete message. An unknown chunk stream is ignored.
     pub fn abort(&mut self, chunk_stream: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.id == chunk_stream) {
             stream.open = false;
@@ -177,18 +177,18 @@ impl Reader {
         }
     }
 
-    /// Switches to the limits of a granted publish (or of a play of our own), or back.
+    /// Switches to the limits of a granted publish (or of our own play), or back.
     pub const fn grant(&mut self, granted: bool) {
         self.granted = granted;
     }
 
-    /// Bytes taken so far.
+    /// Number of bytes taken so far.
     #[must_use]
     pub const fn bytes_read(&self) -> u64 {
         self.bytes_read
     }
 
-    /// Memory that unfinished messages hold.
+    /// Returns the memory held by incomplete messages.
     #[must_use]
     pub const fn pending_bytes(&self) -> usize {
         self.pending_bytes
@@ -241,7 +241,7 @@ impl Reader {
         }
     }
 
-    /// A header, from the input or from the carry and the input. `None` when the input ends first.
+    /// Reads a header from the input, or from the carry and the input. `None` when the input ends first.
     fn read_header(&mut self, input: &mut &[u8]) -> Option<Header> {
         if self.carried == 0
             && let Some(header) = self.parse_header(input)
@@ -265,7 +265,7 @@ impl Reader {
         Some(header)
     }
 
-    /// `None` when `bytes` end within the header.
+    /// Parses a header; `None` when `bytes` end within it.
     fn parse_header(&self, bytes: &[u8]) -> Option<Header> {
         let mut r = wire::Reader::new(bytes);
         let first = r.u8().ok()?;
@@ -305,9 +305,9 @@ impl Reader {
         Some(header)
     }
 
-    /// After an extended timestamp, a type 3 header repeats it (§5.3.1.3) from most senders (ffmpeg, librtmp) and
-    /// does not from some. Four bytes that equal it, as a difference or as an absolute time, are it; any others
-    /// are data. One byte that differs decides.
+    /// Skips a repeated extended timestamp. After an extended timestamp most senders (ffmpeg, librtmp) repeat it in a
+    /// type 3 header (§5.3.1.3), some do not. Four bytes equal to it, as a delta or as an absolute time, are taken as
+    /// the repetition, others as data; one different byte decides.
     fn skip_repeated_timestamp(&self, chunk_stream: u32, r: &mut wire::Reader<'_>) -> Option<()> {
         let Some(stream) = self.streams.iter().find(|stream| stream.id == chunk_stream) else {
             return Some(());
@@ -323,7 +323,7 @@ impl Reader {
         Some(())
     }
 
-    /// Applies a header to its chunk stream.
+    /// Applies a header to its chunk stream and starts reading the chunk's data.
     fn open_chunk(&mut self, header: &Header) -> Result<Open, Fault> {
         let index = self.stream_index(header)?;
         let Some(stream) = self.streams.get_mut(index) else {
@@ -367,7 +367,7 @@ impl Reader {
         Ok(self.streams.len().saturating_sub(1))
     }
 
-    /// Copies what the input has of the chunk; returns the message when that was its last.
+    /// Copies the available data of the chunk. Returns the message if it is complete.
     fn read_data(&mut self, open: Open, input: &mut &[u8]) -> Result<Option<Message>, Fault> {
         let available = input.len();
         let ahead = if self.granted { available.min(GROW_AHEAD_BYTES) } else { 0 };
@@ -396,8 +396,8 @@ impl Reader {
 }
 
 impl ChunkStream {
-    /// Takes the header that starts a message. Timestamps wrap (§5.3.1.2.1 leaves differences to the chunk
-    /// stream); a type 3 repeats the latest field as a difference, also after a type 0 (§5.3.1.2.4).
+    /// Applies the header that starts a message. Timestamps wrap (§5.3.1.2.1 leaves deltas to the chunk stream). A type
+    /// 3 header repeats the latest field as a delta, even after a type 0 (§5.3.1.2.4).
     fn begin(&mut self, header: &Header) {
         if let Some(field) = header.field {
             self.field = field;
@@ -416,16 +416,16 @@ impl ChunkStream {
         self.open = true;
     }
 
-    /// Whether this starts a message that goes into a block: a frame no longer than what has arrived. A peer that
-    /// announces a length and sends nothing gets no memory.
+    /// True if the starting message is stored in a block: a frame no longer than the data that has arrived. So a peer
+    /// that announces a length and sends nothing gets no memory.
     fn fits_a_block(&self, available: usize) -> bool {
         matches!(self.kind, kind::AUDIO | kind::VIDEO)
             && (1..=BLOCK_MESSAGE_BYTES_MAX.min(available)).contains(&self.length)
             && self.data.capacity() == 0
     }
 
-    /// Capacity follows what was received: at most twice that, or one socket read ahead, and never beyond the
-    /// length, so that a finished message has none to spare.
+    /// Appends data. Capacity follows the received bytes: at most twice as many, or one socket read ahead, and never
+    /// more than the message length, so that a complete message has no spare capacity.
     fn append(&mut self, data: &[u8], ahead: usize) {
         match &mut self.data {
             Data::Own(buffer) => {
@@ -482,7 +482,7 @@ impl Data {
     }
 }
 
-/// Splits a place of `length` bytes off the front of a block, or of a new one: there is always room, so the split cannot
+/// Splits `length` bytes off the front of a block, or of a new one. The block always has room, so the split cannot
 /// panic.
 fn take_place(block: &mut BytesMut, length: usize) -> BytesMut {
     if block.capacity() < length {
@@ -503,7 +503,7 @@ impl Replay {
     }
 }
 
-/// Splits up to `bytes` off the front.
+/// Splits up to `bytes` bytes off the front of `input`.
 fn consume<'a>(input: &mut &'a [u8], bytes: usize) -> &'a [u8] {
     let (head, tail) = input.split_at_checked(bytes).unwrap_or((input, &[]));
     *input = tail;

@@ -14,7 +14,7 @@ fn head(chunk_stream: u32, timestamp: u32) -> MessageHead {
     MessageHead { chunk_stream, timestamp, kind: 9, message_stream: 1 }
 }
 
-/// The chunks of a message, each with its header.
+/// Makes the chunks of a message, each with its header.
 fn chunks(head: &MessageHead, payload: &[u8], chunk_size: usize) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     let payload = Bytes::copy_from_slice(payload);
@@ -36,7 +36,7 @@ fn message(head: &MessageHead, payload: &[u8]) -> Message {
     }
 }
 
-/// All messages of `bytes`, fed in pieces of `cut`.
+/// Reads all messages in `bytes`, fed in pieces of `cut` bytes.
 fn read_cut(reader: &mut Reader, bytes: &[u8], cut: usize) -> Result<Vec<Message>, Error> {
     let mut messages = Vec::new();
     for mut piece in bytes.chunks(cut) {
@@ -60,7 +60,7 @@ fn limit(result: Result<Vec<Message>, Error>) -> Option<Limit> {
     if let Err(Error::Limit { limit, .. }) = result { Some(limit) } else { None }
 }
 
-/// Times and payloads, for tests that look at time.
+/// Returns the times and payload lengths of messages.
 fn times(messages: &[Message]) -> Vec<(u32, usize)> {
     messages.iter().map(|message| (message.timestamp, message.payload.len())).collect()
 }
@@ -316,7 +316,7 @@ fn m_07_extended_timestamps_repeated_or_not_or_wrong_in_type_3() {
     }
 }
 
-/// Data that begins like the timestamp is the case where bytes have to be given back.
+/// Checks data that begins like the timestamp, in which case bytes must be given back.
 #[test]
 fn m_07_data_that_resembles_the_timestamp_is_given_back() {
     let timestamp = 0x0102_0307;

@@ -1,18 +1,18 @@
-//! The chunk writer. It keeps no state: every message starts with a full header (type 0), so the same bytes serve
-//! every viewer and may follow anything.
+//! The chunk writer. It has no state: every message starts with a full header (type 0), so the same bytes can be sent
+//! to every viewer, after any others.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{CHUNK_STREAM_MAX, EXTENDED, MessageHead};
 
-/// Header bytes at most: 3 basic, 11 message, 4 extended timestamp.
+/// Longest header, in bytes: 3 basic, 11 message, 4 extended timestamp.
 const HEADER_BYTES_MAX: usize = 18;
 
 /// Appends the chunks of one message to `out`.
 ///
-/// The body is `prefix` (an FLV tag head) and `payload`. Headers and prefix are written to `scratch` and split
-/// off it; the payload is sliced and not copied. Extended timestamps are repeated in every type 3 header, as
-/// ffmpeg, librtmp and all servers do and expect (§5.3.1.3).
+/// The body is `prefix` (an FLV tag header) and `payload`. Headers and prefix are written to `scratch` and split off
+/// it; the payload is sliced, not copied. Extended timestamps are repeated in every type 3 header, as ffmpeg, librtmp
+/// and all servers do and expect (§5.3.1.3).
 pub fn write_message(
     scratch: &mut BytesMut,
     head: &MessageHead,
@@ -53,7 +53,7 @@ pub fn write_message(
     }
 }
 
-/// Type 0.
+/// Appends a header of type 0.
 fn put_full_header(scratch: &mut BytesMut, head: &MessageHead, length: usize) {
     put_basic(scratch, 0, head.chunk_stream);
     put_u24(scratch, head.timestamp.min(EXTENDED));
@@ -63,13 +63,13 @@ fn put_full_header(scratch: &mut BytesMut, head: &MessageHead, length: usize) {
     put_extended(scratch, head.timestamp);
 }
 
-/// Type 3.
+/// Appends a header of type 3.
 fn put_short_header(scratch: &mut BytesMut, head: &MessageHead) {
     put_basic(scratch, 3, head.chunk_stream);
     put_extended(scratch, head.timestamp);
 }
 
-/// §5.3.1.1.
+/// Appends a basic header (§5.3.1.1).
 fn put_basic(scratch: &mut BytesMut, format: u8, chunk_stream: u32) {
     let format = format << 6;
     let above = chunk_stream.min(CHUNK_STREAM_MAX).saturating_sub(64);

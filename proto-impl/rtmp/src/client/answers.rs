@@ -1,4 +1,4 @@
-//! The commands of a client, and its handling of the server's.
+//! The client's commands, and the handling of the server's answers.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::command::{Command, text};
 use crate::four_cc::{Ability, FourCcs, takes_multitrack};
 use crate::{CloseReason, Error, message};
 
-/// The longest reason of a server that is passed on; it ends up in records and pages.
+/// Longest rejection reason that is passed on to the owner, which may store and display it.
 const REASON_CHARS_MAX: usize = 512;
 
 impl Client {
@@ -81,7 +81,7 @@ impl Client {
         }
     }
 
-    /// `releaseStream` and `FCPublish` may fail: many servers do not know them.
+    /// Handles `_error`. `releaseStream` and `FCPublish` may fail, since many servers do not know them.
     fn handle_error(&mut self, command: &Command) {
         let is = |transaction: f64| command.transaction.to_bits() == transaction.to_bits();
         if is(transaction::RELEASE_STREAM) || is(transaction::FC_PUBLISH) {
@@ -157,14 +157,14 @@ impl Client {
     }
 }
 
-/// The FourCCs that a server accepts: from the properties, or from the information object of servers that put
+/// Returns the FourCCs that a server accepts: from the properties, or from the information object of servers that put
 /// everything there.
 fn answered_four_ccs(command: &Command) -> Option<FourCcs> {
     let takes = Ability::DECODE.or(Ability::FORWARD);
     FourCcs::read(command.object(), takes).or_else(|| FourCcs::read(command.argument(0), takes))
 }
 
-/// An id is a whole number; the largest that a header can hold is out of any server's use.
+/// Reads a message stream id: a whole number that fits a header.
 fn stream_id(value: &Value) -> Option<u32> {
     let number = value.as_number()?;
     let whole = (0.0..=f64::from(u32::MAX)).contains(&number) && number.fract() == 0.0;

@@ -1,12 +1,12 @@
 //! The connecting machine, for pushes and pulls.
 //!
 //! 1. handshake ([`crate::handshake`]);
-//! 2. `connect`; `_result` -> Window Ack Size and Set Chunk Size go out;
+//! 2. `connect`; `_result` -> sends Window Ack Size and Set Chunk Size;
 //! 3. a push sends `releaseStream`, `FCPublish`, `createStream`, as ffmpeg does; a pull `createStream`;
 //! 4. the id -> `publish` or `play`;
 //! 5. `NetStream.Publish.Start` or `NetStream.Play.Start` (or media) -> [`ClientEvent::Ready`];
 //! 6. media, written by the owner or read as [`ClientEvent::Media`];
-//! 7. `close` -> `FCUnpublish` and `deleteStream` go out.
+//! 7. `close` -> sends `FCUnpublish` and `deleteStream`.
 //!
 //! An `onStatus` of level `error`, or `_error` to any command that the rest depends on, is
 //! [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an accepted connection hold.
@@ -27,7 +27,7 @@ use crate::message::{self, kind};
 use crate::timers::Timers;
 use crate::{ClientConfig, CloseReason, Config, Error, FourCcs, MediaMessage, Stats, Timer, handshake};
 
-/// Transactions, fixed: each command is sent once.
+/// Transaction ids, which are fixed because each command is sent once.
 mod transaction {
     pub(super) const CONNECT: f64 = 1.0;
     pub(super) const RELEASE_STREAM: f64 = 2.0;
@@ -40,21 +40,21 @@ mod transaction {
 /// An event of a [`Client`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum ClientEvent {
-    /// The server consented. A push writes media for this message stream; a pull will get some.
+    /// The server accepted the request. A push may now write media for this message stream; a pull receives media.
     Ready {
-        /// The id the server gave; 1 with most.
+        /// Message stream id given by the server, usually 1.
         message_stream: u32,
     },
-    /// A message of the stream that is pulled.
+    /// A media message of the pulled stream.
     Media(MediaMessage),
     /// The server refused.
     Rejected {
-        /// `NetStream.Publish.BadName`, ...
+        /// Status code such as `NetStream.Publish.BadName`.
         code: String,
-        /// The server's reason, for people.
+        /// The server's human-readable reason.
         description: String,
     },
-    /// The end, and always the last event: send what `poll_transmit` still gives, then close the connection.
+    /// The connection has ended; always the last event. Send the rest of `poll_transmit`, then close the connection.
     Closed(CloseReason),
 }
 
@@ -67,11 +67,11 @@ enum Role {
 #[derive(Debug)]
 enum Phase {
     Handshake(Box<handshake::Client>),
-    /// `connect` is out.
+    /// `connect` was sent.
     Connecting,
-    /// `createStream` is out.
+    /// `createStream` was sent.
     Creating,
-    /// `publish` or `play` is out.
+    /// `publish` or `play` was sent.
     Requesting {
         message_stream: u32,
     },
@@ -94,13 +94,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// A push on a connection that was just made; the first bytes are already queued.
+    /// Creates a push on a new connection; the first bytes are already queued.
     #[must_use]
     pub fn publish(now: Instant, config: Arc<ClientConfig>, seed: Seed) -> Self {
         Self::new(now, config, &seed, Role::Publish)
     }
 
-    /// A pull on a connection that was just made; the first bytes are already queued.
+    /// Creates a pull on a new connection; the first bytes are already queued.
     #[must_use]
     pub fn play(now: Instant, config: Arc<ClientConfig>, seed: Seed) -> Self {
         Self::new(now, config, &seed, Role::Play)
@@ -115,7 +115,7 @@ impl Client {
         Self { config, role, phase, link, timers, events: VecDeque::new(), four_ccs: None, multitrack: false }
     }
 
-    /// Takes bytes of the server, split anywhere. After the end they are dropped.
+    /// Handles bytes from the server, split anywhere. After the end they are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         let mut input = bytes;
         self.process(now, &mut input).inspect_err(|error| {
@@ -124,21 +124,22 @@ impl Client {
         })
     }
 
-    /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
+    /// Handles an expired deadline: ends the connection with [`CloseReason::Timeout`]. Harmless if no deadline has
+    /// passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(timer) = self.timers.expired(now) {
             self.finish(CloseReason::Timeout(timer));
         }
     }
 
-    /// Whether the owner should read from the socket.
+    /// True if the owner should read from the socket.
     #[must_use]
     pub const fn wants_bytes(&self) -> bool {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Sends one media message of a push, on whatever message stream the server gave. For what has no packager,
-    /// such as metadata; audio and video may be packaged outside.
+    /// Sends one media message of a push, on the message stream that the server gave. Meant for messages without a
+    /// packager, such as metadata; audio and video may be packaged outside.
     pub fn send(&mut self, _now: Instant, message: &MediaMessage) {
         if let Phase::Ready { message_stream } = self.phase
             && self.role == Role::Publish
@@ -147,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection; a server that accepted the request is notified.
+    /// Ends the connection. A server that accepted the request is notified.
     pub fn close(&mut self, _now: Instant, reason: CloseReason) {
         if let Phase::Requesting { message_stream } | Phase::Ready { message_stream } = self.phase {
             if self.role == Role::Publish {
@@ -160,7 +161,7 @@ impl Client {
         self.finish(reason);
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
@@ -170,7 +171,7 @@ impl Client {
         event
     }
 
-    /// Moves everything queued behind what `out` has; says whether there was anything.
+    /// Moves all queued output behind the contents of `out`. Returns true if there was any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -179,25 +180,25 @@ impl Client {
         true
     }
 
-    /// The time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` is next due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
     }
 
-    /// The FourCCs in the server's answer to `connect`; `None` when it has none.
+    /// Returns the FourCCs in the server's answer to `connect`; `None` if it has none.
     #[must_use]
     pub const fn four_ccs(&self) -> Option<FourCcs> {
         self.four_ccs
     }
 
-    /// Whether the server's answer to `connect` says that it takes several tracks of a kind.
+    /// True if the server's answer to `connect` announces support for several tracks of a kind.
     #[must_use]
     pub const fn takes_multitrack(&self) -> bool {
         self.multitrack
     }
 
-    /// Counters.
+    /// Counters of the connection.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.link.stats
@@ -250,7 +251,7 @@ impl Client {
         }
     }
 
-    /// Some servers send media without a status before it.
+    /// Handles a media message. Some servers send media before a status.
     fn handle_media(&mut self, now: Instant, media: MediaMessage) -> Result<(), Error> {
         self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
         if self.role == Role::Publish {
@@ -276,7 +277,7 @@ impl Client {
         }
     }
 
-    /// The end, once. What is queued stays for the owner to send.
+    /// Ends the connection, once. Queued output remains for the owner to send.
     fn finish(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closed) {
             return;
@@ -288,7 +289,7 @@ impl Client {
     }
 }
 
-/// The stream name is the key of another server and stays out of logs.
+/// Prints no stream name, since it is the key of another server.
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")

@@ -29,7 +29,7 @@ fn puller() -> Client {
     Client::play(start(), config(), Seed::from_number(4))
 }
 
-/// Feeds what a server would send: its handshake, then `bytes`.
+/// Feeds the data of a server: its handshake, then `bytes`.
 fn fed(mut client: Client, bytes: &[u8]) -> (Client, Vec<ClientEvent>) {
     let now = start();
     let _ = client.handle_bytes(now, &shake());
@@ -41,7 +41,7 @@ fn fed(mut client: Client, bytes: &[u8]) -> (Client, Vec<ClientEvent>) {
     (client, events)
 }
 
-/// A server's consent up to the point where media may come.
+/// Makes the responses of a server up to the point where media may come.
 fn consent() -> Vec<u8> {
     let information = Value::object([("code", text("NetStream.Play.Start")), ("level", text("status"))]);
     [

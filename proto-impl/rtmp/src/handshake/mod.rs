@@ -1,9 +1,9 @@
-//! The handshake (§5.2): three packets each way, 1 byte and twice 1536.
+//! The handshake (§5.2): in each direction a packet of 1 byte and two of 1536.
 //!
-//! 1. C0 (version 3) and C1 (time, zero or version, random) come.
-//! 2. S0, S1 and S2 go at once, when C1 is whole: with digests if C1 has one (see `digest`), else S1 is random
-//!    and S2 the echo of C1.
-//! 3. C2 comes; its content proves nothing and is not looked at (real clients send it wrong). Then chunks begin.
+//! 1. C0 (version 3) and C1 (time, zero or version, random bytes) arrive.
+//! 2. S0, S1 and S2 are sent as soon as C1 is complete: with digests if C1 has one (see `digest`), else with a random
+//!    S1, and S2 as the echo of C1.
+//! 3. C2 arrives. Its content proves nothing and is ignored, since real clients send it wrong. Then chunks begin.
 
 mod digest;
 
@@ -13,19 +13,20 @@ use wire::SendQueue;
 
 use crate::Violation;
 
-/// The only version there is (§5.2.2).
+/// The only protocol version (§5.2.2).
 const VERSION: u8 = 3;
-/// Bytes of packets 1 and 2.
+/// Length of packets 1 and 2.
 const PACKET_BYTES: usize = 1536;
 /// Position of the version in packet 1; zero in the simple handshake.
 const VERSION_AT: usize = 4;
-/// The versions stated in digest packets: those of the players and servers that the keys belong to.
+/// Version that a client states in packets with a digest: that of the player to which the key belongs.
 const PLAYER_VERSION: [u8; 4] = [9, 0, 124, 2];
+/// Version that a server states in packets with a digest: that of the server to which the key belongs.
 const SERVER_VERSION: [u8; 4] = [3, 5, 1, 1];
 
 type Packet = [u8; PACKET_BYTES];
 
-/// The packet that is awaited. Both roles await the same three.
+/// Packet that is expected next. Both roles expect the same three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaits {
     Version,
@@ -34,7 +35,7 @@ enum Awaits {
     Nothing,
 }
 
-/// Gathers the peer's packets; one buffer of one packet, given back at the end.
+/// Collects the peer's packets in a buffer of one packet, freed at the end.
 #[derive(Debug)]
 struct Packets {
     awaits: Awaits,
@@ -46,7 +47,7 @@ impl Packets {
         Self { awaits: Awaits::Version, buffer: Vec::new() }
     }
 
-    /// Takes the version byte if it is due.
+    /// Takes the version byte if it is expected.
     fn version(&mut self, input: &mut &[u8]) -> Result<(), Violation> {
         if self.awaits == Awaits::Version
             && let Some((version, rest)) = input.split_first()
@@ -60,7 +61,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Takes packet 1 when it is due and whole.
+    /// Returns packet 1 once it is complete, if it is expected.
     fn packet1(&mut self, input: &mut &[u8]) -> Option<Packet> {
         if self.awaits != Awaits::Packet1 || !self.fill(input) {
             return None;
@@ -71,7 +72,7 @@ impl Packets {
         packet
     }
 
-    /// Takes packet 2 when it is due and whole; says whether the handshake is over.
+    /// Takes packet 2 once it is complete, if it is expected. Returns true when the handshake is over.
     fn packet2(&mut self, input: &mut &[u8]) -> bool {
         if self.awaits == Awaits::Packet2 && self.fill(input) {
             self.buffer = Vec::new();
@@ -90,7 +91,7 @@ impl Packets {
     }
 }
 
-/// The accepting side.
+/// Handshake of the accepting side.
 #[derive(Debug)]
 pub struct Server {
     packets: Packets,
@@ -98,13 +99,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Awaits C0.
+    /// Creates the state, which expects C0.
     #[must_use]
     pub const fn new(random: Random) -> Self {
         Self { packets: Packets::new(), random }
     }
 
-    /// Takes its bytes off the front of `input`, queues the answer, says whether the handshake is over.
+    /// Takes the handshake's bytes off the front of `input` and queues the answer. Returns true when the handshake is
+    /// over.
     pub fn read(&mut self, input: &mut &[u8], out: &mut SendQueue) -> Result<bool, Violation> {
         self.packets.version(input)?;
         if let Some(c1) = self.packets.packet1(input) {
@@ -129,7 +131,7 @@ impl Server {
     }
 }
 
-/// The connecting side.
+/// Handshake of the connecting side.
 #[derive(Debug)]
 pub struct Client {
     packets: Packets,
@@ -138,7 +140,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Queues C0 and C1, with a digest or simple.
+    /// Creates the state and queues C0 and C1, with a digest or in simple form.
     #[must_use]
     pub fn new(mut random: Random, digest: bool, out: &mut SendQueue) -> Self {
         let mut c1 = packet1(if digest { PLAYER_VERSION } else { [0; 4] }, &mut random);
@@ -150,8 +152,9 @@ impl Client {
         Self { packets: Packets::new(), random, digest }
     }
 
-    /// Takes its bytes off the front of `input`, queues C2, says whether the handshake is over. A server that
-    /// does not answer the digest gets the simple form; S2 is not verified, since TLS is what proves a server.
+    /// Takes the handshake's bytes off the front of `input` and queues C2. Returns true when the handshake is over. A
+    /// server that does not answer the digest gets the simple form. S2 is not verified: only TLS authenticates a
+    /// server.
     pub fn read(&mut self, input: &mut &[u8], out: &mut SendQueue) -> Result<bool, Violation> {
         self.packets.version(input)?;
         if let Some(s1) = self.packets.packet1(input) {
@@ -175,7 +178,8 @@ impl Client {
     }
 }
 
-/// Time 0, version, random. Machines have no clock that a peer could use, and nobody does.
+/// Returns a packet 1: time 0, the version, random bytes. The time is unused by peers, and machines have no clock for
+/// it.
 fn packet1(version: [u8; 4], random: &mut Random) -> Packet {
     let mut packet = [0; PACKET_BYTES];
     if let Some((head, rest)) = packet.split_at_mut_checked(VERSION_AT.saturating_add(version.len())) {
@@ -197,7 +201,7 @@ mod tests {
         Seed::from_number(number).random()
     }
 
-    /// Runs both sides with pieces of `cut` bytes; returns what the client and the server sent.
+    /// Runs both sides with pieces of `cut` bytes. Returns the bytes that the client and the server sent.
     fn shake(digest: bool, cut: usize) -> (Vec<u8>, Vec<u8>) {
         let (mut up, mut down) = (SendQueue::new(), SendQueue::new());
         let mut client = Client::new(random(1), digest, &mut up);

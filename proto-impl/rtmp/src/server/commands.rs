@@ -14,7 +14,7 @@ use crate::{
     message,
 };
 
-/// Entries of `via` that are looked at; a stream that passed more nodes is refused long before.
+/// Maximum number of entries of `via` that are read; a stream that passed more nodes is refused long before.
 const VIA_MAX: usize = 64;
 
 impl Server {
@@ -37,7 +37,7 @@ impl Server {
         }
     }
 
-    /// A flat list of names; ids of message streams are those of the message, except for `deleteStream`.
+    /// Handles a command after `connect`. The message stream is that of the message, except for `deleteStream`.
     fn handle_connected(
         &mut self,
         now: Instant,
@@ -69,7 +69,7 @@ impl Server {
         }
     }
 
-    /// Turns `connect` into a request.
+    /// Turns `connect` into a request to the owner.
     fn connect(&mut self, command: &Command) {
         let object = command.object();
         let connect_app = text(object, "app");
@@ -105,7 +105,7 @@ impl Server {
         self.link.count_bad(now)
     }
 
-    /// `_result`, unless the transaction is 0: GStreamer waits for nothing then.
+    /// Sends `_result`, unless the transaction id is 0: GStreamer then expects no reply.
     fn reply(&mut self, command: &Command, value: Value) -> Result<(), Error> {
         if command.wants_reply() {
             self.link.send_command("_result", command.transaction, &[Value::Null, value]);
@@ -113,7 +113,7 @@ impl Server {
         Ok(())
     }
 
-    /// The Flash Media Live Encoder and its descendants wait for the notification, not for the result.
+    /// Sends `_result` and a notification, for which the Flash Media Live Encoder and its descendants wait.
     fn reply_fc(&mut self, command: &Command, notification: &str, code: &str) -> Result<(), Error> {
         self.reply(command, Value::Undefined)?;
         let description = command.argument(0).as_str().unwrap_or_default();
@@ -122,7 +122,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends the publish of that name.
+    /// Ends the publish with the name in the command.
     fn fc_unpublish(&mut self, command: &Command) -> Result<(), Error> {
         self.reply(command, Value::Undefined)?;
         let name = command.argument(0).as_str();
@@ -178,7 +178,7 @@ impl Server {
         Ok(())
     }
 
-    /// A live stream can be paused only by not being sent; the owner decides where it goes on.
+    /// Pauses or resumes a player. The owner stops sending, and decides where to resume.
     fn pause(&mut self, now: Instant, message_stream: u32, command: &Command) -> Result<(), Error> {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
             return self.link.count_bad(now);
@@ -215,7 +215,8 @@ impl Server {
         Ok(())
     }
 
-    /// A live stream has no other place to go to. The level is `status`: ffplay would stop at an error.
+    /// Answers a seek, which a live stream does not support. The level is `status`, since ffplay would stop at an
+    /// error.
     fn seek(&mut self, now: Instant, message_stream: u32) -> Result<(), Error> {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
             return self.link.count_bad(now);
@@ -233,8 +234,8 @@ impl Server {
         Ok(())
     }
 
-    /// The argument is the id. GStreamer sends the stream's name instead, after its FCUnpublish has ended the
-    /// publish: a name that nothing has is no mistake.
+    /// Deletes the message stream in the argument. GStreamer sends the stream's name in its place, after its
+    /// FCUnpublish has ended the publish; an unknown name is not an error.
     fn delete_stream(&mut self, now: Instant, message_stream: u32, command: &Command) -> Result<(), Error> {
         let argument = command.argument(0);
         let id = match (argument.as_number(), argument.as_str()) {
@@ -256,13 +257,13 @@ impl Server {
         Ok(())
     }
 
-    /// The created stream whose id is that number.
+    /// Returns the existing message stream with this id.
     fn stream_of(&self, number: f64) -> Option<u32> {
         (1..=self.config.message_streams_max)
             .find(|id| f64::from(*id).to_bits() == number.to_bits() && self.streams.state(*id).is_some())
     }
 
-    /// Ends the publish or play of the stream, as the peer asks.
+    /// Ends the publish or play of a message stream at the peer's request.
     fn stop(&mut self, message_stream: u32) {
         match self.streams.take(message_stream) {
             Some(State::Publishing { .. }) => {
@@ -280,8 +281,8 @@ impl Server {
         }
     }
 
-    /// Whether the message stream of a publish or play exists and does nothing. If not, the peer gets an error status; what
-    /// lives on a busy message stream goes on.
+    /// True if the message stream for a publish or play exists and is idle. Otherwise the peer gets an error status; a
+    /// publish or play already on the message stream continues.
     fn is_free(
         &mut self,
         now: Instant,
@@ -306,7 +307,7 @@ impl Server {
         Ok(true)
     }
 
-    /// Tells the owner of a request that it will not be asked about.
+    /// Reports to the owner a request that was refused without asking.
     fn refused(&mut self, verb: Verb, key: String, reason: &'static str) {
         self.events.push_back(Event::Refused { verb, key, reason });
     }

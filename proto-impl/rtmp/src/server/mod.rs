@@ -11,8 +11,8 @@
 //! 6. `FCUnpublish`, `closeStream` or `deleteStream` -> [`Event::PublishEnded`], `NetStream.Unpublish.Success`.
 //!
 //! A play: 1, 2, `createStream`, then `play` -> [`Event::Play`]; `accept_play` -> StreamBegin, `NetStream.Play.Reset`,
-//! `NetStream.Play.Start`, `|RtmpSampleAccess`, `NetStream.Data.Start`; the owner writes media behind that. At the
-//! end `end_play` -> StreamEOF, `NetStream.Play.UnpublishNotify`, `NetStream.Play.Stop`.
+//! `NetStream.Play.Start`, `|RtmpSampleAccess`, `NetStream.Data.Start`; the owner then writes media. At the end
+//! `end_play` -> StreamEOF, `NetStream.Play.UnpublishNotify`, `NetStream.Play.Stop`.
 //!
 //! A refusal is an `onStatus` of level `error`, queued before [`Event::Closed`] (RTMP 1.0 §7.2.2).
 
@@ -38,16 +38,16 @@ use streams::{State, Streams};
 #[derive(Debug)]
 enum Phase {
     Handshake(Box<handshake::Server>),
-    /// `connect` is awaited.
+    /// `connect` is expected.
     Unconnected,
-    /// `connect` awaits its verdict.
+    /// `connect` waits for the owner's decision.
     ConnectPending {
         transaction: f64,
         app: String,
-        /// The peer spoke of FourCCs and gets an answer.
+        /// The peer announced FourCCs, so the answer includes ours.
         negotiates: bool,
     },
-    /// Commands are served; `app` is `connect`'s, with all its components.
+    /// Commands are handled; `app` is that of `connect`, with all its components.
     Connected {
         app: String,
     },
@@ -61,15 +61,15 @@ pub struct Server {
     link: Link,
     streams: Streams,
     timers: Timers,
-    /// The time at which the player last gave, or was last sent, anything.
+    /// Time of the last byte from the player or last media to it.
     player_seen: Instant,
     events: VecDeque<Event>,
-    /// Input received while a request awaits its verdict.
+    /// Input received while a request waits for the owner's decision.
     held: Vec<u8>,
 }
 
 impl Server {
-    /// A connection that was just accepted.
+    /// Creates the machine for a connection just accepted.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = Timers::default();
@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Takes bytes of the peer, split anywhere. While a request awaits its verdict they are held, up to
+    /// Handles bytes from the peer, split anywhere. While a request waits for a decision they are buffered, up to
     /// [`Config::held_bytes_max`]. After the end they are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if matches!(self.phase, Phase::Closed) {
@@ -97,7 +97,8 @@ impl Server {
         self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
     }
 
-    /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
+    /// Handles an expired deadline: ends the connection with [`CloseReason::Timeout`]. Harmless if no deadline has
+    /// passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.timers.expired(now) {
             Some(Timer::Player) if self.ping_player(now) => {}
@@ -106,13 +107,13 @@ impl Server {
         }
     }
 
-    /// Whether the owner should read from the socket: not while a verdict is pending, and not after the end.
+    /// True if the owner should read from the socket: not while a decision is pending, and not after the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         !matches!(self.phase, Phase::Closed) && !self.awaits_verdict()
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event.is_none() {
@@ -122,7 +123,7 @@ impl Server {
         event
     }
 
-    /// Moves everything queued behind what `out` has; says whether there was anything.
+    /// Moves all queued output behind the contents of `out`. Returns true if there was any.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -131,13 +132,13 @@ impl Server {
         true
     }
 
-    /// The time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` is next due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
     }
 
-    /// Counters.
+    /// Counters of the connection.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.link.stats
@@ -147,7 +148,7 @@ impl Server {
         matches!(self.phase, Phase::ConnectPending { .. }) || self.streams.has_request()
     }
 
-    /// Takes messages off the front of `input` until it is used up, a verdict is needed, or the end.
+    /// Handles messages from the front of `input` until it is used up, a decision is needed, or the connection ends.
     fn process(&mut self, now: Instant, input: &mut &[u8]) -> Result<(), Error> {
         while !self.awaits_verdict() {
             let before = input.len();
@@ -196,7 +197,7 @@ impl Server {
         }
     }
 
-    /// Passes on what belongs to a live publish. Data messages come on stream 0 from some encoders.
+    /// Passes on media of a current publish. Some encoders send data messages on message stream 0.
     fn handle_media(&mut self, now: Instant, mut media: MediaMessage) -> Result<(), Error> {
         self.link.stats.media_received = self.link.stats.media_received.saturating_add(1);
         if media.message_stream == 0
@@ -213,7 +214,7 @@ impl Server {
         Ok(())
     }
 
-    /// Keeps what the machine may not read yet.
+    /// Buffers input that must not be read before a decision.
     fn hold(&mut self, rest: &[u8]) -> Result<(), Error> {
         if rest.is_empty() {
             return Ok(());
@@ -225,7 +226,7 @@ impl Server {
         Ok(())
     }
 
-    /// Continues after a verdict with the input that was held.
+    /// Continues after a decision with the buffered input.
     fn resume(&mut self, now: Instant) {
         let held = std::mem::take(&mut self.held);
         let mut input = held.as_slice();
@@ -234,7 +235,7 @@ impl Server {
         }
     }
 
-    /// The command timer runs whenever the peer has nothing going on; a busy peer does not extend it.
+    /// Runs the command timer while the peer has nothing in progress; activity does not extend it.
     fn rearm(&mut self, now: Instant) {
         let idle = match self.phase {
             Phase::Unconnected | Phase::Connected { .. } => !self.streams.is_active(),
@@ -254,8 +255,8 @@ impl Server {
         self.link.reader.grant(self.streams.has_publisher());
     }
 
-    /// The player heard nothing and said nothing for half of its time: its stream may be silent, and it there. Says
-    /// whether it has time left to tell.
+    /// Pings a player that neither sent nor received anything for half of its timeout, since its stream may be silent
+    /// while it is still there. Returns true if time remains for an answer.
     fn ping_player(&mut self, now: Instant) -> bool {
         let silent = now.saturating_duration_since(self.player_seen);
         let left = self.config.player_idle_timeout.saturating_sub(silent);
@@ -272,7 +273,7 @@ impl Server {
         self.finish(CloseReason::Failed(error.clone()));
     }
 
-    /// The end, once. What is queued stays for the owner to send.
+    /// Ends the connection, once. Queued output remains for the owner to send.
     fn finish(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closed) {
             return;
@@ -286,7 +287,7 @@ impl Server {
     }
 }
 
-/// Names and payloads stay out of logs.
+/// Prints no names and payloads.
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")

@@ -1,4 +1,4 @@
-//! The message streams of one connection: a handful, each idle, asked for, publishing or playing.
+//! The message streams of one connection: a few, each idle, pending, publishing or playing.
 
 use crate::PlayTracks;
 
@@ -6,20 +6,20 @@ use crate::PlayTracks;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum State {
     Idle,
-    /// `publish` awaits its verdict.
+    /// `publish` waits for the owner's decision.
     PublishPending {
         name: String,
     },
-    /// Media is expected.
+    /// Publishing: media is expected.
     Publishing {
         name: String,
     },
-    /// `play` awaits its verdict.
+    /// `play` waits for the owner's decision.
     PlayPending {
         name: String,
         reset: bool,
     },
-    /// The owner writes media.
+    /// Playing: the owner writes media.
     Playing {
         name: String,
         wanted: PlayTracks,
@@ -27,7 +27,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The name in `publish` or `play`.
+    /// Returns the name in `publish` or `play`.
     fn name(&self) -> Option<&str> {
         match self {
             Self::Idle => None,
@@ -45,7 +45,7 @@ struct MessageStream {
     state: State,
 }
 
-/// The message streams. Linear search over at most eight.
+/// The message streams, at most eight, so that linear search suffices.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<MessageStream>,
@@ -57,14 +57,14 @@ impl Streams {
         Self { streams: Vec::new(), max }
     }
 
-    /// Makes one with the lowest free id; the first is 1, which some clients take for granted.
+    /// Creates a message stream with the lowest free id. The first is 1, as some clients assume.
     pub(super) fn create(&mut self) -> Option<u32> {
         let id = (1..=self.max).find(|id| self.state(*id).is_none())?;
         self.streams.push(MessageStream { id, state: State::Idle });
         Some(id)
     }
 
-    /// Forgets one.
+    /// Deletes a message stream.
     pub(super) fn delete(&mut self, id: u32) {
         self.streams.retain(|stream| stream.id != id);
     }
@@ -77,23 +77,23 @@ impl Streams {
         self.streams.iter_mut().find(|stream| stream.id == id).map(|stream| &mut stream.state)
     }
 
-    /// Sets the state of an existing stream to idle and returns what it was.
+    /// Makes a message stream idle and returns its former state; `None` if it does not exist.
     pub(super) fn take(&mut self, id: u32) -> Option<State> {
         self.state_mut(id).map(|state| std::mem::replace(state, State::Idle))
     }
 
-    /// The stream that publishes or plays under that name.
+    /// Returns the message stream that publishes or plays this name.
     pub(super) fn named(&self, name: &str) -> Option<u32> {
         self.streams.iter().find(|stream| stream.state.name() == Some(name)).map(|stream| stream.id)
     }
 
-    /// The stream that publishes under that name.
+    /// Returns the message stream that publishes this name.
     pub(super) fn publisher_named(&self, wanted: &str) -> Option<u32> {
         let is = |state: &State| matches!(state, State::Publishing { name } if name == wanted);
         self.streams.iter().find(|stream| is(&stream.state)).map(|stream| stream.id)
     }
 
-    /// The publishing stream, if there is exactly one.
+    /// Returns the publishing message stream if there is exactly one.
     pub(super) fn only_publisher(&self) -> Option<u32> {
         let mut publishers =
             self.streams.iter().filter(|stream| matches!(stream.state, State::Publishing { .. }));
@@ -113,7 +113,7 @@ impl Streams {
         self.any(|state| matches!(state, State::Playing { .. }))
     }
 
-    /// Whether any is not idle.
+    /// True if any message stream is not idle.
     pub(super) fn is_active(&self) -> bool {
         self.any(|state| *state != State::Idle)
     }

@@ -41,7 +41,8 @@ fn hits(rig: &Rig, want: Limit) {
     assert!(matches!(rig.error(), Some(Error::Limit { limit, .. }) if limit == want), "{:?}", rig.closed());
 }
 
-/// The messages of ffmpeg 5.1: three commands back to back, publish on chunk stream 8, media with a wrapped onMetaData.
+/// Checks the messages of ffmpeg 5.1: three commands back to back, publish on chunk stream 8, media with a wrapped
+/// onMetaData.
 #[test]
 fn a_publish_as_ffmpeg_sends_it() {
     let mut rig = Rig::new();
@@ -101,7 +102,7 @@ fn a_publish_as_ffmpeg_sends_it() {
     assert_eq!(rig.closed(), None);
 }
 
-/// GStreamer's rtmp2sink: a window first, transaction 0 everywhere, deleteStream with the name.
+/// Checks the messages of GStreamer's rtmp2sink: a window first, transaction 0 everywhere, deleteStream with the name.
 #[test]
 fn a_publish_as_gstreamer_sends_it() {
     let mut rig = Rig::new();

@@ -1,5 +1,5 @@
-//! The owner's decisions. A verb that fits no pending request changes nothing: the request may have ended with
-//! the connection while the verdict was on its way.
+//! The owner's decisions. A decision without a matching pending request is ignored: the request may have ended with the
+//! connection in the meantime.
 
 use std::time::Instant;
 
@@ -38,14 +38,14 @@ impl Server {
         self.resume(now);
     }
 
-    /// Refuses the pending `connect`; the connection ends with it.
+    /// Refuses the pending `connect` and ends the connection.
     pub fn reject_connect(&mut self, _now: Instant, code: &str, description: &str) {
         let Phase::ConnectPending { transaction, .. } = &self.phase else { return };
         let transaction = *transaction;
         self.refuse_connect(transaction, code, description);
     }
 
-    /// Accepts the pending `publish` of that message stream.
+    /// Accepts the pending `publish` of this message stream.
     pub fn accept_publish(&mut self, now: Instant, message_stream: u32) {
         let Some(state) = self.streams.state_mut(message_stream) else { return };
         let State::PublishPending { name } = state else { return };
@@ -66,14 +66,14 @@ impl Server {
         self.resume(now);
     }
 
-    /// Refuses the pending `publish` of that message stream.
+    /// Refuses the pending `publish` of this message stream.
     pub fn reject_publish(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
         if matches!(self.streams.state(message_stream), Some(State::PublishPending { .. })) {
             self.reject(now, message_stream, &rejection);
         }
     }
 
-    /// Accepts the pending `play` of that message stream; media may be written behind what is then queued.
+    /// Accepts the pending `play` of this message stream. The owner may then write media behind the queued output.
     pub fn accept_play(&mut self, now: Instant, message_stream: u32, tracks: PlayTracks) {
         let Some(state) = self.streams.state_mut(message_stream) else { return };
         let State::PlayPending { name, reset } = state else { return };
@@ -96,7 +96,7 @@ impl Server {
         self.resume(now);
     }
 
-    /// Refuses the pending `play` of that message stream; for a stream that is not live the code is
+    /// Refuses the pending `play` of this message stream. The code for a stream that is not live is
     /// `NetStream.Play.StreamNotFound`.
     pub fn reject_play(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
         if matches!(self.streams.state(message_stream), Some(State::PlayPending { .. })) {
@@ -104,14 +104,14 @@ impl Server {
         }
     }
 
-    /// Ends a live publish from this side. The status has level `error`, since encoders ignore the other.
+    /// Ends a current publish. The status has level `error`, since encoders ignore others.
     pub fn end_publish(&mut self, now: Instant, message_stream: u32, rejection: Rejection) {
         if matches!(self.streams.state(message_stream), Some(State::Publishing { .. })) {
             self.reject(now, message_stream, &rejection);
         }
     }
 
-    /// Ends a play from this side: the stream is over.
+    /// Ends a current play because the stream is over.
     pub fn end_play(&mut self, now: Instant, message_stream: u32) {
         if !matches!(self.streams.state(message_stream), Some(State::Playing { .. })) {
             return;
@@ -124,8 +124,8 @@ impl Server {
         self.rearm(now);
     }
 
-    /// Sends one media message to a player. For what has no packager, such as metadata; audio and video of many
-    /// viewers are packaged once, outside.
+    /// Sends one media message to a player. Meant for messages without a packager, such as metadata; audio and video
+    /// for many viewers are packaged once, outside.
     pub fn send(&mut self, now: Instant, message: &MediaMessage) {
         if matches!(self.streams.state(message.message_stream), Some(State::Playing { .. })) {
             self.link.send_media(message);
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// The owner wrote media to the player.
+    /// Notes that the owner wrote media to the player.
     pub fn media_progress(&mut self, now: Instant) {
         if self.streams.has_player() {
             self.player_seen = now;
@@ -141,7 +141,8 @@ impl Server {
         }
     }
 
-    /// The owner could not read a media message: it counts like an unknown one, and too many end the connection.
+    /// Notes that the owner could not read a media message. It counts like an unknown message; too many end the
+    /// connection.
     pub fn bad_media(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::Closed)
             && let Err(error) = self.link.count_bad(now)
@@ -155,14 +156,15 @@ impl Server {
         self.finish(reason);
     }
 
-    /// `_error` to `connect`, then the end.
+    /// Sends `_error` to `connect` and ends the connection.
     pub(super) fn refuse_connect(&mut self, transaction: f64, code: &str, description: &str) {
         let information = command::information("error", code, description);
         self.link.send_command("_error", transaction, &[Value::Null, information]);
         self.finish(CloseReason::Rejected);
     }
 
-    /// The error status about a message stream that then is idle; perhaps the end.
+    /// Sends an error status about a message stream, which becomes idle, and ends the connection if the rejection says
+    /// so.
     pub(super) fn reject(&mut self, now: Instant, message_stream: u32, rejection: &Rejection) {
         self.streams.take(message_stream);
         self.link.send_status(message_stream, "error", &rejection.code, &rejection.description);

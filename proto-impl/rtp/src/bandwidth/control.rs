@@ -1,4 +1,5 @@
-//! The rate that follows from what feedback says: up while nothing speaks against it, down to what the path was seen to carry.
+//! The sending rate that follows from feedback: it rises while nothing speaks against that, and falls to the rate that
+//! the path was measured to carry.
 
 use std::time::{Duration, Instant};
 
@@ -7,92 +8,101 @@ use super::loss::{Losses, Verdict};
 use super::queue::{Queue, Trend};
 use super::{ESTIMATE_MAX, ESTIMATE_MIN};
 
-/// Assumed rate of a path before anything is known, in bits per second. Low enough that the first round trip
-/// does not fill the queue of a mobile path; from there it doubles in each round trip while all arrives, so that a path of
-/// 10 Mb/s is known after three of them.
+/// Assumed rate of a path before any feedback, in bits per second. Low enough that the first round trip does not fill
+/// the queue of a mobile path; it then doubles in each round trip while everything arrives, so that a path of 10 Mb/s
+/// is known after three.
 const FIRST: f64 = 1_500_000.0;
-/// Part of the measured rate that is kept when queues grow (draft, §5.5: 0.85; here the rate is that of the bottleneck, and the
-/// queue drains by [`RateControl::target`]).
+/// Part of the measured rate that is kept when queues grow. (Draft, §5.5: 0.85. Here the rate is that of the
+/// bottleneck, and [`RateControl::target`] drains the queue.)
 const BACKOFF: f64 = 0.92;
-/// Growth in a second, and the most in a round trip: near what the path carried before, and elsewhere.
+/// Growth factor per second, and its maximum per round trip, near the rate that the path carried before.
 const GROWTH_NEAR: (f64, f64) = (1.07, 1.03);
+/// Growth factor per second, and its maximum per round trip, elsewhere.
 const GROWTH: (f64, f64) = (2.0, 1.15);
 /// Bounds of "near", as parts of the rate that the path carried before.
 const NEAR: (f64, f64) = (0.8, 1.08);
-/// The growth in a round trip at the beginning, and behind a silence.
+/// Growth factor in a round trip at the start, and after a silence.
 const GROWTH_FIRST: f64 = 2.0;
-/// A round trip is taken to be as long, at least: feedback comes ten times a second.
+/// Minimum duration counted as a round trip, in seconds: feedback comes ten times a second.
 const ROUND_TRIP_MIN: f64 = 0.2;
-/// The headroom of the estimate over what was tried: a factor, and bits per second.
+/// Factor of the estimate over the tested rate.
 const HEADROOM: f64 = 1.5;
+/// Addition to the estimate over the tested rate, in bits per second.
 const HEADROOM_BITS: f64 = 10_000.0;
-/// The time between two reactions to the same queue.
+/// Shortest time between two reactions to the same queue.
 const BACKOFF_INTERVAL: Duration = Duration::from_millis(300);
-/// A queue that stands so long, in microseconds, is congestion though it does not grow.
+/// Queue, in microseconds, that counts as congestion even if it does not grow.
 const QUEUE_STANDS: i64 = 25_000;
-/// A queue of this length, with losses, is full.
+/// Queue, in microseconds, that counts as full if packets are lost.
 const QUEUE_DROPS: i64 = 5_000;
-/// Loss beyond the path's own, in thousandths: with a queue, and without.
+/// Loss beyond the path's own that counts as congestion if there is a queue, in thousandths.
 const LOSS_WITH_QUEUE: u16 = 30;
+/// Loss beyond the path's own that counts as congestion without a queue, in thousandths.
 const LOSS_ALONE: u16 = 100;
-/// Sending up to this multiple of the rate counts as obeying it.
+/// Multiple of the allowed rate up to which the sender counts as obeying it.
 const OBEYS: f64 = 1.1;
-/// The largest loss of the path's own that is reckoned with.
+/// Largest loss of the path's own that is taken into account, in thousandths.
 const OWN_LOSS_MAX: u16 = 500;
-/// A trial sends less by this part of what is lost: if the path is full, two thirds of the loss are gone then.
+/// Part of the loss by which a trial lowers the rate: if the path is full, two thirds of the loss then disappear.
 const TRIAL_SHARE: f64 = 0.75;
-/// The queue, in seconds, at which half of the rate is used to drain it.
+/// Queue, in seconds, at which half of the rate is used to drain it.
 const DRAIN_HALF: f64 = 0.4;
-/// The least that is sent while a queue drains, as a part of the rate.
+/// Minimum part of the rate that is sent while a queue drains.
 const DRAIN_MIN: f64 = 0.15;
-/// Losses without a queue count from so long behind the first feedback on.
+/// Time after the first feedback during which losses without a queue are ignored.
 const YOUNG_FOR: Duration = Duration::from_millis(1500);
-/// The time after the last sign of congestion for which the path bounds what is sent.
+/// Time after the last sign of congestion during which the path limits the sending rate.
 const BOUNDED_FOR: Duration = Duration::from_secs(10);
-/// The path has room when the rate is so much above what leaves; for how long, at the beginning and later, until it counts.
+/// Multiple of the sent rate that the rate must exceed for the path to have room.
 const ROOM: f64 = 1.3;
+/// Time for which the path must have room at the start.
 const BEGINS_FOR: Duration = Duration::from_secs(1);
+/// Time for which the path must have room later.
 const ROOMY_FOR: Duration = Duration::from_secs(5);
 
 /// Summary of a batch of feedback.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Batch {
     pub(super) usage: Option<Usage>,
-    /// The newest packet that it is about, and the next one that will leave.
+    /// Newest packet that the batch covers.
     pub(super) newest: u64,
+    /// Next packet to be sent.
     pub(super) next: u64,
-    /// Bits per second that arrive, at which queues drain, and that leave: each with what has no number.
+    /// Rate at which packets arrive, in bits per second, including packets without a number.
     pub(super) delivered: Option<f64>,
+    /// Rate at which a queue drains, in bits per second.
     pub(super) drains: Option<f64>,
+    /// Highest recent rate at which packets leave, in bits per second, including packets without a number.
     pub(super) leaving: f64,
-    /// Bits per second that leave of late; the figure above is the most of the last seconds.
+    /// Rate at which packets currently leave, in bits per second.
     pub(super) leaving_now: f64,
-    /// From leaving to feedback.
+    /// Time from the departure of a packet to its feedback.
     pub(super) round_trip: Duration,
 }
 
-/// See the module.
+/// Rate control of a path, described in the module.
 #[derive(Debug)]
 pub(super) struct RateControl {
     rate: f64,
-    /// The rate at which queues began to grow.
+    /// Rate at which queues began to grow.
     capacity: Option<f64>,
-    /// Nothing is known of the path, or nothing any more: growth is fast.
+    /// Nothing is known of the path, or no longer: growth is fast.
     begins: bool,
-    /// The first feedback.
+    /// Time of the first feedback.
     began: Option<Instant>,
     updated: Option<Instant>,
     backed_off: Option<Instant>,
-    /// Packets before this one left before the last reaction: they say nothing about it.
+    /// Packets before this one left before the last reaction, so their feedback does not reflect it.
     reacted: u64,
-    /// Last time at which the path showed that it bounds what is sent.
+    /// Last time at which the path showed that it limits the sending rate.
     bounded: Option<Instant>,
-    /// The part of the rate that is used while a queue drains.
+    /// Part of the rate that is used while a queue drains.
     drain: f64,
-    /// The time since which less leaves than may.
+    /// Time since which less is sent than allowed.
     roomy: Option<Instant>,
-    /// The queue that still stands: the rate before the first reaction to it, and what it drains at.
+    /// Rate before the first reaction to a queue that has not drained.
     before: Option<f64>,
+    /// Rate at which that queue drains.
     drains: f64,
 }
 
@@ -118,7 +128,7 @@ impl RateControl {
         self.rate
     }
 
-    /// Rate that may be sent while the queue drains.
+    /// Returns the rate that may be sent, reduced while a queue drains.
     pub(super) fn target(&self) -> f64 {
         (self.rate * self.drain).max(ESTIMATE_MIN)
     }
@@ -131,7 +141,7 @@ impl RateControl {
         self.bounded.is_some()
     }
 
-    /// A probe was carried at this rate.
+    /// Handles the result of a probe: the path carried this rate.
     pub(super) fn probed(&mut self, carried: f64) {
         if carried > self.rate {
             self.set(carried);
@@ -139,14 +149,14 @@ impl RateControl {
         }
     }
 
-    /// Nothing was heard for long: the rate is what it is by now, and what the path carries is to be found out.
+    /// Restarts after a silence: reduces the rate by `factor` and measures the path anew.
     pub(super) fn was_silent(&mut self, now: Instant, factor: f64, next: u64) {
         self.set(self.rate * factor);
         self.reacted = next;
         (self.begins, self.bounded, self.capacity) = (true, Some(now), None);
     }
 
-    /// Reports say that so many thousandths are lost, and there is no feedback.
+    /// Handles a report of loss, in thousandths, when there is no feedback.
     pub(super) fn reported(&mut self, now: Instant, loss: u16, leaving: f64) {
         if loss > LOSS_ALONE {
             self.begins = false;
@@ -162,7 +172,7 @@ impl RateControl {
         self.rate = rate.clamp(ESTIMATE_MIN, ESTIMATE_MAX);
     }
 
-    /// Moves the rate. True for a sign of congestion.
+    /// Updates the rate from a batch of feedback. Returns true for a sign of congestion.
     pub(super) fn update(
         &mut self,
         now: Instant,
@@ -210,13 +220,13 @@ impl RateControl {
         is_sign || waits > QUEUE_STANDS
     }
 
-    /// Whether losses say nothing yet: browsers drop some of the first packets, while they make their decoders ready.
+    /// True while losses are still ignored: browsers drop some of the first packets while their decoders start.
     fn is_young(&self, now: Instant, waits: i64) -> bool {
         let is_first = |at: Instant| now.saturating_duration_since(at) < YOUNG_FOR;
         self.begins && waits == 0 && self.began.is_none_or(is_first)
     }
 
-    /// The microseconds by which a queue must have got shorter in this time, since less leaves than it drains.
+    /// Returns the microseconds by which the queue must have drained in this time, since less left than it drains.
     #[allow(clippy::cast_possible_truncation, reason = "a part of a time of seconds")]
     fn drained(&self, batch: &Batch, took: Duration) -> i64 {
         if self.before.is_none() || batch.newest < self.reacted {
@@ -248,7 +258,7 @@ impl RateControl {
         self.set(self.rate.min(BACKOFF * carries));
     }
 
-    /// Less is sent to see whether losses fall.
+    /// Starts a trial: sends less to see whether losses decrease.
     fn try_less(&mut self, now: Instant, batch: &Batch, losses: &mut Losses) {
         let lost = f64::from(losses.recent()) / 1000.0;
         losses.begin_trial(batch.next, self.rate, batch.delivered.unwrap_or(0.0));
@@ -274,7 +284,7 @@ impl RateControl {
         self.set((self.rate * growth).min(tried(batch.leaving_now).max(self.rate)));
     }
 
-    /// The path bounds nothing any more, once it has carried all for long; and the beginning is over when all leaves.
+    /// Lifts the limit of the path once it has long carried everything; ends the start phase once everything leaves.
     fn unbind(&mut self, now: Instant, batch: &Batch) {
         let lasts =
             |since: Option<Instant>, time| since.is_some_and(|at| now.saturating_duration_since(at) >= time);
@@ -290,12 +300,12 @@ impl RateControl {
     }
 }
 
-/// The most that an estimate says where so much was tried.
+/// Returns the highest estimate after this rate was tested.
 pub(super) fn tried(leaving: f64) -> f64 {
     HEADROOM * leaving + HEADROOM_BITS
 }
 
-/// The part of the rate that is used behind a queue of so many microseconds.
+/// Returns the part of the rate to use with a queue of this many microseconds.
 #[allow(clippy::cast_precision_loss, reason = "distances of seconds")]
 fn drain(micros: i64) -> f64 {
     let seconds = micros as f64 / 1e6;

@@ -1,38 +1,44 @@
-//! Whether queues on the path grow: the trend of one-way delays between groups of packets (§5 of the draft, with the
-//! linear trend that browsers use in place of its Kalman filter).
+//! Detects growing queues on the path from the trend of one-way delays between groups of packets (§5 of the draft, with
+//! the linear trend that browsers use in place of its Kalman filter).
 
 use std::collections::VecDeque;
 
-/// Packets that left within this time are one group, in microseconds.
+/// Packets that left within this time form one group, in microseconds.
 const GROUP_MICROS: i64 = 5_000;
-/// Packets that arrive together although they left apart waited for each other: they are one group too.
+/// Interval of arrival, in microseconds, up to which packets that left further apart have waited for each other and
+/// also form a group.
 const BURST_MICROS: i64 = 5_000;
+/// Maximum length of such a group, in microseconds of arrival.
 const BURST_MICROS_MAX: i64 = 100_000;
-/// Groups that the trend is drawn through.
+/// Number of groups from which the trend is computed.
 const WINDOW: usize = 20;
-/// The share of the old value in the smoothed delay.
+/// Weight of the old value in the smoothed delay.
 const SMOOTHING: f64 = 0.9;
-/// The trend is compared in units of the draft: times the number of groups, times this.
+/// Factor that scales the trend to the units of the draft, besides the number of groups.
 const GAIN: f64 = 4.0;
+/// Maximum number of groups by which the trend is scaled.
 const GROUPS_COUNTED_MAX: u32 = 60;
-/// The threshold on the trend at first, in milliseconds, and its bounds (§5.4 of the draft).
+/// Initial threshold of the trend in milliseconds (§5.4 of the draft).
 const THRESHOLD_FIRST: f64 = 12.5;
+/// Minimum threshold in milliseconds.
 const THRESHOLD_MIN: f64 = 6.0;
+/// Maximum threshold in milliseconds.
 const THRESHOLD_MAX: f64 = 600.0;
-/// The speed at which the threshold follows the trend up, and down, per millisecond.
+/// Speed at which the threshold follows a rising trend, per millisecond.
 const THRESHOLD_UP: f64 = 0.0087;
+/// Speed at which the threshold follows a falling trend, per millisecond.
 const THRESHOLD_DOWN: f64 = 0.039;
-/// A trend so far beyond the threshold is a leap of the path, and moves it not.
+/// Excess of the trend over the threshold from which it counts as a jump of the path and does not move the threshold.
 const LEAP_MS: f64 = 15.0;
-/// Queues must grow for this long.
+/// Time for which queues must grow to count as overuse.
 const OVERUSE_MS: f64 = 10.0;
-/// A pause of so long begins anew.
+/// Pause, in microseconds, after which measuring restarts.
 const PAUSE_MICROS: i64 = 3_000_000;
 
-/// The use of the path.
+/// Utilization of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usage {
-    /// Delays stand still.
+    /// Delays do not change.
     Normal,
     /// Queues grow.
     Over,
@@ -48,12 +54,12 @@ struct Group {
     arrived_last: i64,
 }
 
-/// See the module.
+/// Detector of growing queues, described in the module.
 #[derive(Debug)]
 pub(super) struct DelayDetector {
     before: Option<Group>,
     current: Option<Group>,
-    /// Arrival in milliseconds since the first one, and the smoothed sum of delays.
+    /// Arrival time in milliseconds since the first group, and the smoothed sum of delays, of each group.
     points: VecDeque<(f64, f64)>,
     first_arrival: i64,
     groups: u32,
@@ -84,7 +90,8 @@ impl DelayDetector {
         }
     }
 
-    /// A packet left and arrived, in microseconds on two clocks. How the path is used, when a group is complete.
+    /// Adds a packet with its departure and arrival time, in microseconds on two clocks. Returns the utilization of the
+    /// path when a group is complete.
     pub(super) fn packet(&mut self, sent: i64, arrived: i64) -> Option<Usage> {
         let Some(current) = &mut self.current else {
             self.current = Some(Group::new(sent, arrived));
@@ -160,7 +167,7 @@ impl Group {
         Self { sent_first: sent, sent_last: sent, arrived_first: arrived, arrived_last: arrived }
     }
 
-    /// Whether a packet belongs to it; then it is in it.
+    /// Adds a packet if it belongs to this group. Returns true if it does.
     fn takes(&mut self, sent: i64, arrived: i64) -> bool {
         let came = arrived.saturating_sub(self.arrived_last);
         let is_near = sent.saturating_sub(self.sent_first) <= GROUP_MICROS;
@@ -180,7 +187,7 @@ fn millis(micros: i64) -> f64 {
     micros as f64 / 1000.0
 }
 
-/// The slope of the line through these points with the least squares.
+/// Returns the slope of the least-squares line through these points.
 fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let count = f64::from(u32::try_from(points.len()).ok()?);
     let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0, y + point.1));
@@ -195,7 +202,7 @@ fn slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Groups of three packets each 20 ms, with this delay in microseconds.
+    /// Sends groups of three packets every 20 ms with this delay in microseconds.
     fn run(detector: &mut DelayDetector, from: i64, count: i64, delay: impl Fn(i64) -> i64) -> Vec<Usage> {
         let packets = (from..from + count).flat_map(|n| (0..3).map(move |k| (n, n * 20_000 + k * 100)));
         packets.filter_map(|(n, sent)| detector.packet(sent, sent + 5_000_000 + delay(n))).collect()

@@ -1,4 +1,4 @@
-//! Measurements from transport-wide feedback, and from its silence.
+//! Measurements from transport-wide feedback, and from its absence.
 
 use std::time::{Duration, Instant};
 
@@ -11,62 +11,65 @@ use super::rate::{self, RateMeter};
 use super::sent::SentLog;
 use crate::rtcp::TransportFeedback;
 
-/// Packets of a feedback that are looked at: more than anybody has in flight.
+/// Maximum number of packets read from one feedback: more than any sender has in flight.
 const FEEDBACK_SPAN_MAX: usize = 2048;
-/// A probe says nothing when fewer of its packets came.
+/// Minimum number of received packets for a probe to count.
 const PROBE_PACKETS_MIN: u32 = 8;
-/// Feedback is silent when it does not come for so many microseconds, and two round trips, though packets leave: seven times the
-/// interval of receivers, so that lost feedback is not taken for silence.
+/// Time without feedback while packets leave, in microseconds and beyond two round trips, that counts as silence. Seven
+/// times the interval of receivers, so that lost feedback is not taken for silence.
 const SILENCE: i64 = 700_000;
-/// The same before the first feedback, whose round trip is not known.
+/// Time that counts as silence before the first feedback, when the round trip is unknown.
 const SILENCE_FIRST: i64 = 2_000_000;
-/// In a silence the rate falls by this factor in each such time, in microseconds.
+/// Factor by which the rate falls in each step of a silence.
 const SILENCE_FACTOR: f64 = 0.8;
+/// Length of a step of a silence in microseconds.
 const SILENCE_STEP: f64 = 500_000.0;
-/// Steps that a silence has at most: behind eight seconds a thirtieth of the rate tries whether the path is back.
+/// Maximum number of steps of a silence: after eight seconds, a thirtieth of the rate tests whether the path is back.
 const SILENCE_STEPS_MAX: f64 = 16.0;
-/// The longest round trip that feedback is believed.
+/// Longest round trip accepted from feedback.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);
-/// The time for which the largest rate at which something left is kept in mind, in seconds.
+/// Time, in seconds, for which the highest sent rate is remembered.
 const LEAVING_FOR: f64 = 5.0;
 
-/// A probe on its way: which packets belong to it, and what came of them.
+/// A probe whose feedback is awaited: its packets and their results.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
     first: u64,
-    /// Behind its last packet, once it is over.
+    /// Number behind the last packet of the probe; `None` while it is being sent.
     end: Option<u64>,
     packets: u32,
-    /// Bytes behind the first packet.
+    /// Bytes of the packets behind the first.
     bytes: u64,
     first_at: i64,
     last_at: i64,
 }
 
-/// See the module.
+/// Estimate from transport-wide feedback, described in the module.
 #[derive(Debug)]
 pub(super) struct Feedback {
     epoch: Instant,
     sent: SentLog,
     delay: DelayDetector,
     queue: Queue,
-    /// Rates at which packets leave, and arrive at the other end.
+    /// Rate at which packets leave.
     leaving: RateMeter,
+    /// Rate at which packets arrive at the receiver.
     delivered: RateMeter,
-    /// Rate of packets without a number, which take the same path.
+    /// Rate of packets without a number on the same path.
     apart: RateMeter,
-    /// The most that left of late, in bits per second.
+    /// Highest recently sent rate, in bits per second.
     leaving_most: f64,
     control: RateControl,
     /// Time of the last feedback, or of a report in its place.
     heard: Option<Instant>,
-    /// Times at which the first packet behind that left, and the last one of all, in microseconds since the beginning.
+    /// Departure time of the first packet after the last feedback, in microseconds since the epoch.
     unheard: Option<i64>,
+    /// Departure time of the last packet, in microseconds since the epoch.
     left: i64,
     has_feedback: bool,
-    /// Whether there is an estimate.
+    /// An estimate is available.
     is_known: bool,
-    /// The shortest time of late from leaving to feedback.
+    /// Shortest recent time from departure to feedback.
     round_trip: Duration,
     probe: Option<Probe>,
 }
@@ -104,40 +107,40 @@ impl Feedback {
         self.sent.push(micros, bytes)
     }
 
-    /// A packet without a number, which no feedback will be about.
+    /// Counts a packet without a number, which feedback will not cover.
     pub(super) fn packet_apart(&mut self, now: Instant, bytes: usize) {
         let (micros, bytes) = (micros_since(self.epoch, now), u64::try_from(bytes).unwrap_or(u64::MAX));
         self.leaving.add(micros, bytes);
         self.apart.add(micros, bytes);
     }
 
-    /// Rate of the path, once anything is known of it, and as far as it was tried.
+    /// Returns the estimated rate of the path, limited to what was tested; `None` before any feedback.
     pub(super) fn estimate(&self) -> Option<f64> {
         let rate = self.control.rate();
         let rate = if self.control.begins() { rate.min(tried(self.leaving_most)) } else { rate };
         self.is_known.then(|| rate * self.silence())
     }
 
-    /// Rate that may be sent now, while the path bounds it.
+    /// Returns the rate that may be sent now; `None` while the path does not limit it.
     pub(super) fn target(&self, now: Instant) -> Option<f64> {
         let silence = self.silence();
         (self.control.is_bounded() || silence < 1.0).then(|| self.allowed(now) * silence)
     }
 
-    /// Assumed rate of the path before that is known.
+    /// Returns the assumed rate of the path before it is known.
     pub(super) fn first(&self, now: Instant) -> Option<f64> {
         self.control.begins().then(|| self.allowed(now) * self.silence())
     }
 
-    /// The rate, less what drains the queue. A queue of which nothing is heard any more, since all that was sent has come, is
-    /// empty after as long as it was.
+    /// Returns the rate less the part that drains the queue. A queue without further feedback, since everything sent
+    /// has arrived, counts as empty after its own duration.
     fn allowed(&self, now: Instant) -> f64 {
         let waited = Duration::from_micros(u64::try_from(self.queue.micros()).unwrap_or(0));
         let is_over = self.heard.is_some_and(|at| now.saturating_duration_since(at) > waited);
         if self.sent.all_told() && is_over { self.control.rate() } else { self.control.target() }
     }
 
-    /// The most that left of late, in bits per second.
+    /// Highest recently sent rate, in bits per second.
     pub(super) const fn leaving(&self) -> f64 {
         self.leaving_most
     }
@@ -154,8 +157,8 @@ impl Feedback {
         self.sent.held_bytes()
     }
 
-    /// Factor on the rate while nothing is heard although packets leave: 1 while all is well. A time in which nothing
-    /// leaves is no silence.
+    /// Returns the factor on the rate during silence, while packets leave: 1 without silence. Time in which nothing
+    /// leaves is not silence.
     fn silence(&self) -> f64 {
         let Some(unheard) = self.unheard else { return 1.0 };
         let round_trip = i64::try_from(self.round_trip.as_micros()).unwrap_or(i64::MAX);
@@ -170,7 +173,7 @@ impl Feedback {
         SILENCE_FACTOR.powf(steps)
     }
 
-    /// Something was heard. What is left of the rate counts from now on.
+    /// Ends a silence: the reduced rate is the current rate from now on.
     fn hears(&mut self, now: Instant, losses: &mut Losses) {
         let silence = self.silence();
         if silence < 1.0 {
@@ -181,7 +184,7 @@ impl Feedback {
         (self.heard, self.unheard) = (Some(now), None);
     }
 
-    /// Reports speak where feedback is silent. True: this one counted.
+    /// Applies a receiver report in place of missing feedback. Returns true if it was used.
     pub(super) fn handle_report(&mut self, now: Instant, loss: u16, losses: &mut Losses) -> bool {
         let has_feedback = self.has_feedback && !self.is_silent();
         if has_feedback || self.unheard.is_none() {
@@ -194,7 +197,7 @@ impl Feedback {
         true
     }
 
-    /// Takes feedback. True for a sign of congestion.
+    /// Applies feedback. Returns true for a sign of congestion.
     pub(super) fn handle(&mut self, now: Instant, told: &TransportFeedback<'_>, losses: &mut Losses) -> bool {
         let (mut newest, mut newest_sent) = (None, 0);
         let (mut usage, mut arrived_any) = (None, false);
@@ -240,7 +243,7 @@ impl Feedback {
         is_congested
     }
 
-    /// The shortest time from leaving to feedback, which forgets slowly.
+    /// Updates the shortest time from departure to feedback, which rises again slowly.
     fn measure_round_trip(&mut self, now: Instant, sent: i64) {
         let micros = micros_since(self.epoch, now).saturating_sub(sent);
         let seen = Duration::from_micros(u64::try_from(micros).unwrap_or(0)).min(ROUND_TRIP_MAX);
@@ -281,7 +284,7 @@ impl Feedback {
         probe.packets = probe.packets.saturating_add(1);
     }
 
-    /// Feedback up to this number came: whether the probe is through, and what it says.
+    /// Handles feedback up to this number: if it covers the whole probe, evaluates it.
     fn end_probe(&mut self, behind: u16) {
         let Some(probe) = self.probe else { return };
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };

@@ -1,28 +1,30 @@
-//! Tells losses that come from sending too much from those that the path has anyhow.
+//! Distinguishes losses caused by sending too much from losses of the path itself.
 //!
-//! Losses with a queue are of the queue. Large losses without one are tried: for a moment less is sent. When they fall, they
-//! came from sending too much; when they stay, they are the path's own, and no reason to send less.
+//! Losses with a queue are caused by the queue. Large losses without one start a trial: less is sent for a moment. If
+//! the losses decrease, they were caused by sending too much; if not, they are the path's own, and no reason to send
+//! less.
 
-/// Packets that a share is measured over.
+/// Number of packets over which a share of losses is measured.
 const SPAN: u64 = 50;
-/// Packets that a trial is measured over.
+/// Number of packets over which a trial is measured if the sender obeys the rate.
 const TRIAL_SPAN: u64 = 60;
+/// Number of packets over which a trial is measured otherwise.
 const TRIAL_SPAN_MAX: u64 = 240;
-/// The path's own loss follows a smaller one by one in so many of the difference, with each share.
+/// Divisor of the distance by which the path's own loss approaches a smaller measured share.
 const OWN_FALLS: u16 = 4;
-/// Below this share, in thousandths, losses without a queue are the path's own without a trial.
+/// Share, in thousandths, up to which losses without a queue count as the path's own without a trial.
 const OWN_MAX: u16 = 100;
 
-/// No path is taken to lose more than this, whatever is sent.
+/// Largest share, in thousandths, that is ever taken for the path's own.
 const OWN_TRIED_MAX: u16 = 600;
 
-/// A trial: what was lost before it, the rate to return to, what arrived, and what has come of the packets since.
+/// A trial: the losses before it, the rate to return to, the rate that arrived, and the packets counted since.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     before: u16,
     rate: f64,
     carried: f64,
-    /// The first packet behind the change.
+    /// First packet sent at the lower rate.
     from: u64,
     sent: u64,
     lost: u64,
@@ -31,28 +33,28 @@ struct Trial {
 /// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Verdict {
-    /// The path loses so much, whatever is sent: the rate before the trial.
+    /// The path loses packets at any rate. Contains the rate before the trial.
     Path(f64),
-    /// Less is lost when less is sent: the path carried so many bits per second when it was full.
+    /// Losses decrease when less is sent. Contains the bits per second that the path carried while full.
     Congestion(f64),
 }
 
-/// The share of packets that is lost of late, all shares in thousandths.
+/// Shares of packets recently lost, in thousandths.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Losses {
     sent: u64,
     lost: u64,
     smoothed: u16,
-    /// The same of packets from this one on.
+    /// First packet of the share measured since the last reaction.
     since: u64,
     recent: u16,
-    /// The part of it that the path loses whatever is sent.
+    /// Share that the path loses at any rate.
     own: u16,
     trial: Option<Trial>,
 }
 
 impl Losses {
-    /// A packet came, or did not.
+    /// Counts a packet that arrived or was lost.
     pub(super) fn packet(&mut self, number: u64, is_lost: bool) {
         let lost = u64::from(is_lost);
         (self.sent, self.lost) = (self.sent.saturating_add(1), self.lost.saturating_add(lost));
@@ -71,37 +73,37 @@ impl Losses {
         }
     }
 
-    /// A share that was measured.
+    /// Adds a share of losses measured by the receiver.
     pub(super) fn reported(&mut self, thousandths: u16) {
         self.smoothed = smooth(self.smoothed, thousandths);
     }
 
-    /// Measures anew from this packet on: earlier losses say nothing of the present rate.
+    /// Restarts measuring at this packet: earlier losses do not reflect the current rate.
     pub(super) const fn begin(&mut self, from: u64) {
         (self.since, self.recent, self.trial) = (from, self.own, None);
     }
 
-    /// All that is lost.
+    /// Share of all packets lost.
     pub(super) const fn all(&self) -> u16 {
         self.smoothed
     }
 
-    /// Share of the packets behind the last reaction that is lost.
+    /// Share of packets lost since the last reaction.
     pub(super) const fn recent(&self) -> u16 {
         self.recent
     }
 
-    /// Share that the path loses whatever is sent.
+    /// Share of packets that the path loses at any rate.
     pub(super) const fn own(&self) -> u16 {
         self.own
     }
 
-    /// Loss beyond the path's own and what chance explains.
+    /// Returns the loss beyond the path's own and the variation to be expected of it.
     pub(super) fn excess(&self) -> u16 {
         self.recent.saturating_sub(self.own).saturating_sub(self.own / 2)
     }
 
-    /// There is no queue: small losses are the path's own.
+    /// Notes that there is no queue: small losses are then the path's own.
     pub(super) fn without_queue(&mut self) {
         if self.recent <= OWN_MAX {
             self.own = self.recent;
@@ -112,12 +114,12 @@ impl Losses {
         self.trial.is_some()
     }
 
-    /// Less is sent from the packet `from` on; `rate` is what there was before, and `carried` what arrived.
+    /// Starts a trial with packet `from`; `rate` is the rate before it, and `carried` the rate that arrived.
     pub(super) const fn begin_trial(&mut self, from: u64, rate: f64, carried: f64) {
         self.trial = Some(Trial { before: self.recent, rate, carried, from, sent: 0, lost: 0 });
     }
 
-    /// Outcome of a trial, once it is over. A trial in which no less was sent, though there was time, says nothing of the path.
+    /// Returns the outcome of a trial that is over. A trial in which the sender did not slow down in time has none.
     pub(super) fn verdict(&mut self, obeys: bool) -> Option<Verdict> {
         let least = if obeys { TRIAL_SPAN } else { TRIAL_SPAN_MAX };
         let trial = self.trial.take_if(|trial| trial.sent >= least)?;
@@ -131,7 +133,7 @@ impl Losses {
     }
 }
 
-/// The mean of both, rounded up, so that a small loss does not vanish at once, and down to nothing in the end.
+/// Returns the mean of both, rounded so that a small loss does not disappear at once but decays to 0 in the end.
 const fn smooth(known: u16, seen: u16) -> u16 {
     known.saturating_add(seen).saturating_add(if seen > 0 { 1 } else { 0 }) / 2
 }
@@ -144,7 +146,7 @@ fn share(lost: u64, sent: u64) -> u16 {
 mod tests {
     use super::*;
 
-    /// Of each thousand packets so many are lost, evenly, from this one on.
+    /// Counts packets from `from` on, of which `thousandths` in a thousand are lost, evenly.
     fn run(losses: &mut Losses, from: u64, count: u64, thousandths: u64) {
         for n in from..from + count {
             losses.packet(n, n * thousandths / 1000 != (n + 1) * thousandths / 1000);

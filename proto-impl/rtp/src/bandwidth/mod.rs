@@ -1,5 +1,6 @@
-//! The bandwidth of a path, as the sender of media learns it: from transport-wide feedback after Google Congestion Control
-//! (draft-ietf-rmcat-gcc-02), from what receivers estimate themselves (REMB), and from reports where there is no feedback.
+//! Bandwidth of a path, estimated by the sender of media: from transport-wide feedback after Google Congestion Control
+//! (draft-ietf-rmcat-gcc-02), from the receiver's own estimates (REMB), and from receiver reports if there is no
+//! feedback.
 //!
 //! ```text
 //!     packets that leave -> numbers, times      SentLog
@@ -9,12 +10,11 @@
 //!     both     -> bits per second               RateControl
 //! ```
 //!
-//! The sent stream comes as it is, and often far below what the path carries. So the estimate is bounded by
-//! what was tried: half as much again as what is sent. Who wants to know about more has a probe sent
-//! ([`BandwidthEstimator::begin_probe`]).
+//! The sent stream has its own rate, often far below that of the path. So the estimate is limited to what was tested:
+//! half as much again as is sent. To learn about higher rates, send a probe ([`BandwidthEstimator::begin_probe`]).
 //!
-//! Nothing is believed of feedback but what can be: times that leap begin anew, numbers that were never sent are passed over,
-//! and no rate is above what leaves by more than half.
+//! Implausible feedback is ignored: if its times jump, measuring restarts; numbers never sent are skipped; and no rate
+//! exceeds the sent rate by more than half.
 
 mod control;
 mod delay;
@@ -34,14 +34,14 @@ pub use received::{QueueDelay, ReceivedRate};
 
 /// The lowest estimate, in bits per second.
 const ESTIMATE_MIN: f64 = 50_000.0;
-/// The highest.
+/// The highest estimate, in bits per second.
 const ESTIMATE_MAX: f64 = 1e9;
 /// The time after the last sign of congestion for which a path counts as congested.
 const CONGESTED_FOR: Duration = Duration::from_secs(1);
-/// A receiver's own estimate is forgotten when it was not repeated for so long.
+/// Age at which a receiver's own estimate is discarded.
 const REMB_AGE_MAX: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// Bandwidth estimator of a sender, described in the module.
 #[derive(Debug, Default)]
 pub struct BandwidthEstimator {
     feedback: Option<Box<Feedback>>,
@@ -51,36 +51,37 @@ pub struct BandwidthEstimator {
 }
 
 impl BandwidthEstimator {
-    /// Creates the state for a receiver that sends reports and, maybe, its own estimate.
+    /// Creates the state for a receiver that sends reports and possibly its own estimate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The receiver sends transport-wide feedback: packets are numbered from now on.
+    /// Switches to transport-wide feedback: packets are numbered from now on.
     pub fn number_packets(&mut self, now: Instant) {
         self.feedback = Some(Box::new(Feedback::new(now)));
     }
 
-    /// Whether packets are numbered.
+    /// True if packets are numbered.
     #[must_use]
     pub const fn numbers_packets(&self) -> bool {
         self.feedback.is_some()
     }
 
-    /// The number of a packet of so many bytes that leaves now.
+    /// Counts a packet that leaves now, and returns its transport-wide sequence number; `None` if packets are not
+    /// numbered.
     pub fn packet_sent(&mut self, now: Instant, bytes: usize) -> Option<u16> {
         Some(self.feedback.as_mut()?.packet_sent(now, bytes))
     }
 
-    /// A packet of so many bytes that leaves without a number, by the same path.
+    /// Counts a packet that leaves on the same path without a number.
     pub fn packet_apart(&mut self, now: Instant, bytes: usize) {
         if let Some(feedback) = &mut self.feedback {
             feedback.packet_apart(now, bytes);
         }
     }
 
-    /// Takes feedback on the packets that came, and when.
+    /// Applies transport-wide feedback.
     pub fn handle_feedback(&mut self, now: Instant, told: &TransportFeedback<'_>) {
         let Some(feedback) = &mut self.feedback else { return };
         if feedback.handle(now, told, &mut self.losses) {
@@ -88,7 +89,7 @@ impl BandwidthEstimator {
         }
     }
 
-    /// A receiver report: of 256 packets so many were lost. Of feedback more is known; where it is silent, reports count.
+    /// Applies a receiver report with the loss in 1/256. Ignored while there is feedback, which is more precise.
     pub fn handle_report(&mut self, now: Instant, fraction_lost: u8) {
         let loss = u16::from(fraction_lost).saturating_mul(125) / 32;
         let losses = &mut self.losses;
@@ -98,27 +99,28 @@ impl BandwidthEstimator {
         }
     }
 
-    /// The receiver's own estimate (REMB), in bits per second.
+    /// Stores the receiver's own estimate (REMB), in bits per second.
     pub const fn handle_remb(&mut self, now: Instant, bits: u64) {
         self.reported = Some((now, bits));
     }
 
-    /// Bits per second that the path carries, as far as it was tried. `None` before anything is known.
+    /// Returns the estimated rate of the path in bits per second, limited to what was tested. `None` before any
+    /// feedback.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {
         let ours = self.feedback.as_ref().and_then(|feedback| feedback.estimate());
         [ours.map(bits), self.told(now)].into_iter().flatten().min()
     }
 
-    /// Estimate of the receiver, while it repeats it.
+    /// Returns the receiver's own estimate, unless it is outdated.
     fn told(&self, now: Instant) -> Option<u64> {
         let (at, told) = self.reported?;
         #[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]
         (now.saturating_duration_since(at) < REMB_AGE_MAX).then(|| bits(told as f64))
     }
 
-    /// Bits per second that may be sent now: less than the estimate while a queue drains. `None` while nothing bounds what is
-    /// sent: before anything is known, and on a path that has carried all of it for long.
+    /// Returns the bits per second that may be sent now: less than the estimate while a queue drains. `None` while
+    /// nothing limits the rate: before any feedback, and on a path that has long carried everything.
     #[must_use]
     pub fn target(&self, now: Instant) -> Option<u64> {
         let ours = self.feedback.as_ref().and_then(|feedback| feedback.target(now));
@@ -128,49 +130,50 @@ impl BandwidthEstimator {
         [ours.map(bits), theirs].into_iter().flatten().min()
     }
 
-    /// Bits per second at which packets may leave: the target, and before it is known what a path is thought to carry.
+    /// Returns the bits per second at which packets may leave: the target, or the assumed rate of a path before that is
+    /// known.
     #[must_use]
     pub fn pace(&self, now: Instant) -> Option<u64> {
         let first = self.feedback.as_ref().and_then(|feedback| feedback.first(now));
         [self.target(now), first.map(bits)].into_iter().flatten().min()
     }
 
-    /// The share of packets that is lost of late, in thousandths.
+    /// Share of packets recently lost, in thousandths.
     #[must_use]
     pub const fn loss(&self) -> u16 {
         self.losses.all()
     }
 
-    /// The part of it that the path loses however little is sent; all of it where there is no feedback to tell
-    /// them apart.
+    /// Returns the share that the path loses at any rate, in thousandths; all losses if there is no feedback to
+    /// distinguish them.
     #[must_use]
     pub fn path_loss(&self) -> u16 {
         let has_feedback = self.feedback.as_ref().is_some_and(|feedback| feedback.has_feedback());
         if has_feedback { self.losses.own() } else { self.losses.all() }
     }
 
-    /// Whether queues grew lately, or nothing is heard: what can be left out should be.
+    /// True if queues grew recently or feedback is missing: optional data should then be left out.
     #[must_use]
     pub fn is_congested(&self, now: Instant) -> bool {
         self.congested.is_some_and(|at| now.saturating_duration_since(at) < CONGESTED_FOR)
             || self.feedback.as_ref().is_some_and(|feedback| feedback.is_silent())
     }
 
-    /// Begins a probe: packets that are sent until [`Self::end_probe`] try the path, and the rate at which they arrive is carried.
+    /// Begins a probe: packets sent until [`Self::end_probe`] test the path, and their arrival rate counts as carried.
     pub fn begin_probe(&mut self) {
         if let Some(feedback) = &mut self.feedback {
             feedback.begin_probe();
         }
     }
 
-    /// The probe was sent.
+    /// Ends the sending of a probe.
     pub fn end_probe(&mut self) {
         if let Some(feedback) = &mut self.feedback {
             feedback.close_probe();
         }
     }
 
-    /// Bytes that are held.
+    /// Returns the bytes of memory held.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.feedback
@@ -179,7 +182,7 @@ impl BandwidthEstimator {
     }
 }
 
-/// A rate as a whole number.
+/// Returns a rate as an integer, limited to valid estimates.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between two constants")]
 const fn bits(rate: f64) -> u64 {
     rate.clamp(ESTIMATE_MIN, ESTIMATE_MAX) as u64

@@ -1,36 +1,40 @@
-//! The queue on the path: delays of packets beyond the delay that the path has without queues.
+//! The queue on the path: delays of packets beyond the delay of the empty path.
 //!
-//! The two clocks are not the same, so only differences of delays mean something. The base is the shortest delay that was
-//! seen. A queue that this sender has made itself never raises it, for while a queue stands less is sent and the queue
-//! drains; only a delay that stays although less is sent is the path's own, and becomes the base.
+//! The two clocks differ, so only differences of delays are meaningful. The base is the shortest delay seen. A queue
+//! caused by this sender never raises the base, for while there is a queue less is sent, and the queue drains; only a
+//! delay that persists although less is sent belongs to the path, and becomes the base.
 
-/// The shortest delay of late is that of the last one or two of such times, in microseconds.
+/// Length of a window in microseconds; the shortest recent delay is that of the last one or two windows.
 const RECENT_MICROS: i64 = 150_000;
-/// Delays this far beyond the base are no queue, in microseconds, and four times the jitter, up to the last figure.
+/// Delay beyond the base that does not count as a queue, in microseconds.
 const ALLOWANCE: i64 = 10_000;
+/// Multiple of the jitter that is added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
+/// Maximum addition for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
-/// The base rises by one in so many of the jitter with each window.
+/// Divisor of the jitter by which the base rises with each window.
 const CREEP_WINDOWS: i64 = 8;
-/// Weight of a window in the jitter: one in so many.
+/// Divisor that gives the weight of one window in the jitter.
 const JITTER_WINDOWS: i64 = 8;
-/// A queue that is there still when so much more than all of it must have drained, in microseconds, is none.
+/// Time in microseconds, beyond one and a half times the queue, for which the sender may drain it before the remaining
+/// queue counts as delay of the path.
 const DRAINED_MORE: i64 = 100_000;
-/// A queue that has not got shorter by an eighth within this time, though no more is sent than may, is none either.
+/// Time in microseconds after which a queue that has not shrunk by an eighth, though the sender obeys the rate, is
+/// taken for the path's delay.
 const STANDS_MICROS: i64 = 3_000_000;
-/// The base rises by one part in so many of the time, since clocks drift: about the drift of a bad crystal.
+/// Divisor of the elapsed time by which the base rises, since clocks drift: about the drift of a poor crystal.
 const DRIFT_PARTS: i64 = 10_000;
-/// A leap of the other clock, in microseconds: nothing is known any more.
+/// Jump of the other clock, in microseconds, after which measuring restarts.
 const LEAP_MICROS: i64 = 30_000_000;
-/// Busy time, in microseconds, beyond which half of the measurement is forgotten.
+/// Busy time, in microseconds, beyond which half of the measurement is discarded.
 const BUSY_WINDOW: i64 = 400_000;
-/// With less busy time there is no rate.
+/// Minimum busy time for a rate, in microseconds.
 const BUSY_MIN: i64 = 20_000;
-/// A busy time ends with a pause of this length.
+/// Pause that ends a busy time, in microseconds.
 const BUSY_PAUSE: i64 = 1_000_000;
 
-/// The rate at which a queue drains: arrivals of packets that waited, over the time between them. It is the rate of the
-/// bottleneck, however little is sent.
+/// The rate at which a queue drains: bytes of packets that waited, over the time between their arrivals. It is the rate
+/// of the bottleneck, however little is sent.
 #[derive(Debug, Clone, Copy, Default)]
 struct BusyRate {
     /// Arrival of the last packet that waited.
@@ -61,8 +65,8 @@ impl BusyRate {
     }
 }
 
-/// A queue that is being watched: the most that there was of it, how much must have drained since, and the shortest since with
-/// its time; in microseconds.
+/// A queue under observation: its maximum, how much must have drained since, and its minimum since then with the time;
+/// in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Standing {
     most: i64,
@@ -71,27 +75,31 @@ struct Standing {
     since: i64,
 }
 
-/// See the module.
+/// Estimated queue on the path, described in the module.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     base: Option<i64>,
     drifted: i64,
-    /// The delay of the last packet, in microseconds.
+    /// Delay of the last packet, in microseconds.
     delay: i64,
-    /// By how much the shortest delay rises, and falls, from one window to the next: a queue does one of both for long, jitter
+    /// Smoothed rise of the shortest delay from a window to the next. A queue only rises or only falls for long; jitter
     /// does both.
     rises: i64,
+    /// Smoothed fall of the shortest delay from a window to the next.
     falls: i64,
-    /// The shortest delay of this window, which ends at a time of arrival, and of the one before.
+    /// End of the current window, as an arrival time.
     ends: i64,
+    /// Shortest delay in the current window.
     current: i64,
+    /// Shortest delay in the previous window.
     before: i64,
     standing: Option<Standing>,
     busy: BusyRate,
 }
 
 impl Queue {
-    /// A packet left and arrived, in microseconds on two clocks. False: the other clock has leapt, and all begins anew.
+    /// Adds a packet with its departure and arrival time, in microseconds on two clocks. Returns false if the other
+    /// clock has jumped, which restarts measuring.
     pub(super) fn packet(&mut self, sent: i64, arrived: i64, bytes: u64) -> bool {
         let delay = arrived.saturating_sub(sent);
         if self.base.is_some() && delay.saturating_sub(self.delay).saturating_abs() > LEAP_MICROS {
@@ -120,7 +128,7 @@ impl Queue {
         self.ends = arrived.saturating_add(RECENT_MICROS);
     }
 
-    /// A window is over.
+    /// Ends a window.
     fn turn(&mut self, arrived: i64, delay: i64) {
         let change = self.current.saturating_sub(self.before);
         let follow =
@@ -147,25 +155,26 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
-    /// The amount by which a delay is beyond the base and what jitter explains.
+    /// Returns how far a delay exceeds the base and the expected jitter.
     fn beyond(&self, delay: i64) -> i64 {
         let jitter = self.jitter().saturating_mul(ALLOWANCE_JITTER);
         let allowed = ALLOWANCE.saturating_add(jitter.min(ALLOWANCE_JITTER_MAX));
         self.base.map_or(0, |base| delay.saturating_sub(base).saturating_sub(allowed).max(0))
     }
 
-    /// The queue of late, in microseconds: what even the fastest packet waited.
+    /// Returns the current queue in microseconds: the time that even the fastest recent packet waited.
     pub(super) fn micros(&self) -> i64 {
         self.beyond(self.current.min(self.before))
     }
 
-    /// Bits per second of the bottleneck, where packets have waited before it.
+    /// Returns the rate of the bottleneck in bits per second; `None` unless packets have waited there.
     pub(super) fn drains(&self) -> Option<f64> {
         self.busy.bits()
     }
 
-    /// Looks at how the queue changes; `now` is on the clock of the sender. Since the last look so many microseconds of it must
-    /// have drained, as less was sent than the path carries; `obeys`: no more was sent than may.
+    /// Observes how the queue changes. `now` is on the sender's clock; `drained` is how many microseconds of the queue
+    /// must have drained since the last call, as less was sent than the path carries; `obeys` means that no more was
+    /// sent than allowed.
     pub(super) fn watch(&mut self, now: i64, drained: i64, obeys: bool) -> Trend {
         let micros = self.micros();
         if micros == 0 {
@@ -194,18 +203,18 @@ impl Queue {
     }
 }
 
-/// Change of a queue from one look to the next.
+/// Change of a queue since the last observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trend {
-    /// There is none.
+    /// No queue.
     Empty,
-    /// Shorter than ever since it was seen.
+    /// Shorter than ever since it was first observed.
     Drains,
     /// Neither shorter nor much longer.
     Stands,
     /// Longer by a quarter or more.
     Grows,
-    /// The path has got longer: there is no queue.
+    /// The path's delay has increased; the excess is not a queue.
     Path,
 }
 
@@ -213,8 +222,8 @@ pub(super) enum Trend {
 mod tests {
     use super::*;
 
-    /// Packets each 10 ms from this one on, with these delays in milliseconds; what the queue does at the end of each tenth of
-    /// a second.
+    /// Sends a packet every 10 ms from number `from` on, with these delays in milliseconds. Returns the trend at the
+    /// end of each tenth of a second.
     fn run(queue: &mut Queue, from: i64, count: i64, delay: impl Fn(i64) -> i64) -> Vec<Trend> {
         let mut seen = Vec::new();
         for n in from..from + count {
@@ -252,7 +261,7 @@ mod tests {
         assert!(queue.micros() > 150_000);
     }
 
-    /// A sender that sends all the same never makes a path of the queue.
+    /// A queue fed by a sender that ignores the rate is never taken for the path's delay.
     #[test]
     fn a_queue_that_is_fed_is_no_path() {
         let mut queue = Queue::default();
@@ -283,7 +292,7 @@ mod tests {
         }
     }
 
-    /// However little is sent, a queue drains at the rate of the path; where nothing waits, nothing is known.
+    /// At any sent rate, a queue drains at the rate of the path; without waiting packets that rate is unknown.
     #[test]
     fn the_bottleneck_is_measured_by_what_waits() {
         let mut queue = Queue::default();

@@ -1,12 +1,13 @@
 //! Bits per second, measured over windows of half a second.
 
-/// The first window, and further ones, in microseconds.
+/// Length of the first window in microseconds.
 const WINDOW_FIRST: i64 = 150_000;
+/// Length of further windows in microseconds.
 const WINDOW: i64 = 500_000;
-/// Behind a silence of so long measuring begins anew.
+/// Time without data after which measuring restarts, in microseconds.
 const SILENCE: i64 = 2_000_000;
 
-/// A rate on any clock that counts microseconds.
+/// Measures a bit rate on any clock that counts microseconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct RateMeter {
     since: Option<i64>,
@@ -15,7 +16,7 @@ pub(super) struct RateMeter {
 }
 
 impl RateMeter {
-    /// Adds so many bytes at this time.
+    /// Adds bytes at this time.
     pub(super) fn add(&mut self, at: i64, bytes: u64) {
         let since = *self.since.get_or_insert(at);
         let took = at.saturating_sub(since);
@@ -32,19 +33,19 @@ impl RateMeter {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// The same, and nothing when nothing came for long.
+    /// Returns the rate in bits per second; 0 after a silence, or before the first window is over.
     pub(super) fn bits_at(&self, at: i64) -> f64 {
         let is_fresh = self.since.is_some_and(|since| at.saturating_sub(since) < SILENCE);
         self.bits.filter(|_| is_fresh).unwrap_or(0.0)
     }
 
-    /// Bits per second, once a window is over.
+    /// Returns the rate in bits per second; `None` before the first window is over.
     pub(super) const fn bits(&self) -> Option<f64> {
         self.bits
     }
 }
 
-/// The rate of so many bytes in so many microseconds.
+/// Returns the rate, in bits per second, of this many bytes in this many microseconds.
 #[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]
 pub(super) fn bits_per_second(bytes: u64, micros: i64) -> f64 {
     bytes as f64 * 8e6 / micros.max(1) as f64

@@ -1,8 +1,8 @@
-//! The rate that is asked of a sender (REMB) which does not judge by arrival times itself.
+//! The rate that a receiver requests (REMB) of a sender that does not use arrival times itself.
 //!
-//! The estimate grows while the path carries what comes. Two things end that: a **queue** that stands on the path (frames
-//! come later than the fastest of late did, all through an interval), and **loss**. If sending less makes neither of them
-//! smaller, they are the path's own, and no reason to send less still.
+//! The estimate grows while the path carries what is sent. Two conditions end that: a **queue** on the path (throughout
+//! an interval, frames arrive later than the fastest recent one), and **loss**. If sending less reduces neither, they
+//! belong to the path, and are no reason to send even less.
 
 use std::time::{Duration, Instant};
 
@@ -14,52 +14,60 @@ mod tests;
 
 /// The first estimate, in bits per second.
 const FIRST: f64 = 2_000_000.0;
-/// The lowest one.
+/// The lowest estimate, in bits per second.
 const LEAST: f64 = 100_000.0;
-/// Growth from one report to the next while nothing is lost: far from the rate at which a queue was seen, and near it.
+/// Growth factor from a report to the next without loss, far from the rate at which a queue was observed.
 const GROWTH: f64 = 1.35;
+/// Growth factor from a report to the next without loss, near the rate at which a queue was observed.
 const GROWTH_NEAR: f64 = 1.08;
-/// The shares of that rate between which the estimate is near it.
+/// Range of factors of the rate with an observed queue in which the estimate counts as near it.
 const NEAR: std::ops::Range<f64> = 0.8..1.25;
-/// The headroom of the estimate over what comes: a factor, and bits per second.
+/// Factor of the estimate over the received rate.
 const HEADROOM: f64 = 2.0;
+/// Addition to the estimate over the received rate, in bits per second.
 const HEADROOM_BITS: f64 = 500_000.0;
-/// Loss in thousandths above which the sender is slowed down, and below which it may go on.
+/// Loss in thousandths above which the sender is slowed down.
 const LOSS_HIGH: u16 = 100;
+/// Loss in thousandths below which the estimate may grow.
 const LOSS_LOW: u16 = 20;
-/// Loss that has not fallen to this share at this lower rate is the path's own, and so is a queue.
+/// Share of the former rate below which the sender counts as sending less.
 const LOWER: f64 = 0.85;
+/// Share of the former loss or queue above which sending less had no effect, so that the loss or queue belongs to the
+/// path.
 const STAYS: f64 = 0.7;
-/// More loss than this, in thousandths, is never taken for the path's own.
+/// Largest loss, in thousandths, that is taken for the path's own.
 const OWN_LOSS_MAX: u16 = 350;
 
-/// The longest queue that may stand for an interval.
+/// Longest queue accepted for a whole interval.
 const QUEUE_MAX: Duration = Duration::from_millis(60);
-/// The share of the received rate that is asked for behind such a queue, and how much less for each second that the queue lasts.
+/// Share of the received rate that is requested while a long queue persists.
 const DRAIN: f64 = 0.9;
+/// Reduction of the requested share for each second of the queue.
 const DRAIN_PER_SECOND: f64 = 0.8;
+/// Minimum requested share.
 const DRAIN_LEAST: f64 = 0.4;
-/// Behind this time a queue that has not become shorter is the path's own.
+/// Time after which a queue that has not become shorter is taken for the path's own delay.
 const DRAIN_TIME: Duration = Duration::from_secs(8);
-/// The queue that is reported to the sender at once, when so many frames in a row came behind it, and the least time
-/// between two reports.
+/// Queue that is reported to the sender at once.
 const URGENT_QUEUE: Duration = Duration::from_millis(200);
+/// Number of successive frames that must show the queue.
 const URGENT_FRAMES: u32 = 3;
+/// Shortest time between two urgent reports.
 const URGENT_INTERVAL: Duration = Duration::from_millis(300);
 const URGENT_MICROS: i64 = 300_000;
-/// The least delay is that of the last one to two windows of this length. A queue that drains shows it anew.
+/// Length of a window; the least delay is that of the last one or two windows. A queue that drains shows it again.
 const BASE_WINDOW: Duration = Duration::from_secs(30);
-/// Delays of two frames further apart than this are a leap of the sender's clock, in microseconds.
+/// Difference between the delays of two frames from which on the sender's clock has jumped, in microseconds.
 const LEAP_MICROS: i64 = 5_000_000;
 
-/// The delay of a source's frames above the least of late: the queue on the path.
+/// Delay of a source's frames above the least recent one, which is the queue on the path.
 ///
-/// The first packet of each frame counts. Those behind it come as fast as the line takes them.
+/// Only the first packet of each frame counts. Those behind it arrive as fast as the path carries them.
 #[derive(Debug)]
 pub struct QueueDelay {
     epoch: Instant,
     clock_rate: u32,
-    /// The timestamp of the last frame, its time on the sender's clock, and its delay, in microseconds.
+    /// Timestamp of the last frame, its time on the sender's clock, and its delay, both in microseconds.
     last: Option<(u32, i64, i64)>,
     base: Option<i64>,
     base_before: Option<i64>,
@@ -67,13 +75,13 @@ pub struct QueueDelay {
 }
 
 impl QueueDelay {
-    /// Creates the state of a source with so many ticks per second.
+    /// Creates the state of a source with this clock rate in ticks per second.
     #[must_use]
     pub const fn new(now: Instant, clock_rate: u32) -> Self {
         Self { epoch: now, clock_rate, last: None, base: None, base_before: None, base_since: now }
     }
 
-    /// A packet with this timestamp came. The queue before its frame, if it is the first packet of that.
+    /// Handles a packet. If it is the first of a frame, returns the queue in front of that frame.
     pub fn handle_packet(&mut self, now: Instant, timestamp: u32) -> Option<Duration> {
         let sampled = match self.last {
             None => 0,
@@ -101,34 +109,35 @@ impl QueueDelay {
     }
 }
 
-/// The estimate of a receiver.
+/// Rate estimate of a receiver.
 #[derive(Debug)]
 pub struct ReceivedRate {
     epoch: Instant,
     meter: RateMeter,
-    /// Time of the last report, and the bytes that came since.
+    /// Time of the last report.
     since: Instant,
+    /// Bytes received since the last report.
     bytes: u64,
     estimate: f64,
     max: f64,
-    /// The shortest queue since the last report.
+    /// Shortest queue since the last report.
     queue: Option<Duration>,
-    /// Frames in a row that came behind a long queue.
+    /// Number of successive frames that arrived behind a long queue.
     long_queues: u32,
-    /// The rate that came while a queue stood: what the path carries.
+    /// Rate received while there was a queue, which is the rate of the path.
     carried: Option<f64>,
-    /// The rate that was sent, and the loss in thousandths, when the sender was first slowed down for loss.
+    /// Rate and loss, in thousandths, when the sender was first slowed down for loss.
     cut: Option<(f64, u16)>,
-    /// Loss that is the path's own, in thousandths.
+    /// Loss of the path itself, in thousandths.
     own_loss: u16,
     /// Time at which the sender was first slowed down for a queue, and that queue.
     drain: Option<(Instant, Duration)>,
-    /// A queue that is not the sender's.
+    /// Queue that the sender does not cause.
     own_queue: Duration,
 }
 
 impl ReceivedRate {
-    /// Never tells more than `max` bits per second.
+    /// Creates the estimate, which never exceeds `max` bits per second.
     #[must_use]
     #[allow(clippy::cast_precision_loss, reason = "an estimate: 53 bits are enough")]
     pub fn new(now: Instant, max: u64) -> Self {
@@ -149,29 +158,29 @@ impl ReceivedRate {
         }
     }
 
-    /// A packet of so many bytes came.
+    /// Counts a received packet.
     pub fn handle_packet(&mut self, now: Instant, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.meter.add(micros_since(self.epoch, now), bytes);
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// A frame came behind a queue of this length.
+    /// Notes a frame that arrived behind a queue of this length.
     pub fn handle_queue(&mut self, queue: Duration) {
         self.queue = Some(self.queue.map_or(queue, |shortest| shortest.min(queue)));
         let is_long = queue.saturating_sub(self.own_queue) > URGENT_QUEUE;
         self.long_queues = if is_long { self.long_queues.saturating_add(1) } else { 0 };
     }
 
-    /// Whether a queue has grown that the sender should hear of before the next report is due.
+    /// True if a queue has grown that the sender should learn of before the next report is due.
     #[must_use]
     pub fn is_urgent(&self, now: Instant) -> bool {
         let is_soon = now.saturating_duration_since(self.since) < URGENT_INTERVAL;
         self.long_queues >= URGENT_FRAMES && !is_soon
     }
 
-    /// The rate to report to the sender, once a second, or earlier if it is urgent: `loss` is the share that was lost
-    /// since, in thousandths.
+    /// Returns the rate to report to the sender, once a second, or earlier if urgent. `loss` is the share lost since
+    /// the last report, in thousandths.
     pub fn report(&mut self, now: Instant, loss: u16) -> u64 {
         let queue = self.queue.take().unwrap_or_default();
         let micros = micros_since(self.since, now);
@@ -237,7 +246,8 @@ impl ReceivedRate {
         }
     }
 
-    /// Slow near the rate at which a queue stood. Beyond that the path carries more than it did.
+    /// Returns the growth factor: slow near the rate at which there was a queue. If the estimate exceeds that rate
+    /// clearly, the path carries more than before, and the rate is forgotten.
     fn growth(&mut self) -> f64 {
         let share = self.carried.map_or(0.0, |carried| self.estimate / carried.max(1.0));
         if share >= NEAR.end {

@@ -1,29 +1,30 @@
-//! The log of packets that left, with their numbers of the transport and their times.
+//! Log of sent packets with their transport-wide numbers and times.
 
 use std::collections::VecDeque;
 
-/// Packets that are remembered: more than are on their way at 10 Mb/s and four seconds, or at 2.5 Mb/s and fifteen.
+/// Maximum number of packets remembered: more than are in flight at 10 Mb/s and four seconds, or at 2.5 Mb/s and
+/// fifteen.
 const PACKETS_MAX: usize = 4096;
-/// Packets behind the newest one that feedback was about: an earlier word may still be corrected, or may have been lost.
+/// Number of packets kept behind the newest one with feedback, since earlier feedback may be corrected or was lost.
 const TOLD_KEPT: u64 = 256;
-/// Times are kept in such steps, in microseconds: feedback has steps of 250.
+/// Resolution of times, in microseconds; feedback has a resolution of 250.
 const STEP: i64 = 64;
-/// Bits of a time: it wraps after 33 s, and only distances count.
+/// Bits of a stored time: it wraps after 33 s, and only differences matter.
 const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
-/// The age at which times become ambiguous, in steps: 32 s. Whatever is not told by then is not known any more.
+/// Age in steps at which times become ambiguous: 32 s. Packets without feedback by then are dropped.
 const AGE_MAX: u32 = 500_000;
-/// State of a packet, above its time.
+/// Bit offset of a packet's state, above its time.
 const STATE_SHIFT: u32 = TIME_BITS;
 const STATE: u32 = 3 << STATE_SHIFT;
 const UNKNOWN: u32 = 0;
 const LOST: u32 = 1 << STATE_SHIFT;
 const ARRIVED: u32 = 2 << STATE_SHIFT;
-/// Its length, above that.
+/// Bit offset of a packet's length, above its state.
 const BYTES_SHIFT: u32 = TIME_BITS + 2;
 const BYTES_MAX: u32 = u32::MAX >> BYTES_SHIFT;
 
-/// A packet as it is remembered: four bytes, since each viewer has hundreds of them.
+/// A remembered packet: only four bytes, since each viewer has hundreds of them.
 ///
 /// ```text
 ///     bytes (11)  state (2)  time in steps (19)
@@ -37,7 +38,7 @@ impl Entry {
         Self(bytes << BYTES_SHIFT | UNKNOWN | time & TIME)
     }
 
-    /// Steps from its time to another one.
+    /// Returns the steps from the packet's time to another one.
     const fn age(self, time: u32) -> u32 {
         time.wrapping_sub(self.0) & TIME
     }
@@ -47,40 +48,40 @@ impl Entry {
     }
 }
 
-/// A packet that feedback is about.
+/// A sent packet, found by its number in feedback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SentPacket {
-    /// Counts all packets of the transport.
+    /// Transport-wide sequence number, without wrapping.
     pub(super) number: u64,
-    /// The time at which it left, in microseconds since the log began.
+    /// Departure time, in microseconds since the log began.
     pub(super) sent: i64,
     pub(super) bytes: u32,
 }
 
-/// The last packets of a transport.
+/// The most recent packets of a transport.
 #[derive(Debug, Default)]
 pub(super) struct SentLog {
     entries: VecDeque<Entry>,
-    /// The number of the first entry.
+    /// Number of the first entry.
     first: u64,
-    /// The time at which the newest packet left, in steps.
+    /// Departure time of the newest packet, in steps.
     newest: i64,
-    /// Behind the newest packet that feedback was about.
+    /// Number behind the newest packet with feedback.
     told: u64,
 }
 
 impl SentLog {
-    /// The number that the next packet will have.
+    /// Returns the number of the next packet.
     pub(super) fn next(&self) -> u64 {
         self.first.saturating_add(u64::try_from(self.entries.len()).unwrap_or(0))
     }
 
-    /// Whether feedback has been about every packet, or a later one.
+    /// True if feedback has covered every packet, or a later one.
     pub(super) fn all_told(&self) -> bool {
         self.told >= self.next()
     }
 
-    /// Notes a packet; the number that goes with it.
+    /// Adds a packet and returns its number.
     #[allow(clippy::cast_possible_truncation, reason = "the lower bits: both wrap")]
     pub(super) fn push(&mut self, micros: i64, bytes: usize) -> u16 {
         let number = self.next() as u16;
@@ -107,8 +108,8 @@ impl SentLog {
         self.newest as u32 & TIME
     }
 
-    /// The packet that a number in feedback means, with what is said of it; `None` when it is not known, or all is known
-    /// already.
+    /// Finds the packet that a number in feedback refers to, and stores the result for it; `None` when the packet is
+    /// unknown, or the feedback is nothing new.
     pub(super) fn take(&mut self, number: u16, arrived: bool) -> Option<SentPacket> {
         let number = self.widen(number);
         let (newest, time) = (self.newest, self.time());
@@ -129,7 +130,7 @@ impl SentLog {
         Some(SentPacket { number, sent, bytes: entry.bytes() })
     }
 
-    /// The count of all packets that a number of 16 bits means: the one nearest to the next.
+    /// Extends a 16-bit number to the full number nearest to the next packet.
     pub(super) fn widen(&self, number: u16) -> u64 {
         let next = self.next();
         #[allow(clippy::cast_possible_truncation, reason = "the lower bits")]
@@ -168,7 +169,7 @@ mod tests {
         assert_eq!(size_of::<Entry>(), 4);
     }
 
-    /// Packets that are on their way for long are known when they are told, and memory has its bound.
+    /// Packets that stay in flight for long are still known when their feedback arrives, within the memory limit.
     #[test]
     fn packets_are_known_for_as_long_as_they_are_on_their_way() {
         for (apart, delay, known) in
@@ -192,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Packets that were told are not kept: a viewer nearby costs little.
+    /// Packets with feedback are dropped: a nearby viewer needs little memory.
     #[test]
     fn what_was_told_is_forgotten() {
         let mut log = SentLog::default();

@@ -1,4 +1,4 @@
-//! A sender, a line with a queue, and a receiver that tells when packets came.
+//! Tests with a sender, a line with a queue, and a receiver that reports the arrival of packets.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use crate::number::Ssrc;
 use crate::rtcp::{Compound, Rtcp, packets};
 use crate::transport_cc::ArrivalRecorder;
 
-/// A line of so many bits per second, with a queue of so many milliseconds; every `lose`-th packet is lost besides.
+/// Line with a rate in bits per second and a queue in milliseconds. In addition, every `lose`-th packet is lost.
 struct Line {
     start: Instant,
     now: u64,
     rate: u64,
     queue_ms: u64,
     lose: u64,
-    /// The time at which the line is free, in microseconds.
+    /// Time at which the line is free, in microseconds.
     free: u64,
     counted: u64,
     flying: VecDeque<(u64, u16)>,
     estimator: BandwidthEstimator,
     recorder: ArrivalRecorder,
     congested: u32,
-    /// The source sends no more than it may.
+    /// True if the source obeys the estimate.
     obeys: bool,
 }
 
@@ -71,7 +71,7 @@ impl Line {
         self.estimator.estimate(self.at(self.now)).unwrap_or(0)
     }
 
-    /// Sends a stream of frames, 25 a second, for so long.
+    /// Sends a stream at 25 frames per second for `ms` milliseconds.
     fn run(&mut self, ms: u64, bits: u64) {
         let end = self.now + ms * 1000;
         while self.now < end {
@@ -87,7 +87,7 @@ impl Line {
         }
     }
 
-    /// A millisecond.
+    /// Advances the simulation by a millisecond.
     fn step(&mut self) {
         self.now += 1000;
         while let Some(&(at, number)) = self.flying.front().filter(|(at, _)| *at <= self.now) {
@@ -134,7 +134,7 @@ fn a_line_that_is_too_slow_is_noticed_within_a_second() {
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
-/// A queue that is full loses packets, and delays do not grow any more: that is no random loss.
+/// Checks a full queue, which loses packets while delays no longer grow. Such losses are not random.
 #[test]
 fn a_full_queue_is_congestion_as_long_as_it_stands() {
     let mut line = Line::new(10_000_000);
@@ -149,7 +149,7 @@ fn a_full_queue_is_congestion_as_long_as_it_stands() {
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
-/// A short queue shows in losses, not in delays.
+/// Checks a short queue, which shows in losses instead of delays.
 #[test]
 fn losses_bound_the_estimate_to_what_came() {
     let mut line = Line::new(10_000_000);
@@ -177,7 +177,7 @@ fn a_random_loss_of_a_third_is_told_and_is_no_congestion() {
     assert!(line.estimator.loss() < 5, "{}", line.estimator.loss());
 }
 
-/// The stream is far below what the line carries: only a probe can tell.
+/// Checks a stream far below the capacity of the line, which only a probe can find.
 #[test]
 fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing() {
     for (rate, wanted) in [(10_000_000, 2_000_000..3_400_000), (1_200_000, 400_000..1_250_000)] {
@@ -226,8 +226,8 @@ fn reports_tell_the_loss_where_there_is_no_feedback() {
     assert_eq!(estimator.loss(), 0);
 }
 
-/// The path falls from 4 Mb/s to 2, with a queue of any length, and feedback comes long after what it is about: what is told
-/// late is no less true.
+/// Checks a path that falls from 4 Mb/s to 2 with a queue of any length and late feedback, which is as valid as early
+/// feedback.
 #[test]
 fn a_cut_is_felt_however_late_feedback_comes() {
     for (queue_ms, obeys) in [(300, true), (4_000, true), (20_000, true), (4_000, false), (20_000, false)] {
@@ -248,7 +248,7 @@ fn a_cut_is_felt_however_late_feedback_comes() {
     }
 }
 
-/// A burst at the beginning fills the queue; its delay is not taken for that of the path.
+/// Checks that a burst at the start fills the queue and that its delay does not count as the delay of the path.
 #[test]
 fn a_queue_of_the_beginning_is_a_queue() {
     let mut line = Line::new(1_000_000);
@@ -262,8 +262,8 @@ fn a_queue_of_the_beginning_is_a_queue() {
     assert!(line.free.saturating_sub(line.now) < 200_000, "{}", line.free.saturating_sub(line.now));
 }
 
-/// Packets leave and nothing is heard: less is sent, step by step; in a pause of the source nothing changes; and what is heard
-/// then begins anew from there.
+/// Checks a lack of feedback: while packets are sent the rate falls step by step, in a pause of the source nothing
+/// changes, and later feedback starts anew from there.
 #[test]
 fn silence_is_congestion_while_packets_leave() {
     let mut line = Line::new(10_000_000);
@@ -288,7 +288,7 @@ fn silence_is_congestion_while_packets_leave() {
     assert!(line.estimate() > 1_900_000, "{}", line.estimate());
 }
 
-/// Reports are heard where feedback is silent, and not else.
+/// Checks that reports are used only if there is no feedback.
 #[test]
 fn reports_speak_when_feedback_does_not() {
     let mut line = Line::new(10_000_000);
@@ -321,7 +321,8 @@ fn reports_speak_when_feedback_does_not() {
     assert!((1_500_000..=3_100_000).contains(&line.estimate()), "{}", line.estimate());
 }
 
-/// A source that falls silent behind a queue hears no more of it: when all has come and the queue has had its time, it is over.
+/// Checks that congestion ends after a source has fallen silent behind a queue, once all packets have arrived and the
+/// queue has had its time.
 #[test]
 fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     let mut line = Line::new(4_000_000);
@@ -342,7 +343,7 @@ fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     assert_eq!(target(&line), line.estimate());
 }
 
-/// Packets that are lost before the queue take no room there: so many more may be sent.
+/// Checks packets that are lost before the queue. They take no room in it, so that correspondingly more may be sent.
 #[test]
 fn a_path_that_loses_before_its_queue_carries_what_passes() {
     let mut line = Line::new(1_000_000);
@@ -357,7 +358,7 @@ fn a_path_that_loses_before_its_queue_carries_what_passes() {
     assert!(all[10] > 1_150_000 && all[90] < 2_000_000, "{:?}", (all[10], all[50], all[90]));
 }
 
-/// At a round trip of any length there is an estimate.
+/// Checks that there is an estimate at any round trip time.
 #[test]
 fn a_long_way_is_no_silence() {
     // At ten seconds there are two round trips in what is left of the half minute.
@@ -389,7 +390,7 @@ fn a_long_way_is_no_silence() {
     }
 }
 
-/// False feedback about the packets since the last one: deltas in steps of 250 microseconds.
+/// Makes false feedback about the packets since the last one. Deltas are in steps of 250 microseconds.
 fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     // In steps of 64 ms.
     let time = u32::try_from(n * 100 / 64).unwrap();
@@ -406,8 +407,8 @@ fn lies(kind: &str, n: u64, count: usize) -> (u32, Vec<Option<i16>>) {
     }
 }
 
-/// False feedback of all kinds: the estimate has its bounds, no more may be sent than half as much again as is, and nothing grows. An
-/// honest word brings everything right again.
+/// Checks false feedback of all kinds: the estimate is limited to a range, at most half as much again as is sent may be
+/// sent, and nothing grows. Correct feedback restores the estimate.
 #[test]
 fn a_liar_moves_nothing_beyond_its_bounds() {
     let kinds = [
@@ -471,7 +472,7 @@ fn estimates_of_the_receiver_have_bounds_too() {
     }
 }
 
-/// Feedback about what was never sent, of all lengths, and times from everywhere.
+/// Checks feedback about packets that were never sent, of all lengths and with arbitrary times.
 #[test]
 fn feedback_of_a_liar_is_bounded() {
     let mut line = Line::new(10_000_000);
@@ -496,8 +497,8 @@ fn feedback_of_a_liar_is_bounded() {
     assert!(line.estimator.held_bytes() < 64 << 10);
 }
 
-/// Browsers drop packets while they make their decoders ready. That is no reason to send a new viewer less than it needs to
-/// catch up; what is lost later is.
+/// Checks the losses of browsers that drop packets while they start their decoders. These losses must not reduce the
+/// rate of a new viewer, which needs to catch up; later losses do.
 #[test]
 fn what_a_new_viewer_drops_bounds_nothing() {
     let run = |quiet_ms: u64| {

@@ -1,25 +1,25 @@
-//! The extensions that are known, and their names.
+//! The supported header extensions and their URIs.
 
-/// An extension that this crate knows.
+/// A header extension supported by this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Extension {
-    /// The media section.
+    /// Media section (mid).
     Mid,
-    /// The layer of a simulcast.
+    /// Simulcast layer (rid).
     Rid,
-    /// The layer that a retransmission repairs.
+    /// Simulcast layer that a retransmission belongs to.
     RepairedRid,
-    /// Loudness.
+    /// Audio level.
     AudioLevel,
-    /// Time of sending.
+    /// Absolute send time.
     AbsSendTime,
-    /// Numbers of the transport.
+    /// Transport-wide sequence number.
     TransportCc,
-    /// The delay of the player.
+    /// Playout delay requested of the player.
     PlayoutDelay,
-    /// Rotation.
+    /// Video orientation.
     VideoOrientation,
-    /// The time at which the contents of the packet were captured.
+    /// Capture time of the packet's contents.
     AbsCaptureTime,
 }
 
@@ -37,7 +37,7 @@ impl Extension {
         Self::AbsCaptureTime,
     ];
 
-    /// The URI in `a=extmap`.
+    /// URI of the extension in `a=extmap`.
     #[must_use]
     pub const fn uri(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Extension {
         }
     }
 
-    /// The extension of this name.
+    /// Returns the extension with this URI; `None` if unsupported.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|extension| extension.uri() == uri)

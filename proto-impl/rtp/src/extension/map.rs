@@ -1,4 +1,4 @@
-//! The extensions that a session agreed on, and their ids.
+//! The header extensions of a session, and their ids.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use super::value::Extensions;
 use super::{Elements, ONE_BYTE_PROFILE, TWO_BYTE_PROFILE};
 use crate::header::ExtensionBlock;
 
-/// The largest id of the one-byte form.
+/// Largest id in the one-byte form.
 const ONE_BYTE_ID_MAX: u8 = 14;
-/// The longest value of the one-byte form.
+/// Longest value in the one-byte form, in bytes.
 const ONE_BYTE_VALUE_MAX: usize = 16;
 
-/// The ids that a media section agreed on.
+/// Extension ids negotiated for a media section.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExtensionMap {
-    /// Ids by position in [`Extension::ALL`]; 0 where there is none.
+    /// Ids by position in [`Extension::ALL`]; 0 if not negotiated.
     ids: [u8; Extension::ALL.len()],
 }
 
@@ -26,7 +26,8 @@ impl ExtensionMap {
         Self::default()
     }
 
-    /// The ids of a section's `extmap` lines; those of unknown extensions, and ids that no packet can carry, are left out.
+    /// Creates the map of a section's `extmap` lines. Unknown extensions, and ids that no packet can carry, are
+    /// skipped.
     #[must_use]
     pub fn of<'e>(lines: impl IntoIterator<Item = &'e sdp::Extmap>) -> Self {
         let mut map = Self::new();
@@ -38,7 +39,7 @@ impl ExtensionMap {
         map
     }
 
-    /// Sets an id, 1 to 255; false when it is 0 or another extension has it.
+    /// Sets an id, 1 to 255. Returns false if it is 0 or used by another extension.
     pub fn insert(&mut self, extension: Extension, id: u8) -> bool {
         let free = self.extension(id).is_none_or(|other| other == extension);
         if id == 0 || !free {
@@ -50,19 +51,19 @@ impl ExtensionMap {
         true
     }
 
-    /// The id of an extension.
+    /// Returns the id of an extension; `None` if not negotiated.
     #[must_use]
     pub fn id(&self, extension: Extension) -> Option<u8> {
         self.ids.get(extension as usize).copied().filter(|&id| id != 0)
     }
 
-    /// The extension of an id.
+    /// Returns the extension with an id; `None` if there is none.
     #[must_use]
     pub fn extension(&self, id: u8) -> Option<Extension> {
         Extension::ALL.into_iter().find(|&extension| id != 0 && self.id(extension) == Some(id))
     }
 
-    /// The values in a packet's block.
+    /// Reads the values in a packet's extension block.
     #[must_use]
     pub fn read<'a>(&self, block: Option<ExtensionBlock<'a>>) -> Extensions<'a> {
         let mut extensions = Extensions::default();
@@ -74,9 +75,9 @@ impl ExtensionMap {
         extensions
     }
 
-    /// Makes a block of the values that have an id, in `bytes`, which is cleared before. Its length follows from which
-    /// values are set and from the lengths of the texts: packets with the same ones get blocks of one length, so that
-    /// they can leave in one send. The one-byte form where it fits.
+    /// Writes a block with the values that have an id to `bytes`, which is cleared before. Uses the one-byte form if
+    /// all values fit it. The length depends only on which values are set and on the lengths of the texts, so that
+    /// similar packets get blocks of equal length and can be sent together.
     #[must_use]
     pub fn write<'b>(&self, values: &Extensions<'_>, bytes: &'b mut Vec<u8>) -> Option<ExtensionBlock<'b>> {
         bytes.clear();
@@ -106,7 +107,8 @@ impl ExtensionMap {
         (!bytes.is_empty()).then_some(ExtensionBlock { profile, bytes })
     }
 
-    /// The position of an extension's value in a block: for blocks that are made once, and of which one value changes.
+    /// Returns the position of an extension's value in a block, for blocks that are built once and of which one value
+    /// changes.
     #[must_use]
     pub fn range_of(&self, extension: Extension, block: ExtensionBlock<'_>) -> Option<Range<usize>> {
         let id = self.id(extension)?;

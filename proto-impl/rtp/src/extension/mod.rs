@@ -1,4 +1,4 @@
-//! Header extensions (RFC 8285): the elements of a block, which of them a session agreed on, and their values.
+//! Header extensions (RFC 8285): the elements of a block, the ids negotiated for a session, and their values.
 
 mod kind;
 mod map;
@@ -12,15 +12,16 @@ use wire::Reader;
 
 use crate::header::ExtensionBlock;
 
-/// The one-byte form (RFC 8285 §4.2).
+/// Profile of the one-byte form (RFC 8285 §4.2).
 pub const ONE_BYTE_PROFILE: u16 = 0xbede;
-/// The two-byte form; the lower four bits are the application's (RFC 8285 §4.3).
+/// Profile of the two-byte form; its lower four bits belong to the application (RFC 8285 §4.3).
 pub const TWO_BYTE_PROFILE: u16 = 0x1000;
 const TWO_BYTE_MASK: u16 = 0xfff0;
-/// The id that ends all elements in the one-byte form (RFC 8285 §4.2).
+/// Id that ends the elements in the one-byte form (RFC 8285 §4.2).
 const STOP_ID: u8 = 15;
 
-/// The elements of a block, as `(id, value)`. What is malformed ends them; a block of another profile has none.
+/// Iterates over the elements of a block as `(id, value)`. Ends at a malformed element; a block of another profile has
+/// none.
 #[derive(Debug, Clone)]
 pub struct Elements<'a> {
     reader: Reader<'a>,
@@ -36,7 +37,7 @@ impl<'a> Elements<'a> {
         Self { reader: Reader::new(if known { block.bytes } else { &[] }), two_byte }
     }
 
-    /// Bytes of the block that were read so far.
+    /// Number of bytes of the block read so far.
     pub(super) const fn position(&self) -> usize {
         self.reader.position()
     }

@@ -1,4 +1,4 @@
-//! The values of the extensions that this crate knows.
+//! Values of the supported extensions.
 
 use std::time::Duration;
 
@@ -8,24 +8,24 @@ use crate::ntp::NtpTime;
 /// The audio level of a packet (RFC 6464 §3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AudioLevel {
-    /// Whether the sender takes it for speech.
+    /// The sender considers the audio to be speech.
     pub voice: bool,
-    /// The level in -dBov: 0 is the loudest, 127 silence.
+    /// Level in -dBov: 0 is the loudest, 127 silence.
     pub level: u8,
 }
 
-/// The time at which a packet left: seconds as 6.18 fixed point, which wraps each 64 s.
+/// Departure time of a packet: seconds as 6.18 fixed point, which wraps every 64 s.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AbsSendTime(u32);
 
 impl AbsSendTime {
-    /// The lower 24 bits of `raw`.
+    /// Creates a time from the lower 24 bits of `raw`.
     #[must_use]
     pub const fn new(raw: u32) -> Self {
         Self(raw & 0x00ff_ffff)
     }
 
-    /// The middle 24 bits of a wall-clock time.
+    /// Returns the middle 24 bits of a wall-clock time.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the upper bits are cut by definition")]
     pub const fn of(time: NtpTime) -> Self {
@@ -39,12 +39,12 @@ impl AbsSendTime {
     }
 }
 
-/// The delay that the sender wants the player to keep.
+/// Playout delay that the sender requests of the player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlayoutDelay {
-    /// The minimum delay, in steps of 10 ms up to 40.95 s.
+    /// Minimum delay, in steps of 10 ms up to 40.95 s.
     pub min: Duration,
-    /// The maximum delay.
+    /// Maximum delay, in steps of 10 ms up to 40.95 s.
     pub max: Duration,
 }
 
@@ -69,33 +69,33 @@ impl PlayoutDelay {
     }
 }
 
-/// The values of one packet. What a session did not agree on, or what is malformed, is `None`.
+/// Extension values of one packet. A value not negotiated or malformed is `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extensions<'a> {
-    /// The media section of the packet (RFC 9143 §15).
+    /// Media section of the packet (RFC 9143 §15).
     pub mid: Option<&'a str>,
-    /// The simulcast layer of the packet (RFC 8852 §3.1).
+    /// Simulcast layer of the packet (RFC 8852 §3.1).
     pub rid: Option<&'a str>,
-    /// The layer that a retransmission repairs (RFC 8852 §3.2).
+    /// Simulcast layer that a retransmission belongs to (RFC 8852 §3.2).
     pub repaired_rid: Option<&'a str>,
-    /// Loudness.
+    /// Audio level.
     pub audio_level: Option<AudioLevel>,
-    /// Time of sending.
+    /// Absolute send time.
     pub abs_send_time: Option<AbsSendTime>,
-    /// The packet's number on its transport, for all sources together.
+    /// Transport-wide sequence number, common to all sources.
     pub transport_sequence: Option<u16>,
-    /// The delay that the sender wants.
+    /// Playout delay that the sender requests.
     pub playout_delay: Option<PlayoutDelay>,
-    /// Rotation and camera (3GPP TS 26.114 §7.4.5), uninterpreted.
+    /// Rotation and camera (3GPP TS 26.114 §7.4.5), as the raw byte.
     pub video_orientation: Option<u8>,
-    /// The time at which the first sample of the packet was captured, on the sender's wall clock.
+    /// Capture time of the packet's first sample, on the sender's wall clock.
     pub abs_capture_time: Option<NtpTime>,
 }
 
-/// Bytes of the longest fixed value.
+/// Length of the longest fixed value.
 const FIXED_BYTES_MAX: usize = 8;
 
-/// A value on its way into a block.
+/// A value to be written into a block.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Value<'a> {
     Text(&'a str),
@@ -118,7 +118,7 @@ impl Value<'_> {
 }
 
 impl<'a> Extensions<'a> {
-    /// Takes the value of one element; malformed ones are left out.
+    /// Stores the value of one element, unless it is malformed.
     pub(super) fn take(&mut self, extension: Extension, value: &'a [u8]) {
         match (extension, value) {
             (Extension::Mid, _) => self.mid = text(value),
@@ -147,7 +147,7 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// The values that are set, in the order of [`Extension::ALL`].
+    /// Returns the values in the order of [`Extension::ALL`]; `None` for those not set.
     pub(super) fn values(&self) -> [(Extension, Option<Value<'a>>); 9] {
         let level =
             |level: AudioLevel| Value::fixed(&[level.level & 0x7f | if level.voice { 0x80 } else { 0 }]);
@@ -175,7 +175,8 @@ impl<'a> Extensions<'a> {
     }
 }
 
-/// A mid or rid is a token (RFC 8851 §10, RFC 5888 §4): visible ASCII. A few writers end it with zeros.
+/// Reads a mid or rid, which is a token (RFC 8851 §10, RFC 5888 §4): visible ASCII. Trailing zeros, which some senders
+/// add, are removed.
 fn text(value: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(value).ok()?.trim_end_matches('\0');
     (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())).then_some(text)

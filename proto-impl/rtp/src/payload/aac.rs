@@ -1,6 +1,6 @@
-//! AAC as `mpeg4-generic` (RFC 3640): headers of the access units first, then their data. A unit that does not fit one
-//! packet comes in several, each with the header of the whole (§3.2.3). Interleaving is not read. Units, or whole payloads,
-//! that are ADTS are taken out of it.
+//! AAC as `mpeg4-generic` (RFC 3640): the headers of all access units in a packet, then their data. A unit that does
+//! not fit one packet is sent in several, each with the header of the whole unit (§3.2.3). Interleaving is not
+//! supported. Units or whole payloads in ADTS form are unwrapped.
 
 use bytes::{Bytes, BytesMut};
 use media::codec::aac;
@@ -9,47 +9,48 @@ use wire::BitReader;
 use super::frames::Out;
 use super::{Error, Frame, Part, Payloads, adts, fragments};
 
-/// AU-headers-length and one AU header of AAC-hbr.
+/// Length of AU-headers-length and one AU header of AAC-hbr.
 const HEAD_BYTES: usize = 4;
-/// AAC-hbr's sizes have 13 bits (RFC 3640 §3.3.6).
+/// Largest unit of AAC-hbr, whose sizes have 13 bits (RFC 3640 §3.3.6).
 const HBR_UNIT_BYTES_MAX: usize = (1 << 13) - 1;
-/// The most bytes of a fragmented unit.
+/// Largest fragmented unit, in bytes.
 const UNIT_BYTES_MAX: usize = 1 << 16;
 
-/// The parameters of the format that say how headers are written (RFC 3640 §4.1).
+/// Parameters that define the layout of AU headers (RFC 3640 §4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mpeg4Generic {
-    /// `sizeLength`: bits of a size, at most 32; 0 when no header has one.
+    /// `sizeLength`: bits of a size, at most 32; 0 if headers have no size.
     pub size_length: u8,
-    /// `indexLength`: bits of the first index.
+    /// `indexLength`: bits of the index in the first header.
     pub index_length: u8,
-    /// `indexDeltaLength`: bits of the other indices.
+    /// `indexDeltaLength`: bits of the index in further headers.
     pub index_delta_length: u8,
-    /// Ticks between two units: 1024 samples of AAC, or 960, twice as many where SBR doubles the rate.
+    /// Ticks between two units: 1024 or 960 samples of AAC, twice as many if SBR doubles the rate.
     pub unit_ticks: u32,
 }
 
 impl Mpeg4Generic {
-    /// `mode=AAC-hbr` (RFC 3640 §3.3.6).
+    /// Parameters of `mode=AAC-hbr` (RFC 3640 §3.3.6).
     pub const AAC_HBR: Self =
         Self { size_length: 13, index_length: 3, index_delta_length: 3, unit_ticks: 1024 };
 }
 
-/// Object types whose frames are half as long: AAC LD and ELD.
+/// Object types with frames of half the length: AAC LD and ELD.
 const OBJECT_TYPES_LOW_DELAY: [u32; 2] = [23, 39];
-/// Object types with an extension between their channels and their frame length: SBR and PS.
+/// Object types with an extension between channel configuration and frame length: SBR and PS.
 const OBJECT_TYPES_HE: [u32; 2] = [5, 29];
-/// An explicit samplingFrequency has 24 bits more.
+/// Index of an explicit samplingFrequency, which follows in 24 bits.
 const RATE_EXPLICIT: u32 = 15;
 
-/// The ticks of a frame on a clock of that rate, by its AudioSpecificConfig.
+/// Returns the ticks of a frame on a clock of `clock_rate`, from its AudioSpecificConfig.
 pub(super) fn frame_ticks(config: &aac::Config, clock_rate: u32) -> Option<u32> {
     let samples = frame_samples(&config.record)?;
     let ticks = u64::from(samples).checked_mul(clock_rate.into())?.checked_div(config.sample_rate.into())?;
     u32::try_from(ticks).ok()
 }
 
-/// The samples of a frame before SBR: frameLengthFlag of an AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1, §4.4.1).
+/// Returns the samples of a frame before SBR, from frameLengthFlag in an AudioSpecificConfig (ISO/IEC 14496-3 §1.6.2.1,
+/// §4.4.1).
 fn frame_samples(record: &[u8]) -> Option<u32> {
     let mut bits = BitReader::new(record);
     let mut object_type = read_object_type(&mut bits)?;
@@ -79,7 +80,7 @@ fn skip_rate(bits: &mut BitReader<'_>) -> Option<()> {
     if bits.bits(4).ok()? == RATE_EXPLICIT { bits.skip(24).ok() } else { Some(()) }
 }
 
-/// See [`super::Packetizer::packetize`]; as AAC-hbr, a unit for each packet.
+/// Packetizes a unit as AAC-hbr, one unit per packet; see [`super::Packetizer::packetize`].
 pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
     if unit.len() > HBR_UNIT_BYTES_MAX {
         return Err(Error::BadUnit);
@@ -91,7 +92,7 @@ pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(
     Ok(())
 }
 
-/// A fragmented unit.
+/// A unit received in fragments.
 #[derive(Debug)]
 struct Fragmented {
     timestamp: u32,
@@ -99,7 +100,7 @@ struct Fragmented {
     whole: usize,
 }
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of `mpeg4-generic`; see [`super::Depacketizer`].
 #[derive(Debug)]
 pub(super) struct Depacketizer {
     parameters: Mpeg4Generic,
@@ -112,7 +113,7 @@ impl Depacketizer {
         Self { parameters, fragmented: None, adts: adts::Reader::default() }
     }
 
-    /// The configuration of ADTS.
+    /// Configuration from ADTS headers; `None` without ADTS.
     pub(super) const fn config(&self) -> Option<&aac::Config> {
         self.adts.config()
     }
@@ -165,7 +166,7 @@ impl Depacketizer {
         Ok(())
     }
 
-    /// The sizes in a section of AU headers, which has as many as fit.
+    /// Reads the sizes in a section of AU headers, as many as fit the section.
     fn read_sizes(&self, bits: &mut BitReader<'_>, section: usize) -> Result<Vec<usize>, Error> {
         let Mpeg4Generic { size_length, index_length, index_delta_length, .. } = self.parameters;
         let mut sizes = Vec::new();

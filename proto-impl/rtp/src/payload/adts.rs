@@ -1,4 +1,4 @@
-//! AAC as bare ADTS (ISO/IEC 14496-3 §1.A.3.2), which some cameras send where they describe RFC 3640 or LATM.
+//! AAC as plain ADTS (ISO/IEC 14496-3 §1.A.3.2), which some cameras send although they announce RFC 3640 or LATM.
 
 use bytes::Bytes;
 use media::codec::aac::{Adts, Config};
@@ -6,7 +6,7 @@ use media::codec::aac::{Adts, Config};
 use super::Frame;
 use super::frames::Out;
 
-/// The last headers of the frames.
+/// Unwraps ADTS frames and remembers their headers.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     config: Option<Config>,
@@ -17,8 +17,9 @@ impl Reader {
         self.config.as_ref()
     }
 
-    /// Gives the frames of bytes that are ADTS from their beginning to their end; `ticks` are between two of a
-    /// configuration. False: they are something else. No raw frame of AAC looks so: its first element would be its end.
+    /// Outputs the frames of bytes that consist of ADTS frames only; `ticks` returns the distance of two frames with a
+    /// configuration. Returns false for anything else. Raw AAC cannot be mistaken for ADTS: its first element would be
+    /// the end element.
     pub(super) fn take(
         &mut self,
         bytes: &[u8],
@@ -51,7 +52,7 @@ impl Reader {
     }
 }
 
-/// Whether bytes are frames of ADTS and nothing else.
+/// True if the bytes are one or more ADTS frames and nothing else.
 pub(super) fn is_adts(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while let Some((_, _, behind)) = split_frame(rest) {
@@ -60,7 +61,7 @@ pub(super) fn is_adts(bytes: &[u8]) -> bool {
     rest.is_empty() && !bytes.is_empty()
 }
 
-/// The header of the first frame, its data, and what is behind it.
+/// Splits off the first frame: its header, its data, and the remaining bytes.
 fn split_frame(bytes: &[u8]) -> Option<(Adts, &[u8], &[u8])> {
     // Data blocks of one frame cannot be told apart.
     let adts = Adts::read(bytes).ok().filter(|adts| adts.blocks == 1)?;

@@ -1,11 +1,11 @@
-//! Audio that needs no format of its own: an Opus packet (RFC 7587 §4.2) or samples of G.711 (RFC 3551 §4.5.14).
+//! Audio without payload headers: an Opus packet (RFC 7587 §4.2) or samples of G.711 (RFC 3551 §4.5.14).
 
 use bytes::Bytes;
 
 use super::frames::Out;
 use super::{Error, Frame, Part, Payloads};
 
-/// Packetises the unit as one packet.
+/// Packetizes the unit as one packet.
 pub(super) fn packetize_whole(unit: &[u8], out: &mut Payloads) -> Result<(), Error> {
     if !unit.is_empty() {
         out.push(&[unit]);
@@ -13,15 +13,15 @@ pub(super) fn packetize_whole(unit: &[u8], out: &mut Payloads) -> Result<(), Err
     Ok(())
 }
 
-/// Samples may be cut anywhere; those behind the first `max` have a later timestamp, which the caller gives by their
-/// number: a byte is a sample of one channel.
+/// Packetizes samples, which may be cut anywhere. Payloads behind the first have later timestamps, which the caller
+/// derives from the number of samples, at one byte per sample of one channel.
 pub(super) fn packetize_samples(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
     // Even, so that two channels stay together.
     unit.chunks(max & !1).for_each(|samples| out.push(&[samples]));
     Ok(())
 }
 
-/// A frame for each packet; nothing follows from a gap.
+/// Outputs each payload as a frame. A gap before it does no harm.
 pub(super) fn handle_whole(part: &Part<'_>, out: &mut Out<'_>) -> Result<(), Error> {
     if !part.payload.is_empty() {
         let payload = Bytes::copy_from_slice(part.payload);

@@ -1,4 +1,4 @@
-//! AV1 (RTP Payload Format for AV1 1.0 §4): OBUs without sizes as the elements of packets.
+//! AV1 (RTP Payload Format for AV1 1.0 §4): OBUs without size fields as the elements of packets.
 //!
 //! ```text
 //! aggregation header   Z(1) Y(1) W(2) N(1) 0(3)
@@ -16,16 +16,16 @@ use super::{Error, FRAME_BYTES_MAX, Payloads, fragments};
 
 const Z: u8 = 0x80;
 const Y: u8 = 0x40;
-/// First packet of a coded video sequence.
+/// N bit: first packet of a coded video sequence.
 const N: u8 = 0x08;
-/// Elements that W can count.
+/// Maximum number of elements that W can count.
 const ELEMENTS_MAX: u8 = 3;
 /// obu_has_size_field.
 const HAS_SIZE: u8 = 0x02;
 /// obu_extension_flag.
 const HAS_EXTENSION: u8 = 0x04;
 
-/// An OBU that is being written: its header without the size, then its body.
+/// An OBU that is being written: its header without size field, then its body.
 struct Element<'a> {
     head: &'a [u8],
     body: &'a [u8],
@@ -36,7 +36,7 @@ impl<'a> Element<'a> {
         self.head.len().saturating_add(self.body.len())
     }
 
-    /// Takes the first `count` bytes.
+    /// Takes the first `count` bytes, as the parts from header and body.
     fn take(&mut self, count: usize) -> [&'a [u8]; 2] {
         let (head, head_left) = self.head.split_at(count.min(self.head.len()));
         let from_body = count.saturating_sub(head.len()).min(self.body.len());
@@ -46,7 +46,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// See [`super::Packetizer::packetize`].
+/// Packetizes a temporal unit; see [`super::Packetizer::packetize`].
 pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
     let mut reader = Reader::new(unit);
     let mut obus = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payl
     Ok(())
 }
 
-/// Fills packets of `room` bytes with the elements, one after the other.
+/// Fills packets of `room` bytes with the elements in order.
 fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: &mut Payloads) {
     let mut elements = elements.into_iter().peekable();
     let mut current = elements.next();
@@ -105,14 +105,14 @@ fn write_packets(elements: Vec<Element<'_>>, room: usize, key_frame: bool, out: 
     }
 }
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of AV1; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// The element that continues in the next packet.
+    /// Element that continues in the next packet.
     open: Option<BytesMut>,
     first: Option<u8>,
     sequence_header: bool,
-    /// Whether the first frame of the unit is a key frame.
+    /// True if the first frame of the unit is a key frame; `None` before it.
     key: Option<bool>,
 }
 
@@ -185,7 +185,7 @@ impl Depacketizer {
         }
     }
 
-    /// Appends a whole OBU with its size.
+    /// Appends a complete OBU with its size field.
     fn put_obu(&mut self, element: &[u8], frame: &mut BytesMut) -> Result<(), Error> {
         let mut reader = Reader::new(element);
         let head = reader.u8()?;

@@ -1,4 +1,4 @@
-//! Formats from the `rtpmap` and `fmtp` lines of a session description.
+//! Payload formats from the `rtpmap` and `fmtp` lines of a session description.
 
 use media::codec::{Codec, aac, g711};
 use sdp::{BadParameter, Format as Described};
@@ -6,13 +6,13 @@ use sdp::{BadParameter, Format as Described};
 use super::aac::frame_ticks;
 use super::{Error, Format, Mpeg4Generic};
 
-/// Bits that the header fields of RFC 3640 may have.
+/// Maximum number of bits of a header field of RFC 3640 that are accepted.
 const FIELD_BITS_MAX: u32 = 32;
 /// Samples of an AAC frame.
 const AAC_FRAME_SAMPLES: u32 = 1024;
 
 impl Format {
-    /// Reads a format from a description. `None` for encodings that are not media here: `rtx`, `red`,
+    /// Reads a format from a description. `None` for encodings without supported media: `rtx`, `red`,
     /// `telephone-event`, ...
     pub fn of_description(described: &Described) -> Result<Option<Self>, Error> {
         let Some(codec) = codec_of_description(described) else { return Ok(None) };
@@ -37,7 +37,7 @@ impl Format {
     }
 }
 
-/// The codec that an `rtpmap` names, without regard to case; `None` for what is not carried here.
+/// Returns the codec that an `rtpmap` names, ignoring case; `None` if unsupported.
 #[must_use]
 pub fn codec_of_description(described: &Described) -> Option<Codec> {
     let names = [
@@ -57,7 +57,7 @@ pub fn codec_of_description(described: &Described) -> Option<Codec> {
     names.into_iter().find(|(name, _)| described.rtpmap.is(name)).map(|(_, codec)| codec)
 }
 
-/// RFC 3640 §4.1. Lengths that are left out are 0.
+/// Reads the parameters of `mpeg4-generic` (RFC 3640 §4.1). Missing lengths are 0.
 fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
     let parameters = &described.parameters;
     let bits = |name: &str| {
@@ -87,7 +87,8 @@ fn mpeg4_generic(described: &Described) -> Result<Mpeg4Generic, Error> {
     })
 }
 
-/// As described, else as the configuration has it; the clock is that of the output, or of what is before SBR.
+/// Returns the ticks of a unit: as described, else from the configuration. The clock is that of the output, or of the
+/// core codec before SBR.
 fn unit_ticks(described: &Described) -> u32 {
     let constant = described.parameters.number("constantDuration").filter(|&ticks| ticks > 0);
     let by_config = || {
@@ -97,7 +98,8 @@ fn unit_ticks(described: &Described) -> u32 {
     constant.or_else(by_config).unwrap_or(AAC_FRAME_SAMPLES)
 }
 
-/// RFC 6416 §7.1: without `cpresent`, the configuration is in band.
+/// Returns the StreamMuxConfig of the `config` parameter; `None` with `cpresent`, when it comes in band (RFC 6416
+/// §7.1).
 fn latm_config(described: &Described) -> Result<Option<bytes::Bytes>, Error> {
     let config = described.parameters.mpeg4_config().map_err(|BadParameter(_)| Error::Malformed("config"))?;
     if described.parameters.number("cpresent") == Some(0) && config.is_none() {

@@ -1,14 +1,14 @@
-//! Cutting into equal parts.
+//! Cutting payloads into equal parts.
 
-/// Cuts `body` into the fewest pieces of at most `max` bytes, all of one size but the last, which is not larger. Each
-/// comes with whether it is the first and whether it is the last.
+/// Cuts `body` into the fewest pieces of at most `max` bytes, all of equal size except the last, which may be smaller.
+/// Each piece comes with two flags: first and last.
 pub(super) fn equal(body: &[u8], max: usize) -> impl Iterator<Item = (&[u8], bool, bool)> {
     let size = equal_size(body.len(), max);
     let last = body.len().div_ceil(size).saturating_sub(1);
     body.chunks(size).enumerate().map(move |(n, piece)| (piece, n == 0, n == last))
 }
 
-/// The size of the pieces when `length` is cut into the fewest of at most `max` bytes.
+/// Returns the piece size when `length` bytes are cut into the fewest pieces of at most `max` bytes.
 pub(super) const fn equal_size(length: usize, max: usize) -> usize {
     let max = if max == 0 { 1 } else { max };
     let count = length.div_ceil(max);

@@ -1,10 +1,10 @@
-//! The boundaries of video frames, the same for every codec.
+//! Boundaries of video frames, for every codec.
 //!
-//! 1. A packet with another timestamp ends the frame before it; a marker bit ends its own. Neither does so within a
-//!    fragmented unit, unless the sender leaves out the ends of fragments.
-//! 2. A packet is missing: the frame that was open has lost something. A frame that begins behind the hole is taken when
-//!    its first bytes show that it is whole, which only the codec can tell.
-//! 3. A frame that is not complete when it ends, or in which a payload was malformed, is dropped.
+//! 1. A packet with a new timestamp ends the previous frame; a marker bit ends its own. Neither ends a frame within a
+//!    fragmented unit, unless the sender omits the end bits of fragments.
+//! 2. When a packet is missing, the open frame has lost data. A frame that begins behind the gap is accepted if its
+//!    first bytes show that it is complete, which only the codec can tell.
+//! 3. A frame that is incomplete at its end, or contains a malformed payload, is dropped.
 
 use std::collections::VecDeque;
 
@@ -12,75 +12,75 @@ use bytes::BytesMut;
 
 use super::{Error, FRAME_BYTES_MAX, Frame, Part, Stats};
 
-/// The codec's verdict on a frame that ends.
+/// The codec's assessment of a frame that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Complete.
+    /// The frame is complete.
     Whole {
-        /// Whether a decoder can start with it.
+        /// A decoder can start with the frame.
         key_frame: bool,
     },
-    /// Without a slice yet: some cameras send parameter sets under a timestamp or a marker of their own.
+    /// No slice has arrived yet: some cameras send parameter sets under a separate timestamp or marker.
     NoPicture,
-    /// The frame is whole, but without the layer that is shown: it is left out, and nothing is lost.
+    /// The frame is complete but lacks the layer to be shown: it is left out without counting as loss.
     Skipped,
-    /// Something of it is missing.
+    /// Part of the frame is missing.
     Broken,
 }
 
-/// The codec-specific part of frame assembly.
+/// Codec-specific part of frame assembly.
 pub(super) trait Assemble: Default {
-    /// Appends to `frame` what `payload` brings.
+    /// Appends the media of `payload` to `frame`.
     fn append(&mut self, payload: &[u8], frame: &mut BytesMut) -> Result<(), Error>;
-    /// The frame ends. `after_gap`: packets before its first are missing. What belongs to the frame is forgotten, unless
-    /// it goes on ([`Ending::NoPicture`]).
+    /// Ends the frame. `after_gap` means that packets before its first are missing. State of the frame is discarded,
+    /// unless the frame continues ([`Ending::NoPicture`]).
     fn end(&mut self, frame: &mut BytesMut, after_gap: bool) -> Ending;
-    /// The frame is given up; so is what belongs to it.
+    /// Discards the frame and its state.
     fn reset(&mut self);
-    /// Whether a fragment is open whose end is still to come.
+    /// True if a fragmented unit is open whose end has not arrived.
     fn is_unfinished(&self) -> bool {
         false
     }
-    /// Whether `payload` continues that fragment.
+    /// True if `payload` continues the open fragmented unit.
     fn continues(&self, _payload: &[u8]) -> bool {
         false
     }
-    /// Bytes beside those of the frame.
+    /// Bytes held besides those of the frame.
     fn pending_bytes(&self) -> usize {
         0
     }
 }
 
-/// The destination of complete frames and counters.
+/// Output of complete frames, and counters.
 pub(super) struct Out<'a> {
     pub(super) ready: &'a mut VecDeque<Frame>,
     pub(super) stats: &'a mut Stats,
 }
 
 impl Out<'_> {
-    /// A whole frame.
+    /// Outputs a complete frame.
     pub(super) fn give(&mut self, frame: Frame) {
         self.stats.frames += 1;
         self.ready.push_back(frame);
     }
 
-    /// A frame that is dropped.
+    /// Counts a dropped frame.
     pub(super) fn drop_frame(&mut self) {
         self.stats.dropped += 1;
     }
 }
 
-/// The frame that is being put together.
+/// Assembles the frames of one source.
 #[derive(Debug, Default)]
 pub(super) struct Frames<A> {
     codec: A,
     bytes: BytesMut,
     open: Option<Open>,
-    /// Packets are missing before the frame that begins next.
+    /// Packets are missing before the next frame.
     gap: bool,
-    /// The size of the last frame: room for the next one.
+    /// Size of the last frame, as the initial capacity of the next.
     last_bytes: usize,
-    /// The sender does not say where fragmented units end: its markers end frames all the same.
+    /// The sender omits the end bit of fragmented units, so its markers always end frames.
     omits_ends: bool,
 }
 
@@ -89,7 +89,7 @@ struct Open {
     timestamp: u32,
     after_gap: bool,
     broken: bool,
-    /// A marker came within a fragmented unit.
+    /// A marker arrived within a fragmented unit.
     marked: bool,
 }
 
@@ -152,7 +152,7 @@ impl<A: Assemble> Frames<A> {
         taken
     }
 
-    /// Ends the open frame; it stays open while it has no slice.
+    /// Ends the open frame. The frame stays open while it has no slice.
     fn end(&mut self, out: &mut Out<'_>) {
         let Some(open) = self.open.take() else { return };
         let ending =

@@ -1,4 +1,4 @@
-//! H.264 (RFC 6184): single NAL units, STAP-A and FU-A, which is packetization-mode 1.
+//! H.264 (RFC 6184) in packetization-mode 1: single NAL units, STAP-A and FU-A.
 //!
 //! ```text
 //! NAL unit header   F(1) NRI(2) Type(5)
@@ -11,16 +11,17 @@ use media::codec::{CodecConfig, h264};
 use super::Error;
 use super::nal_units::{self, Form, Head, NalFormat};
 
-/// RFC 6184 §5.7.1.
+/// Type of an aggregation packet (RFC 6184 §5.7.1).
 const STAP_A: u8 = 24;
-/// RFC 6184 §5.8.
+/// Type of a fragmentation unit (RFC 6184 §5.8).
 const FU_A: u8 = 28;
-/// Parts of a NAL unit header.
+/// Forbidden bit of a NAL unit header.
 const F: u8 = 0x80;
+/// Reference field of a NAL unit header.
 const NRI: u8 = 0x60;
 const TYPE: u8 = 0x1f;
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of H.264; see [`super::Depacketizer`].
 pub(super) type Depacketizer = nal_units::Depacketizer<H264>;
 
 #[derive(Debug, Default)]
@@ -55,7 +56,8 @@ impl NalFormat for H264 {
         kind == h264::NAL_IDR || (kind == h264::NAL_SEI && h264::is_recovery_point(nal))
     }
 
-    /// The forbidden bit of any, the importance of the most important (RFC 6184 §5.7).
+    /// Returns the header of an aggregation packet: the forbidden bit if any unit has it, and the highest NRI (RFC 6184
+    /// §5.7).
     fn aggregate_head(nals: &[&[u8]]) -> Head {
         let heads = || nals.iter().filter_map(|nal| nal.first());
         let forbidden = heads().fold(0, |bit, head| bit | (head & F));

@@ -11,17 +11,18 @@ use media::codec::{CodecConfig, h265};
 use super::Error;
 use super::nal_units::{self, Form, Head, NalFormat};
 
-/// RFC 7798 §4.4.2.
+/// Type of an aggregation packet (RFC 7798 §4.4.2).
 const AP: u8 = 48;
-/// RFC 7798 §4.4.3.
+/// Type of a fragmentation unit (RFC 7798 §4.4.3).
 const FU: u8 = 49;
-/// RFC 7798 §4.4.4.
+/// Type of a PACI packet (RFC 7798 §4.4.4).
 const PACI: u8 = 50;
-/// The forbidden bit, and the type, in the first byte of a header.
+/// Forbidden bit in the first byte of a NAL unit header.
 const F: u8 = 0x80;
+/// Type field in the first byte of a NAL unit header.
 const TYPE: u8 = 0x7e;
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of H.265; see [`super::Depacketizer`].
 pub(super) type Depacketizer = nal_units::Depacketizer<H265>;
 
 #[derive(Debug, Default)]
@@ -55,7 +56,8 @@ impl NalFormat for H265 {
         h265::is_key(nal)
     }
 
-    /// The forbidden bit of any, the lowest layer and the lowest temporal id of them (RFC 7798 §4.4.2).
+    /// Returns the header of an aggregation packet: the forbidden bit if any unit has it, the lowest layer id and the
+    /// lowest temporal id (RFC 7798 §4.4.2).
     fn aggregate_head(nals: &[&[u8]]) -> Head {
         let heads = || nals.iter().filter_map(|nal| nal.first_chunk::<2>());
         let forbidden = heads().fold(0, |bit, [first, _]| bit | (first & F));

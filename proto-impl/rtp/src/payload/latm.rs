@@ -1,5 +1,5 @@
-//! AAC as `MP4A-LATM` (RFC 6416 §6): an audioMuxElement of ISO/IEC 14496-3 in one packet or several, the last of which
-//! has the marker bit. Where the first element is ADTS, so are the others.
+//! AAC as `MP4A-LATM` (RFC 6416 §6): an audioMuxElement of ISO/IEC 14496-3 in one packet, or in several of which the
+//! last has the marker bit. If the first element is ADTS, all are taken as ADTS.
 
 use bytes::BytesMut;
 use media::codec::{aac, latm};
@@ -8,19 +8,19 @@ use super::aac::frame_ticks;
 use super::frames::Out;
 use super::{Error, Frame, Part, adts};
 
-/// Bytes of an audioMuxElement: more than 64 frames of AAC LC need at the highest bit rate.
+/// Largest audioMuxElement, in bytes: more than 64 frames of AAC LC need at the highest bit rate.
 const ELEMENT_BYTES_MAX: usize = 1 << 17;
-/// Ticks of a frame whose configuration is not known.
+/// Ticks of a frame with unknown configuration.
 const FRAME_TICKS: u32 = 1024;
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of `MP4A-LATM`; see [`super::Depacketizer`].
 #[derive(Debug)]
 pub(super) struct Depacketizer {
     reader: latm::Reader,
     in_band: bool,
     clock_rate: u32,
     adts: adts::Reader,
-    /// Whether elements are ADTS; `None` before the first.
+    /// True if elements are ADTS; `None` before the first.
     is_adts: Option<bool>,
     element: BytesMut,
     timestamp: u32,
@@ -28,7 +28,8 @@ pub(super) struct Depacketizer {
 }
 
 impl Depacketizer {
-    /// Uses the StreamMuxConfig of the description; with `None` each element says whether it has one.
+    /// Creates a depacketizer with the StreamMuxConfig of the description; with `None`, each element states whether it
+    /// contains one.
     pub(super) fn new(config: Option<&[u8]>, clock_rate: u32) -> Result<Self, Error> {
         let reader = match config {
             Some(config) => {

@@ -1,13 +1,13 @@
-//! Payload formats: access units as the payloads of packets, and back.
+//! Payload formats: access units to packet payloads and back.
 //!
-//! A [`Packetizer`] cuts a unit into [`Payloads`] that all viewers of a stream share; what differs between viewers stands
-//! in the headers of the packets, and is not made here. Fragments of one unit are of **equal size**, only the last may
-//! be smaller, so that one send with segmentation offload carries a frame.
+//! A [`Packetizer`] cuts a unit into [`Payloads`] shared by all viewers of a stream; packet headers, which differ
+//! between viewers, are written elsewhere. Fragments of one unit are of **equal size** except the last, which may be
+//! smaller, so that one send with segmentation offload carries a frame.
 //!
-//! A [`Depacketizer`] is given the [`Part`]s of one source in the order of their sequence numbers, and told where packets
-//! are missing. It gives whole [`Frame`]s in the shape of the hub's currency: NAL units behind 4-byte lengths with their
-//! parameter sets inside, OBUs with sizes, raw audio frames. A frame of which anything is missing is dropped and
-//! counted; whether to ask for a key frame then is the caller's decision.
+//! A [`Depacketizer`] takes the [`Part`]s of one source in the order of their sequence numbers, with a note where
+//! packets are missing. It returns complete [`Frame`]s in the format of access units: NAL units with 4-byte lengths and
+//! their parameter sets inside, OBUs with sizes, raw audio frames. A frame with missing data is dropped and counted;
+//! the caller decides whether to request a key frame then.
 //!
 //! | codec | format | read | written |
 //! |---|---|---|---|
@@ -51,68 +51,68 @@ pub use describe::codec_of_description;
 use frames::Frames;
 pub use red::{RED_BLOCKS_MAX, RedBlock, RedPacket};
 
-/// Largest access unit that is put together: the size that the server takes over any protocol.
+/// Largest access unit that is assembled, in bytes: the size that the server accepts over any protocol.
 pub const FRAME_BYTES_MAX: usize = 8 << 20;
-/// Smallest room for a payload that a packetiser is made for; below, heads would leave nothing for media.
+/// Smallest payload size for a packetizer, in bytes: with less, headers leave no room for media.
 pub const PAYLOAD_BYTES_MIN: usize = 64;
 
-/// The reason a payload was refused, or a unit not packetised.
+/// The reason a payload was refused, or a unit could not be packetized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The payload ends before it is complete.
+    /// The payload ends too early.
     #[error(transparent)]
     Truncated(#[from] Truncated),
-    /// A field has a value that the format does not allow.
+    /// A field has a value not allowed by the format.
     #[error("malformed {0}")]
     Malformed(&'static str),
-    /// A form of the format that is not read here.
+    /// The payload uses an unsupported form of the format.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
-    /// The frame grows beyond [`FRAME_BYTES_MAX`].
+    /// The frame would exceed [`FRAME_BYTES_MAX`].
     #[error("frame of more than {FRAME_BYTES_MAX} bytes")]
     FrameTooLarge,
-    /// The unit's NAL lengths or OBU sizes do not fit it: a bug of the unit's maker.
+    /// The unit's NAL lengths or OBU sizes are inconsistent: a bug in its producer.
     #[error("access unit is not in its own format")]
     BadUnit,
 }
 
-/// The part of a packet that a depacketiser needs.
+/// Part of a packet as needed by a depacketizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
-    /// The RTP timestamp.
+    /// RTP timestamp.
     pub timestamp: u32,
-    /// The marker bit: of video the end of a frame.
+    /// Marker bit: in video the end of a frame.
     pub marker: bool,
-    /// Whether packets before this one are missing for good.
+    /// Packets before this one are missing for good.
     pub gap: bool,
-    /// The payload, without padding.
+    /// Payload without padding.
     pub payload: &'a [u8],
 }
 
-/// A whole access unit, without its track.
+/// A complete access unit of a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// The RTP timestamp: presentation time in ticks of the clock rate.
+    /// RTP timestamp: presentation time in ticks of the clock rate.
     pub timestamp: u32,
-    /// Whether a decoder can start here; never set for audio.
+    /// A decoder can start here; never set for audio.
     pub key_frame: bool,
-    /// The data, as `media::AccessUnit` describes it.
+    /// Media data, in the format that `media::AccessUnit` describes.
     pub payload: Bytes,
 }
 
-/// Counters of a depacketiser.
+/// Counters of a depacketizer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Frames that were handed out.
+    /// Frames output.
     pub frames: u64,
-    /// Frames that were dropped, because packets of them were missing or malformed.
+    /// Frames dropped because packets were missing or malformed.
     pub dropped: u64,
-    /// Payloads that were not in their format.
+    /// Malformed payloads.
     pub malformed: u64,
 }
 
-/// The payloads of one unit, one behind the other in one block, so that they cost one allocation.
+/// The payloads of one unit, contiguous in one allocation.
 #[derive(Debug, Default)]
 pub struct Payloads {
     bytes: BytesMut,
@@ -120,7 +120,7 @@ pub struct Payloads {
 }
 
 impl Payloads {
-    /// Empty.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -132,13 +132,13 @@ impl Payloads {
         self.ends.len()
     }
 
-    /// Whether it is empty.
+    /// True if there are no payloads.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Drains the payloads; each is a slice of one block. The last one of a frame is sent with the marker bit.
+    /// Drains the payloads as slices of one shared block. The last of a video frame must be sent with the marker bit.
     pub fn take(&mut self) -> impl ExactSizeIterator<Item = Bytes> + use<> {
         let block = self.bytes.split().freeze();
         let mut start = 0;
@@ -149,19 +149,19 @@ impl Payloads {
         })
     }
 
-    /// A payload of these pieces.
+    /// Appends a payload made of these pieces.
     fn push(&mut self, pieces: &[&[u8]]) {
         pieces.iter().for_each(|piece| self.bytes.extend_from_slice(piece));
         self.ends.push(self.bytes.len());
     }
 
-    /// Room for `bytes` more.
+    /// Reserves room for `bytes` more bytes.
     fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 }
 
-/// Cuts access units of one track.
+/// Packetizes the access units of one track.
 #[derive(Debug)]
 pub struct Packetizer {
     format: Outgoing,
@@ -177,15 +177,15 @@ enum Outgoing {
     Av1,
     Aac,
     Mp3,
-    /// Opus and G.711: as it is.
+    /// Opus and G.711 without payload headers.
     Whole,
     G711,
 }
 
 impl Packetizer {
-    /// For payloads of at most `payload_bytes_max`: the size of a datagram without the head of the packet, its
-    /// extensions and the tag of SRTP. It is at least [`PAYLOAD_BYTES_MIN`]. `None` for codecs that RTP does not carry
-    /// here: FLAC, AC-3.
+    /// Creates a packetizer for payloads of at most `payload_bytes_max`: the datagram size less the RTP header, its
+    /// extensions and the SRTP tag, and at least [`PAYLOAD_BYTES_MIN`]. `None` for codecs not supported in RTP: FLAC,
+    /// AC-3.
     #[must_use]
     pub fn new(codec: Codec, payload_bytes_max: usize) -> Option<Self> {
         let format = match codec {
@@ -203,8 +203,9 @@ impl Packetizer {
         Some(Self { format, max: payload_bytes_max.max(PAYLOAD_BYTES_MIN) })
     }
 
-    /// Appends the payloads of `unit`, which `config` decodes. A key frame of H.264 and H.265 gets the parameter sets
-    /// of `config` before it, unless it has brought its own. A packet of Opus is never cut, whatever its size. Of a unit that is not in its own format nothing is kept.
+    /// Appends the payloads of `unit`, whose codec configuration is `config`. The parameter sets of `config` are
+    /// inserted before an H.264 or H.265 key frame that contains none. An Opus packet is never cut, whatever its size.
+    /// On an error nothing of the unit is kept.
     pub fn packetize(
         &mut self,
         config: &CodecConfig,
@@ -239,7 +240,7 @@ impl Packetizer {
     }
 }
 
-/// The format of a source, from its description.
+/// Payload format of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Format {
     /// H.264 in packetization modes 0 and 1.
@@ -262,14 +263,14 @@ pub enum Format {
     Mpeg4Generic(Mpeg4Generic),
     /// AAC as `MP4A-LATM`.
     Mp4aLatm {
-        /// The StreamMuxConfig of the `config` parameter; `None` when it comes in band (`cpresent=1`).
+        /// StreamMuxConfig from the `config` parameter; `None` when it comes in band (`cpresent=1`).
         config: Option<Bytes>,
-        /// Ticks per second of the timestamps.
+        /// Clock rate of the timestamps, in ticks per second.
         clock_rate: u32,
     },
 }
 
-/// Puts the frames of one source together.
+/// Assembles the frames of one source.
 #[derive(Debug)]
 pub struct Depacketizer {
     incoming: Incoming,
@@ -291,7 +292,7 @@ enum Incoming {
 }
 
 impl Depacketizer {
-    /// Creates a depacketiser in front of the first packet. Fails when the StreamMuxConfig is not supported.
+    /// Creates a depacketizer for a source from its first packet on. Fails if the StreamMuxConfig is unsupported.
     pub fn new(format: Format) -> Result<Self, Error> {
         let incoming = match format {
             Format::H264 => Incoming::H264(Frames::default()),
@@ -309,8 +310,7 @@ impl Depacketizer {
         Ok(Self { incoming, ready: VecDeque::new(), stats: Stats::default() })
     }
 
-    /// Takes the next packet of the source. What is malformed spoils its frame, and nothing else; the error is for the
-    /// log.
+    /// Handles the next packet of the source. A malformed payload spoils only its frame; the error is meant for logs.
     pub fn handle_part(&mut self, part: &Part<'_>) -> Result<(), Error> {
         let mut out = frames::Out { ready: &mut self.ready, stats: &mut self.stats };
         let taken = match &mut self.incoming {
@@ -330,12 +330,13 @@ impl Depacketizer {
         taken
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     pub fn poll_frame(&mut self) -> Option<Frame> {
         self.ready.pop_front()
     }
 
-    /// The AudioSpecificConfig that came in band: of AAC in LATM, or in the headers of ADTS, which do not tell of SBR.
+    /// Returns the AudioSpecificConfig received in band: from AAC in LATM, or from ADTS headers, which do not indicate
+    /// SBR.
     #[must_use]
     pub fn aac_config(&self) -> Option<&media::codec::aac::Config> {
         match &self.incoming {
@@ -351,13 +352,13 @@ impl Depacketizer {
         }
     }
 
-    /// Counters.
+    /// Counters so far.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
     }
 
-    /// Bytes that wait for the rest of their frame; at most [`FRAME_BYTES_MAX`] and a packet.
+    /// Returns the bytes held for incomplete frames: at most [`FRAME_BYTES_MAX`] and a packet.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         match &self.incoming {

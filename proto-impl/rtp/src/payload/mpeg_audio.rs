@@ -1,4 +1,5 @@
-//! MPEG audio (RFC 2250 §3.5): four bytes, of which the last two say where in its frame the payload begins.
+//! MPEG audio (RFC 2250 §3.5): a header of four bytes, the last two of which give the offset of the payload in its
+//! frame.
 
 use bytes::BytesMut;
 use media::codec::mp3;
@@ -7,13 +8,13 @@ use wire::Reader;
 use super::frames::Out;
 use super::{Error, Frame, Part, Payloads, fragments};
 
-/// MBZ(16), Frag_offset(16).
+/// Length of the header: MBZ(16), Frag_offset(16).
 const HEAD_BYTES: usize = 4;
-/// No frame of layer III is larger: 320 kbit/s at 32 kHz, or 160 at 8 kHz; free format is bounded by this too.
+/// Largest frame of layer III, in bytes: 320 kbit/s at 32 kHz, or 160 at 8 kHz. Also limits free format.
 const FRAME_BYTES_MAX: usize = 8192;
 
-/// See [`super::Packetizer::packetize`]. Frames that fit one packet together stay together; else each is cut alone, as no
-/// packet may have the end of one and the start of another.
+/// Packetizes frames; see [`super::Packetizer::packetize`]. Frames that fit one packet together stay together.
+/// Otherwise each is cut separately, since no packet may have the end of one frame and the start of another.
 pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(), Error> {
     let room = max.saturating_sub(HEAD_BYTES);
     let mut rest = unit;
@@ -34,7 +35,7 @@ pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) -> Result<(
     Ok(())
 }
 
-/// Bytes of the frame that `frames` begin with; all of them when it does not tell.
+/// Returns the length of the first frame in `frames`; all bytes if its header does not tell.
 fn first_frame_bytes(frames: &[u8]) -> usize {
     mp3::Header::read(frames)
         .ok()
@@ -43,10 +44,10 @@ fn first_frame_bytes(frames: &[u8]) -> usize {
         .unwrap_or(frames.len())
 }
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of MPEG audio; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// The fragmented frame.
+    /// Frame received in fragments.
     frame: BytesMut,
     timestamp: u32,
 }

@@ -1,8 +1,8 @@
-//! NAL units in packets: alone, several in one packet, one in several. H.264 and H.265 differ only in their heads.
+//! NAL units in packets: single, aggregated, and fragmented. H.264 and H.265 differ only in their headers.
 //!
-//! A fault of a camera costs the NAL unit and not the picture: types that are reserved, sizes of 0 and zeros in an
-//! aggregation packet. Start codes, which no NAL unit can have in it (H.264 §7.4.1), divide a payload into several; a last
-//! fragment may lack its end bit, for a lost one is known by the sequence numbers.
+//! Some malformed input, as cameras send it, costs a NAL unit and not the picture: reserved types, and sizes of 0 or
+//! zeros in an aggregation packet. Start codes, which cannot occur inside a NAL unit (H.264 §7.4.1), divide a payload
+//! into several units. The last fragment may lack its end bit, since a lost one is detected by the sequence numbers.
 
 use bytes::{BufMut, BytesMut};
 use media::codec::CodecConfig;
@@ -12,55 +12,55 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// A size in an aggregation packet.
+/// Length of a size field in an aggregation packet.
 const SIZE_BYTES: usize = 2;
-/// The longest head of a NAL unit.
+/// Longest NAL unit header, in bytes.
 const HEAD_BYTES_MAX: usize = 2;
-/// The header of a fragment: `S` and `E`, then the type.
+/// Length of a fragment's FU header: `S` and `E` bits and the type.
 const FU_BYTES: usize = 1;
 const FU_START: u8 = 0x80;
 const FU_END: u8 = 0x40;
 
-/// A head, of which the first [`NalFormat::HEAD_BYTES`] count.
+/// NAL unit header, of which the first [`NalFormat::HEAD_BYTES`] bytes are used.
 pub(super) type Head = [u8; HEAD_BYTES_MAX];
 
-/// The structure of a payload.
+/// Structure of a payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Single,
     Aggregate,
     Fragment,
-    /// Of a type that means nothing here.
+    /// Reserved type; skipped.
     Reserved,
 }
 
-/// The codec-specific part of NAL unit payloads.
+/// Codec-specific part of NAL unit payloads.
 pub(super) trait NalFormat: Default {
-    /// Bytes of the head of a NAL unit, which is also that of a payload.
+    /// Length of a NAL unit header, which is also that of a payload header.
     const HEAD_BYTES: usize;
 
-    /// The parameter sets of a track of this codec; none of another's.
+    /// Returns the parameter sets of a configuration of this codec; none for another codec.
     fn parameter_sets(config: &CodecConfig) -> impl Iterator<Item = &[u8]>;
-    /// Whether it is a sequence parameter set.
+    /// True if the NAL unit is a sequence parameter set.
     fn is_sps(nal: &[u8]) -> bool;
-    /// Delimiters and filling say nothing that the packets do not.
+    /// True if the NAL unit carries no information: a delimiter or filler data.
     fn says_nothing(nal: &[u8]) -> bool;
-    /// Whether it is (a slice of) a picture; the first slice of one; one that a decoder can start at.
+    /// Tells whether the NAL unit is (a slice of) a picture, the first slice of one, and a random access point.
     fn is_picture(nal: &[u8]) -> bool;
     fn begins_picture(nal: &[u8]) -> bool;
     fn is_key(nal: &[u8]) -> bool;
 
-    /// The head of a packet with these NAL units.
+    /// Returns the payload header of an aggregation packet with these NAL units.
     fn aggregate_head(nals: &[&[u8]]) -> Head;
-    /// The head of the packets with the fragments of a NAL unit, and its type.
+    /// Returns the payload header for fragments of a NAL unit, and the unit's type.
     fn fragment_head(nal: Head) -> (Head, u8);
-    /// The head of the NAL unit that comes in such fragments.
+    /// Returns the header of a NAL unit received in fragments.
     fn fragmented_head(payload: Head, kind: u8) -> Head;
-    /// The structure of a payload by its head.
+    /// Returns the structure of a payload, from its header.
     fn form(payload: &[u8]) -> Result<Form, Error>;
 }
 
-/// Small NAL units that follow each other, and may go in one packet.
+/// Small successive NAL units that may be sent in one packet.
 struct Aggregate<'a, 'o> {
     nals: Vec<&'a [u8]>,
     bytes: usize,
@@ -68,7 +68,7 @@ struct Aggregate<'a, 'o> {
     out: &'o mut Payloads,
 }
 
-/// See [`super::Packetizer::packetize`].
+/// Packetizes a unit; see [`super::Packetizer::packetize`].
 pub(super) fn packetize<F: NalFormat>(
     config: &CodecConfig,
     key_frame: bool,
@@ -131,7 +131,7 @@ impl<'a> Aggregate<'a, '_> {
     }
 }
 
-/// The head of a NAL unit or payload, and what is behind it.
+/// Splits a NAL unit or payload into its header and the rest.
 fn split_head<F: NalFormat>(bytes: &[u8]) -> Option<(Head, &[u8])> {
     let (head, body) = bytes.split_at_checked(F::HEAD_BYTES)?;
     let mut out = Head::default();
@@ -139,10 +139,10 @@ fn split_head<F: NalFormat>(bytes: &[u8]) -> Option<(Head, &[u8])> {
     Some((out, body))
 }
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of H.264 and H.265; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer<F> {
-    /// Offset of the length of the NAL unit that arrives in fragments.
+    /// Offset of the length field of the NAL unit that is arriving in fragments.
     fragmented: Option<usize>,
     format: std::marker::PhantomData<F>,
 }
@@ -224,7 +224,7 @@ impl<F: NalFormat> Depacketizer<F> {
         Ok(())
     }
 
-    /// The NAL unit that came in fragments is whole: its length is written, or it is divided or left out.
+    /// Completes the NAL unit received in fragments: writes its length, divides it at start codes, or discards it.
     fn close_fragmented(&mut self, frame: &mut BytesMut) {
         let Some(at) = self.fragmented.take() else { return };
         let unit = frame.get(at.saturating_add(4)..).unwrap_or_default();
@@ -240,7 +240,7 @@ impl<F: NalFormat> Depacketizer<F> {
     }
 }
 
-/// Appends the NAL units of a payload, which is one of them unless it has start codes.
+/// Appends the NAL units of a payload: one, or several separated by start codes.
 fn put_units<F: NalFormat>(payload: &[u8], frame: &mut BytesMut) {
     let mut put = |nal: &[u8]| {
         if F::form(nal) == Ok(Form::Single) {
@@ -262,7 +262,7 @@ fn begins_with_start_code(payload: &[u8]) -> bool {
     payload.starts_with(&[0, 0, 1]) || payload.starts_with(&nal::START_CODE)
 }
 
-/// The place of the first start code of three bytes.
+/// Returns the position of the first three-byte start code.
 fn find_start_code(bytes: &[u8]) -> Option<usize> {
     // A byte above 1 is in none, and so is no start code that it could be the third byte of.
     let mut at = 2usize;

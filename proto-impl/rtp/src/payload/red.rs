@@ -1,4 +1,4 @@
-//! Redundant audio as received (RFC 2198): the frames of one packet, the earliest first.
+//! Receiving redundant audio (RFC 2198): the frames of one packet, the earliest first.
 //!
 //! ```text
 //!   1 TTTTTTT oooooooooooooo llllllllll    an earlier frame: payload type, ticks before the packet, length
@@ -10,23 +10,23 @@ use wire::Reader;
 
 use super::Error;
 
-/// Earlier frames that one packet may carry.
+/// Maximum number of earlier frames in one packet.
 pub const RED_BLOCKS_MAX: usize = 8;
-/// The bit of a head that another one follows.
+/// Bit of a block header that is followed by another.
 const MORE: u8 = 0x80;
 
 /// A frame of a redundant packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedBlock<'a> {
-    /// The payload type of the frame.
+    /// Payload type of the frame.
     pub payload_type: PayloadType,
-    /// Ticks between the frame and the packet that carries it; 0 of the packet's own frame.
+    /// Ticks between the frame and its packet's timestamp; 0 for the packet's own frame.
     pub ticks_before: u32,
-    /// The frame.
+    /// Payload of the frame.
     pub payload: &'a [u8],
 }
 
-/// The frames of a redundant packet. Its own frame is the last; a packet has at least that.
+/// The frames of a redundant packet, its own frame last. A packet has at least its own frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RedPacket<'a> {
     blocks: [Option<RedBlock<'a>>; RED_BLOCKS_MAX],
@@ -34,8 +34,8 @@ pub struct RedPacket<'a> {
 }
 
 impl<'a> RedPacket<'a> {
-    /// Reads the payload of a packet. Lengths beyond the payload, and more frames than [`RED_BLOCKS_MAX`], are an error:
-    /// nothing of such a packet is of use.
+    /// Reads the payload of a packet. Fails for lengths beyond the payload and for more frames than [`RED_BLOCKS_MAX`];
+    /// such a packet is useless.
     pub fn read(payload: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(payload);
         let mut heads = [None; RED_BLOCKS_MAX];
@@ -60,7 +60,7 @@ impl<'a> RedPacket<'a> {
         Ok(Self { blocks, own: RedBlock { payload_type: own, ticks_before: 0, payload: reader.rest() } })
     }
 
-    /// Earlier frames that are there: those with a length, of this payload type, and before the packet.
+    /// Iterates over usable earlier frames: those with this payload type, a length, and an earlier time.
     pub fn earlier(&self, payload_type: PayloadType) -> impl Iterator<Item = RedBlock<'a>> {
         self.blocks.into_iter().flatten().filter(move |block| {
             block.payload_type == payload_type && block.ticks_before > 0 && !block.payload.is_empty()
@@ -123,7 +123,7 @@ mod tests {
         assert!(RedPacket::read(&[&head(OPUS, 960, 0).repeat(RED_BLOCKS_MAX)[..], b"o"].concat()).is_ok());
     }
 
-    /// Every byte string is read or refused, and what is read lies within it.
+    /// Any bytes are read or refused, and the frames read lie within them.
     #[test]
     fn any_bytes_are_bounded() {
         let mut random = crypto::Seed::from_number(13).random();

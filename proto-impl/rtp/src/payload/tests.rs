@@ -1,4 +1,4 @@
-//! Every format: what is packetised comes back; what is lost or hostile spoils its own frame and nothing else.
+//! Tests of every format: packetised data is restored, and lost or hostile packets damage only their own frame.
 
 mod layers;
 
@@ -9,7 +9,7 @@ use media::nal;
 
 use super::*;
 
-/// A codec under test: its configuration, the format of its source, and how a unit of it looks.
+/// Test case of a codec: its configuration, the format of its source, and its units.
 struct Case {
     name: &'static str,
     config: CodecConfig,
@@ -156,7 +156,7 @@ impl Case {
     }
 }
 
-/// Gives the packets of one frame to a depacketiser; `lost` are left out.
+/// Passes the packets of a frame to a depacketiser, without those in `lost`.
 fn give(
     depacketizer: &mut Depacketizer,
     gap: &mut bool,
@@ -227,7 +227,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
     }
 }
 
-/// A frame of one slice, as low-latency encoders make them: one send carries it.
+/// Checks a frame of a single slice from a low-latency encoder, which a single send carries.
 #[test]
 fn a_frame_of_one_slice_is_one_run() {
     let mut random = Seed::from_number(2).random();
@@ -346,7 +346,7 @@ fn parameter_sets_stand_before_a_key_frame_once() {
     assert_eq!(packets, [&[0x41, 0x9a, 1][..]]);
 }
 
-/// Cameras that send the parameter sets under a marker, or a timestamp, of their own.
+/// Checks cameras that send the parameter sets with a separate marker or timestamp.
 #[test]
 fn a_frame_needs_a_picture() {
     for set_timestamp in [90, 100] {
@@ -407,7 +407,7 @@ fn several_units_of_aac_in_one_packet_have_their_own_times() {
     assert_eq!(depacketizer.handle_part(&part), Err(Error::Unsupported("interleaving")));
 }
 
-/// LC, 48 kHz, stereo: audioMuxVersion 0, one frame for each element.
+/// StreamMuxConfig with LC, 48 kHz, stereo, audioMuxVersion 0, and a frame for each element.
 const STREAM_MUX_CONFIG: [u8; 6] = [0x40, 0x00, 0x23, 0x20, 0x3f, 0xc0];
 
 fn latm(config: Option<&'static [u8]>, clock_rate: u32) -> Format {
@@ -433,7 +433,7 @@ fn several_frames_of_latm_are_as_far_from_each_other_as_their_configuration_says
     }
 }
 
-/// Cameras that describe RFC 3640 or LATM, and send ADTS.
+/// Checks cameras that announce RFC 3640 or LATM but send ADTS.
 #[test]
 fn bare_adts_is_read() {
     let config = media::codec::aac::Config::of_parts(2, 8, 1).unwrap();
@@ -546,7 +546,7 @@ fn formats() -> Vec<Format> {
     all
 }
 
-/// Every first byte, every length: dropped or taken, never more held than came.
+/// Checks every first byte with every length: the payload is dropped or accepted, and never more is held than came.
 #[test]
 fn x_20_no_payload_is_trusted() {
     let mut random = Seed::from_number(6).random();
@@ -576,7 +576,7 @@ fn x_20_no_payload_is_trusted() {
     }
 }
 
-/// A source that never ends what it began.
+/// Checks a source that never ends a frame.
 #[test]
 fn x_20_a_frame_is_bounded() {
     let big = vec![0u8; 60_000];
@@ -610,7 +610,7 @@ fn x_20_a_frame_is_bounded() {
     }
 }
 
-/// Named bad bounds of RFC 6184 and RFC 7798.
+/// Checks specific invalid bounds of RFC 6184 and RFC 7798.
 #[test]
 fn x_20_bad_bounds_spoil_the_frame() {
     for (format, payload) in [
@@ -644,7 +644,7 @@ fn x_20_bad_bounds_spoil_the_frame() {
     }
 }
 
-/// Forms that cameras send: what is wrong with a NAL unit costs it and not its picture.
+/// Checks invalid forms that cameras send. A fault in a NAL unit drops that unit but not its picture.
 #[test]
 fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
     let (set, slice): (&[u8], &[u8]) = (&[0x67, 1, 2], &[0x65, 0x88, 4, 5, 6]);
@@ -757,7 +757,7 @@ fn a_nal_unit_that_means_nothing_is_left_out_of_its_picture() {
     assert_eq!((got, depacketizer.stats().dropped), (vec![8], 1));
 }
 
-/// AV1 RTP §4.4: a sequence header may come in a packet of its own; with the marker bit it is nothing yet.
+/// Checks AV1 RTP §4.4: a sequence header may have its own packet, and with the marker bit it is not a frame yet.
 #[test]
 fn a_sequence_header_of_its_own_makes_the_next_frame_a_key_frame() {
     let mut depacketizer = Depacketizer::new(Format::Av1).unwrap();

@@ -14,31 +14,31 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Bytes of the descriptors that are written. They have no picture id: a viewer that is moved to another rendition would
-/// see it leap back, and browsers drop what comes then for seconds; without one they go by the numbers of packets.
+/// Length of the descriptor in sent packets. It has no picture id: for a viewer that is moved to another rendition the
+/// id would jump back, and browsers then drop packets for seconds. Without an id they rely on sequence numbers.
 const DESCRIPTOR_BYTES: usize = 1;
 const X: u8 = 0x80;
-/// Start of a partition; with partition 0, of the frame.
+/// S bit: start of a partition; with partition 0, start of the frame.
 const S: u8 = 0x10;
 const PARTITION: u8 = 0x0f;
 const I: u8 = 0x80;
 const L: u8 = 0x40;
 const T: u8 = 0x20;
 const K: u8 = 0x10;
-/// The picture id has 15 bits.
+/// M bit: the picture id has 15 bits.
 const M: u8 = 0x80;
 
-/// Cuts a frame.
+/// Packetizes a frame.
 pub(super) fn packetize(unit: &[u8], max: usize, out: &mut Payloads) {
     for (piece, first, _) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
         out.push(&[&[if first { S } else { 0 }], piece]);
     }
 }
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of VP8; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// The first payload began a frame.
+    /// The first payload was the start of a frame.
     begun: bool,
 }
 

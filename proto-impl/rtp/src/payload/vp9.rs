@@ -8,15 +8,15 @@
 //!    if V            N_S(3) Y(1) G(1) RES(3), sizes of the layers, the group of pictures
 //! ```
 //!
-//! Spatial layers of one picture have one timestamp; they are put together as a superframe (VP9 bitstream annex B), which a
-//! decoder takes apart again. Where the top layer needs none of the others, it alone is the picture:
+//! Spatial layers of one picture have the same timestamp; they are combined into a superframe (VP9 bitstream annex B),
+//! which a decoder separates again. If the top layer does not depend on the others, it alone is used as the picture:
 //!
-//! 1. A key picture sets the top layer: the highest in it. It is taken whole, since a decoder can begin at the lowest layer
-//!    only; unless the top layer has a key frame of its own (simulcast in one stream).
-//! 2. From [`ALONE_AFTER`] pictures on whose top layers are not predicted from lower ones (D is not set: K-SVC, S modes),
-//!    the top layer is taken alone. Before, and in full SVC, pictures are taken whole.
-//! 3. While it is alone, a picture without it is skipped: an encoder may leave layers out. If it stays away, or needs lower
-//!    layers again, the picture is broken, and the next key picture decides anew.
+//! 1. A key picture selects the top layer: the highest in it. The key picture is used whole, since a decoder can only
+//!    begin at the lowest layer, unless the top layer has a key frame of its own (simulcast in one stream).
+//! 2. After [`ALONE_AFTER`] pictures whose top layers are not predicted from lower ones (D is not set: K-SVC, S modes),
+//!    the top layer is used alone. Before that, and in full SVC, pictures are used whole.
+//! 3. While the top layer is used alone, a picture without it is skipped, since an encoder may leave layers out. If it
+//!    stays away, or needs lower layers again, the picture is broken, and the next key picture decides anew.
 
 use bytes::{Buf, BufMut, BytesMut};
 use wire::Reader;
@@ -24,7 +24,7 @@ use wire::Reader;
 use super::frames::{Assemble, Ending};
 use super::{Error, Payloads, fragments};
 
-/// Bytes of the descriptors that are written. They have no picture id, as those of VP8.
+/// Length of the descriptor in sent packets. It has no picture id, as for VP8.
 const DESCRIPTOR_BYTES: usize = 1;
 const I: u8 = 0x80;
 const P: u8 = 0x40;
@@ -33,30 +33,30 @@ const F: u8 = 0x10;
 const B: u8 = 0x08;
 const E: u8 = 0x04;
 const V: u8 = 0x02;
-/// The picture id has 15 bits.
+/// M bit: the picture id has 15 bits.
 const M: u8 = 0x80;
-/// The layer is predicted from a lower one of its picture.
+/// D bit: the layer is predicted from a lower one of its picture.
 const D: u8 = 0x01;
-/// P_DIFF has another one behind it.
+/// N bit of a P_DIFF: another one follows.
 const N: u8 = 0x01;
-/// RFC 9628 §4.2: a frame refers to three at most.
+/// Maximum number of frames that a frame may refer to (RFC 9628 §4.2).
 const REFERENCES_MAX: usize = 3;
-/// A superframe has at most eight frames (VP9 bitstream §B.3).
+/// Maximum number of frames in a superframe (VP9 bitstream §B.3).
 const LAYERS_MAX: usize = 8;
-/// Pictures behind a key picture after which a top layer that needs no other is taken alone.
+/// Pictures after a key picture from which on an independent top layer is used alone.
 const ALONE_AFTER: u8 = 10;
-/// Pictures in a row that the top layer may be missing from while it is alone.
+/// Successive pictures that may lack the top layer while it is used alone.
 const MISSING_MAX: u8 = 15;
-/// The first byte of a frame (VP9 bitstream §6.2): its marker, its profile, and what says that it is no key frame.
+/// Fields in the first byte of a frame (VP9 bitstream §6.2): marker, profile, and the bits that exclude a key frame.
 const MARKER_BITS: u8 = 0xc0;
 const MARKER: u8 = 0x80;
 const PROFILE: u8 = 0x30;
 const SHOWS_EXISTING: u8 = 0x08;
 const INTER: u8 = 0x04;
-/// The marker of a superframe index, without the sizes of its fields.
+/// Marker of a superframe index, without the sizes of its fields.
 const SUPERFRAME: u8 = 0xc0;
 
-/// Cuts a frame.
+/// Packetizes a frame.
 pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payloads) {
     let predicted = if key_frame { 0 } else { P };
     for (piece, first, last) in fragments::equal(unit, max.saturating_sub(DESCRIPTOR_BYTES)) {
@@ -65,17 +65,17 @@ pub(super) fn packetize(key_frame: bool, unit: &[u8], max: usize, out: &mut Payl
     }
 }
 
-/// The fields of a descriptor that are used here.
+/// Fields of a descriptor that are used.
 struct Descriptor {
     begins: bool,
     ends: bool,
     predicted: bool,
     spatial: u8,
-    /// Predicted from a lower layer of the same picture.
+    /// The layer is predicted from a lower layer of the same picture.
     inter_layer: bool,
 }
 
-/// A layer of a picture.
+/// A spatial layer of a picture.
 #[derive(Debug, Clone, Copy)]
 struct Layer {
     spatial: u8,
@@ -84,37 +84,37 @@ struct Layer {
     bytes: usize,
 }
 
-/// The top layer of the stream, and whether it is the picture.
+/// The top layer of the stream, and whether it is used alone.
 #[derive(Debug, Default)]
 struct Top {
-    /// The highest layer of the last key picture.
+    /// Highest layer of the last key picture.
     spatial: u8,
-    /// The lower layers are left out since then.
+    /// The top layer is used alone: lower layers are left out.
     is_alone: bool,
-    /// Pictures since the key picture whose top layer needed no other one.
+    /// Successive pictures since the key picture whose top layer was independent.
     apart: u8,
-    /// Pictures without it in a row, while it is alone.
+    /// Successive pictures without the top layer, while it is used alone.
     missing: u8,
-    /// The layers of this stream stay together: the top one once needed a lower one that had been left out.
+    /// The layers of this stream must stay together: the top layer once needed a lower one that had been left out.
     together: bool,
 }
 
-/// See [`super::Depacketizer`].
+/// Depacketizer of VP9; see [`super::Depacketizer`].
 #[derive(Debug, Default)]
 pub(super) struct Depacketizer {
-    /// The unfinished layer, whose length is not known yet.
+    /// Incomplete layer, whose length is not known yet.
     layer: Option<Layer>,
-    /// The layers that are complete.
+    /// Complete layers of the picture.
     layers: Vec<Layer>,
     key_frame: bool,
     top: Top,
 }
 
-/// The form in which a picture is handed out.
+/// Form in which a picture is output.
 enum Verdict {
-    /// All layers, as a superframe if there are several.
+    /// All layers, as a superframe if there is more than one.
     Whole,
-    /// Only the layer given here.
+    /// Only the layer contained here.
     Only(Layer),
     Skipped,
     Broken,
@@ -158,8 +158,8 @@ impl Top {
     }
 }
 
-/// Whether a frame begins with the header of a key frame (VP9 bitstream §6.2): marker, profile, no frame shown again, frame
-/// type 0.
+/// True if a frame begins with the header of a key frame (VP9 bitstream §6.2): marker, profile, no frame shown again,
+/// frame type 0.
 fn is_key_frame(frame: &[u8]) -> bool {
     let Some(&head) = frame.first() else { return false };
     // Profile 3 has a reserved bit before them.
@@ -255,7 +255,7 @@ fn read_descriptor(reader: &mut Reader<'_>) -> Result<Descriptor, Error> {
     Ok(Descriptor { begins: head & B != 0, ends: head & E != 0, predicted, spatial, inter_layer })
 }
 
-/// RFC 9628 §4.2.1.
+/// Skips the scalability structure (RFC 9628 §4.2.1).
 fn skip_scalability_structure(reader: &mut Reader<'_>) -> Result<(), Error> {
     let head = reader.u8()?;
     let layers = usize::from(head >> 5) + 1;
@@ -271,7 +271,7 @@ fn skip_scalability_structure(reader: &mut Reader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// VP9 bitstream §B.2: the marker, the sizes in little endian, the marker again.
+/// Appends a superframe index: the marker, the sizes in little endian, the marker again (VP9 bitstream §B.2).
 fn put_superframe_index(layers: &[Layer], frame: &mut BytesMut) {
     let largest = layers.iter().map(|layer| layer.bytes).max().unwrap_or(0);
     let size_bytes = [0xff, 0xffff, 0xff_ffff].iter().position(|&limit| largest <= limit).unwrap_or(3) + 1;

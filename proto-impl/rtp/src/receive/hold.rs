@@ -1,41 +1,41 @@
-//! The hold: how long packets wait for a missing one.
+//! The hold: the time for which packets wait for a missing one.
 //!
-//! If the sender repeats packets, the hold is the time that a few requests and their answers take: more of them the more is
-//! lost. If it does not, only reordered packets can still come, and the hold is as long as they were late before.
+//! If the sender retransmits, the hold is the time of a few requests and their answers, more of them if more is lost.
+//! If not, only reordered packets can still arrive, and the hold is as long as they were late before.
 
 use std::time::{Duration, Instant};
 
 use crate::number::ExtendedSequence;
 
-/// The longest hold with retransmissions: three requests at a round trip of 800 ms.
+/// Longest hold with retransmissions: three requests at a round trip of 800 ms.
 pub const HOLD_REPAIR_MAX: Duration = Duration::from_secs(3);
-/// The longest hold without retransmissions: the largest reordering that is waited for.
+/// Longest hold without retransmissions, which limits the reordering that is tolerated.
 pub const HOLD_REORDER_MAX: Duration = Duration::from_millis(500);
-/// Shortest hold with retransmissions: short fades end within it.
+/// Shortest hold with retransmissions: short outages end within it.
 const HOLD_REPAIR_MIN: Duration = Duration::from_millis(300);
 /// Hold with retransmissions before the round trip is known.
 const HOLD_UNMEASURED: Duration = Duration::from_secs(1);
 /// Shortest hold without retransmissions.
 const HOLD_REORDER_MIN: Duration = Duration::from_millis(60);
 
-/// Gaps whose age is remembered, so that a late packet tells how late it was.
+/// Maximum number of gaps whose age is remembered, to find out how late a packet is.
 const GAPS_MAX: usize = 64;
-/// Lateness and times of repairs are forgotten after one to two of these.
+/// Length of a window; lateness and repair times are forgotten after one to two windows.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Packets over which loss is averaged, once to twice as many.
+/// Minimum number of packets over which loss is averaged; at most twice as many.
 const LOSS_WINDOW: u32 = 512;
-/// Packets of one gap that count as lost: an outage says nothing of the requests behind it.
+/// Maximum number of packets of one gap that count as lost: an outage says nothing about the loss of requests.
 const LOSS_GAP_MAX: u32 = 16;
-/// Packets before the loss is believed.
+/// Packets needed before the measured loss is used.
 const LOSS_PACKETS_MIN: u32 = 64;
 
-/// Requests that the hold leaves time for, by the share of packets lost, in thousandths: of ten thousand packets at most a
-/// few are given up when each request or its answer is lost as often as the packets are.
+/// Number of requests that the hold leaves time for, by the share of packets lost, in thousandths. If requests and
+/// their answers are lost as often as packets, at most a few of ten thousand packets are given up.
 const TRIES: [(u32, u32); 5] = [(5, 2), (25, 3), (60, 4), (120, 5), (1000, 8)];
-/// The same before the loss is known.
+/// Number of requests before the loss is known.
 const TRIES_FIRST: u32 = 3;
 
-/// The extremes of the last one to two windows of time.
+/// Extreme values of the last one to two windows.
 #[derive(Debug, Default)]
 struct Windowed<T> {
     now: Option<T>,
@@ -44,7 +44,7 @@ struct Windowed<T> {
 }
 
 impl<T: Copy + Ord> Windowed<T> {
-    /// Begins another window when this one is over.
+    /// Begins a new window when the current one is over.
     fn age(&mut self, now: Instant) {
         let since = *self.since.get_or_insert(now);
         let age = now.saturating_duration_since(since);
@@ -63,7 +63,7 @@ impl<T: Copy + Ord> Windowed<T> {
     }
 }
 
-/// Numbers that were missing when a later packet came.
+/// Sequence numbers found missing when a later packet arrived.
 #[derive(Debug, Clone, Copy)]
 struct Gap {
     from: ExtendedSequence,
@@ -71,14 +71,14 @@ struct Gap {
     since: Instant,
 }
 
-/// Measures the path of one source, and says how long to wait on it.
+/// Measures the path of one source and computes the hold.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     round_trip: Option<Duration>,
-    /// Times from the first request of a packet to its repair. Where requests or repairs were lost, or are sent at a
-    /// limited rate, they took longer than a round trip: the shortest tells it.
+    /// Times from the first request of a packet to its repair. They exceed a round trip when requests or repairs were
+    /// lost or rate-limited, so the shortest counts.
     repairs: Windowed<Duration>,
-    /// The delays of reordered packets.
+    /// Delays of reordered packets.
     lateness: Windowed<Duration>,
     gaps: std::collections::VecDeque<Gap>,
     expected: u32,
@@ -86,12 +86,12 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// The round trip was measured otherwise than by repairs.
+    /// Sets a round trip measured by other means than repairs.
     pub(super) const fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = Some(round_trip);
     }
 
-    /// The numbers from `from` up to, and without, `to` were overtaken by `to`; none when both are the same.
+    /// Notes that `to` arrived before the numbers from `from` up to but not including `to`; none if both are equal.
     pub(super) fn advanced(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) {
         self.lateness.age(now);
         let gap = u32::try_from(to.since(from)).unwrap_or(u32::MAX);
@@ -106,7 +106,7 @@ impl Hold {
         }
     }
 
-    /// A packet came late that nobody had asked for: it was reordered, not lost.
+    /// Notes the late arrival of a packet that was not requested: it was reordered, not lost.
     pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
@@ -115,24 +115,25 @@ impl Hold {
         }
     }
 
-    /// A repair came this long behind the first request for it.
+    /// Notes a repair that arrived this long after the first request for it.
     pub(super) fn repaired(&mut self, now: Instant, time: Duration) {
         self.repairs.age(now);
         self.repairs.add(time, Duration::min);
     }
 
-    /// The numbers began anew.
+    /// Forgets all gaps, since the sequence numbers restarted.
     pub(super) fn restart(&mut self) {
         self.gaps.clear();
     }
 
-    /// The time after which a request is repeated: a round trip, and what varies of it. `None` before it was measured.
+    /// Returns the time after which a request is repeated: a round trip and its variation. `None` before the first
+    /// measurement.
     pub(super) fn repeat(&self, jitter: Duration) -> Option<Duration> {
         let round_trip = self.round_trip.or_else(|| self.repairs.all().min())?;
         Some(round_trip.saturating_add(round_trip / 4).saturating_add(jitter))
     }
 
-    /// The hold where missing packets are asked for, `most` at the longest.
+    /// Returns the hold with retransmissions, at most `most`.
     pub(super) fn of_repair(&self, tolerance: Duration, jitter: Duration, most: Duration) -> Duration {
         let Some(repeat) = self.repeat(jitter) else { return HOLD_UNMEASURED.min(most) };
         if repeat.saturating_add(tolerance) > most {
@@ -142,7 +143,7 @@ impl Hold {
         asked.saturating_add(jitter).max(self.of_lateness()).max(HOLD_REPAIR_MIN).min(most)
     }
 
-    /// The hold where packets are not repeated.
+    /// Returns the hold without retransmissions.
     pub(super) fn of_reordering(&self, jitter: Duration) -> Duration {
         // The jitter of RFC 3550 is a third of the range of delays that are spread evenly, and grows to that slowly.
         let spread = jitter.saturating_mul(4);

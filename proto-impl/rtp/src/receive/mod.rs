@@ -1,9 +1,9 @@
-//! The receiving side of one source, and the table of all of them.
+//! The receiving side of one source, and the table of a session's sources.
 //!
-//! 1. A packet goes into [`Receiver::handle_packet`], one that came as RTX into [`Receiver::handle_recovered`].
-//! 2. [`Receiver::poll_event`] gives packets in order, and says where some are missing for good.
-//! 3. [`Receiver::poll_nacks`] gives what is to be asked for again, [`Receiver::report`] what is to be told.
-//! 4. At [`Receiver::poll_timeout`] the owner calls [`Receiver::handle_timeout`].
+//! 1. Pass each packet to [`Receiver::handle_packet`], or to [`Receiver::handle_recovered`] if it came as RTX.
+//! 2. [`Receiver::poll_event`] returns packets in order, and notes where some are missing for good.
+//! 3. [`Receiver::poll_nacks`] returns packets to request again, [`Receiver::report`] the report block to send.
+//! 4. At [`Receiver::poll_timeout`], call [`Receiver::handle_timeout`].
 
 mod hold;
 mod nack;

@@ -1,17 +1,17 @@
-//! Missing packets, and when to request them.
+//! Missing packets, and the times to request them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use crate::number::{ExtendedSequence, SequenceNumber};
 
-/// Missing packets that are kept in mind.
+/// Maximum number of missing packets that are tracked.
 pub const NACK_LIST_MAX: usize = 1000;
-/// The most requests for one packet.
+/// Maximum number of requests for one packet.
 pub const NACK_TRIES_MAX: u8 = 10;
-/// The longest time a packet is requested for: nothing waits for it any longer.
+/// Longest time for which a packet is requested: the longest hold.
 pub const NACK_AGE_MAX: Duration = super::hold::HOLD_REPAIR_MAX;
-/// The least time between two requests for one packet, for round trips that nearly vanish.
+/// Shortest time between two requests for one packet, for very short round trips.
 const REPEAT_MIN: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Copy)]
@@ -25,21 +25,21 @@ struct Missing {
 /// A missing packet that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Arrived {
-    /// The time at which it was asked for first.
+    /// Time of its first request; `None` if it was not requested.
     pub(super) first_asked: Option<Instant>,
 }
 
-/// Packets that were given up, of which a late repair still tells the round trip.
+/// Maximum number of abandoned packets whose late repair still gives a round trip.
 const GIVEN_UP_MAX: usize = 64;
 
-/// The list of what is missing. It is in the order of sequence numbers and bounded in length, age and tries.
+/// The missing packets of a source, in order of sequence numbers, limited in number, age and requests.
 #[derive(Debug)]
 pub(super) struct NackList {
     missing: BTreeMap<ExtendedSequence, Missing>,
-    /// The time a packet may be late before it is requested.
+    /// Time for which a packet may be late before it is requested.
     tolerance: Duration,
     due: Option<Instant>,
-    /// The newest packets that were given up, and when they were asked for.
+    /// Most recently abandoned packets and the times of their first requests.
     given_up: VecDeque<(ExtendedSequence, Instant)>,
 }
 
@@ -48,8 +48,8 @@ impl NackList {
         Self { missing: BTreeMap::new(), tolerance, due: None, given_up: VecDeque::new() }
     }
 
-    /// The numbers from `from` up to, and without, `to` are missing. False when they are too many: the list is empty
-    /// then, a new frame costs less than all of them.
+    /// Adds the numbers from `from` up to but not including `to` as missing. Returns false when they are too many; the
+    /// list is then empty, since a new key frame costs less than all of them.
     #[must_use]
     pub(super) fn lost(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) -> bool {
         let count = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
@@ -67,7 +67,7 @@ impl NackList {
         true
     }
 
-    /// A packet came; `None` when it was not missing, and was not given up of late.
+    /// Removes a packet that arrived; `None` when it was neither missing nor recently abandoned.
     pub(super) fn arrived(&mut self, sequence: ExtendedSequence) -> Option<Arrived> {
         let missing = self.missing.remove(&sequence);
         if self.missing.is_empty() {
@@ -100,7 +100,8 @@ impl NackList {
         self.due = None;
     }
 
-    /// The packets to request now, in rising order. Packets requested too often or for too long are given up.
+    /// Adds the packets to request now to `out`, in rising order. Packets requested too often or for too long are
+    /// abandoned.
     pub(super) fn poll(&mut self, now: Instant, round_trip: Duration, out: &mut Vec<SequenceNumber>) {
         if self.due.is_none_or(|due| due > now) {
             return;

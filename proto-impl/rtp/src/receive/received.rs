@@ -7,21 +7,21 @@ use sdp::PayloadType;
 
 use crate::number::ExtendedSequence;
 
-/// A packet on its way to be put together with others.
+/// A received packet, ready for assembly.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    /// The extended sequence number.
+    /// Extended sequence number.
     pub sequence: ExtendedSequence,
-    /// The RTP timestamp, in ticks.
+    /// RTP timestamp, in ticks.
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
-    /// The payload type.
+    /// Payload type.
     pub payload_type: PayloadType,
     /// The payload.
     pub payload: Bytes,
-    /// The number of packets right before this one whose media it carries too (RFC 2198).
+    /// Number of immediately preceding packets whose media this one repeats (RFC 2198).
     pub covers: u16,
-    /// The time at which it came.
+    /// Arrival time.
     pub arrival: Instant,
 }

@@ -14,40 +14,41 @@ use crate::header::Header;
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{ReportBlock, SenderInfo};
 
-/// A leap ahead beyond this is another stream, or a very long outage (RFC 3550 §A.1 has 3000 too).
+/// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (RFC 3550 §A.1 uses 3000 too).
 const LEAP_MAX: u64 = 3000;
-/// A packet this far behind is late rather than of another stream. Larger than the RFC's 100: repaired packets come
-/// late.
+/// Distance behind, in packets, up to which a packet counts as late and not as another stream's. Larger than the RFC's
+/// 100 because repaired packets come late.
 const LATE_MAX: u64 = 3000;
-/// Time after which a request is repeated before the round trip was measured.
+/// Time after which a request is repeated before a round trip is known.
 const REPEAT_FIRST: Duration = Duration::from_millis(100);
 
-/// Events that wait for the owner; one that drains after each input never sees it reached.
+/// Maximum number of events waiting for the owner. An owner that polls after each input never reaches it.
 const EVENTS_MAX: usize = 4096;
 
 /// Settings for the reception of a source.
 #[derive(Debug, Clone)]
 pub struct ReceiveConfig {
-    /// Ticks per second of its timestamps.
+    /// Clock rate of the source, in ticks per second.
     pub clock_rate: u32,
-    /// Whether the sender repeats what is asked for.
+    /// The sender retransmits requested packets.
     pub nack: bool,
-    /// The time a packet may be late before it is requested.
+    /// Time for which a packet may be late before it is requested.
     pub nack_tolerance: Duration,
-    /// The longest time that packets wait for a missing one. If a repair takes longer, only reordered ones are waited for.
+    /// Longest time for which packets wait for a missing one. If repairs take longer, packets wait only for reordered
+    /// ones.
     pub hold_max: Duration,
 }
 
 impl ReceiveConfig {
-    /// Settings for a source with retransmissions: missing packets are waited for as long as a few requests take, up to
+    /// Settings for a source with retransmissions: packets wait for a missing one as long as a few requests take, up to
     /// [`HOLD_REPAIR_MAX`].
     #[must_use]
     pub const fn with_nack(clock_rate: u32) -> Self {
         Self { clock_rate, nack: true, nack_tolerance: Duration::from_millis(10), hold_max: HOLD_REPAIR_MAX }
     }
 
-    /// Settings for a source without retransmissions: reordered packets are waited for as long as they were late before,
-    /// up to [`HOLD_REORDER_MAX`].
+    /// Settings for a source without retransmissions: packets wait as long as reordered ones were late before, up to
+    /// [`HOLD_REORDER_MAX`].
     #[must_use]
     pub const fn without_nack(clock_rate: u32) -> Self {
         let hold_max = HOLD_REORDER_MAX;
@@ -58,44 +59,44 @@ impl ReceiveConfig {
 /// An event of a receiver, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReceiveEvent {
-    /// The next packet.
+    /// The next packet in order.
     Packet(Received),
-    /// Packets before the next one are missing for good. What they were part of is spoilt: of video, a key frame is
-    /// needed.
+    /// Packets before the next one are missing for good, so the frames they belonged to are spoilt; video needs a key
+    /// frame.
     Lost {
-        /// The number of packets, as far as known.
+        /// Number of missing packets, as far as known.
         packets: u64,
     },
-    /// The numbers began anew: another stream, as far as anybody can tell.
+    /// The sequence numbers restarted, presumably with another stream.
     Restarted,
 }
 
-/// Counts of one source.
+/// Counters of one source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReceiveStats {
-    /// Packets that came, repaired ones not counted.
+    /// Packets received, repairs excluded.
     pub packets: u64,
-    /// Bytes of their payload.
+    /// Payload bytes of these packets.
     pub bytes: u64,
-    /// Packets that came by repair and were of use.
+    /// Packets recovered by retransmission that were still needed.
     pub recovered: u64,
-    /// Packets that were there before or came too late.
+    /// Duplicate packets, and packets that came too late.
     pub useless: u64,
-    /// Packets that were given up.
+    /// Packets given up.
     pub lost: u64,
-    /// Requests for packets; one packet may be asked for several times.
+    /// Packet requests sent; one packet may be requested several times.
     pub nacked: u64,
-    /// The number of times the sequence numbers restarted.
+    /// Number of restarts of the sequence numbers.
     pub restarts: u64,
-    /// Variance of the time between packets, in ticks.
+    /// Interarrival jitter (RFC 3550 §6.4.1), in ticks.
     pub jitter: u32,
-    /// Packets that wait for others.
+    /// Packets waiting for earlier ones.
     pub waiting: usize,
-    /// Packets that are missed.
+    /// Packets currently missing.
     pub missing: usize,
 }
 
-/// Receives one source.
+/// Receiver of one source.
 #[derive(Debug)]
 pub struct Receiver {
     ssrc: Ssrc,
@@ -106,18 +107,18 @@ pub struct Receiver {
     stats: ReceiveStats,
 }
 
-/// The state from the first packet on.
+/// State from the first packet on.
 #[derive(Debug)]
 struct Stream {
     highest: ExtendedSequence,
     statistics: Statistics,
     reorder: ReorderBuffer,
     nacks: NackList,
-    /// A packet that was out of all order; when the one behind it follows, the numbers began anew (RFC 3550 §A.1).
+    /// Packet far out of order; if the next one follows it, the sequence numbers have restarted (RFC 3550 §A.1).
     suspect: Option<SequenceNumber>,
 }
 
-/// The position of a packet relative to earlier ones.
+/// Position of a packet relative to earlier ones.
 enum Standing {
     Ahead(ExtendedSequence),
     Late(ExtendedSequence),
@@ -125,7 +126,7 @@ enum Standing {
 }
 
 impl Receiver {
-    /// Creates a receiver for a source; it starts with the first packet, whatever its number.
+    /// Creates a receiver for a source. Any sequence number may be the first.
     #[must_use]
     pub fn new(ssrc: Ssrc, config: ReceiveConfig) -> Self {
         Self {
@@ -138,12 +139,12 @@ impl Receiver {
         }
     }
 
-    /// A packet of this source came.
+    /// Handles a packet of this source.
     pub fn handle_packet(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
         self.handle_covering(now, header, payload, 0);
     }
 
-    /// A packet of this source came that carries the media of so many packets right before it too: nobody waits for those.
+    /// Handles a packet that repeats the media of the `covers` packets before it, which are then not waited for.
     pub fn handle_covering(&mut self, now: Instant, header: &Header<'_>, payload: Bytes, covers: u16) {
         self.stats.packets = self.stats.packets.saturating_add(1);
         self.stats.bytes = self.stats.bytes.saturating_add(u64::try_from(payload.len()).unwrap_or(u64::MAX));
@@ -189,8 +190,8 @@ impl Receiver {
         self.release(now);
     }
 
-    /// A packet of this source came by repair. It is taken only if it is missed: a sender of repairs cannot lead the
-    /// count of packets.
+    /// Handles a packet recovered by retransmission. Accepted only if it is missing, so that repairs cannot advance the
+    /// sequence numbers.
     pub fn handle_recovered(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
         let place = self.stream.as_ref().and_then(|stream| {
             let sequence = stream.highest.nearest(header.sequence_number)?;
@@ -203,35 +204,35 @@ impl Receiver {
         self.release(now);
     }
 
-    /// A sender report of this source came.
+    /// Handles a sender report of this source.
     pub fn handle_sender_report(&mut self, now: Instant, info: &SenderInfo) {
         if let Some(stream) = &mut self.stream {
             stream.statistics.sender_report(now, info.ntp);
         }
     }
 
-    /// The round trip to the sender, when it was measured. Until then it is learnt from the times that repairs take.
+    /// Sets a measured round trip to the sender. Without one it is estimated from the times of repairs.
     pub const fn set_round_trip(&mut self, round_trip: Duration) {
         self.path.set_round_trip(round_trip);
     }
 
-    /// Gives up what has been waited for long enough.
+    /// Gives up packets that have been waited for long enough.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.release(now);
     }
 
-    /// The report block for the sender; `None` before the first packet. Each call starts another interval.
+    /// Returns the report block for the sender, and starts another interval; `None` before the first packet.
     pub fn report(&mut self, now: Instant) -> Option<ReportBlock> {
         let stream = self.stream.as_mut()?;
         Some(stream.statistics.report(now, self.ssrc, stream.highest))
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ReceiveEvent> {
         self.events.pop_front()
     }
 
-    /// Adds what is to be asked for now, in rising order.
+    /// Adds the packets to request now to `out`, in rising order.
     pub fn poll_nacks(&mut self, now: Instant, out: &mut Vec<SequenceNumber>) {
         if let Some(stream) = &mut self.stream {
             let before = out.len();
@@ -242,14 +243,14 @@ impl Receiver {
         }
     }
 
-    /// The time at which there is something to give up or to ask for.
+    /// Returns the time at which a packet must be given up or requested.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let stream = self.stream.as_ref()?;
         [stream.reorder.deadline(), stream.nacks.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Counts so far.
+    /// Counters so far.
     #[must_use]
     pub fn stats(&self) -> ReceiveStats {
         let mut stats = self.stats;
@@ -260,7 +261,8 @@ impl Receiver {
         stats
     }
 
-    /// Packets that a report counts as lost so far, without regard to repair; negative where packets came twice.
+    /// Returns the packets lost on the path so far, as in reports: repairs do not count. Negative if packets were
+    /// duplicated.
     #[must_use]
     pub fn lost_on_the_way(&self) -> i64 {
         self.stream.as_ref().map_or(0, |stream| stream.statistics.lost(stream.highest))

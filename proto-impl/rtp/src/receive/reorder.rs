@@ -1,4 +1,4 @@
-//! The reorder buffer: packets wait for those before them.
+//! The reorder buffer: packets wait for earlier ones.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,32 +6,33 @@ use std::time::{Duration, Instant};
 use super::received::Received;
 use crate::number::ExtendedSequence;
 
-/// Packets that wait.
+/// Maximum number of packets that wait.
 pub const REORDER_PACKETS_MAX: usize = 2048;
-/// Bytes of payload that wait.
+/// Maximum number of payload bytes that wait.
 pub const REORDER_BYTES_MAX: usize = 2 << 20;
 
-/// Packets behind a gap that are asked when it was first seen.
+/// Maximum number of packets behind a gap that are asked when the gap was first seen.
 const OVERTAKERS_MAX: usize = 128;
 
-/// A packet, or a gap, that leaves the buffer.
+/// A packet or a gap that leaves the buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Released {
     /// The next packet.
     Packet(Received),
-    /// The number of packets that are lost before the next one.
+    /// Number of packets lost before the next one.
     Lost(u64),
-    /// The number of packets that are missing before the next one, which carries their media.
+    /// Number of packets missing before the next one, which repeats their media.
     Covered(u64),
 }
 
-/// Packets by their place. They leave without gaps, or when the first of them has waited long enough.
+/// Packets by their extended sequence number. They leave when all earlier ones have, or when the first has waited long
+/// enough.
 #[derive(Debug)]
 pub(super) struct ReorderBuffer {
     waiting: BTreeMap<ExtendedSequence, Received>,
     bytes: usize,
     next: ExtendedSequence,
-    /// The time since which packets before the first one are missing.
+    /// Time since which packets before the first one are missing.
     gap_since: Option<Instant>,
     wait: Duration,
 }
@@ -41,18 +42,18 @@ impl ReorderBuffer {
         Self { waiting: BTreeMap::new(), bytes: 0, next, gap_since: None, wait: Duration::ZERO }
     }
 
-    /// From now on a gap lasts so long at most.
+    /// Sets how long a gap lasts at most, from now on.
     pub(super) const fn set_wait(&mut self, wait: Duration) {
         self.wait = wait;
     }
 
-    /// The packet that leaves next.
+    /// Sequence number of the packet that leaves next.
     pub(super) const fn next(&self) -> ExtendedSequence {
         self.next
     }
 
-    /// Whether the packet need not wait: it is the next one, and nothing waits for it. It has left then. Nearly all packets
-    /// are so, and cost no place in the tree.
+    /// Returns true if a packet need not wait: it is the next one, and no packet waits. It then counts as having left.
+    /// Nearly all packets take this path, which avoids the tree.
     pub(super) fn passes(&mut self, sequence: ExtendedSequence) -> bool {
         let passes = sequence == self.next && self.waiting.is_empty();
         if passes {
@@ -61,7 +62,7 @@ impl ReorderBuffer {
         passes
     }
 
-    /// False for one that has left, or was given up, or waits already.
+    /// Adds a packet. Returns false if it has left already, was given up, or is a duplicate.
     pub(super) fn insert(&mut self, now: Instant, packet: Received) -> bool {
         if packet.sequence < self.next || self.waiting.contains_key(&packet.sequence) {
             return false;
@@ -74,7 +75,8 @@ impl ReorderBuffer {
         true
     }
 
-    /// The next packet, when it is there; otherwise the gap before it, when it has lasted or the room is full.
+    /// Returns the next packet if it has arrived; otherwise the gap before it, if that has lasted long enough or the
+    /// buffer is full.
     pub(super) fn release(&mut self, now: Instant) -> Option<Released> {
         let (&first, packet) = self.waiting.first_key_value()?;
         if first > self.next {
@@ -100,7 +102,7 @@ impl ReorderBuffer {
         Some(Released::Packet(packet))
     }
 
-    /// Drops everything that waits, and continues at `next`.
+    /// Drops all waiting packets and continues at `next`.
     pub(super) fn restart(&mut self, next: ExtendedSequence) {
         self.waiting.clear();
         (self.bytes, self.next, self.gap_since) = (0, next, None);

@@ -2,10 +2,10 @@
 
 use crate::number::Ssrc;
 
-/// Sources of one session: a peer may make up as many as it likes.
+/// Maximum number of sources in a session, since a peer may invent any number of them.
 pub const SOURCES_MAX: usize = 32;
 
-/// A small table by SSRC. Reaching its cap is for the owner to count; nothing is thrown out for a newcomer.
+/// A small table by SSRC. When it is full, new sources are refused, and the owner counts them; no source is evicted.
 #[derive(Debug, Clone)]
 pub struct Sources<T> {
     entries: Vec<(Ssrc, T)>,
@@ -18,25 +18,25 @@ impl<T> Default for Sources<T> {
 }
 
 impl<T> Sources<T> {
-    /// Empty.
+    /// Creates an empty table.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The entry of a source.
+    /// Returns the entry of a source.
     #[must_use]
     pub fn get(&self, ssrc: Ssrc) -> Option<&T> {
         self.entries.iter().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
     }
 
-    /// The entry of a source, mutable.
+    /// Returns the entry of a source for changes.
     #[must_use]
     pub fn get_mut(&mut self, ssrc: Ssrc) -> Option<&mut T> {
         self.entries.iter_mut().find(|(other, _)| *other == ssrc).map(|(_, entry)| entry)
     }
 
-    /// The entry of a source, created when missing; `None` when there are [`SOURCES_MAX`] others.
+    /// Returns the entry of a source, created if missing; `None` when there are [`SOURCES_MAX`] others.
     pub fn get_or_insert_with(&mut self, ssrc: Ssrc, make: impl FnOnce() -> T) -> Option<&mut T> {
         let at = match self.entries.iter().position(|(other, _)| *other == ssrc) {
             Some(at) => at,
@@ -49,18 +49,18 @@ impl<T> Sources<T> {
         self.entries.get_mut(at).map(|(_, entry)| entry)
     }
 
-    /// Forgets a source, as behind its BYE.
+    /// Removes a source, as after its BYE.
     pub fn remove(&mut self, ssrc: Ssrc) -> Option<T> {
         let at = self.entries.iter().position(|(other, _)| *other == ssrc)?;
         Some(self.entries.remove(at).1)
     }
 
-    /// All entries in order of arrival.
+    /// Iterates over all entries in order of arrival.
     pub fn iter(&self) -> impl Iterator<Item = (Ssrc, &T)> {
         self.entries.iter().map(|(ssrc, entry)| (*ssrc, entry))
     }
 
-    /// All entries, mutable.
+    /// Iterates over all entries for changes.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Ssrc, &mut T)> {
         self.entries.iter_mut().map(|(ssrc, entry)| (*ssrc, entry))
     }
@@ -71,7 +71,7 @@ impl<T> Sources<T> {
         self.entries.len()
     }
 
-    /// Whether it is empty.
+    /// True if there are no entries.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -6,22 +6,23 @@ use crate::ntp::{NtpTime, compact};
 use crate::number::{ExtendedSequence, Ssrc};
 use crate::rtcp::ReportBlock;
 
-/// The largest difference of two transit times that the hold of late packets believes: a fifth of a second.
+/// Inverse of the largest difference of two transit times, in seconds, that counts for the hold of late packets.
 const DIFFERENCES_PER_SECOND: u64 = 5;
 
-/// Counts of one source since its sequence numbers last began.
+/// Counters of one source since its sequence numbers last started.
 #[derive(Debug, Clone)]
 pub(super) struct Statistics {
     clock_rate: u32,
-    /// The origin of transit times.
+    /// Origin of transit times.
     epoch: Instant,
     base: ExtendedSequence,
     received: u64,
     expected_before: u64,
     received_before: u64,
-    /// The jitter in sixteenths of a tick.
+    /// Jitter in sixteenths of a tick.
     jitter: u64,
-    /// The same in which no difference counts as more than a fifth of a second: one leap of the sender's clock is no jitter.
+    /// Jitter in which no difference counts as more than a fifth of a second, so that a jump of the sender's clock is
+    /// not taken for jitter.
     steady_jitter: u64,
     transit: Option<u32>,
     sender_report: Option<(u32, Instant)>,
@@ -43,7 +44,7 @@ impl Statistics {
         }
     }
 
-    /// The numbers begin anew; the clock and the sender's reports go on.
+    /// Restarts counting, while the clock and the sender's reports continue.
     pub(super) const fn restart(&mut self, base: ExtendedSequence) {
         self.base = base;
         (self.received, self.expected_before, self.received_before) = (0, 0, 0);
@@ -70,7 +71,7 @@ impl Statistics {
         self.sender_report = Some((ntp.middle(), now));
     }
 
-    /// Expected packets that were not received.
+    /// Returns the expected packets that were not received.
     pub(super) fn lost(&self, highest: ExtendedSequence) -> i64 {
         let expected = i64::try_from(self.expected(highest)).unwrap_or(i64::MAX);
         expected.saturating_sub(i64::try_from(self.received).unwrap_or(i64::MAX))
@@ -80,7 +81,7 @@ impl Statistics {
         u32::try_from(self.jitter >> 4).unwrap_or(u32::MAX)
     }
 
-    /// The jitter as time, in which no single difference counts as more than a fifth of a second.
+    /// Returns the jitter as a duration; no single difference counts as more than a fifth of a second.
     pub(super) fn jitter_time(&self) -> Duration {
         let nanos = (self.steady_jitter >> 4).saturating_mul(1_000_000_000);
         Duration::from_nanos(nanos.checked_div(self.clock_rate.into()).unwrap_or(0))
@@ -112,7 +113,7 @@ impl Statistics {
     }
 }
 
-/// A duration on a clock of 32 bits.
+/// Converts a duration to ticks on a wrapping 32-bit clock.
 #[expect(clippy::cast_possible_truncation, reason = "the clock wraps")]
 const fn ticks(duration: Duration, clock_rate: u32) -> u32 {
     (duration.as_nanos() * clock_rate as u128 / 1_000_000_000) as u32
@@ -146,7 +147,7 @@ mod tests {
         assert!(block.jitter > 0);
     }
 
-    /// A.8: with a transit that alternates by D the jitter tends to D.
+    /// §A.8: with a transit time that alternates by D, the jitter converges to D.
     #[test]
     fn jitter_tends_to_the_difference() {
         let start = netsim::Clock::new().now();

@@ -23,7 +23,7 @@ fn header(number: u16) -> Header<'static> {
     }
 }
 
-/// A receiver with a clock in milliseconds.
+/// Receiver with a clock in milliseconds.
 struct Bench {
     receiver: Receiver,
     start: Instant,
@@ -49,7 +49,7 @@ impl Bench {
         self.receiver.handle_recovered(self.now(), &header(number), Bytes::from_static(b"x"));
     }
 
-    /// Packets as their number, losses as their count below zero, a new beginning as a hundred thousand.
+    /// Returns the events: a packet as its number, a loss as its negative count, a restart as a hundred thousand.
     fn events(&mut self) -> Vec<i64> {
         std::iter::from_fn(|| self.receiver.poll_event())
             .map(|event| match event {
@@ -194,7 +194,8 @@ fn what_waits_and_what_is_missed_is_bounded() {
     assert!(bench.receiver.stats().waiting <= REORDER_BYTES_MAX / 60_000 + 1);
 }
 
-/// Packets over a road that loses and reorders, repaired over the same road: all come, in order, and twice the same.
+/// Checks a path with loss and reordering, which also affect the repairs: all packets arrive in order, and two runs are
+/// equal.
 #[test]
 fn a_lossy_road_is_repaired() {
     let run = |seed: u64| {
@@ -238,7 +239,8 @@ fn a_lossy_road_is_repaired() {
     }
 }
 
-/// A round trip beyond the first hold is learnt from repairs that come too late, and the next ones come in time.
+/// Checks a round trip longer than the first hold, which is learnt from late repairs, so that the next ones are in
+/// time.
 #[test]
 fn a_long_round_trip_is_learnt_from_late_repairs() {
     let mut bench = with_nack();
@@ -265,7 +267,7 @@ fn a_long_round_trip_is_learnt_from_late_repairs() {
     assert_eq!(given_up, [true, false, false, false]);
 }
 
-/// Without a report to measure by: a round trip of 300 ms is learnt from the repairs, and nothing is asked for in vain.
+/// Checks a round trip of 300 ms without a report: it is learnt from the repairs, and no request is in vain.
 #[test]
 fn the_round_trip_is_learnt_from_repairs() {
     let start = netsim::Clock::new().now();

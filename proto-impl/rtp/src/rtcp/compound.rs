@@ -1,4 +1,4 @@
-//! A compound packet under construction.
+//! Building compound packets.
 
 use super::extended::{DELAYS, Dlrr, REFERENCE_TIME};
 use super::feedback::{REMB, remb_rate};
@@ -9,11 +9,12 @@ use super::{COUNT, FirEntry, HEAD_BYTES, Pli, VERSION, format, packet_type};
 use crate::ntp::NtpTime;
 use crate::number::{SequenceNumber, Ssrc};
 
-/// The most that the five bits of a count can say.
+/// Largest value of the five-bit count.
 const COUNT_MAX: usize = COUNT as usize;
 
-/// Parts are added while they fit a limit of bytes; what does not fit is refused whole, or as far as it fits where that
-/// makes sense. With a report in front it is a compound packet (RFC 3550 §6.1), without one a reduced one (RFC 5506).
+/// A compound packet under construction. Parts are added while they fit a byte limit; a part that does not fit is
+/// refused, or shortened where that makes sense. With a report first it is a compound packet (RFC 3550 §6.1), without
+/// one a reduced-size packet (RFC 5506).
 #[derive(Debug, Clone)]
 pub struct Compound {
     bytes: Vec<u8>,
@@ -21,31 +22,31 @@ pub struct Compound {
 }
 
 impl Compound {
-    /// Empty; `limit` is what a datagram may hold less what SRTCP adds.
+    /// Creates an empty packet; `limit` is the datagram size less the bytes that SRTCP adds.
     #[must_use]
     pub const fn new(limit: usize) -> Self {
         Self { bytes: Vec::new(), limit }
     }
 
-    /// The packet so far.
+    /// Returns the packet so far.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The packet.
+    /// Returns the finished packet.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Whether nothing was added.
+    /// True if nothing was added.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// SR with up to 31 blocks; false when it does not fit.
+    /// Adds an SR with up to 31 blocks. Returns false when it does not fit.
     pub fn sender_report(&mut self, ssrc: Ssrc, info: &SenderInfo, blocks: &[ReportBlock]) -> bool {
         self.part(packet_type::SENDER_REPORT, blocks.len(), |out| {
             put(out, ssrc.0);
@@ -57,7 +58,7 @@ impl Compound {
         })
     }
 
-    /// RRs for all blocks: 31 in one packet. How many blocks fitted; an empty report is one too.
+    /// Adds RRs for all blocks, up to 31 in each, or an empty RR without blocks. Returns how many blocks fitted.
     pub fn receiver_reports(&mut self, ssrc: Ssrc, blocks: &[ReportBlock]) -> usize {
         if blocks.is_empty() {
             self.receiver_report(ssrc, &[]);
@@ -82,7 +83,7 @@ impl Compound {
         })
     }
 
-    /// SDES with the canonical name of a source, up to 255 bytes of it.
+    /// Adds an SDES with the canonical name of a source, cut to 255 bytes.
     pub fn source_description(&mut self, ssrc: Ssrc, cname: &str) -> bool {
         let cname = cname.as_bytes();
         let cname = cname.get(..cname.len().min(255)).unwrap_or_default();
@@ -96,12 +97,12 @@ impl Compound {
         })
     }
 
-    /// BYE of up to 31 sources.
+    /// Adds a BYE for up to 31 sources.
     pub fn bye(&mut self, ssrcs: &[Ssrc]) -> bool {
         self.part(packet_type::BYE, ssrcs.len(), |out| ssrcs.iter().for_each(|ssrc| put(out, ssrc.0)))
     }
 
-    /// A NACK for numbers in rising order. How many fitted.
+    /// Adds a NACK for numbers in rising order. Returns how many of them fitted.
     pub fn nack(&mut self, sender: Ssrc, media: Ssrc, numbers: &[SequenceNumber]) -> usize {
         let mut room = self.room().saturating_sub(HEAD_BYTES + 8) / 4;
         let mut written = 0usize;
@@ -129,7 +130,7 @@ impl Compound {
         if added { written } else { 0 }
     }
 
-    /// PLI.
+    /// Adds a PLI.
     pub fn pli(&mut self, pli: Pli) -> bool {
         self.part(packet_type::PAYLOAD_FEEDBACK, format::PLI.into(), |out| {
             put(out, pli.sender.0);
@@ -137,7 +138,7 @@ impl Compound {
         })
     }
 
-    /// FIR.
+    /// Adds a FIR.
     pub fn fir(&mut self, sender: Ssrc, entries: &[FirEntry]) -> bool {
         self.part(packet_type::PAYLOAD_FEEDBACK, format::FIR.into(), |out| {
             put(out, sender.0);
@@ -149,7 +150,7 @@ impl Compound {
         })
     }
 
-    /// REMB: the rate, in bits per second, for up to 255 sources together.
+    /// Adds a REMB: the rate, in bits per second, for up to 255 sources together.
     pub fn remb(&mut self, sender: Ssrc, bitrate: u64, ssrcs: &[Ssrc]) -> bool {
         let Ok(count) = u8::try_from(ssrcs.len()) else {
             return false;
@@ -164,7 +165,7 @@ impl Compound {
         })
     }
 
-    /// XR with a reference time: a receiver asks for its round trip.
+    /// Adds an XR with a receiver reference time, by which a receiver measures its round trip.
     pub fn reference_time(&mut self, sender: Ssrc, now: NtpTime) -> bool {
         self.part(packet_type::EXTENDED_REPORT, 0, |out| {
             put(out, sender.0);
@@ -173,7 +174,7 @@ impl Compound {
         })
     }
 
-    /// XR with the answers to reference times.
+    /// Adds an XR with the answers to reference times.
     pub fn delays(&mut self, sender: Ssrc, delays: &[Dlrr]) -> bool {
         let Ok(words) = u16::try_from(delays.len().saturating_mul(3)) else {
             return false;
@@ -190,14 +191,14 @@ impl Compound {
         })
     }
 
-    /// Bytes that the chunks and deltas of a transport-wide feedback may take: what is left behind its fixed part.
+    /// Returns the bytes available for the chunks and deltas of transport-wide feedback, behind its fixed part.
     pub(crate) const fn transport_feedback_room(&self) -> usize {
         // Head, two sources, base, count, reference, and zeros that fill the last word.
         self.room().saturating_sub(HEAD_BYTES + 8 + 8 + 3)
     }
 
-    /// Transport-wide feedback. `reference` is in 64 ms, deltas in 250 us; `None` is a packet that did not come. Deltas
-    /// beyond 16 bits must have been cut off by the caller, who begins another packet there.
+    /// Adds transport-wide feedback. `reference` is in 64 ms, deltas in 250 us; `None` is a packet that did not arrive.
+    /// The caller must start another packet where a delta exceeds 16 bits.
     pub(crate) fn transport_feedback(
         &mut self,
         (sender, media): (Ssrc, Ssrc),
@@ -238,7 +239,7 @@ impl Compound {
         self.limit.saturating_sub(self.bytes.len())
     }
 
-    /// Adds a part whose body `make` appends in whole words; takes it back when it does not fit.
+    /// Adds a part whose body `make` appends in whole words. Removes it again if it does not fit.
     fn part(&mut self, packet_type: u8, count: usize, make: impl FnOnce(&mut Vec<u8>)) -> bool {
         let start = self.bytes.len();
         // The body is aligned to words for itself: `start` is a whole number of them, and so is the head.

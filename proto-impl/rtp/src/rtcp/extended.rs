@@ -1,4 +1,4 @@
-//! Extended reports (RFC 3611): the two blocks from which a receiver learns its round trip; others are skipped.
+//! Extended reports (RFC 3611): the two blocks by which a receiver measures its round trip. Others are skipped.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::number::Ssrc;
 
 /// Receiver reference time (RFC 3611 §4.4).
 pub(crate) const REFERENCE_TIME: u8 = 4;
-/// Delay since the last one (RFC 3611 §4.5).
+/// Delay since the last receiver reference time (RFC 3611 §4.5).
 pub(crate) const DELAYS: u8 = 5;
 
-/// XR.
+/// Extended report (XR).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExtendedReport<'a> {
-    /// The SSRC of the reporter.
+    /// SSRC of the reporter.
     pub sender: Ssrc,
     body: &'a [u8],
 }
@@ -25,11 +25,11 @@ pub struct ExtendedReport<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendedReportBlock<'a> {
-    /// RRTR: now, on the wall clock of one who only receives.
+    /// Receiver reference time (RRTR): the current wall-clock time of a pure receiver.
     ReferenceTime(NtpTime),
-    /// DLRR: the answers to such times.
+    /// Answers to receiver reference times (DLRR).
     Delays(Delays<'a>),
-    /// A block type that is not known here.
+    /// Unsupported block type.
     Other(u8),
 }
 
@@ -48,19 +48,19 @@ impl<'a> Delays<'a> {
     }
 }
 
-/// The answer to one receiver's reference time.
+/// Answer to one receiver's reference time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dlrr {
-    /// The SSRC of the receiver it answers.
+    /// SSRC of the receiver whose time is answered.
     pub ssrc: Ssrc,
-    /// The middle bits of the reference time.
+    /// Middle bits of the reference time.
     pub last_reference: u32,
-    /// The delay since that reference time was received, in 1/65536 s.
+    /// Delay since the reference time was received, in 1/65536 s.
     pub delay: u32,
 }
 
 impl Dlrr {
-    /// The answer to the reference time of `ssrc` that came so long ago.
+    /// Creates the answer to the reference time of `ssrc`, received `since` ago.
     #[must_use]
     pub fn new(ssrc: Ssrc, reference: NtpTime, since: Duration) -> Self {
         Self { ssrc, last_reference: reference.middle(), delay: compact(since) }
@@ -72,7 +72,7 @@ impl<'a> ExtendedReport<'a> {
         Ok(Self { sender: Ssrc(r.u32()?), body: r.rest() })
     }
 
-    /// The blocks; a malformed one ends the iteration.
+    /// Iterates over the blocks; ends at a malformed one.
     pub fn blocks(&self) -> impl Iterator<Item = ExtendedReportBlock<'a>> + 'a {
         let mut reader = Reader::new(self.body);
         std::iter::from_fn(move || block(&mut reader).ok())

@@ -6,16 +6,16 @@ use super::{chunks, take_chunks};
 use crate::Error;
 use crate::number::{SequenceNumber, Ssrc};
 
-/// The identifier of REMB among application layer feedback.
+/// Identifier of REMB in application layer feedback.
 pub(crate) const REMB: [u8; 4] = *b"REMB";
 const REMB_MANTISSA_BITS: u32 = 18;
 
-/// Generic NACK (RFC 4585 §6.2.1): packets that are asked for again.
+/// Generic NACK (RFC 4585 §6.2.1): a request for lost packets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nack<'a> {
-    /// The SSRC of the requester.
+    /// SSRC of the requester.
     pub sender: Ssrc,
-    /// The SSRC of the media source.
+    /// SSRC of the media source.
     pub media: Ssrc,
     pairs: &'a [[u8; 4]],
 }
@@ -25,7 +25,7 @@ impl<'a> Nack<'a> {
         Ok(Self { sender: Ssrc(r.u32()?), media: Ssrc(r.u32()?), pairs: chunks(r.rest()) })
     }
 
-    /// The missing packets: up to 17 for each pair of a number and its bit mask.
+    /// Iterates over the missing packets: up to 17 for each pair of a number and a bit mask.
     pub fn numbers(&self) -> impl Iterator<Item = SequenceNumber> + 'a {
         self.pairs.iter().flat_map(|&[a, b, c, d]| {
             let first = SequenceNumber(u16::from_be_bytes([a, b]));
@@ -35,12 +35,12 @@ impl<'a> Nack<'a> {
     }
 }
 
-/// Picture loss indication (RFC 4585 §6.3.1): a key frame is asked for.
+/// Picture loss indication (RFC 4585 §6.3.1): a request for a key frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pli {
-    /// The SSRC of the requester.
+    /// SSRC of the requester.
     pub sender: Ssrc,
-    /// The source of the video that is asked for.
+    /// SSRC of the requested video.
     pub media: Ssrc,
 }
 
@@ -50,20 +50,20 @@ impl Pli {
     }
 }
 
-/// Full intra request (RFC 5104 §4.3.1): the same as a command, to several.
+/// Full intra request (RFC 5104 §4.3.1): a command to send a key frame, for one or more sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fir<'a> {
-    /// The SSRC of the requester.
+    /// SSRC of the requester.
     pub sender: Ssrc,
     entries: &'a [[u8; 8]],
 }
 
-/// A request of a [`Fir`].
+/// Entry of a [`Fir`] for one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FirEntry {
-    /// The source of the video that is asked for.
+    /// SSRC of the requested video.
     pub ssrc: Ssrc,
-    /// Counts the requests; one that is repeated asks for nothing new.
+    /// Command number; a repeated number requests nothing new.
     pub sequence: u8,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Fir<'a> {
         Ok(Self { sender, entries: chunks(r.rest()) })
     }
 
-    /// The requests.
+    /// Iterates over the entries.
     pub fn entries(&self) -> impl Iterator<Item = FirEntry> + 'a {
         self.entries.iter().map(|&[a, b, c, d, sequence, ..]| FirEntry {
             ssrc: Ssrc(u32::from_be_bytes([a, b, c, d])),
@@ -84,18 +84,18 @@ impl<'a> Fir<'a> {
     }
 }
 
-/// The rate that a receiver thinks it can take.
+/// Receiver's estimate of its maximum bitrate (REMB).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remb<'a> {
-    /// The SSRC of the sender of the estimate.
+    /// SSRC of the estimate's sender.
     pub sender: Ssrc,
-    /// Bits per second.
+    /// Estimated rate, in bits per second.
     pub bitrate: u64,
     ssrcs: &'a [[u8; 4]],
 }
 
 impl<'a> Remb<'a> {
-    /// `None` for the feedback of another application.
+    /// Reads an estimate. `None` for application layer feedback of another kind.
     pub(super) fn read(r: &mut Reader<'a>) -> Result<Option<Self>, Error> {
         let sender = Ssrc(r.u32()?);
         r.u32()?;
@@ -111,13 +111,13 @@ impl<'a> Remb<'a> {
         Ok(Some(Self { sender, bitrate, ssrcs: take_chunks(r, count)? }))
     }
 
-    /// The sources that the estimate covers together.
+    /// Iterates over the sources that the estimate covers together.
     pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
         self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }
 }
 
-/// Exponent and mantissa of a rate, rounded down.
+/// Returns the exponent and mantissa of a rate, rounded down.
 pub(crate) fn remb_rate(bitrate: u64) -> u32 {
     let bits = u64::BITS.saturating_sub(bitrate.leading_zeros());
     let exponent = bits.saturating_sub(REMB_MANTISSA_BITS);

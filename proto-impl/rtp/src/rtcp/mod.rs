@@ -1,7 +1,8 @@
 //! RTCP (RFC 3550 §6): the packets of a compound packet, read and written.
 //!
-//! [`packets`] walks a compound packet, or a reduced one (RFC 5506), and gives each part as a view; nothing is copied and
-//! no count of a peer leads beyond the bytes that are there. [`Compound`] writes what we send, up to a limit of bytes.
+//! [`packets`] iterates over a compound packet, or a reduced-size one (RFC 5506), and returns each part as a view;
+//! nothing is copied, and no length or count from the peer leads beyond the packet. [`Compound`] writes our packets, up
+//! to a byte limit.
 
 mod compound;
 mod extended;
@@ -22,7 +23,7 @@ use wire::{Reader, Truncated};
 
 use crate::Error;
 
-/// The head of each part.
+/// Length of the header of each part.
 pub(crate) const HEAD_BYTES: usize = 4;
 const VERSION: u8 = 2;
 const PADDING: u8 = 0x20;
@@ -53,13 +54,13 @@ pub(crate) mod format {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Rtcp<'a> {
-    /// SR.
+    /// Sender report (SR).
     SenderReport(SenderReport<'a>),
-    /// RR.
+    /// Receiver report (RR).
     ReceiverReport(ReceiverReport<'a>),
-    /// SDES.
+    /// Source description (SDES).
     SourceDescription(SourceDescription<'a>),
-    /// BYE.
+    /// End of sources (BYE).
     Bye(Bye<'a>),
     /// Generic NACK.
     Nack(Nack<'a>),
@@ -69,34 +70,34 @@ pub enum Rtcp<'a> {
     Pli(Pli),
     /// Full intra request.
     Fir(Fir<'a>),
-    /// Receiver's estimate of the rate.
+    /// Receiver's estimate of its maximum bitrate (REMB).
     Remb(Remb<'a>),
-    /// XR.
+    /// Extended report (XR).
     ExtendedReport(ExtendedReport<'a>),
-    /// APP, and what this crate does not know.
+    /// APP, or an unsupported packet type.
     Other {
         /// The packet type.
         packet_type: u8,
-        /// The count, subtype or format.
+        /// Count, subtype or format field.
         count: u8,
     },
 }
 
-/// The parts of a compound packet, in their order. A part that is malformed is an error and the walk goes on behind it;
-/// one whose own length cannot be believed ends the walk.
+/// Iterates over the parts of a compound packet in order. A malformed part gives an error and the iteration continues
+/// behind it; a part whose length is invalid ends it.
 #[must_use]
 pub const fn packets(compound: &[u8]) -> Packets<'_> {
     Packets { reader: Reader::new(compound) }
 }
 
-/// See [`packets`].
+/// Iterator returned by [`packets`].
 #[derive(Debug, Clone)]
 pub struct Packets<'a> {
     reader: Reader<'a>,
 }
 
 impl<'a> Packets<'a> {
-    /// Head and body of the next part, or what is wrong with its head.
+    /// Reads the header and body of the next part; fails if the header is invalid.
     fn part(&mut self) -> Result<(u8, u8, bool, &'a [u8]), Error> {
         let [first, packet_type] = self.reader.array()?;
         let words = usize::from(self.reader.u16()?);
@@ -157,12 +158,12 @@ fn read_body(count: u8, packet_type: u8, body: &[u8]) -> Result<Rtcp<'_>, Error>
     })
 }
 
-/// The whole words of `bytes`, `N` bytes each.
+/// Returns the whole chunks of `N` bytes in `bytes`.
 pub(crate) const fn chunks<const N: usize>(bytes: &[u8]) -> &[[u8; N]] {
     bytes.as_chunks::<N>().0
 }
 
-/// The next `count` values of `N` bytes.
+/// Takes the next `count` chunks of `N` bytes.
 pub(crate) fn take_chunks<'a, const N: usize>(
     r: &mut Reader<'a>,
     count: usize,

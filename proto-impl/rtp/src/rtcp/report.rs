@@ -8,26 +8,27 @@ use crate::number::Ssrc;
 
 /// Bytes of a report block.
 pub(crate) const BLOCK_BYTES: usize = 24;
-/// The bounds of the 24 bits in which losses are counted (RFC 3550 §A.3).
+/// Maximum of the 24-bit count of lost packets (RFC 3550 §A.3).
 const LOST_MAX: i32 = 0x7f_ffff;
+/// Minimum of the 24-bit count of lost packets (RFC 3550 §A.3).
 const LOST_MIN: i32 = -0x80_0000;
 
-/// A reception report block about one source (RFC 3550 §6.4.1).
+/// Reception report block about one source (RFC 3550 §6.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReportBlock {
-    /// The source.
+    /// SSRC of the source.
     pub ssrc: Ssrc,
-    /// The share of packets lost since the last report, in 1/256.
+    /// Share of packets lost since the last report, in 1/256.
     pub fraction_lost: u8,
-    /// Lost since the beginning; negative where packets came twice. 24 bits.
+    /// Packets lost since the beginning, a 24-bit number; negative if packets were duplicated.
     pub cumulative_lost: i32,
-    /// The highest sequence number, with its rounds above it.
+    /// Highest sequence number, extended by its cycles in the upper 16 bits.
     pub highest_sequence: u32,
-    /// Variance of the time between packets, in ticks of the source.
+    /// Interarrival jitter, in ticks of the source.
     pub jitter: u32,
-    /// The middle bits of the last sender report's time, 0 without one.
+    /// Middle bits of the last sender report's time; 0 without one.
     pub last_sender_report: u32,
-    /// The delay since that report, in 1/65536 s.
+    /// Delay since that report, in 1/65536 s.
     pub delay_since_report: u32,
 }
 
@@ -61,22 +62,22 @@ impl ReportBlock {
 /// The sender info of a sender report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderInfo {
-    /// Now, on the sender's wall clock.
+    /// Current time on the sender's wall clock.
     pub ntp: NtpTime,
-    /// The same instant on the clock of the RTP timestamps.
+    /// Same instant on the clock of the RTP timestamps.
     pub rtp_timestamp: u32,
     /// Packets sent so far.
     pub packets: u32,
-    /// Bytes of payload sent so far.
+    /// Payload bytes sent so far.
     pub octets: u32,
 }
 
-/// SR.
+/// Sender report (SR).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenderReport<'a> {
-    /// The SSRC of the sender.
+    /// SSRC of the sender.
     pub ssrc: Ssrc,
-    /// About itself.
+    /// Information about the sender itself.
     pub info: SenderInfo,
     blocks: &'a [[u8; BLOCK_BYTES]],
 }
@@ -95,16 +96,16 @@ impl<'a> SenderReport<'a> {
         })
     }
 
-    /// Its report blocks about the sources it receives.
+    /// Iterates over the report blocks about sources that the sender receives.
     pub fn blocks(&self) -> impl Iterator<Item = ReportBlock> + 'a {
         self.blocks.iter().filter_map(ReportBlock::read)
     }
 }
 
-/// RR.
+/// Receiver report (RR).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverReport<'a> {
-    /// The SSRC of the reporter.
+    /// SSRC of the reporter.
     pub ssrc: Ssrc,
     blocks: &'a [[u8; BLOCK_BYTES]],
 }
@@ -114,7 +115,7 @@ impl<'a> ReceiverReport<'a> {
         Ok(Self { ssrc: Ssrc(r.u32()?), blocks: take_chunks(r, count.into())? })
     }
 
-    /// Its report blocks about the sources it receives.
+    /// Iterates over the report blocks about sources that the reporter receives.
     pub fn blocks(&self) -> impl Iterator<Item = ReportBlock> + 'a {
         self.blocks.iter().filter_map(ReportBlock::read)
     }

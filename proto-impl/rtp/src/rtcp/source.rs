@@ -5,12 +5,12 @@ use wire::{Reader, Truncated};
 use super::take_chunks;
 use crate::number::Ssrc;
 
-/// The end of a source's items.
+/// Item type that ends a source's items.
 const END: u8 = 0;
-/// The canonical name.
+/// Item type of the canonical name.
 pub(crate) const CNAME: u8 = 1;
 
-/// SDES.
+/// Source description (SDES).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceDescription<'a> {
     sources: u8,
@@ -20,11 +20,11 @@ pub struct SourceDescription<'a> {
 /// An item of a source description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Item<'a> {
-    /// The source that is described.
+    /// SSRC of the described source.
     pub ssrc: Ssrc,
-    /// The item type: 1 is the canonical name.
+    /// Item type; 1 is the canonical name.
     pub kind: u8,
-    /// The text, UTF-8 if the peer follows the RFC.
+    /// Text of the item: UTF-8 if the peer follows the RFC.
     pub text: &'a [u8],
 }
 
@@ -33,13 +33,13 @@ impl<'a> SourceDescription<'a> {
         Self { sources, body }
     }
 
-    /// The items of all sources; what is malformed ends them.
+    /// Iterates over the items of all sources; ends at a malformed one.
     pub fn items(&self) -> impl Iterator<Item = Item<'a>> + 'a {
         let mut walk = Walk { reader: Reader::new(self.body), sources: self.sources, ssrc: None };
         std::iter::from_fn(move || walk.item().ok().flatten())
     }
 
-    /// The canonical name of a source.
+    /// Returns the canonical name of a source.
     #[must_use]
     pub fn cname(&self, ssrc: Ssrc) -> Option<&'a [u8]> {
         self.items().find(|item| item.ssrc == ssrc && item.kind == CNAME).map(|item| item.text)
@@ -78,11 +78,11 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// BYE. Whether the sources that leave are the sender's own is to be checked by the one who knows them.
+/// End of sources (BYE). The caller must check that the sources belong to the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bye<'a> {
     ssrcs: &'a [[u8; 4]],
-    /// The reason, if given.
+    /// Reason for leaving, if given.
     pub reason: Option<&'a [u8]>,
 }
 
@@ -94,7 +94,7 @@ impl<'a> Bye<'a> {
         Ok(Self { ssrcs, reason })
     }
 
-    /// The sources that leave.
+    /// Iterates over the sources that leave.
     pub fn ssrcs(&self) -> impl Iterator<Item = Ssrc> + 'a {
         self.ssrcs.iter().map(|word| Ssrc(u32::from_be_bytes(*word)))
     }

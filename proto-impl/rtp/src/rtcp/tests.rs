@@ -32,13 +32,13 @@ fn all(bytes: &[u8]) -> Vec<Rtcp<'_>> {
     packets(bytes).map(Result::unwrap).collect()
 }
 
-/// A part with a head of its own, for what no writer makes.
+/// Makes a part with its own header, for parts without a writer.
 fn raw(first: u8, packet_type: u8, body: &[u8]) -> Vec<u8> {
     let words = u16::try_from(body.len() / 4).unwrap().to_be_bytes();
     [&[first, packet_type, words[0], words[1]], body].concat()
 }
 
-/// Reads everything that a part can give.
+/// Reads everything in a part.
 fn exhaust(bytes: &[u8]) -> usize {
     packets(bytes)
         .flatten()
@@ -150,7 +150,8 @@ fn arrivals_read_what_is_written() {
     }
 }
 
-/// Every kind of chunk, by hand: a run of each symbol, both vectors, the reserved symbol, and too few deltas.
+/// Checks handwritten chunks of every kind: a run of each symbol, both vectors, the reserved symbol, and too few
+/// deltas.
 #[test]
 fn x_10_chunks_of_all_kinds() {
     let feedback = |count: u16, tail: &[u8]| {
@@ -270,7 +271,7 @@ fn x_10_compounds_with_wrong_lengths_end() {
     assert_eq!(packets(&[]).count(), 0);
 }
 
-/// Every length to 1600 with every first byte and every packet type of RTCP that is read.
+/// Checks every length up to 1600 with every first byte and every supported packet type of RTCP.
 #[test]
 fn x_01_no_length_and_no_first_byte_panics_a_reader() {
     let mut noise = vec![0; 1600];

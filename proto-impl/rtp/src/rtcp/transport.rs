@@ -1,4 +1,4 @@
-//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01 §3.1): which packets came, and when.
+//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01 §3.1): arrival times of packets.
 //!
 //! ```text
 //!   base sequence number (16)        packet status count (16)
@@ -13,36 +13,36 @@ use wire::{Reader, Truncated};
 
 use crate::number::{SequenceNumber, Ssrc};
 
-/// Microseconds of one tick of a delta.
+/// Microseconds per unit of a delta.
 pub(crate) const DELTA_MICROS: i64 = 250;
-/// Microseconds of one tick of the reference time.
+/// Microseconds per unit of the reference time.
 pub(crate) const REFERENCE_MICROS: i64 = 64_000;
 
-/// Feedback of one receiver.
+/// Transport-wide feedback of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportFeedback<'a> {
-    /// The SSRC of the reporter.
+    /// SSRC of the reporter.
     pub sender: Ssrc,
-    /// The SSRC of any media source of the transport.
+    /// SSRC of any media source on the transport.
     pub media: Ssrc,
-    /// The first packet that is reported.
+    /// Sequence number of the first reported packet.
     pub base: SequenceNumber,
-    /// The number of reported packets.
+    /// Number of reported packets.
     pub count: u16,
-    /// The reference time on the receiver's clock, in units of 64 ms.
+    /// Reference time on the receiver's clock, in units of 64 ms.
     pub reference: i32,
-    /// Counts the feedback packets.
+    /// Counter of feedback packets, which wraps.
     pub feedback_count: u8,
     chunks: &'a [u8],
     deltas: &'a [u8],
 }
 
-/// The status of one packet.
+/// Status of one packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The packet's transport-wide sequence number.
+    /// Transport-wide sequence number.
     pub number: SequenceNumber,
-    /// The time at which it came, in microseconds on the receiver's clock; `None` when it had not come.
+    /// Arrival time in microseconds on the receiver's clock; `None` when the packet had not arrived.
     pub at_micros: Option<i64>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) enum Symbol {
     Lost,
     Small,
     Large,
-    /// A delta of unknown length: the rest cannot be read.
+    /// Delta of unknown length, behind which nothing can be read.
     Reserved,
 }
 
@@ -66,7 +66,7 @@ impl Symbol {
     }
 }
 
-/// A chunk: how many symbols it has, and which.
+/// Packet status chunk: a run of one symbol, or a vector of symbols.
 #[derive(Debug, Clone, Copy)]
 struct Chunk(u16);
 
@@ -105,7 +105,7 @@ impl<'a> TransportFeedback<'a> {
         Ok(Self { sender, media, base, count, reference, feedback_count, chunks, deltas })
     }
 
-    /// Packet by packet. What cannot be read (a reserved symbol, too few deltas) ends them.
+    /// Iterates over the packets. Ends at unreadable data: a reserved symbol, or missing deltas.
     pub fn arrivals(&self) -> impl Iterator<Item = Arrival> + 'a {
         let mut deltas = Reader::new(self.deltas);
         let mut clock = i64::from(self.reference).saturating_mul(REFERENCE_MICROS);
@@ -128,8 +128,8 @@ impl<'a> TransportFeedback<'a> {
     }
 }
 
-/// Chunks for the symbols, which have no [`Symbol::Reserved`]: runs where they are longer than a vector, else vectors of
-/// seven. Runs of up to 8191.
+/// Writes chunks for the symbols, which must not contain [`Symbol::Reserved`]: runs of up to 8191 where they are longer
+/// than a vector, else vectors of seven.
 pub(crate) fn write_chunks(symbols: &[Symbol], out: &mut Vec<u8>) {
     const RUN_MAX: usize = 0x1fff;
     const VECTOR: usize = 7;

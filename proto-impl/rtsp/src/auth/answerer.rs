@@ -1,4 +1,4 @@
-//! The client's side: answers to the strongest challenge.
+//! The client's side of authentication: answers the strongest challenge.
 
 use crypto::{Random, Seed};
 
@@ -14,15 +14,15 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// `allows_basic` says whether the password itself may be sent to a server that wants it.
+    /// Creates the answerer. `allows_basic` permits sending the password itself to a server that requires it.
     #[must_use]
     pub fn new(credentials: Credentials, allows_basic: bool, seed: &Seed) -> Self {
         let random = seed.derive("rtsp cnonce", 0).random();
         Self { credentials, allows_basic, challenge: None, count: 0, random }
     }
 
-    /// Takes the challenges of a 401. False when none can be answered, or when the credentials were refused: a challenge
-    /// that follows an answer is only worth another try when it says that the nonce was stale (RFC 7616 §3.3).
+    /// Takes the challenges of a 401. Returns false if none can be answered, or if the credentials were refused: a
+    /// challenge after an answer is worth another try only if it marks the nonce as stale (RFC 7616 §3.3).
     pub fn challenged(&mut self, challenges: Vec<Challenge>, was_answered: bool) -> bool {
         let known = challenges
             .into_iter()
@@ -37,7 +37,7 @@ impl Answerer {
         true
     }
 
-    /// The value of `Authorization` for a request. `None` before a challenge.
+    /// Returns the value of `Authorization` for a request; `None` before a challenge.
     pub fn answer(&mut self, method: &str, uri: &str) -> Option<String> {
         let authorization = match self.challenge.clone()? {
             Challenge::Basic { .. } => Authorization::Basic(self.credentials.clone()),

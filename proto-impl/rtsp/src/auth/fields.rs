@@ -1,4 +1,4 @@
-//! `WWW-Authenticate` and `Authorization`.
+//! The header fields `WWW-Authenticate` and `Authorization`.
 
 use std::fmt;
 
@@ -9,40 +9,40 @@ use super::{Algorithm, Credentials};
 use crate::limits::CHALLENGES_MAX;
 use crate::transport::split_unquoted;
 
-/// A demand for credentials.
+/// A server's request for credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Challenge {
-    /// The password itself is wanted.
+    /// Basic: the password itself is requested.
     Basic {
-        /// The realm that the password is for.
+        /// Realm that the password belongs to.
         realm: String,
     },
-    /// A proof that the password is known.
+    /// Digest: a proof of the password is requested.
     Digest(DigestChallenge),
 }
 
-/// A demand for a proof.
+/// Parameters of a Digest challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DigestChallenge {
-    /// The realm that the password is for.
+    /// Realm that the password belongs to.
     pub realm: String,
-    /// The number that the proof is made with.
+    /// Nonce that the response must be computed with.
     pub nonce: String,
-    /// The value that the server wants back.
+    /// Value that the client must return unchanged.
     pub opaque: Option<String>,
-    /// The hash.
+    /// Hash algorithm.
     pub algorithm: Algorithm,
-    /// Whether the field names its algorithm; one that does not may not understand it in an answer.
+    /// The field names its algorithm. A server that names none may not understand one in the answer.
     pub names_algorithm: bool,
-    /// Whether `qop=auth` is offered.
+    /// The server offers `qop=auth`.
     pub qop_auth: bool,
-    /// Whether only the nonce was wrong.
+    /// Only the nonce of the last answer was wrong.
     pub stale: bool,
 }
 
 impl Challenge {
-    /// Reads the challenges of every `WWW-Authenticate` field. A field may have several, and one that this crate does not
-    /// know or cannot read is passed over.
+    /// Reads the challenges of all `WWW-Authenticate` fields. A field may contain several; unknown and malformed ones
+    /// are skipped.
     pub fn read_all<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Self> {
         let mut all = Vec::new();
         for value in values {
@@ -68,7 +68,7 @@ impl Challenge {
         all
     }
 
-    /// The one that gives the least away: Digest with SHA-256, then with MD5, then Basic.
+    /// Returns the most secure challenge: Digest with SHA-256, then with MD5, then Basic.
     #[must_use]
     pub fn strongest(challenges: Vec<Self>) -> Option<Self> {
         challenges.into_iter().rev().max_by_key(|challenge| match challenge {
@@ -130,37 +130,37 @@ impl fmt::Display for Challenge {
     }
 }
 
-/// Credentials, as a client sends them.
+/// Credentials as sent by a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authorization {
-    /// The password itself.
+    /// Basic: user and password.
     Basic(Credentials),
-    /// A proof that it is known.
+    /// Digest: a proof of the password.
     Digest(DigestAnswer),
 }
 
-/// A proof, with what it was made from.
+/// A Digest answer with the values it was computed from.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DigestAnswer {
-    /// The user's name.
+    /// User name.
     pub user: String,
-    /// The realm that the password is for.
+    /// Realm that the password belongs to.
     pub realm: String,
-    /// The nonce of the challenge.
+    /// Nonce of the challenge.
     pub nonce: String,
-    /// The URL that the client made the proof for.
+    /// URL that the answer was computed for.
     pub uri: String,
-    /// The proof, in hexadecimal digits.
+    /// Response digest, in hexadecimal digits.
     pub response: String,
-    /// The hash; `None` when the field does not name one.
+    /// Hash algorithm; `None` if the field does not name one.
     pub algorithm: Option<Algorithm>,
-    /// The count and the client's nonce, when `qop=auth` is used.
+    /// Nonce count and client nonce, if `qop=auth` is used.
     pub auth: Option<(String, String)>,
-    /// The value that the server wanted back.
+    /// Value returned to the server unchanged.
     pub opaque: Option<String>,
 }
 
-/// A proof can be guessed from, off line.
+/// Prints no response, which would allow guessing the password offline.
 impl fmt::Debug for DigestAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DigestAnswer").field("algorithm", &self.algorithm).finish_non_exhaustive()
@@ -168,7 +168,7 @@ impl fmt::Debug for DigestAnswer {
 }
 
 impl Authorization {
-    /// Reads the field. `None` for a scheme, a hash or a `qop` that is not known, and for what cannot be read.
+    /// Reads the field. `None` if it is malformed, or has an unsupported scheme, algorithm or `qop`.
     #[must_use]
     pub fn read(value: &str) -> Option<Self> {
         let (scheme, rest) = value.trim_ascii().split_once(char::is_whitespace)?;
@@ -207,7 +207,7 @@ impl Authorization {
         }))
     }
 
-    /// The user as the client claims, without any proof yet.
+    /// User name as claimed by the client, without proof.
     #[must_use]
     pub fn user(&self) -> &str {
         match self {
@@ -216,7 +216,7 @@ impl Authorization {
         }
     }
 
-    /// The field's value. It is a secret.
+    /// Returns the field's value, which is a secret.
     #[must_use]
     pub fn write(&self) -> String {
         match self {
@@ -255,7 +255,7 @@ impl DigestAnswer {
     }
 }
 
-/// `name=value`, `name="value"`.
+/// Parses `name=value` or `name="value"`.
 fn parameter(text: &str) -> Option<(&str, String)> {
     let (name, value) = text.split_once('=')?;
     let value = value.trim_ascii();
@@ -271,7 +271,7 @@ fn parameter(text: &str) -> Option<(&str, String)> {
     Some((name.trim_ascii(), plain))
 }
 
-/// The inside of a quoted string.
+/// Escapes text for a quoted string.
 fn escaped(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())

@@ -1,4 +1,4 @@
-//! The server's side: challenges out of a secret and the time, and what answers to them are worth.
+//! The server's side of authentication: makes challenges from a secret and the time, and verifies answers.
 
 use std::time::{Duration, Instant};
 
@@ -6,24 +6,24 @@ use crypto::{Seed, constant_time_eq, hmac_sha256};
 
 use super::{Algorithm, Authorization, Challenge, Computation, DigestAnswer, DigestChallenge, hex};
 
-/// The lifetime of a nonce. A client whose nonce is older gets a new one without asking its user (RFC 7616 §3.3).
+/// Lifetime of a nonce. A client with an older nonce gets a new one without asking its user (RFC 7616 §3.3).
 const NONCE_LIFE: Duration = Duration::from_secs(300);
-/// Hexadecimal digits of a nonce's time.
+/// Number of hexadecimal digits of a nonce's time.
 const TIME_DIGITS: usize = 16;
 
-/// The verdict on credentials.
+/// Result of verifying credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The credentials are the user's.
+    /// The credentials are valid.
     Accepted,
-    /// The credentials prove that the password is known, with a nonce that is too old.
+    /// The credentials prove the password, but the nonce is too old.
     Stale,
     /// The credentials are wrong or missing.
     Refused,
 }
 
-/// Makes challenges and judges answers. It keeps nothing of either: a nonce carries its time and a MAC of it, with a key
-/// that one connection's seed gave, so that it opens no other connection.
+/// Makes challenges and verifies answers, without keeping state for either: a nonce contains its time and a MAC with a
+/// key from the connection's seed, so it is valid on this connection only.
 pub struct Gatekeeper {
     key: [u8; 32],
     start: Instant,
@@ -32,7 +32,7 @@ pub struct Gatekeeper {
 }
 
 impl Gatekeeper {
-    /// `allows_basic` says whether the password itself may be sent: over TLS there is nothing against it.
+    /// Creates the gatekeeper. `allows_basic` permits sending the password itself, which is safe over TLS.
     #[must_use]
     pub fn new(now: Instant, seed: &Seed, realm: &str, allows_basic: bool) -> Self {
         let mut key = [0; 32];
@@ -40,8 +40,8 @@ impl Gatekeeper {
         Self { key, start: now, realm: realm.to_owned(), allows_basic }
     }
 
-    /// The challenges of a 401, one for each field. MD5 comes first, and without the name of its algorithm: some clients
-    /// read but the first field, and know no other.
+    /// Returns the challenges of a 401, one for each field. MD5 comes first and without the name of its algorithm,
+    /// since some clients read only the first field and know no other algorithm.
     #[must_use]
     pub fn challenges(&self, now: Instant, stale: bool) -> Vec<Challenge> {
         let nonce = self.nonce(now);
@@ -63,7 +63,7 @@ impl Gatekeeper {
         challenges
     }
 
-    /// Judges credentials that came with a request of that method and URL, against one user's.
+    /// Verifies credentials for a request of this method and URL against one user's.
     #[must_use]
     pub fn verify(
         &self,
@@ -115,7 +115,7 @@ impl Gatekeeper {
         time + &mac
     }
 
-    /// The age of a nonce. `None` when it was not made here.
+    /// Returns the age of a nonce; `None` if it was not made here.
     fn age(&self, now: Instant, nonce: &str) -> Option<Duration> {
         let (time, mac) = nonce.split_at_checked(TIME_DIGITS)?;
         let made = Duration::from_millis(u64::from_str_radix(time, 16).ok()?);
@@ -136,13 +136,13 @@ impl std::fmt::Debug for Gatekeeper {
     }
 }
 
-/// Compares digests of the texts, so that not even their lengths show.
+/// Compares digests of the texts in constant time, so that not even their lengths leak.
 fn same(a: &str, b: &str) -> bool {
     constant_time_eq(&crypto::sha256(&[a.as_bytes()]), &crypto::sha256(&[b.as_bytes()]))
 }
 
-/// Whether a proof for `proved` may be used for `uri`: the same URL, the URL of the whole session for one of its tracks
-/// (VLC), or the part behind the host (some cameras' own clients).
+/// True if an answer computed for `proved` is valid for `uri`: the same URL, the URL of the whole session for one of
+/// its tracks (VLC), or the URL's part behind the host (some cameras' own clients).
 fn covers(proved: &str, uri: &str) -> bool {
     let trimmed = proved.trim_end_matches('/');
     let continues = |uri: &str| {

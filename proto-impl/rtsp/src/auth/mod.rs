@@ -1,8 +1,8 @@
 //! Basic (RFC 7617) and Digest (RFC 2617, RFC 7616) authentication as RTSP uses it (RFC 2326 §12.5, §12.44).
 //!
-//! [`Challenge`] and [`Authorization`] are the two fields; [`Gatekeeper`] makes challenges and judges answers for a server,
-//! [`Answerer`] answers for a client. MD5 is spoken because cameras and ffmpeg know nothing else; a server that offers it
-//! beside SHA-256 is answered with the latter.
+//! [`Challenge`] and [`Authorization`] are the two header fields. [`Gatekeeper`] makes challenges and verifies answers
+//! for a server; [`Answerer`] answers for a client. MD5 is supported because cameras and ffmpeg know nothing else; if a
+//! server offers both, the client answers with SHA-256.
 
 mod answerer;
 mod fields;
@@ -17,7 +17,7 @@ pub use gatekeeper::{Gatekeeper, Verdict};
 /// A user and a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user; it may not have a colon in it.
+    /// User name, which must not contain a colon.
     pub user: String,
     /// The password.
     pub password: String,
@@ -30,17 +30,17 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The hash of a Digest.
+/// Hash algorithm of Digest authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// RFC 2617's, and what absence means.
+    /// MD5 (RFC 2617), the default if a field names no algorithm.
     Md5,
-    /// RFC 7616's.
+    /// SHA-256 (RFC 7616).
     Sha256,
 }
 
 impl Algorithm {
-    /// `None` for one that is not known, such as the `-sess` variants.
+    /// Returns the algorithm with this name; `None` for unsupported ones such as the `-sess` variants.
     fn read(name: &str) -> Option<Self> {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("MD5") { Some(Self::Md5) } else { is("SHA-256").then_some(Self::Sha256) }
@@ -53,7 +53,7 @@ impl Algorithm {
         }
     }
 
-    /// The hash in lower-case hexadecimal digits.
+    /// Returns the hash in lower-case hexadecimal digits.
     fn hex(self, parts: &[&str]) -> String {
         let joined = parts.join(":");
         match self {
@@ -72,14 +72,14 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The parts of a Digest response (RFC 7616 §3.4.1).
+/// Input of a Digest response (RFC 7616 §3.4.1).
 struct Computation<'a> {
     algorithm: Algorithm,
     realm: &'a str,
     nonce: &'a str,
     method: &'a str,
     uri: &'a str,
-    /// The count and the client's nonce, with `qop=auth`; without, RFC 2069's form.
+    /// Nonce count and client nonce with `qop=auth`; `None` for the form of RFC 2069.
     auth: Option<(&'a str, &'a str)>,
 }
 

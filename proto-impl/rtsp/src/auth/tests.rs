@@ -30,7 +30,7 @@ fn verify(keeper: &Gatekeeper, now: Instant, answer: &str) -> Verdict {
     }
 }
 
-/// RFC 2617 §3.5 and RFC 7616 §3.9.1.
+/// Checks the examples of RFC 2617 §3.5 and RFC 7616 §3.9.1.
 #[test]
 fn digest_vectors() {
     let mut computation = Computation {

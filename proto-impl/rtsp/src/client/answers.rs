@@ -1,4 +1,4 @@
-//! The requests of a client, and its treatment of the answers and of the server's own requests.
+//! The client's requests, and the handling of the server's answers and own requests.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use crate::{
     TrackSetup, Transport, Violation, rtp_info,
 };
 
-/// The methods in the answer to a server's `OPTIONS`.
+/// Methods in the answer to a server's `OPTIONS`.
 const PUBLIC: &str = "OPTIONS, ANNOUNCE, GET_PARAMETER, SET_PARAMETER, REDIRECT, TEARDOWN";
 const SDP: &str = "application/sdp";
 
 impl Client {
-    /// A request about the whole, without number and credentials.
+    /// Creates a request about the whole presentation, without number and credentials.
     pub(super) fn make_request(&self, method: Method) -> Request {
         let url = match &self.presentation {
             Some(presentation) => presentation.url().to_owned(),
@@ -32,7 +32,7 @@ impl Client {
         Request { method, uri, headers, body: Bytes::new() }
     }
 
-    /// Sends a request about the whole.
+    /// Sends a request about the whole presentation.
     pub(super) fn request(&mut self, now: Instant, method: Method) {
         let mut request = self.make_request(method);
         match request.method {
@@ -59,7 +59,7 @@ impl Client {
         self.timers.set(Timer::Request, now, self.config.request_timeout);
     }
 
-    /// A sign of life (RFC 2326 §10.8). Its answer has no deadline: some cameras never give one.
+    /// Sends a keep-alive (RFC 2326 §10.8). Its answer has no deadline, since some cameras never send one.
     pub(super) fn send_keep_alive(&mut self, now: Instant) {
         let method = if self.dialog.gets_parameters { Method::GetParameter } else { Method::Options };
         let request = self.make_request(method);
@@ -93,7 +93,7 @@ impl Client {
         self.advance(now, &url, &response)
     }
 
-    /// Handles the answer to the request of the current step.
+    /// Handles the answer to the current request.
     fn advance(&mut self, now: Instant, url: &str, response: &Response) -> Result<(), Error> {
         let succeeded = response.status.is_success();
         match &self.phase {
@@ -155,7 +155,7 @@ impl Client {
         Ok(())
     }
 
-    /// Asks for the next track; behind the last one, for media.
+    /// Sets up the next track; after the last one, requests media.
     pub(super) fn set_up_next(&mut self, now: Instant) {
         let Some(TrackSetup { track, ports, channels }) = self.wanted.pop_front() else {
             let method = match self.mode {
@@ -207,8 +207,8 @@ impl Client {
         Ok(())
     }
 
-    /// The transport that the server chose of an offer, if it may: interleaved on channels that are free, or UDP when that was offered. A
-    /// server that answers UDP with interleaving is followed.
+    /// Returns the transport that the server chose from an offer, if valid: interleaved on free channels, or UDP when
+    /// that was offered. If a server answers a UDP offer with interleaving, that is accepted.
     fn chosen(&self, offer: &Transport, answer: Transport) -> Option<Transport> {
         let presentation = self.presentation.as_ref()?;
         match answer.lower {
@@ -237,7 +237,7 @@ impl Client {
         self.events.push_back(ClientEvent::Ready { rtp_info });
     }
 
-    /// The answer to a keep-alive: a server that has forgotten the session says so.
+    /// Handles the answer to a keep-alive, which may say that the session no longer exists.
     fn kept_alive(&mut self, method: &Method, response: &Response) {
         match response.status {
             Status::SESSION_NOT_FOUND | Status::UNAUTHORIZED => self.rejected(response),
@@ -293,7 +293,7 @@ impl Client {
     }
 }
 
-/// Whether `Public` lists it.
+/// True if `Public` lists `GET_PARAMETER`.
 fn offers_get_parameter(response: &Response) -> bool {
     response
         .headers

@@ -1,4 +1,4 @@
-//! The requests of a client: numbers, credentials, the session, and which one is out.
+//! The client's dialog with the server: request numbers, credentials, the session, and the outstanding request.
 
 use std::time::Duration;
 
@@ -6,19 +6,19 @@ use crate::auth::{Answerer, Challenge};
 use crate::link::Link;
 use crate::{Method, Request, Response, SessionHeader};
 
-/// The life of a session when the server does not say so (RFC 2326 §12.37).
+/// Timeout of a session if the server gives none (RFC 2326 §12.37).
 const SESSION_TIMEOUT_SECS: u32 = 60;
-/// The least time between two keep-alives, whatever the server says.
+/// Shortest time between two keep-alives, whatever the server says.
 const KEEP_ALIVE_MIN: Duration = Duration::from_secs(1);
-/// The longest time between two keep-alives: middleboxes forget a silent connection.
+/// Longest time between two keep-alives, since middleboxes forget idle connections.
 const KEEP_ALIVE_MAX: Duration = Duration::from_secs(300);
-/// The number of times that one request is repeated, at most, because the server's nonce was stale.
+/// Maximum number of repetitions of one request because of stale nonces.
 const STALE_MAX: u8 = 2;
 
-/// The request that is out.
+/// A request whose answer is outstanding.
 #[derive(Debug)]
 struct Outstanding {
-    /// Without number and credentials.
+    /// The request without number and credentials.
     request: Request,
     cseq: u32,
     had_credentials: bool,
@@ -34,7 +34,7 @@ pub(super) struct Dialog {
     /// The server has accepted the credentials once.
     proved: bool,
     pub(super) keep_alive_every: Duration,
-    /// The server has `GET_PARAMETER`.
+    /// The server supports `GET_PARAMETER`.
     pub(super) gets_parameters: bool,
 }
 
@@ -56,7 +56,7 @@ impl Dialog {
         self.session.as_deref()
     }
 
-    /// Sends a request, which becomes the one that is out.
+    /// Sends a request, which becomes the outstanding one.
     pub(super) fn send(&mut self, link: &mut Link, request: Request) {
         self.send_again(link, request, 0);
     }
@@ -83,13 +83,13 @@ impl Dialog {
         self.outstanding = Some(Outstanding { request, cseq: self.cseq, had_credentials, repeated });
     }
 
-    /// Whether the response is to the request that is out. Some cameras forget the number.
+    /// True if the response answers the outstanding request. Some cameras omit `CSeq`.
     pub(super) fn is_answer(&self, response: &Response) -> bool {
         let Some(outstanding) = &self.outstanding else { return false };
         response.headers.get("CSeq").is_none() || response.headers.cseq() == Some(outstanding.cseq)
     }
 
-    /// The request that was out, and its URL.
+    /// Returns the request that was outstanding, as method and URL.
     pub(super) fn settle(&mut self, response: &Response) -> Option<(Method, String)> {
         let Outstanding { request, had_credentials, .. } = self.outstanding.take()?;
         self.proved |= had_credentials && response.status.is_success();
@@ -104,7 +104,7 @@ impl Dialog {
         Some((request.method, request.uri))
     }
 
-    /// Repeats the request that is out with credentials. False when that is of no use.
+    /// Repeats the outstanding request with credentials. Returns false if that cannot succeed.
     pub(super) fn authenticate(&mut self, link: &mut Link, response: &Response) -> bool {
         let (Some(answerer), Some(outstanding)) = (&mut self.answerer, &self.outstanding) else {
             return false;
@@ -123,7 +123,7 @@ impl Dialog {
     }
 }
 
-/// Half of the time after which the server forgets the session.
+/// Returns the keep-alive interval: half of the session's timeout.
 fn interval(session: SessionHeader<'_>) -> Duration {
     let secs = session.timeout_secs.unwrap_or(SESSION_TIMEOUT_SECS);
     (Duration::from_secs(u64::from(secs)) / 2).clamp(KEEP_ALIVE_MIN, KEEP_ALIVE_MAX)

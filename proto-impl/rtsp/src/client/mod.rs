@@ -1,16 +1,16 @@
 //! The connecting machine, for pushes and pulls.
 //!
-//! 1. `OPTIONS`, of whose answer `Public` is remembered;
+//! 1. `OPTIONS`; the methods in `Public` are remembered;
 //! 2. a pull: `DESCRIBE` -> [`ClientEvent::Described`], the owner chooses tracks with `setup`; a push: `ANNOUNCE`;
 //! 3. for each track `SETUP`, over UDP or interleaved -> [`ClientEvent::SetUp`]; 461 to UDP -> again, interleaved; 461 to
 //!    interleaving -> the owner may choose again ([`ClientEvent::NotInterleaved`]);
 //! 4. `PLAY` or `RECORD` -> [`ClientEvent::Ready`];
-//! 5. media; at half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server that does not know that;
-//! 6. `close` -> `TEARDOWN` goes out.
+//! 5. media; after half of the session's timeout `GET_PARAMETER`, or `OPTIONS` for a server without it;
+//! 6. `close` -> sends `TEARDOWN`.
 //!
-//! Requests go out one at a time. A 401 is answered with credentials, once, and again when the server says that its nonce
-//! was stale. Any other refusal is [`ClientEvent::Rejected`] and the end. The server is not trusted: all limits of an
-//! accepted connection hold.
+//! Requests are sent one at a time. A 401 is answered with credentials once, and again if the server marks its nonce as
+//! stale. Any other refusal causes [`ClientEvent::Rejected`] and ends the connection. The server is not trusted: all
+//! limits of an accepted connection apply.
 
 mod answers;
 mod dialog;
@@ -34,19 +34,19 @@ use crate::{
 };
 use dialog::Dialog;
 
-/// The answer that is waited for, in the order of the exchange.
+/// Answer that is expected, in the order of the exchange.
 #[derive(Debug)]
 enum Phase {
     Options,
     Describe,
-    /// The owner's choice of tracks is waited for.
+    /// The owner must choose tracks.
     Described,
     Announce,
     Setup {
         track: usize,
         offer: Transport,
     },
-    /// `PLAY` or `RECORD` is out.
+    /// `PLAY` or `RECORD` was sent.
     Start,
     Ready,
     Closed,
@@ -62,14 +62,14 @@ pub struct Client {
     events: VecDeque<ClientEvent>,
     dialog: Dialog,
     presentation: Option<Presentation>,
-    /// Tracks that are still to be set up.
+    /// Tracks still to be set up.
     wanted: VecDeque<TrackSetup>,
-    /// The body of `ANNOUNCE`.
+    /// Body of `ANNOUNCE`.
     announced: Bytes,
 }
 
 impl Client {
-    /// A pull on a connection that was just made; the first bytes are already queued.
+    /// Creates a pull on a new connection; the first bytes are already queued.
     #[must_use]
     pub fn play(now: Instant, config: Arc<ClientConfig>, seed: Seed) -> Self {
         let mut client = Self::new(now, config, &seed, Mode::Play);
@@ -77,8 +77,8 @@ impl Client {
         client
     }
 
-    /// A push on a connection that was just made; the first bytes are already queued. Every section of the description that
-    /// is in `tracks` is set up. Sections without a `control` become `streamid=0` and so on, as ffmpeg names them.
+    /// Creates a push on a new connection; the first bytes are already queued. Every section of the description that is
+    /// in `tracks` is set up. Sections without a `control` attribute get `streamid=0` and so on, as with ffmpeg.
     #[must_use]
     pub fn publish(
         now: Instant,
@@ -122,7 +122,7 @@ impl Client {
         }
     }
 
-    /// Takes bytes of the server, split anywhere. After the end they are dropped.
+    /// Handles bytes from the server, split anywhere. After the end they are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         let mut input = bytes;
         self.process(now, &mut input).inspect_err(|error| {
@@ -131,8 +131,8 @@ impl Client {
         })
     }
 
-    /// Looks at the clock: sends a keep-alive that is due. Any other time that ran out ends the connection with
-    /// [`CloseReason::Timeout`].
+    /// Handles an expired deadline: sends a keep-alive if one is due; any other expired deadline ends the connection
+    /// with [`CloseReason::Timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         match self.timers.expired(now) {
             Some(Timer::KeepAlive) => self.send_keep_alive(now),
@@ -143,13 +143,13 @@ impl Client {
         }
     }
 
-    /// Whether the owner should read from the socket.
+    /// True if the owner should read from the socket.
     #[must_use]
     pub const fn wants_bytes(&self) -> bool {
         !matches!(self.phase, Phase::Closed)
     }
 
-    /// Chooses tracks of the stream that was described. Nothing happens at any other time, or without a track that exists.
+    /// Sets up tracks of the described stream. Ignored at any other time, or if no given track exists.
     pub fn setup(&mut self, now: Instant, tracks: &[TrackSetup]) {
         if matches!(self.phase, Phase::Described) {
             self.want(tracks);
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         let event = self.events.pop_front();
         if event.is_none() {
@@ -169,8 +169,8 @@ impl Client {
         event
     }
 
-    /// Moves everything queued behind what `out` has; says whether there was anything. It is whole messages and frames: put
-    /// them between frames of the owner's, never into one.
+    /// Moves all queued output behind the contents of `out`. Returns true if there was any. The output is whole
+    /// messages and frames: insert it between the owner's frames, never into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -179,33 +179,33 @@ impl Client {
         true
     }
 
-    /// The time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` is next due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
     }
 
-    /// Counters.
+    /// Counters of the connection.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.link.stats
     }
 
-    /// The channels of a track that was set up interleaved.
+    /// Returns the channels of an interleaved track.
     #[must_use]
     pub fn channels(&self, track: usize) -> Option<Channels> {
         self.presentation.as_ref()?.channels(track)
     }
 
-    /// Sends a packet as a frame. False when the track is not interleaved, the packet longer than a frame, or media does not
-    /// flow yet.
+    /// Sends a packet as an interleaved frame. Returns false if the track is not interleaved, the packet exceeds a
+    /// frame, or media does not flow yet.
     pub fn send_frame(&mut self, track: usize, is_rtcp: bool, packet: Bytes) -> bool {
         let Some(Channels { rtp, rtcp }) = self.channels(track) else { return false };
         matches!(self.phase, Phase::Ready) && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// Media of the stream came, as a frame or as a datagram. Only the owner can tell: a server that sends reports alone, or
-    /// packets that were not described, has stalled.
+    /// Notes that media of the stream arrived, as a frame or a datagram. Only the owner can tell: a server that sends
+    /// only reports, or packets that were not described, has stalled.
     pub fn media_progress(&mut self, now: Instant) {
         if let Some(timeout) = self.config.stall_timeout
             && matches!(self.phase, Phase::Ready)
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection, with `TEARDOWN` if the server has a session.
+    /// Ends the connection, with `TEARDOWN` if there is a session.
     pub fn close(&mut self, _now: Instant, reason: CloseReason) {
         if self.dialog.session().is_some() && !matches!(self.phase, Phase::Closed) {
             let request = self.make_request(Method::Teardown);
@@ -224,7 +224,7 @@ impl Client {
         self.finish(reason);
     }
 
-    /// Distinct tracks that exist, in their order.
+    /// Adds the tracks that exist, each once, in their order.
     fn want(&mut self, tracks: &[TrackSetup]) {
         let count = self.presentation.as_ref().map_or(0, |presentation| presentation.tracks.len());
         for setup in tracks {
@@ -258,7 +258,7 @@ impl Client {
         }
     }
 
-    /// The end, once. What is queued stays for the owner to send.
+    /// Ends the connection, once. Queued output remains for the owner to send.
     fn finish(&mut self, reason: CloseReason) {
         if matches!(self.phase, Phase::Closed) {
             return;
@@ -273,7 +273,7 @@ impl Client {
     }
 }
 
-/// The URL may hold the key of another server and stays out of logs.
+/// Prints no URL, since it may contain the key of another server.
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Client")

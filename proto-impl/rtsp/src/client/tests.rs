@@ -166,7 +166,7 @@ fn a_challenge_is_answered_once() {
     }
 }
 
-/// A client, and the numbers with which its server answers.
+/// Client with the sequence numbers for the answers of its server.
 struct Script {
     client: Client,
     cseq: u32,
@@ -192,7 +192,7 @@ impl Script {
         self.sent = String::from_utf8_lossy(&out.take_all()).into_owned();
     }
 
-    /// The server's answer to the next request.
+    /// Answers the next request as the server.
     fn answer(&mut self, now: Instant, status: &str, fields: &str, body: &str) -> &mut Self {
         self.cseq += 1;
         let cseq = self.cseq;
@@ -203,7 +203,7 @@ impl Script {
         self
     }
 
-    /// Up to the answer to `PLAY`, of a server with those fields in its answers.
+    /// Runs a client up to the answer to `PLAY` of a server with these header fields in its answers.
     fn playing(now: Instant, public: &str, session: &str) -> Self {
         let mut script = Self::new(player(with_password("pass")));
         script.answer(now, "200 OK", &format!("Public: {public}\r\n"), "");

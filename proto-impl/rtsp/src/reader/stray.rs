@@ -1,17 +1,17 @@
-//! Bytes that belong to nothing: where a frame or a message begins behind them.
+//! Stray bytes: finding the beginning of the next frame or message behind them.
 //!
-//! Some cameras write a few bytes too many between interleaved frames, or a frame's length too small. A place is taken for
-//! the beginning of a frame when a frame of that channel came before and the packet in it is of version 2 (RFC 3550 §5.1),
-//! and for that of a message when its first words are.
+//! Some cameras write a few extra bytes between interleaved frames, or a frame length that is too small. A position
+//! counts as the beginning of a frame if a frame on that channel came before and its packet has version 2 (RFC 3550
+//! §5.1), and as that of a message if it starts like one.
 
 use crate::Method;
 use crate::message::VERSION;
 
-/// The longest method that is looked for.
+/// Longest method that is recognized, in bytes.
 const METHOD_BYTES_MAX: usize = 16;
-/// The beginning of a URL.
+/// Beginning of a URL.
 const SCHEME: &str = "rtsp";
-/// The shortest packet: RTCP's (RFC 3550 §6.4.2).
+/// Shortest packet, in bytes: one of RTCP (RFC 3550 §6.4.2).
 const PACKET_BYTES_MIN: u16 = 8;
 /// The version of RTP and RTCP, in the upper two bits.
 const RTP_VERSION: u8 = 2;
@@ -31,27 +31,27 @@ impl Seen {
         self.0.get(usize::from(channel >> 6)).is_some_and(|bits| bits >> (channel & 63) & 1 == 1)
     }
 
-    /// Whether no frame came yet.
+    /// True if no frame has arrived yet.
     pub(super) fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
 }
 
-/// The kind of item that bytes begin with.
+/// Kind of item at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// More of them will tell.
+    /// Undecided: more bytes are needed.
     Unknown,
-    /// A frame: its head and the first byte of its packet.
+    /// A frame: its header and the first byte of its packet.
     Frame { channel: u8, length: u16, first: u8 },
     /// A message.
     Message,
-    /// Nothing.
+    /// Neither: a stray byte.
     Stray,
 }
 
-/// Judges the first bytes behind a whole frame or message, or behind `stray` bytes. Behind those a method must be a known
-/// one: the last of them may look like a part of it.
+/// Classifies the bytes behind a whole frame or message, or behind `stray` bytes. Behind stray bytes only known methods
+/// are recognized, since a stray byte may look like part of a method.
 pub(super) fn judge(bytes: &[u8], seen: &Seen, stray: usize) -> Beginning {
     match *bytes {
         [] | [b'$'] => Beginning::Unknown,

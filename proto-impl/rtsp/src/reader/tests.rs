@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Every item of a stream that is cut into pieces of that many bytes, and the error at its end.
+/// Reads all items of a stream in pieces of `cut` bytes and returns them with the final error.
 fn read(bytes: &[u8], cut: usize) -> (Vec<Item>, Option<Error>) {
     let (mut reader, mut items) = (Reader::new(), Vec::new());
     for mut piece in bytes.chunks(cut) {

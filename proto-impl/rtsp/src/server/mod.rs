@@ -6,14 +6,15 @@
 //! 3. for each track `SETUP` with `mode=record` -> [`Event::Setup`], reading stops; `accept_setup` -> 200 with `Transport`
 //!    and `Session`;
 //! 4. `RECORD` -> [`Event::Record`], reading stops; `accept_record` -> 200;
-//! 5. frames -> [`Event::Interleaved`], or datagrams that the machine does not see;
+//! 5. frames -> [`Event::Interleaved`], or datagrams, which the machine does not see;
 //! 6. `TEARDOWN` -> 200, [`Event::Teardown`].
 //!
-//! A play: `OPTIONS`, `DESCRIBE` -> [`Event::Describe`]; `accept_describe` -> 200 with the description; `SETUP` as above, then
-//! `PLAY` -> [`Event::Play`]; `accept_play` -> 200. The owner sends media behind that.
+//! A play: `OPTIONS`, `DESCRIBE` -> [`Event::Describe`]; `accept_describe` -> 200 with the description; `SETUP` as
+//! above, then `PLAY` -> [`Event::Play`]; `accept_play` -> 200. The owner then sends media.
 //!
-//! States (RFC 2326 §A.2): without a transport the session is Init, with one Ready; `PLAY` and `RECORD` lead on, `PAUSE`
-//! back. What does not fit is answered with 454, 455, 459 or 460 and changes nothing.
+//! States (RFC 2326 §A.2): without a track set up the session is in Init, with one in Ready; `PLAY` and `RECORD`
+//! advance, `PAUSE` returns. A request that does not fit the state is answered with 454, 455, 459 or 460 and changes
+//! nothing.
 
 mod requests;
 mod verbs;
@@ -35,7 +36,7 @@ use crate::{
     Transport,
 };
 
-/// The state of the session (RFC 2326 §A.2), and the end.
+/// State of the session (RFC 2326 §A.2), or closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Init,
@@ -45,17 +46,17 @@ enum State {
     Closed,
 }
 
-/// The request that awaits its verdict.
+/// A request that waits for the owner's decision.
 #[derive(Debug)]
 struct Pending {
     request: Request,
     authorization: Option<Authorization>,
-    /// The credentials were right, with a nonce that is too old.
+    /// The credentials were right, but the nonce was too old.
     stale: bool,
     step: Step,
 }
 
-/// The step that the verdict leads to.
+/// Effect of accepting a pending request.
 #[derive(Debug)]
 enum Step {
     Describe,
@@ -78,14 +79,14 @@ pub struct Server {
     random: Random,
     gatekeeper: Gatekeeper,
     failed_authentications: u32,
-    /// The time that a pending verdict has left to a session.
+    /// Remaining time of the request timer, paused while a decision is pending.
     request_left: Option<Duration>,
-    /// Input received while a request awaits its verdict.
+    /// Input received while a request waits for the owner's decision.
     held: Vec<u8>,
 }
 
 impl Server {
-    /// A connection that was just accepted.
+    /// Creates the machine for a connection just accepted.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
         let mut timers = Timers::default();
@@ -107,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Takes bytes of the peer, split anywhere. While a request awaits its verdict they are held, up to
+    /// Handles bytes from the peer, split anywhere. While a request waits for a decision they are buffered, up to
     /// [`Config::held_bytes_max`]. After the end they are dropped.
     pub fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) -> Result<(), Error> {
         if self.state == State::Closed {
@@ -117,20 +118,21 @@ impl Server {
         self.process(now, &mut input).and_then(|()| self.hold(input)).inspect_err(|error| self.fail(error))
     }
 
-    /// Looks at the clock. A time that ran out ends the connection with [`CloseReason::Timeout`].
+    /// Handles an expired deadline: ends the connection with [`CloseReason::Timeout`]. Harmless if no deadline has
+    /// passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some(timer) = self.timers.expired(now) {
             self.finish(CloseReason::Timeout(timer));
         }
     }
 
-    /// Whether the owner should read from the socket: not while a verdict is pending, and not after the end.
+    /// True if the owner should read from the socket: not while a decision is pending, and not after the end.
     #[must_use]
     pub fn wants_bytes(&self) -> bool {
         self.state != State::Closed && self.pending.is_none()
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
         if event.is_none() {
@@ -140,8 +142,8 @@ impl Server {
         event
     }
 
-    /// Moves everything queued behind what `out` has; says whether there was anything. It is whole messages and frames: put
-    /// them between frames of the owner's, never into one.
+    /// Moves all queued output behind the contents of `out`. Returns true if there was any. The output is whole
+    /// messages and frames: insert it between the owner's frames, never into one.
     pub fn poll_transmit(&mut self, out: &mut SendQueue) -> bool {
         if self.link.out.is_empty() {
             return false;
@@ -150,45 +152,46 @@ impl Server {
         true
     }
 
-    /// The time at which `handle_timeout` is next due.
+    /// Returns the time at which `handle_timeout` is next due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.deadline()
     }
 
-    /// Counters.
+    /// Counters of the connection.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.link.stats
     }
 
-    /// The transport of a track that was set up.
+    /// Returns the transport of a track that was set up.
     #[must_use]
     pub fn transport(&self, track: usize) -> Option<&Transport> {
         self.presentation.as_ref()?.transport(track)
     }
 
-    /// The channels of a track that was set up interleaved.
+    /// Returns the channels of an interleaved track.
     #[must_use]
     pub fn channels(&self, track: usize) -> Option<Channels> {
         self.presentation.as_ref()?.channels(track)
     }
 
-    /// Sends a packet as a frame. For RTCP and other single packets; media of many viewers is written by the owner. False
-    /// when the track is not interleaved, or the packet longer than a frame.
+    /// Sends a packet as an interleaved frame. Meant for RTCP and other single packets; the owner writes media for many
+    /// viewers. Returns false if the track is not interleaved, or the packet exceeds a frame.
     pub fn send_frame(&mut self, track: usize, is_rtcp: bool, packet: Bytes) -> bool {
         let Some(Channels { rtp, rtcp }) = self.channels(track) else { return false };
         self.state != State::Closed && self.link.send_frame(if is_rtcp { rtcp } else { rtp }, packet)
     }
 
-    /// The session showed a sign of life that the machine did not see: a datagram came, or the peer took media.
+    /// Extends the session for activity that the machine does not see: a received datagram, or media accepted by the
+    /// peer.
     pub fn keep_alive(&mut self, now: Instant) {
         if self.session_id.is_some() && self.state != State::Closed {
             self.timers.set(Timer::Session, now, self.config.session_timeout);
         }
     }
 
-    /// Takes items off the front of `input` until it is used up, a verdict is needed, or the end.
+    /// Handles items from the front of `input` until it is used up, a decision is needed, or the connection ends.
     fn process(&mut self, now: Instant, input: &mut &[u8]) -> Result<(), Error> {
         while self.wants_bytes() {
             let Some(item) = self.link.read(input)? else { break };
@@ -221,7 +224,7 @@ impl Server {
         }
     }
 
-    /// Keeps what the machine may not read yet.
+    /// Buffers input that must not be read before a decision.
     fn hold(&mut self, rest: &[u8]) -> Result<(), Error> {
         if rest.is_empty() {
             return Ok(());
@@ -233,7 +236,7 @@ impl Server {
         Ok(())
     }
 
-    /// Continues after a verdict with the input that was held.
+    /// Continues after a decision with the buffered input.
     fn resume(&mut self, now: Instant) {
         let held = std::mem::take(&mut self.held);
         let mut input = held.as_slice();
@@ -242,8 +245,8 @@ impl Server {
         }
     }
 
-    /// Without a session the request timer runs, but not while the owner is asked; with one, the session timer. No request
-    /// gives more time to the next one, or refused ones would keep a connection for ever.
+    /// Runs the request timer without a session, except while a decision is pending, and the session timer with one.
+    /// Requests do not extend the request timer, or refused ones could keep a connection open forever.
     fn rearm(&mut self, now: Instant) {
         if self.session_id.is_some() {
             self.timers.clear(Timer::Request);
@@ -271,7 +274,7 @@ impl Server {
         self.finish(CloseReason::Failed(error.clone()));
     }
 
-    /// The end, once. What is queued stays for the owner to send.
+    /// Ends the connection, once. Queued output remains for the owner to send.
     fn finish(&mut self, reason: CloseReason) {
         if self.state == State::Closed {
             return;
@@ -287,7 +290,7 @@ impl Server {
     }
 }
 
-/// Names and payloads stay out of logs.
+/// Prints no names and payloads.
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")

@@ -1,4 +1,4 @@
-//! The requests of a client.
+//! Handling of a client's requests.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::{
     StreamRequest, Target, Timer, Transport, Uri,
 };
 
-/// The methods in the answer to `OPTIONS`.
+/// Methods in the answer to `OPTIONS`.
 const PUBLIC: &str =
     "OPTIONS, DESCRIBE, ANNOUNCE, SETUP, PLAY, RECORD, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
-/// The type of a description.
+/// Media type of a description.
 pub(super) const SDP: &str = "application/sdp";
 
 impl Server {
@@ -35,8 +35,8 @@ impl Server {
         Ok(())
     }
 
-    /// Checks the rules for every request: no feature is demanded that is not there (RFC 2326 §12.32), and the session is this
-    /// connection's. A request without `Session` is taken as one of it.
+    /// Checks the rules for every request: it requires no unsupported feature (RFC 2326 §12.32), and its session is
+    /// that of the connection. A request without `Session` belongs to the connection's session.
     fn check(&self, request: &Request) -> Result<(), Status> {
         if request.headers.get("Require").is_some() {
             return Err(Status::OPTION_NOT_SUPPORTED);
@@ -46,7 +46,8 @@ impl Server {
         if is_ours || request.method == Method::Options { Ok(()) } else { Err(Status::SESSION_NOT_FOUND) }
     }
 
-    /// An error is the status of the answer; `Ok` says that it was answered, or is pending.
+    /// Handles a request by its method. An error is the status to answer with; `Ok` means that the request was answered
+    /// or is pending.
     fn dispatch(&mut self, request: &Request) -> Result<(), Status> {
         match &request.method {
             Method::Options => self.answer(request, Status::OK, |headers| headers.push("Public", PUBLIC)),
@@ -180,7 +181,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether the session has tracks, of that mode, and the request is about all of them.
+    /// Checks that the session has tracks of this mode, and that the request is about all of them.
     fn check_aggregate(&self, request: &Request, mode: Mode) -> Result<(), Status> {
         if self.state == State::Init || !self.has_mode(mode) {
             return Err(Status::NOT_VALID_IN_STATE);
@@ -188,14 +189,15 @@ impl Server {
         self.check_whole(request)
     }
 
-    /// Tracks of one session start and stop together (RFC 2326 §11.3.11); a session with one track has two URLs.
+    /// Checks that a request is about all tracks, which start and stop together (RFC 2326 §11.3.11). A session with one
+    /// track has two URLs.
     fn check_whole(&self, request: &Request) -> Result<(), Status> {
         let Some(presentation) = &self.presentation else { return Ok(()) };
         let names_one = !presentation.is_whole(&request.uri) && presentation.track_of(&request.uri).is_some();
         if names_one && presentation.count() > 1 { Err(Status::ONLY_AGGREGATE_ALLOWED) } else { Ok(()) }
     }
 
-    /// Leaves the request to the owner.
+    /// Passes the request to the owner for a decision.
     fn ask(&mut self, request: &Request, step: Step, event: Event) {
         let request = Request { body: bytes::Bytes::new(), ..request.clone() };
         let authorization = request.headers.get("Authorization").and_then(Authorization::read);
@@ -212,7 +214,7 @@ impl Server {
         });
     }
 
-    /// The value of `Session`.
+    /// Returns the value of `Session`.
     pub(super) fn session_field(&self) -> Option<String> {
         let timeout = self.config.session_timeout.as_secs();
         self.session_id.as_ref().map(|id| format!("{id};timeout={timeout}"))
@@ -250,7 +252,7 @@ fn stream_request(request: &Request) -> Result<StreamRequest, Status> {
     })
 }
 
-/// An alternative that the owner may accept, with its channels.
+/// Returns a transport that the owner may accept, with its channels; `None` if unusable.
 fn usable(presentation: &Presentation, transport: Transport) -> Option<Transport> {
     if transport.multicast {
         return None;

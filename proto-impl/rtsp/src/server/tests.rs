@@ -4,7 +4,7 @@ use crate::{Limit, Lower, Ports};
 
 const URL: &str = "rtsp://127.0.0.1:8554/live/s?token=a";
 
-/// A request.
+/// Makes a request.
 fn ask(method: &str, uri: &str, fields: &str, body: &str) -> Vec<u8> {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
     format!("{method} {uri} RTSP/1.0\r\nCSeq: 7\r\n{fields}{length}\r\n{body}").into_bytes()
@@ -29,14 +29,14 @@ fn rig() -> Rig {
     Rig::new(Config::default())
 }
 
-/// The status of the only answer.
+/// Returns the status of the only answer.
 fn status(answer: &str) -> u16 {
     assert_eq!(answer.matches("RTSP/1.0 ").count(), 1, "{answer}");
     assert!(answer.contains("CSeq: 7\r\n"), "{answer}");
     answer[9..12].parse().unwrap()
 }
 
-/// Feeds what leads to an answer, all of it successful.
+/// Feeds requests that must all succeed.
 fn through(rig: &mut Rig, requests: &[Vec<u8>]) {
     for request in requests {
         let answer = rig.feed(request);
@@ -92,7 +92,7 @@ fn a_section_that_cannot_be_read_is_left_out_and_the_others_keep_their_numbers()
     assert_eq!(status(&rig().feed(&request)), 400);
 }
 
-/// GStreamer appends the track to the path and leaves the query behind it.
+/// Checks GStreamer, which appends the track to the path and leaves the query after it.
 #[test]
 fn rtspclientsink_publishes() {
     let mut rig = rig();

@@ -1,5 +1,5 @@
-//! The owner's decisions. A verb that fits no pending request changes nothing: the request may have ended with
-//! the connection while the verdict was on its way.
+//! The owner's decisions. A decision without a matching pending request is ignored: the request may have ended with the
+//! connection in the meantime.
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use crate::presentation::Presentation;
 use crate::{CloseReason, Headers, Limit, Lower, Mode, RtpInfo, Status, Timer, Transport, rtp_info};
 
 impl Server {
-    /// Judges the credentials of the pending request against a user's. Behind [`Verdict::Stale`] comes [`Server::challenge`],
-    /// which then tells the client not to ask its user again.
+    /// Verifies the credentials of the pending request against a user's. After [`Verdict::Stale`], call
+    /// [`Server::challenge`], which then tells the client not to ask its user again.
     pub fn verify(&mut self, now: Instant, user: &str, password: &str) -> Verdict {
         let Some(pending) = &mut self.pending else { return Verdict::Refused };
         let Some(authorization) = &pending.authorization else { return Verdict::Refused };
@@ -25,8 +25,8 @@ impl Server {
         verdict
     }
 
-    /// Answers the pending request with 401 and challenges. A client whose credentials are wrong again and again is left:
-    /// see [`crate::Config::authentications_max`].
+    /// Answers the pending request with 401 and challenges. Ends the connection of a client whose credentials are wrong
+    /// too often: see [`crate::Config::authentications_max`].
     pub fn challenge(&mut self, now: Instant) {
         let Some(pending) = &self.pending else { return };
         let (stale, failed) = (pending.stale, pending.authorization.is_some() && !pending.stale);
@@ -47,8 +47,8 @@ impl Server {
         }
     }
 
-    /// Accepts the pending `DESCRIBE`. Each section should have a `control`, such as `trackID=0`, that no other one has.
-    /// A description that cannot be read is answered with 500.
+    /// Accepts the pending `DESCRIBE`. Each section should have a unique `control` attribute, such as `trackID=0`. An
+    /// invalid description is answered with 500.
     pub fn accept_describe(&mut self, now: Instant, description: &str) {
         let Some(Pending { request, step: Step::Describe, .. }) = &self.pending else { return };
         let read = Description::read(description.as_bytes()).ok();
@@ -81,8 +81,8 @@ impl Server {
         }
     }
 
-    /// Accepts the pending `SETUP` with one of its transports, in which the owner has filled in what is its own: the server's
-    /// ports, the source of the packets. Interleaved channels that are missing or taken are answered with 500.
+    /// Accepts the pending `SETUP` with one of its transports, to which the owner has added the server's ports and the
+    /// source of the packets. Interleaved channels that are missing or in use are answered with 500.
     pub fn accept_setup(&mut self, now: Instant, transport: Transport) {
         let Some(Pending { step: Step::Setup { track }, .. }) = &self.pending else { return };
         let track = *track;
@@ -114,8 +114,8 @@ impl Server {
         self.resume(now);
     }
 
-    /// Accepts the pending `PLAY`; media may be written behind what is then queued. `infos` tells where the tracks begin, as
-    /// far as that is known.
+    /// Accepts the pending `PLAY`. The owner may then write media behind the queued output. `infos` gives the positions
+    /// at which tracks begin, as far as known.
     pub fn accept_play(&mut self, now: Instant, infos: &[RtpInfo]) {
         let Some(Pending { step: Step::Play, .. }) = &self.pending else { return };
         self.state = State::Playing;
@@ -143,7 +143,7 @@ impl Server {
         self.resume(now);
     }
 
-    /// Refuses the pending request; the connection goes on. See [`Server::close`] to end it.
+    /// Refuses the pending request. The connection continues; [`Server::close`] ends it.
     pub fn reject(&mut self, now: Instant, status: Status) {
         if self.pending.is_some() {
             self.settle(status, |_| {});

@@ -1,4 +1,4 @@
-//! Channels (RFC 8831 §6, RFC 8832).
+//! Data channels (RFC 8831 §6, RFC 8832).
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,29 +13,29 @@ use crate::inbound::{self, charge};
 use crate::outbound::{Limit, Outgoing};
 use crate::stats::{count, figure};
 
-/// Stream 65535 is none (RFC 8832 §6).
+/// Number of usable streams: stream 65535 does not exist (RFC 8832 §6).
 const STREAMS_MAX: u16 = 65_535;
 
-/// A direction of a channel.
+/// State of one direction of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     Open,
-    /// To be reset, or asked for.
+    /// The stream's reset was requested or is still to be requested.
     Closing,
     Reset,
 }
 
-/// A channel.
+/// A data channel.
 #[derive(Debug)]
 pub(super) struct Channel {
     options: Options,
-    /// Opened by us, and not acknowledged: until then messages keep their order (RFC 8832 §6).
+    /// The local side opened the channel and has no acknowledgement yet; until then messages stay in order (RFC 8832 §6).
     opening: bool,
     pub(super) outgoing: Side,
     pub(super) incoming: Side,
 }
 
-/// The channels, by their stream.
+/// The data channels, by their stream numbers.
 #[derive(Debug, Default)]
 pub(super) struct Channels {
     open: BTreeMap<u16, Channel>,
@@ -56,11 +56,11 @@ impl Channels {
 }
 
 impl Association {
-    /// Opens a channel; messages may be sent at once. [`Event::Accepted`] follows.
+    /// Opens a channel. Messages may be sent at once. [`Event::Accepted`] follows.
     ///
     /// # Errors
     ///
-    /// See [`OpenError`].
+    /// The reason as an [`OpenError`].
     pub fn open(
         &mut self,
         now: Instant,
@@ -88,7 +88,7 @@ impl Association {
         Ok(ChannelId(stream))
     }
 
-    /// RFC 8832 §6: even numbers are of the DTLS client.
+    /// Returns a free stream: even numbers belong to the DTLS client (RFC 8832 §6).
     fn free_stream(&self) -> Option<u16> {
         if self.channels.len() >= self.config.channels_max {
             return None;
@@ -102,7 +102,7 @@ impl Association {
         (first..end).step_by(2).find(is_free)
     }
 
-    /// Channels that were opened before the handshake, on streams that the peer does not have.
+    /// Drops channels opened before the handshake on streams that the peer does not support.
     pub(super) fn drop_channels_beyond(&mut self) {
         let end = self.session.as_ref().map_or(STREAMS_MAX, |session| session.agreed.streams);
         for stream in self.channels.open.split_off(&end).into_keys() {
@@ -120,7 +120,7 @@ impl Association {
     ///
     /// # Errors
     ///
-    /// See [`SendError`]. After [`SendError::Full`], [`Event::Writable`] follows.
+    /// The reason as a [`SendError`]. After [`SendError::Full`], [`Event::Writable`] follows.
     pub fn send(
         &mut self,
         now: Instant,
@@ -151,7 +151,7 @@ impl Association {
         Ok(())
     }
 
-    /// Closes a channel once everything that was sent on it has arrived. [`Event::ChannelClosed`] follows.
+    /// Closes a channel once everything sent on it has arrived. [`Event::ChannelClosed`] follows.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId) {
         let found = self.channels.get_mut(channel.0).filter(|found| found.outgoing == Side::Open);
         if let Some(found) = found {
@@ -161,7 +161,7 @@ impl Association {
         }
     }
 
-    /// Forgets a channel that is closed in both directions.
+    /// Removes a channel that is closed in both directions.
     pub(super) fn finish_channel(&mut self, stream: u16) {
         let is_over = self
             .channels
@@ -174,7 +174,7 @@ impl Association {
         }
     }
 
-    /// A whole message, in its turn.
+    /// Handles a complete message in its order.
     pub(super) fn handle_message(&mut self, now: Instant, message: inbound::Message) {
         let stream = message.stream;
         if message.ppid == ppid::DCEP {

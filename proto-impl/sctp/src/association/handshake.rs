@@ -1,4 +1,4 @@
-//! The handshake (RFC 9260 §5). Nothing is kept for an `INIT`: its answer has all of it, signed.
+//! The handshake (RFC 9260 §5). An `INIT` creates no state: its answer contains all of it, authenticated, in a cookie.
 
 use std::time::Instant;
 
@@ -14,13 +14,13 @@ use crate::outbound::{Flight, Rto};
 use crate::packet::{chunk, parameter, write_parameter};
 use crate::stats::count;
 
-/// Streams that are announced in both directions: all numbers that a channel can have (RFC 8831 §6.2).
+/// Number of streams announced in both directions: all that a channel can use (RFC 8831 §6.2).
 const STREAMS: u16 = 65_535;
-/// Streams of the peer whose order is kept, beyond its channels: those that are being closed.
+/// Number of streams of the peer whose order is kept in addition to its channels: those being closed.
 const LANES_SPARE: usize = 64;
 
 impl Association {
-    /// Begins the handshake. The peer may do the same at the same time.
+    /// Begins the handshake. The peer may do so at the same time.
     pub fn connect(&mut self, now: Instant) {
         if self.phase == Phase::Idle {
             self.phase = Phase::CookieWait;
@@ -40,7 +40,7 @@ impl Association {
         }
     }
 
-    /// Sends what the handshake, or the shutdown, waits for an answer to.
+    /// Sends again the chunk of the handshake or shutdown that waits for an answer.
     pub(super) fn repeat_handshake(&mut self, now: Instant) {
         match self.phase {
             Phase::CookieWait => {
@@ -98,7 +98,7 @@ impl Association {
         }
     }
 
-    /// The peer's end is known.
+    /// Starts the session once the peer's parameters are known.
     fn begin(&mut self, agreed: Agreed) {
         let lanes = self.config.channels_max.saturating_add(LANES_SPARE);
         let has_forward = agreed.extensions.forward_tsn;
@@ -116,7 +116,7 @@ impl Association {
         }));
     }
 
-    /// §5.2.4.
+    /// Handles `COOKIE ECHO` (§5.2.4).
     pub(super) fn handle_cookie_echo(&mut self, now: Instant, value: &[u8]) {
         let agreed = match self.local.cookies.check(now, self.config.cookie_lifetime, value) {
             Checked::Good(agreed) => agreed,
@@ -160,7 +160,7 @@ impl Association {
         }
     }
 
-    /// The peer took too long with our cookie, or we with the peer's: the handshake begins anew (§5.2.6).
+    /// Handles `ERROR`. If a cookie expired on its way, the handshake restarts (§5.2.6).
     pub(super) fn handle_error(&mut self, now: Instant, mut value: &[u8]) {
         let cause = crate::packet::next_parameter(&mut value).map(|cause| cause.kind);
         if self.phase == Phase::CookieEchoed && cause == Some(parameter::CAUSE_STALE_COOKIE) {

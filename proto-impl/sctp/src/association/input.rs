@@ -1,4 +1,4 @@
-//! Packets of the peer.
+//! Handling of packets from the peer.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,12 +17,12 @@ use crate::packet::{
 use crate::seq;
 use crate::stats::count;
 
-/// The longest that an acknowledgement waits (RFC 9260 §6.2).
+/// Longest delay of an acknowledgement (RFC 9260 §6.2).
 const ACK_DELAY: Duration = Duration::from_millis(200);
-/// Packets of data after which an acknowledgement is sent at once.
+/// Number of packets with data after which an acknowledgement is sent at once.
 const ACK_PACKETS: u32 = 2;
 
-/// Actions that a packet may cause once only, however many chunks it has.
+/// Effects that one packet may have only once, however many chunks it contains.
 #[derive(Debug, Default)]
 struct Once {
     sack: bool,
@@ -30,12 +30,12 @@ struct Once {
     report: bool,
     reset: bool,
     data: bool,
-    /// An acknowledgement must not wait.
+    /// An acknowledgement must be sent at once.
     immediate: bool,
 }
 
 impl Association {
-    /// A packet of the peer. Those that are none, and those of others, are counted and forgotten.
+    /// Handles a packet of the peer. Malformed packets, and those of other associations, are counted and dropped.
     pub fn handle_datagram(&mut self, now: Instant, packet: &[u8]) {
         if self.phase == Phase::Closed {
             return;
@@ -63,7 +63,7 @@ impl Association {
         self.settle(now);
     }
 
-    /// Whether a chunk may come under this tag (§8.5).
+    /// True if a chunk may appear under this verification tag (§8.5).
     fn may_come(&self, head: &Head, found: &Chunk<'_>, is_alone: bool) -> bool {
         let is_reflected = matches!(found.kind, chunk::ABORT | chunk::SHUTDOWN_COMPLETE)
             && found.flags & FLAG_REFLECTED != 0
@@ -74,7 +74,7 @@ impl Association {
         }
     }
 
-    /// False when what is behind it is not looked at.
+    /// Handles a chunk. Returns false if the rest of the packet must be ignored.
     fn handle_chunk(&mut self, now: Instant, found: Chunk<'_>, once: &mut Once) -> bool {
         match found.kind {
             chunk::DATA => self.handle_data(now, found, once),
@@ -107,7 +107,7 @@ impl Association {
         self.phase != Phase::Closed
     }
 
-    /// §3.2: the upper two bits say what to do with a chunk that is not known.
+    /// Handles an unknown chunk, as the upper two bits of its type demand (§3.2).
     fn handle_unknown(&mut self, found: Chunk<'_>, once: &mut Once) -> bool {
         count(&mut self.stats.dropped, 1);
         let is_known_peer = self.session.is_some();
@@ -121,7 +121,7 @@ impl Association {
         found.kind & 0x80 != 0
     }
 
-    /// The end, as the peer says. In the handshake nothing has begun that could end but the attempt itself.
+    /// Handles `ABORT`, which ends the association; during the handshake, the attempt.
     fn handle_abort(&mut self) {
         if self.phase != Phase::Idle {
             self.control.clear();
@@ -138,7 +138,7 @@ impl Association {
         }
     }
 
-    /// Takes an acknowledgement.
+    /// Handles an acknowledgement.
     pub(super) fn acknowledge(&mut self, now: Instant, sack: &Sack<'_>) {
         if self.phase < Phase::Established {
             return;
@@ -212,7 +212,7 @@ impl Association {
         }
     }
 
-    /// RFC 3758 §3.6.
+    /// Handles `FORWARD TSN` (RFC 3758 §3.6).
     fn handle_forward(&mut self, now: Instant, value: &[u8], once: &mut Once) {
         let Some(session) = self.session.as_mut().filter(|_| self.phase.receives()) else { return };
         let mut reader = Reader::new(value);
@@ -230,7 +230,8 @@ impl Association {
         self.deliver(now, &mut ready);
     }
 
-    /// §6.2: at once behind gaps and duplicates, for every second packet, and else a little later.
+    /// Schedules an acknowledgement (§6.2): at once after gaps and duplicates and for every second packet, else a
+    /// little later.
     fn schedule_ack(&mut self, now: Instant, once: &Once) {
         if once.data && self.phase == Phase::ShutdownSent {
             self.send_shutdown();

@@ -1,4 +1,4 @@
-//! An association: the handshake, its channels, its timers.
+//! An association: its handshake, channels and timers.
 //!
 //! ```text
 //!     INIT ->, <- INIT ACK, COOKIE ECHO ->, <- COOKIE ACK     either end may begin, or both at once
@@ -32,7 +32,7 @@ use crate::outbound::{Flight, Queues, Rto};
 use crate::packet::{CHUNK_HEAD_BYTES, HEAD_BYTES, Head, chunk, seal, write_chunk};
 use crate::stats::{Stats, count};
 
-/// The state of the association (RFC 9260 §4).
+/// State of the association (RFC 9260 §4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// Nothing was sent; an `INIT` of the peer is answered.
@@ -40,7 +40,7 @@ enum Phase {
     CookieWait,
     CookieEchoed,
     Established,
-    /// Closing, once everything has arrived.
+    /// The owner is closing; data in flight must still arrive.
     ShutdownPending,
     ShutdownSent,
     /// The peer is closing.
@@ -50,18 +50,18 @@ enum Phase {
 }
 
 impl Phase {
-    /// Whether chunks of data may be sent.
+    /// True if data chunks may be sent.
     const fn sends(self) -> bool {
         matches!(self, Self::Established | Self::ShutdownPending | Self::ShutdownReceived)
     }
 
-    /// Whether chunks of data may come.
+    /// True if data chunks may be received.
     const fn receives(self) -> bool {
         matches!(self, Self::Established | Self::ShutdownPending | Self::ShutdownSent)
     }
 }
 
-/// Our end. It stays the same for the life of the association, so that an `INIT` needs no memory.
+/// Parameters of our end, which stay the same for the life of the association, so that an `INIT` creates no state.
 #[derive(Debug)]
 struct Local {
     tag: u32,
@@ -70,7 +70,7 @@ struct Local {
     random: Random,
 }
 
-/// Both ends, once the peer's is known.
+/// State with both ends, once the peer's parameters are known.
 #[derive(Debug)]
 struct Session {
     agreed: Agreed,
@@ -78,18 +78,19 @@ struct Session {
     reassembly: Reassembly,
     order: Order,
     flight: Flight,
-    /// An acknowledgement is to be sent; the packets of data since the last one.
+    /// An acknowledgement must be sent.
     ack_due: bool,
+    /// Number of packets with data since the last acknowledgement.
     ack_packets: u32,
-    /// The window last sent to the peer.
+    /// Receive window last announced to the peer.
     told: usize,
 }
 
-/// A control chunk that waits.
+/// A control chunk that waits to be sent.
 #[derive(Debug)]
 struct Control {
     tag: u32,
-    /// Whether it needs a packet of its own (§6.10).
+    /// The chunk must be alone in its packet (§6.10).
     alone: bool,
     bytes: Vec<u8>,
 }
@@ -98,9 +99,9 @@ struct Control {
 #[derive(Debug, Default)]
 struct Events {
     waiting: VecDeque<Event>,
-    /// Bytes of the messages among them.
+    /// Payload bytes of the queued messages.
     held: usize,
-    /// Whether the owner has heard that the send buffer is full.
+    /// The owner has received [`crate::SendError::Full`] and waits for room.
     wants_room: bool,
 }
 
@@ -121,7 +122,7 @@ impl Events {
     }
 }
 
-/// Bytes of the receive buffer that an event holds.
+/// Returns the bytes that an event occupies in the receive buffer.
 fn charge_of(event: &Event) -> usize {
     match event {
         Event::Message { payload, .. } => charge(payload.len()),
@@ -134,7 +135,7 @@ fn charge_of(event: &Event) -> usize {
     }
 }
 
-/// An association over DTLS, and its channels. See the module.
+/// An SCTP association over DTLS and its data channels, described in the module.
 #[derive(Debug)]
 pub struct Association {
     config: Arc<Config>,
@@ -143,7 +144,7 @@ pub struct Association {
     local: Local,
     phase: Phase,
     session: Option<Box<Session>>,
-    /// The cookie of the peer, for as long as it may have to be sent again.
+    /// Cookie of the peer, kept while it may have to be sent again.
     cookie: Bytes,
     queues: Queues,
     channels: Channels,
@@ -156,7 +157,8 @@ pub struct Association {
 }
 
 impl Association {
-    /// An association that waits: for [`Association::connect`], or for the peer. No two associations have the same seed.
+    /// Creates an association that waits for [`Association::connect`] or for the peer. The seed must differ from that
+    /// of every other association.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, role: Role, remote: Remote, seed: &Seed) -> Self {
         let mut random = seed.derive("sctp", 0).random();
@@ -186,7 +188,7 @@ impl Association {
         }
     }
 
-    /// The next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop()?;
         let window = self.receive_window();
@@ -199,7 +201,7 @@ impl Association {
         Some(event)
     }
 
-    /// Writes the next packet into `out`, which is emptied first. False when there is none.
+    /// Writes the next packet to `out`, which is cleared first. Returns false when there is none.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         out.clear();
         let is_one = self.write_control(out) || self.write_data(now, out);
@@ -210,31 +212,31 @@ impl Association {
         is_one
     }
 
-    /// The next deadline. After the end there is none.
+    /// Returns the next deadline; `None` after the end.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Whether [`Event::Connected`] came, and no end.
+    /// True after [`Event::Connected`] and before the end.
     #[must_use]
     pub const fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Established)
     }
 
-    /// Whether the association has ended. There may be a last packet to send.
+    /// True if the association has ended. A last packet may still have to be sent.
     #[must_use]
     pub const fn is_closed(&self) -> bool {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Bytes that [`Association::send`] takes before it is full.
+    /// Returns the bytes that [`Association::send`] accepts before the buffer is full.
     #[must_use]
     pub fn room(&self) -> usize {
         self.config.send_buffer_bytes.saturating_sub(self.buffered())
     }
 
-    /// Figures.
+    /// Figures of the association.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats;
@@ -269,7 +271,7 @@ impl Association {
         self.config.receive_buffer_bytes.saturating_sub(self.received_bytes())
     }
 
-    /// Appends a control chunk to what is sent to the peer.
+    /// Queues a control chunk for the peer.
     fn push_control(&mut self, kind: u8, flags: u8, value: &[u8]) {
         let tag = self.session.as_ref().map_or(0, |session| session.agreed.tag);
         self.push_control_to(tag, kind, flags, value);
@@ -290,7 +292,7 @@ impl Association {
         Head { source: self.config.port, destination: self.remote.port, tag }
     }
 
-    /// Control chunks that may share a packet.
+    /// Writes a packet with control chunks.
     fn write_control(&mut self, out: &mut Vec<u8>) -> bool {
         let Some(first) = self.control.pop_front() else { return false };
         self.head(first.tag).write(out);
@@ -307,7 +309,7 @@ impl Association {
         true
     }
 
-    /// An acknowledgement, what was given up, and data.
+    /// Writes a packet with an acknowledgement, a `FORWARD TSN`, and data.
     fn write_data(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
         let window = self.receive_window();
         let Some(session) = &mut self.session else { return false };
@@ -346,14 +348,14 @@ impl Association {
         has_chunks
     }
 
-    /// Gives out the messages whose turn it is.
+    /// Handles messages in order.
     fn deliver(&mut self, now: Instant, ready: &mut VecDeque<Message>) {
         while let Some(message) = ready.pop_front() {
             self.handle_message(now, message);
         }
     }
 
-    /// Does what has become possible: resets, the next step of a shutdown, and telling the owner of room.
+    /// Performs actions that have become possible: resets, the next step of a shutdown, and the event about room.
     fn settle(&mut self, now: Instant) {
         if self.phase == Phase::Closed {
             return;
@@ -367,7 +369,7 @@ impl Association {
         }
     }
 
-    /// Ends the association. What waits to be sent is dropped, but for control chunks.
+    /// Ends the association. Queued data is dropped; control chunks can still be sent.
     fn end(&mut self, reason: CloseReason) {
         if self.phase == Phase::Closed {
             return;

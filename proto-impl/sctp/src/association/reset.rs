@@ -1,4 +1,4 @@
-//! Resetting streams (RFC 6525), by which channels are closed (RFC 8831 §6.7).
+//! Stream reset (RFC 6525), with which channels are closed (RFC 8831 §6.7).
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -12,12 +12,12 @@ use crate::config::RESETS_MAX;
 use crate::packet::{chunk, next_parameter, parameter, write_parameter};
 use crate::seq;
 
-/// Streams of a request.
+/// Maximum number of streams in a request.
 const STREAMS_PER_REQUEST: usize = 128;
-/// Parameters of a chunk: a request and a response (RFC 6525 §3.1).
+/// Maximum number of parameters in a chunk: a request and a response (RFC 6525 §3.1).
 const PARAMETERS_MAX: usize = 2;
 
-/// Results (RFC 6525 §4.4).
+/// Result codes of a reset (RFC 6525 §4.4).
 mod result {
     pub(super) const NOTHING_TO_DO: u32 = 0;
     pub(super) const PERFORMED: u32 = 1;
@@ -26,17 +26,17 @@ mod result {
     pub(super) const IN_PROGRESS: u32 = 6;
 }
 
-/// A request of ours.
+/// A reset request of ours.
 #[derive(Debug)]
 struct Request {
     number: u32,
     streams: Vec<u16>,
     value: Vec<u8>,
-    /// The peer has said that it waits for data.
+    /// The peer answered that it is waiting for data.
     in_progress: bool,
 }
 
-/// A request of the peer that waits for data.
+/// A reset request of the peer that waits for data.
 #[derive(Debug)]
 struct Deferred {
     number: u32,
@@ -44,15 +44,16 @@ struct Deferred {
     streams: Vec<u16>,
 }
 
-/// See the module.
+/// State of stream resets in both directions, described in the module.
 #[derive(Debug)]
 pub(super) struct Resets {
-    /// Streams of ours to be reset.
+    /// Outgoing streams that are to be reset.
     wanted: BTreeSet<u16>,
     request: Option<Request>,
     next: u32,
-    /// The number of the peer's next request, and what became of the one before.
+    /// Number of the peer's next request.
     expected: u32,
+    /// Result of the peer's previous request.
     last: u32,
     deferred: Option<Deferred>,
 }
@@ -69,7 +70,7 @@ impl Resets {
         }
     }
 
-    /// The peer's requests begin with this number.
+    /// Sets the number of the peer's first request.
     pub(super) const fn expect(&mut self, first: u32) {
         self.expected = first;
     }
@@ -80,7 +81,7 @@ impl Resets {
         }
     }
 
-    /// Whether a stream is being reset.
+    /// True if a stream is being reset.
     pub(super) fn has(&self, stream: u16) -> bool {
         self.wanted.contains(&stream)
             || self.request.as_ref().is_some_and(|request| request.streams.contains(&stream))
@@ -88,7 +89,7 @@ impl Resets {
 }
 
 impl Association {
-    /// Asks for the streams that are to be reset and on which nothing is on its way.
+    /// Requests the reset of streams on which no data is in flight.
     pub(super) fn request_resets(&mut self, now: Instant) {
         if self.resets.wanted.is_empty() || self.resets.request.is_some() || self.phase != Phase::Established
         {
@@ -121,7 +122,7 @@ impl Association {
         self.timers.reset = Some(later(now, self.rto.current()));
     }
 
-    /// The peer cannot reset streams: channels end on our side alone.
+    /// Closes channels without the peer, which does not support resets.
     fn close_alone(&mut self) {
         for stream in std::mem::take(&mut self.resets.wanted) {
             if let Some(channel) = self.channels.get_mut(stream) {
@@ -132,7 +133,7 @@ impl Association {
         }
     }
 
-    /// The request was not answered in time.
+    /// Repeats a request that was not answered in time.
     pub(super) fn repeat_reset(&mut self, now: Instant) {
         let Some(request) = &self.resets.request else { return };
         let (value, waits) = (request.value.clone(), request.in_progress);
@@ -173,7 +174,7 @@ impl Association {
         }
     }
 
-    /// The answer to a request that is not the next one; the next one is counted.
+    /// Returns the answer to a request whose number is not the next; `None` for the next number, which is counted.
     fn judge_number(&mut self, number: u32) -> Option<u32> {
         if number == self.resets.expected {
             self.resets.expected = number.wrapping_add(1);
@@ -194,7 +195,7 @@ impl Association {
         self.push_control(chunk::RE_CONFIG, 0, &response);
     }
 
-    /// The peer resets streams of its own (RFC 6525 §5.2.2).
+    /// Handles the peer's request to reset its outgoing streams (RFC 6525 §5.2.2).
     fn handle_reset_request(&mut self, now: Instant, number: u32, last: u32, streams: Vec<u16>) {
         if let Some(known) = self.judge_number(number) {
             return self.answer_reset(number, known);
@@ -207,7 +208,7 @@ impl Association {
         }
     }
 
-    /// Performs a request that waited, once all data before it has come. False when it has to wait on.
+    /// Performs a request that waited, once all data before it has arrived. Returns false while it must wait.
     pub(super) fn perform_reset(&mut self, now: Instant) -> bool {
         let Some(session) = &mut self.session else { return false };
         let cumulative = session.received.cumulative();

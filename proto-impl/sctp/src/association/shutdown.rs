@@ -11,7 +11,7 @@ use crate::packet::{chunk, parameter, write_parameter};
 use crate::seq;
 
 impl Association {
-    /// Ends the association once everything that was sent has arrived. Nothing more is taken.
+    /// Ends the association once everything sent has arrived. No further messages are accepted.
     pub fn close(&mut self, now: Instant) {
         match self.phase {
             Phase::Established => {
@@ -27,7 +27,7 @@ impl Association {
         }
     }
 
-    /// Ends the association at once, and tells the peer.
+    /// Ends the association at once and tells the peer.
     pub fn abort(&mut self) {
         self.abort_for(CloseReason::Local);
     }
@@ -53,12 +53,12 @@ impl Association {
         self.end(reason);
     }
 
-    /// Whether everything that was sent has arrived.
+    /// True if everything sent has arrived.
     fn is_flushed(&self) -> bool {
         self.queues.is_empty() && self.session.as_ref().is_none_or(|session| session.flight.is_empty())
     }
 
-    /// The next step, once everything has arrived.
+    /// Takes the next step of the shutdown once everything has arrived.
     pub(super) fn step_shutdown(&mut self, now: Instant) {
         if !matches!(self.phase, Phase::ShutdownPending | Phase::ShutdownReceived) || !self.is_flushed() {
             return;

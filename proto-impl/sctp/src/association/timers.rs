@@ -7,21 +7,21 @@ use crate::event::CloseReason;
 use crate::packet::{chunk, parameter, write_parameter};
 use crate::stats::count;
 
-/// Deadlines, and what counts towards giving up.
+/// Deadlines of the association, and the count of timeouts.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// T1 and T2: the handshake, and the shutdown.
+    /// Timers T1 and T2: handshake and shutdown.
     pub(super) handshake: Option<Instant>,
-    /// T3: data.
+    /// Timer T3: data.
     pub(super) retransmit: Option<Instant>,
-    /// A delayed acknowledgement.
+    /// Delayed acknowledgement.
     pub(super) ack: Option<Instant>,
     pub(super) heartbeat: Option<Instant>,
-    /// A heartbeat that was not answered: its number, and when it was sent.
+    /// Unanswered heartbeat: its number, and the time it was sent.
     pub(super) beat: Option<(u64, Instant)>,
-    /// A request to reset streams.
+    /// Request to reset streams.
     pub(super) reset: Option<Instant>,
-    /// Timeouts since the last sign of the peer.
+    /// Number of timeouts since the last packet of the peer.
     pub(super) errors: u32,
 }
 
@@ -39,18 +39,18 @@ impl Timers {
     }
 }
 
-/// A deadline; one beyond all time is none that matters.
+/// Returns a later time; `now` if that is beyond the clock's range.
 pub(super) fn later(now: Instant, pause: Duration) -> Instant {
     now.checked_add(pause).unwrap_or(now)
 }
 
-/// Whether a deadline has passed; it is taken then.
+/// Returns true if a deadline has passed, and clears it.
 fn take_due(deadline: &mut Option<Instant>, now: Instant) -> bool {
     deadline.take_if(|at| *at <= now).is_some()
 }
 
 impl Association {
-    /// The deadline has passed, or not; both are harmless.
+    /// Handles an expired deadline. Calling it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         if take_due(&mut self.timers.ack, now)
             && let Some(session) = &mut self.session
@@ -73,7 +73,7 @@ impl Association {
         self.settle(now);
     }
 
-    /// Counts a timeout; false when it was the last one.
+    /// Counts a timeout. Returns false when the limit is reached, which ends the association.
     pub(super) fn count_error(&mut self) -> bool {
         self.timers.errors = self.timers.errors.saturating_add(1);
         let goes_on = self.timers.errors <= self.config.errors_max;
@@ -83,7 +83,7 @@ impl Association {
         goes_on
     }
 
-    /// T3 has expired (§6.3.3).
+    /// Handles an expired T3 (§6.3.3).
     fn time_out_data(&mut self, now: Instant) {
         if self.session.as_ref().is_none_or(|session| session.flight.is_empty()) || !self.count_error() {
             return;
@@ -95,7 +95,7 @@ impl Association {
         self.timers.start_retransmit(now, self.rto.current());
     }
 
-    /// The association is idle (§8.3).
+    /// Sends a heartbeat, since the association is idle (§8.3).
     fn beat(&mut self, now: Instant) {
         if self.phase != Phase::Established || (self.timers.beat.is_some() && !self.count_error()) {
             return;

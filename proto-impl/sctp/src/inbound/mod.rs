@@ -1,4 +1,4 @@
-//! From chunks of data to messages in order: TSNs, fragments, sequence numbers of streams.
+//! From data chunks to ordered messages: TSNs, fragments, and stream sequence numbers.
 
 mod order;
 mod reassembly;
@@ -14,7 +14,7 @@ pub(crate) use received::{Arrival, Received};
 use crate::config::OVERHEAD_BYTES;
 use crate::seq;
 
-/// Flags of a chunk of data (RFC 9260 §3.3.1).
+/// Flags of a data chunk (RFC 9260 §3.3.1).
 pub(crate) mod flag {
     pub(crate) const END: u8 = 1;
     pub(crate) const BEGIN: u8 = 2;
@@ -22,10 +22,10 @@ pub(crate) mod flag {
     pub(crate) const IMMEDIATE: u8 = 8;
 }
 
-/// Bytes of a chunk of data before its payload, without the chunk's header.
+/// Bytes of a data chunk between the chunk header and the payload.
 pub(crate) const DATA_HEAD_BYTES: usize = 12;
 
-/// A chunk of data.
+/// A data chunk, which carries a message or a fragment of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fragment {
     pub(crate) tsn: u64,
@@ -37,7 +37,8 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
-    /// The value of a chunk; `near` is a TSN not far from its own. `None` for one without payload (RFC 9260 §3.3.1).
+    /// Reads the value of a data chunk; `near` is a TSN close to that of the chunk. `None` for one without payload (RFC
+    /// 9260 §3.3.1).
     pub(crate) fn read(near: u64, flags: u8, value: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(value);
         let tsn = seq::unwrap_tsn(near, reader.u32().ok()?);
@@ -57,7 +58,7 @@ impl Fragment {
     }
 }
 
-/// A whole message.
+/// A complete message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Message {
     pub(crate) stream: u16,
@@ -67,16 +68,16 @@ pub(crate) struct Message {
     pub(crate) payload: Bytes,
 }
 
-/// A breach of the protocol that nothing can be made of.
+/// A violation of the protocol that prevents reassembly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Violation {
-    /// Neighbouring fragments that do not belong together.
+    /// Adjacent fragments do not belong together.
     Fragments,
-    /// A message over the limit.
+    /// A message exceeds the size limit.
     TooLong,
 }
 
-/// Bytes that a payload counts for.
+/// Returns the bytes that a payload is charged.
 pub(crate) const fn charge(length: usize) -> usize {
     length.saturating_add(OVERHEAD_BYTES)
 }

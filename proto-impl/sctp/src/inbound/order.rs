@@ -1,14 +1,14 @@
-//! Messages of each stream in their order (RFC 9260 §6.6).
+//! Ordered delivery of messages in each stream (RFC 9260 §6.6).
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::{Message, charge};
 use crate::seq;
 
-/// Sequence numbers beyond the next one that are taken: half of what there is.
+/// Largest distance to the next sequence number that is accepted: half of the number space.
 const AHEAD_MAX: u64 = 1 << 15;
 
-/// A stream of the peer.
+/// State of one stream of the peer.
 #[derive(Debug)]
 struct Lane {
     next: u64,
@@ -21,7 +21,7 @@ impl Lane {
     }
 }
 
-/// See the module.
+/// Messages that wait for their order, of all streams.
 #[derive(Debug)]
 pub(crate) struct Order {
     lanes: BTreeMap<u16, Lane>,
@@ -34,13 +34,13 @@ impl Order {
         Self { lanes: BTreeMap::new(), lanes_max, held: 0 }
     }
 
-    /// Bytes that wait.
+    /// Bytes of the messages that wait.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
 
-    /// Takes a whole message; `ready` gets those whose turn it is. False for one that has no place: its number was there, or
-    /// there are too many streams.
+    /// Adds a complete message; messages whose turn has come are appended to `ready`. Returns false for a message that
+    /// is dropped: its number was used, or there are too many streams.
     pub(crate) fn push(&mut self, message: Message, ready: &mut VecDeque<Message>) -> bool {
         if message.unordered {
             ready.push_back(message);
@@ -74,7 +74,7 @@ impl Order {
         }
     }
 
-    /// The peer has given up what is missing up to `ssn` (RFC 3758 §3.6).
+    /// Skips messages up to `ssn`, which the peer has abandoned (RFC 3758 §3.6).
     pub(crate) fn forward(&mut self, stream: u16, ssn: u16, ready: &mut VecDeque<Message>) {
         let has_room = self.lanes.len() < self.lanes_max;
         if !has_room && !self.lanes.contains_key(&stream) {
@@ -94,7 +94,7 @@ impl Order {
         Self::release(lane, &mut self.held, ready);
     }
 
-    /// The stream begins anew.
+    /// Restarts a stream.
     pub(crate) fn reset(&mut self, stream: u16) {
         if let Some(lane) = self.lanes.remove(&stream) {
             let waiting: usize = lane.waiting.values().map(|message| charge(message.payload.len())).sum();
@@ -102,7 +102,7 @@ impl Order {
         }
     }
 
-    /// The streams that have begun.
+    /// Returns the streams that have begun.
     pub(crate) fn streams(&self) -> Vec<u16> {
         self.lanes.keys().copied().collect()
     }

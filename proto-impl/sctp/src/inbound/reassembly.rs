@@ -1,5 +1,5 @@
-//! Messages of several chunks. Fragments of one have TSNs in a row (RFC 9260 §6.9), so that runs of fragments are kept, and joined
-//! when what was missing between them comes.
+//! Reassembly of messages from several chunks. The fragments of a message have consecutive TSNs (RFC 9260 §6.9), so
+//! runs of fragments are kept, and joined when the missing ones arrive.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,14 +7,14 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Fragment, Message, Violation, charge, flag};
 
-/// Fragments with TSNs in a row, of one message.
+/// Fragments of one message with consecutive TSNs.
 #[derive(Debug)]
 struct Run {
     last: u64,
     stream: u16,
     ssn: u16,
     unordered: bool,
-    /// The identifier of the first fragment.
+    /// Payload protocol identifier, from the first fragment.
     ppid: u32,
     has_begin: bool,
     has_end: bool,
@@ -37,7 +37,8 @@ impl Run {
         }
     }
 
-    /// Whether `next`, which begins where this ends, is of the same message. Of two messages that meet nothing is wrong.
+    /// True if `next`, which begins where this run ends, belongs to the same message. False if two complete messages
+    /// meet, which is valid.
     fn meets(&self, next: &Self) -> Result<bool, Violation> {
         if self.has_end != next.has_begin {
             return Err(Violation::Fragments);
@@ -47,7 +48,7 @@ impl Run {
         if self.has_end || is_one { Ok(!self.has_end) } else { Err(Violation::Fragments) }
     }
 
-    /// Appends `next`. The shorter list is moved, so that no order of arrival costs more than others.
+    /// Appends `next`. The shorter list is moved, so that the order of arrival does not change the cost.
     fn join(&mut self, mut next: Self) {
         self.last = next.last;
         self.has_end = next.has_end;
@@ -80,21 +81,21 @@ impl Run {
     }
 }
 
-/// See the module.
+/// Fragments of incomplete messages.
 #[derive(Debug, Default)]
 pub(crate) struct Reassembly {
-    /// By the TSN of the first fragment.
+    /// Runs by the TSN of their first fragment.
     runs: BTreeMap<u64, Run>,
     held: usize,
 }
 
 impl Reassembly {
-    /// Bytes that wait.
+    /// Bytes of the fragments that wait.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
 
-    /// Takes a fragment that is new; the message that it makes whole.
+    /// Adds a new fragment. Returns the message if that completes it.
     pub(crate) fn insert(
         &mut self,
         fragment: Fragment,
@@ -130,7 +131,7 @@ impl Reassembly {
         Ok(None)
     }
 
-    /// Drops what the peer has given up: messages that begin at `tsn` or before.
+    /// Drops messages that begin at `tsn` or before, which the peer has abandoned.
     pub(crate) fn forward(&mut self, tsn: u64) {
         while let Some(run) = self.runs.first_entry().filter(|run| *run.key() <= tsn) {
             self.held = self.held.saturating_sub(run.remove().charge());

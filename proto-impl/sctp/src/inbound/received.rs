@@ -1,35 +1,35 @@
-//! The TSNs that have come: one up to which there is no gap, and runs beyond.
+//! Received TSNs: a cumulative TSN without gaps before it, and runs beyond it.
 
 use std::collections::BTreeMap;
 
 use crate::config::{GAPS_MAX, TSN_AHEAD_MAX};
 use crate::seq;
 
-/// Duplicates that are reported at once.
+/// Maximum number of duplicates in one report.
 const DUPLICATES_MAX: usize = 16;
 
-/// The place of a TSN among those that have come.
+/// Position of a TSN among those received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
     Next,
-    /// Behind a gap.
+    /// Behind a gap, and new.
     Ahead,
     Duplicate,
-    /// Too far ahead, or behind one gap too many.
+    /// Too far ahead, or behind too many gaps.
     NoRoom,
 }
 
-/// See the module.
+/// Received TSNs of the peer, described in the module.
 #[derive(Debug)]
 pub(crate) struct Received {
     cumulative: u64,
-    /// First to last of each run, with a gap before each.
+    /// First and last TSN of each run beyond the cumulative TSN.
     runs: BTreeMap<u64, u64>,
     duplicates: Vec<u32>,
 }
 
 impl Received {
-    /// Before the first TSN of the peer.
+    /// Creates the state before the peer's first TSN.
     pub(crate) fn new(first: u32) -> Self {
         let first = seq::TSN_BASE.saturating_add(u64::from(first));
         Self { cumulative: first.saturating_sub(1), runs: BTreeMap::new(), duplicates: Vec::new() }
@@ -43,7 +43,7 @@ impl Received {
         !self.runs.is_empty()
     }
 
-    /// Says what a TSN is, and changes nothing but the list of duplicates.
+    /// Returns the position of a TSN. Changes nothing except the list of duplicates.
     pub(crate) fn judge(&mut self, tsn: u64) -> Arrival {
         let run = self.runs.range(..=tsn).next_back().map(|(_, last)| *last);
         if tsn <= self.cumulative || run.is_some_and(|last| tsn <= last) {
@@ -61,7 +61,7 @@ impl Received {
         if is_near && (extends || self.runs.len() < GAPS_MAX) { Arrival::Ahead } else { Arrival::NoRoom }
     }
 
-    /// Takes a TSN that is [`Arrival::Next`] or [`Arrival::Ahead`].
+    /// Marks a TSN as received that is [`Arrival::Next`] or [`Arrival::Ahead`].
     pub(crate) fn insert(&mut self, tsn: u64) {
         if tsn == self.cumulative.saturating_add(1) {
             self.cumulative = tsn;
@@ -78,7 +78,7 @@ impl Received {
         }
     }
 
-    /// Counts everything up to `tsn` as received (RFC 3758 §3.6). False for one that is behind.
+    /// Marks all TSNs up to `tsn` as received (RFC 3758 §3.6). Returns false if that changes nothing.
     pub(crate) fn forward(&mut self, tsn: u64) -> bool {
         if tsn <= self.cumulative {
             return false;
@@ -97,7 +97,7 @@ impl Received {
         }
     }
 
-    /// Appends the value of a `SACK` (RFC 9260 §3.3.4) of at most so many bytes. Duplicates are listed once.
+    /// Returns the value of a `SACK` (RFC 9260 §3.3.4) of at most `bytes_max` bytes. Each duplicate is listed once.
     pub(crate) fn write_sack(&mut self, window: u32, bytes_max: usize) -> Vec<u8> {
         let room = bytes_max.saturating_sub(12) / 4;
         let offset = |tsn: u64| u16::try_from(tsn.saturating_sub(self.cumulative)).ok();

@@ -1,11 +1,11 @@
 //! The congestion window (RFC 9260 §7.2): slow start, congestion avoidance, fast recovery.
 
-/// Packets that may leave at once (§16, `Max.Burst`).
+/// Maximum number of packets that may leave at once (§16, `Max.Burst`).
 const BURST_PACKETS: u32 = 4;
-/// Packets by which an acknowledgement opens the window in slow start.
+/// Maximum number of packets by which one acknowledgement opens the window in slow start.
 const GROWTH_PACKETS: usize = 4;
 
-/// See the module. Bytes count with the heads of their chunks.
+/// Congestion window of an association. Bytes include the headers of chunks.
 #[derive(Debug)]
 pub(crate) struct Congestion {
     mtu: usize,
@@ -13,14 +13,14 @@ pub(crate) struct Congestion {
     threshold: usize,
     /// Bytes acknowledged since the window last grew in congestion avoidance.
     partial: usize,
-    /// In fast recovery: until this TSN is acknowledged.
+    /// TSN whose acknowledgement ends fast recovery; `None` outside of it.
     exit: Option<u64>,
-    /// Packets that may leave before the next acknowledgement.
+    /// Number of packets that may leave before the next acknowledgement.
     burst: u32,
 }
 
 impl Congestion {
-    /// `peer_window` is where slow start ends at the latest (§7.2.1).
+    /// Creates the state. `peer_window` is the initial slow start threshold (§7.2.1).
     pub(crate) fn new(mtu: usize, peer_window: usize) -> Self {
         let window = mtu.saturating_mul(4).min(mtu.saturating_mul(2).max(4404));
         Self { mtu, window, threshold: peer_window, partial: 0, exit: None, burst: BURST_PACKETS }
@@ -42,20 +42,20 @@ impl Congestion {
         self.burst = self.burst.saturating_sub(1);
     }
 
-    /// Lets packets leave again when nothing is in flight.
+    /// Allows packets to leave again when nothing is in flight.
     pub(crate) fn refill(&mut self) {
         self.burst = self.burst.max(BURST_PACKETS);
     }
 
-    /// Refills the burst when so many bytes are acknowledged. A peer that reads in batches acknowledges many packets at once; twice
-    /// as many may follow, as slow start would have it.
+    /// Refills the burst when `bytes` bytes are acknowledged. A peer that reads in batches acknowledges many packets at
+    /// once; twice as many may follow, as in slow start.
     fn refill_for(&mut self, bytes: usize) {
         let packets = bytes.checked_div(self.mtu).unwrap_or_default().saturating_add(1).saturating_mul(2);
         self.burst = u32::try_from(packets).unwrap_or(u32::MAX).max(BURST_PACKETS);
     }
 
-    /// Takes the acknowledgement of so many new bytes, up to `cumulative` without gaps; `before` were in
-    /// flight.
+    /// Handles the acknowledgement of `bytes` new bytes, up to `cumulative` without gaps; `before` bytes were in flight
+    /// before.
     pub(crate) fn acknowledge(&mut self, cumulative: u64, advanced: bool, bytes: usize, before: usize) {
         self.refill_for(bytes);
         if self.exit.is_some_and(|exit| cumulative >= exit) {
@@ -82,7 +82,8 @@ impl Congestion {
         }
     }
 
-    /// Chunks are missing (§7.2.4); `last` is the highest TSN in flight. Once for each recovery.
+    /// Enters fast recovery because chunks are missing (§7.2.4); `last` is the highest TSN in flight. Has no effect
+    /// during a recovery.
     pub(crate) fn lose(&mut self, last: u64) {
         if self.exit.is_none() {
             self.halve();

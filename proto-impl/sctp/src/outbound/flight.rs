@@ -1,5 +1,4 @@
-//! Chunks that were sent and not acknowledged: acknowledgements with gaps (RFC 9260 §6.2.1), losses, and messages that are given
-//! up (RFC 3758 §3.5).
+//! Chunks in flight: acknowledgements with gaps (RFC 9260 §6.2.1), losses, and abandoned messages (RFC 3758 §3.5).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -13,15 +12,15 @@ use crate::inbound::{DATA_HEAD_BYTES, flag};
 use crate::packet::{CHUNK_HEAD_BYTES, chunk, chunk_bytes, write_chunk};
 use crate::seq;
 
-/// Acknowledgements of later chunks after which one counts as lost (RFC 9260 §7.2.4).
+/// Number of acknowledgements of later chunks after which a chunk counts as lost (RFC 9260 §7.2.4).
 const MISSES: u8 = 3;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     InFlight,
-    /// To be sent again.
+    /// Lost; must be sent again.
     Lost,
-    /// By a gap block: the peer may still take it back, so that its payload is kept.
+    /// Acknowledged by a gap block. The peer may revoke that, so the payload is kept.
     Acknowledged,
     Abandoned,
 }
@@ -32,12 +31,12 @@ struct Sent {
     state: State,
     transmissions: u32,
     misses: u8,
-    /// An acknowledgement of this TSN or a later one counts as a miss: what was sent behind this chunk, the last time.
+    /// TSN that followed this chunk's last transmission: an acknowledgement of it or a later one counts as a miss.
     behind: u64,
 }
 
 impl Sent {
-    /// Bytes as the windows count them.
+    /// Bytes that count towards the windows.
     fn bytes(&self) -> usize {
         self.piece.payload.len().saturating_add(CHUNK_HEAD_BYTES).saturating_add(DATA_HEAD_BYTES)
     }
@@ -47,7 +46,7 @@ impl Sent {
     }
 }
 
-/// The value of a `SACK` (RFC 9260 §3.3.4).
+/// Value of a `SACK` (RFC 9260 §3.3.4).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sack<'a> {
     cumulative: u32,
@@ -63,55 +62,55 @@ impl<'a> Sack<'a> {
         Some(Self { cumulative, window, gaps: reader.take(usize::from(gaps).saturating_mul(4)).ok()? })
     }
 
-    /// The acknowledgement of a `SHUTDOWN`, which says nothing of the window.
+    /// Returns the acknowledgement in a `SHUTDOWN`, which contains no window.
     pub(crate) const fn of_shutdown(cumulative: u32, window: u32) -> Self {
         Self { cumulative, window, gaps: &[] }
     }
 
-    /// First and last offset of each block.
+    /// Iterates over the first and last offsets of the gap blocks.
     fn blocks(&self) -> impl Iterator<Item = (u16, u16)> {
         let (blocks, _) = self.gaps.as_chunks::<4>();
         blocks.iter().map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])))
     }
 }
 
-/// The effect of an acknowledgement.
+/// Effect of an acknowledgement.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// Whether it is of this association, and not older than one that came before.
+    /// The acknowledgement belongs to this association, and is not older than an earlier one.
     pub(crate) is_current: bool,
-    /// The first chunk in flight is another one now, or there is none.
+    /// The first chunk in flight has changed, or there is none.
     pub(crate) advanced: bool,
     pub(crate) round_trip: Option<Duration>,
 }
 
-/// See the module.
+/// The chunks in flight of an association.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// All up to here are acknowledged; the chunks follow.
+    /// Last TSN acknowledged without gaps; the chunks follow it.
     cumulative: u64,
     chunks: VecDeque<Sent>,
-    /// Chunks of each stream that are not acknowledged.
+    /// Number of unacknowledged chunks of each stream.
     streams: BTreeMap<u16, u32>,
     in_flight: usize,
     lost: usize,
     held: usize,
-    /// Given up to here: what `FORWARD TSN` says.
+    /// Last TSN up to which everything is acknowledged or abandoned, as in `FORWARD TSN`.
     advanced: u64,
     forward_due: bool,
     peer_window: usize,
     congestion: Congestion,
-    /// The chunk whose round trip is measured.
+    /// TSN of the chunk whose round trip is measured, and the time it was sent.
     timed: Option<(u64, Instant)>,
     has_forward: bool,
-    /// A loss was found: one packet leaves whatever the window says (RFC 9260 §7.2.4).
+    /// A loss was detected: one packet may leave regardless of the window (RFC 9260 §7.2.4).
     rescues: bool,
     pub(crate) retransmitted: u64,
     pub(crate) abandoned: u64,
 }
 
 impl Flight {
-    /// Before the first chunk; `window` is what the peer announced.
+    /// Creates the state before the first chunk; `window` is the peer's announced window.
     pub(crate) fn new(first: u32, mtu: usize, window: u32, has_forward: bool) -> Self {
         let before = seq::TSN_BASE.saturating_add(u64::from(first)).saturating_sub(1);
         let peer_window = usize::try_from(window).unwrap_or(usize::MAX);
@@ -150,12 +149,12 @@ impl Flight {
         self.chunks.is_empty()
     }
 
-    /// Whether nothing of a stream is on its way.
+    /// True if no chunk of a stream is in flight.
     pub(crate) fn is_idle(&self, stream: u16) -> bool {
         !self.streams.contains_key(&stream)
     }
 
-    /// The last TSN that was used.
+    /// Returns the last TSN used.
     pub(crate) fn last_tsn(&self) -> u64 {
         self.cumulative.saturating_add(u64::try_from(self.chunks.len()).unwrap_or(u64::MAX))
     }
@@ -188,7 +187,7 @@ impl Flight {
         sent.state = state;
     }
 
-    /// Takes an acknowledgement.
+    /// Handles an acknowledgement.
     pub(crate) fn acknowledge(&mut self, now: Instant, sack: &Sack<'_>, queues: &mut Queues) -> Acknowledged {
         let to = seq::unwrap_tsn(self.cumulative, sack.cumulative);
         if to < self.cumulative || to > self.last_tsn() {
@@ -222,7 +221,7 @@ impl Flight {
         }
     }
 
-    /// Forgets the first chunk; the bytes that are acknowledged by that.
+    /// Removes the first chunk. Returns the bytes newly acknowledged by that.
     fn pop(&mut self) -> usize {
         self.cumulative = self.cumulative.saturating_add(1);
         let Some(sent) = self.chunks.front() else { return 0 };
@@ -243,7 +242,7 @@ impl Flight {
         newly
     }
 
-    /// Marks what is behind gaps. Blocks must rise, so that each chunk is looked at once.
+    /// Marks chunks acknowledged by gap blocks. Blocks must be in rising order, so that each chunk is visited once.
     fn mark_gaps(&mut self, sack: &Sack<'_>, newest: &mut Option<u64>) -> usize {
         let (mut bytes, mut floor) = (0usize, 1);
         for (first, last) in sack.blocks() {
@@ -270,7 +269,7 @@ impl Flight {
         tsn <= self.cumulative || state == Some(State::Acknowledged)
     }
 
-    /// Counts a miss for each chunk that the one with this TSN overtook.
+    /// Counts a miss for each chunk that was overtaken by the one with this TSN.
     fn count_misses(&mut self, highest: u64) {
         let mut is_lost = false;
         for at in 0..self.chunks.len() {
@@ -294,8 +293,8 @@ impl Flight {
         }
     }
 
-    /// Handles a timeout (RFC 9260 §6.3.3): everything counts as lost. If the peer acknowledged the first chunk by a gap block and
-    /// still waits for it, it has dropped that chunk (§6.2.1), and perhaps the others.
+    /// Handles a timeout (RFC 9260 §6.3.3): all chunks count as lost. If the peer acknowledged the first chunk by a gap
+    /// block and still waits for it, it has dropped that chunk (§6.2.1), and perhaps others.
     pub(crate) fn time_out(&mut self, now: Instant, queues: &mut Queues) {
         let is_taken_back = self.chunks.front().is_some_and(|sent| sent.state == State::Acknowledged);
         for at in 0..self.chunks.len() {
@@ -310,7 +309,7 @@ impl Flight {
         self.forward_due |= self.advanced > self.cumulative;
     }
 
-    /// Gives up the messages of lost chunks whose limit is over (RFC 3758 §3.5, A3).
+    /// Abandons the messages of lost chunks whose limit is exceeded (RFC 3758 §3.5, A3).
     fn give_up(&mut self, now: Instant, queues: &mut Queues) {
         if self.has_forward && self.lost > 0 {
             let mut at = 0;
@@ -322,7 +321,7 @@ impl Flight {
         self.advance();
     }
 
-    /// Gives up the message of the chunk at `at`; the place behind its last one.
+    /// Abandons the message of the chunk at `at`. Returns the index behind its last chunk.
     fn abandon(&mut self, at: usize, id: u64, queues: &mut Queues) -> usize {
         let is_of = |flight: &Self, at: usize| flight.chunks.get(at).is_some_and(|sent| sent.piece.id == id);
         let mut first = at;
@@ -359,7 +358,7 @@ impl Flight {
         self.chunks.push_back(sent);
     }
 
-    /// Moves the point up to which everything was given up (RFC 3758 §3.5, C2).
+    /// Advances the point up to which everything was abandoned or acknowledged (RFC 3758 §3.5, C2).
     fn advance(&mut self) {
         self.advanced = self.advanced.max(self.cumulative);
         while let Some(at) = self.index(self.advanced.saturating_add(1)) {
@@ -371,7 +370,7 @@ impl Flight {
         }
     }
 
-    /// The value of a `FORWARD TSN` that is due (RFC 3758 §3.2), of at most so many bytes.
+    /// Returns the value of a `FORWARD TSN` that is due (RFC 3758 §3.2), of at most `bytes_max` bytes.
     pub(crate) fn take_forward(&mut self, bytes_max: usize) -> Option<Vec<u8>> {
         if !std::mem::take(&mut self.forward_due) || self.advanced <= self.cumulative {
             return None;
@@ -399,7 +398,7 @@ impl Flight {
         Some(value)
     }
 
-    /// Whether there is something to be sent again, or for the first time, that the windows let out.
+    /// True if the windows allow sending a lost or a new chunk.
     pub(crate) fn may_send(&self, queues: &Queues) -> bool {
         if self.lost > 0 {
             return self.may_repeat();
@@ -413,7 +412,7 @@ impl Flight {
         has_window || self.rescues || self.in_flight == 0
     }
 
-    /// Fills the rest of a packet with chunks of data, `room` bytes at most; the number of chunks.
+    /// Fills the rest of a packet with data chunks of at most `room` bytes. Returns the number of chunks.
     pub(crate) fn fill(
         &mut self,
         now: Instant,
@@ -451,7 +450,7 @@ impl Flight {
         count
     }
 
-    /// Sends lost chunks again. With nothing in flight the first one goes whatever the windows say.
+    /// Sends lost chunks again. With nothing in flight the first is sent regardless of the windows.
     fn fill_lost(&mut self, room: usize, out: &mut Vec<u8>) -> usize {
         let (start, mut count, mut at) = (out.len(), 0usize, 0usize);
         while self.lost > 0 {
@@ -484,7 +483,7 @@ impl Flight {
     }
 }
 
-/// Appends a chunk of data.
+/// Appends a data chunk.
 fn write(tsn: u64, piece: &Piece, out: &mut Vec<u8>) {
     let parts = [
         &seq::wrap_tsn(tsn).to_be_bytes()[..],

@@ -1,4 +1,4 @@
-//! From messages to chunks of data in flight: whose turn it is, what is missing, how much the path carries.
+//! From messages to data chunks in flight: scheduling of streams, retransmission, and congestion control.
 
 mod congestion;
 mod flight;
@@ -13,7 +13,7 @@ pub(crate) use rto::Rto;
 
 use crate::event::Reliability;
 
-/// The point at which a message is given up.
+/// Point at which a message is abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limit {
     Never,
@@ -33,7 +33,7 @@ impl Limit {
         }
     }
 
-    /// Whether a chunk that was transmitted so often is not transmitted again.
+    /// True if a chunk transmitted this many times must not be transmitted again.
     pub(crate) fn is_over(self, now: Instant, transmissions: u32) -> bool {
         match self {
             Self::Never => false,

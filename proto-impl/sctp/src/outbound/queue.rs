@@ -1,7 +1,8 @@
-//! Messages that wait, by stream, and whose turn it is.
+//! Messages that wait, by stream, and the scheduling of streams.
 //!
-//! A message is not interrupted, since its fragments have TSNs in a row (RFC 9260 §6.9). Between messages the stream goes next that
-//! was given least: each counts the bytes that it was given, and one that comes back begins where the others are.
+//! A message is not interrupted, since its fragments have consecutive TSNs (RFC 9260 §6.9). Between messages the stream
+//! with the least service is next: each stream counts the bytes sent for it, and one that becomes active again starts
+//! at the level of the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::Limit;
 use crate::inbound::{charge, flag};
 use crate::seq;
 
-/// A message that waits.
+/// A message that waits to be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Outgoing {
     pub(crate) ppid: u32,
@@ -21,13 +22,13 @@ pub(crate) struct Outgoing {
     pub(crate) payload: Bytes,
 }
 
-/// A stream.
+/// A stream with its queue.
 #[derive(Debug, Default)]
 struct Lane {
     waiting: VecDeque<Outgoing>,
-    /// The sequence number of the next ordered message.
+    /// Sequence number of the next ordered message.
     ssn: u64,
-    /// Bytes that it was given, and where it began.
+    /// Bytes sent for the stream, plus the level at which it started.
     given: u64,
 }
 
@@ -41,36 +42,36 @@ struct Current {
     message: Outgoing,
 }
 
-/// The next piece of a message.
+/// The next piece of a message, sent as one data chunk.
 #[derive(Debug, Clone)]
 pub(crate) struct Piece {
     pub(crate) stream: u16,
     pub(crate) ssn: u16,
     pub(crate) ppid: u32,
-    /// The same for all pieces of a message.
+    /// Number of the message, the same for all its pieces.
     pub(crate) id: u64,
     pub(crate) flags: u8,
     pub(crate) limit: Limit,
     pub(crate) payload: Bytes,
 }
 
-/// See the module.
+/// Queued messages of all streams, described in the module.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     lanes: BTreeMap<u16, Lane>,
-    /// The streams with messages, by what they were given.
+    /// Streams with messages, ordered by the bytes sent for them.
     turns: BTreeSet<(u64, u16)>,
-    /// The count of the stream whose message went last: streams that come back begin there.
+    /// Service count of the stream whose message was sent last, at which reactivated streams start.
     clock: u64,
     current: Option<Current>,
     ids: u64,
     held: usize,
-    /// Messages that were given up before any of it was sent.
+    /// Messages abandoned before any part was sent.
     pub(crate) expired: u64,
 }
 
 impl Queues {
-    /// Bytes that wait.
+    /// Bytes of the messages that wait.
     pub(crate) const fn held(&self) -> usize {
         self.held
     }
@@ -79,7 +80,7 @@ impl Queues {
         self.turns.is_empty() && self.current.is_none()
     }
 
-    /// Whether nothing of a stream waits.
+    /// True if no message of a stream waits.
     pub(crate) fn is_idle(&self, stream: u16) -> bool {
         self.current.as_ref().is_none_or(|current| current.stream != stream)
             && self.lanes.get(&stream).is_none_or(|lane| lane.waiting.is_empty())
@@ -95,7 +96,7 @@ impl Queues {
         lane.waiting.push_back(message);
     }
 
-    /// Drops what waits on a stream; a message that is being sent goes on.
+    /// Drops the messages that wait on a stream; a message being sent continues.
     pub(crate) fn clear(&mut self, stream: u16) {
         if let Some(lane) = self.lanes.get_mut(&stream) {
             self.turns.remove(&(lane.given, stream));
@@ -104,13 +105,13 @@ impl Queues {
         }
     }
 
-    /// The stream begins anew; what waits there is dropped.
+    /// Restarts a stream and drops its waiting messages.
     pub(crate) fn reset(&mut self, stream: u16) {
         self.clear(stream);
         self.lanes.remove(&stream);
     }
 
-    /// The message `id` was given up: what is left of it is dropped. True when something was left.
+    /// Drops the rest of the abandoned message `id`. Returns true if there was a rest.
     pub(crate) fn abandon(&mut self, id: u64) -> bool {
         let Some(current) = self.current.take_if(|current| current.id == id) else { return false };
         let left = current.message.payload.len().saturating_sub(current.offset);
@@ -118,7 +119,8 @@ impl Queues {
         true
     }
 
-    /// The next piece, of at most so many bytes; `None` when nothing waits, or when it would be cut though it fits a packet.
+    /// Returns the next piece, of at most `room` bytes. `None` when nothing waits, or when the piece would be cut
+    /// although it fits a whole packet.
     pub(crate) fn next(&mut self, now: Instant, room: usize, packet: usize) -> Option<Piece> {
         if self.current.is_none() {
             self.begin(now);
@@ -156,7 +158,7 @@ impl Queues {
         Some(piece)
     }
 
-    /// Takes the message whose turn it is; those that are too old are dropped.
+    /// Selects the next message, and drops those that are too old.
     fn begin(&mut self, now: Instant) {
         while let Some((given, stream)) = self.turns.pop_first() {
             let Some(lane) = self.lanes.get_mut(&stream) else { continue };

@@ -1,18 +1,18 @@
-//! The pause before something is sent again (RFC 9260 §6.3.1).
+//! The retransmission timeout (RFC 9260 §6.3.1).
 
 use std::time::Duration;
 
-/// The granularity of clocks (§16, `G`).
+/// Clock granularity (§16, `G`).
 const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// See the module.
+/// Retransmission timeout of an association.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rto {
     min: Duration,
     max: Duration,
     current: Duration,
     initial: Duration,
-    /// Smoothed round trip and its variation.
+    /// Smoothed round trip and its variation; `None` before the first measurement.
     measured: Option<(Duration, Duration)>,
 }
 
@@ -42,15 +42,15 @@ impl Rto {
         self.recover();
     }
 
-    /// Something new has arrived: pauses are those of the path again. RFC 9260 would wait for the next measurement, for which on a
-    /// path that loses much hardly any chunk is left that was sent once.
+    /// Resets the timeout to the measured value, since new data was acknowledged. RFC 9260 would wait for the next
+    /// measurement, but on a path with heavy loss hardly any chunk is sent only once and can be measured.
     pub(crate) fn recover(&mut self) {
         self.current = self.measured.map_or(self.initial, |(smoothed, variation)| {
             smoothed.saturating_add(variation.saturating_mul(4)).clamp(self.min, self.max)
         });
     }
 
-    /// A timeout: the next pause is twice as long.
+    /// Doubles the timeout after an expiry.
     pub(crate) fn back_off(&mut self) {
         self.current = self.current.saturating_mul(2).min(self.max);
     }

@@ -1,4 +1,4 @@
-//! The life of an association on a good path.
+//! Simulations of the life of an association on a good path.
 
 use netsim::{Stuck, ms, secs};
 use sctp::{CloseReason, Config, Kind, OpenError, Options, SendError};

@@ -1,4 +1,4 @@
-//! Channels: opened, closed, refused.
+//! Simulations of channels: opened, closed, refused.
 
 use netsim::{ms, secs};
 use sctp::{ChannelId, Config, Kind, OpenError, Options, Reliability};
@@ -106,7 +106,7 @@ fn properties_of_a_channel_are_told() {
     }
 }
 
-/// A channel that is flooded does not hold up another one.
+/// Checks that a flooded channel does not block another.
 #[test]
 fn no_channel_starves() {
     let mut pair = connecting(6, |link| link.latency(ms(20)).rate(8_000_000));

@@ -1,4 +1,4 @@
-//! Two ends over lossy links in virtual time.
+//! Test harness: two ends over lossy links in virtual time.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crypto::Seed;
 use netsim::{Clock, Input, Link, Pair, Peer};
 use sctp::{Association, ChannelId, CloseReason, Config, Event, Kind, Opened, Remote, Role};
 
-/// An end, and what happened to it.
+/// End of an association with its recorded events.
 pub(crate) struct End {
     pub(crate) association: Association,
     pub(crate) connected: bool,
@@ -19,15 +19,15 @@ pub(crate) struct End {
     pub(crate) closed_channels: Vec<ChannelId>,
     pub(crate) writable: u32,
     pub(crate) closed: Option<CloseReason>,
-    /// Messages that are sent as there is room.
+    /// Messages that are sent as soon as there is room.
     pub(crate) outbox: VecDeque<(ChannelId, Bytes)>,
-    /// Whether events are polled.
+    /// True if events are polled.
     pub(crate) polls: bool,
-    /// The largest send and receive buffer.
+    /// Largest size of the send buffer and of the receive buffer.
     pub(crate) held: (usize, usize),
-    /// Packets to be sent are kept from the path where this is false for them.
+    /// Filter of sent packets. Packets for which it is false are dropped.
     pub(crate) passes: fn(&[u8]) -> bool,
-    /// All packets that were sent, when somebody wants to look.
+    /// Record of all sent packets, if enabled.
     pub(crate) sent: Option<Vec<Bytes>>,
 }
 
@@ -52,7 +52,7 @@ impl End {
         }
     }
 
-    /// Sends what there is room for, and takes the events.
+    /// Sends messages while there is room, and polls the events.
     pub(crate) fn drain(&mut self, now: Instant) {
         while let Some((channel, payload)) = self.outbox.front() {
             if self.association.send(now, *channel, Kind::Binary, payload.clone()).is_err() {
@@ -81,7 +81,7 @@ impl End {
         }
     }
 
-    /// The messages of a channel.
+    /// Returns the messages of a channel.
     pub(crate) fn of(&self, channel: ChannelId) -> Vec<Bytes> {
         self.messages.get(&channel).into_iter().flatten().map(|(_, payload)| payload.clone()).collect()
     }
@@ -117,7 +117,7 @@ impl Peer for End {
 
 pub(crate) type Ends = Pair<End, End>;
 
-/// Two ends that do nothing yet.
+/// Creates two idle ends.
 pub(crate) fn ends(seed: u64, configs: [Config; 2], links: impl Fn(Link) -> Link) -> Ends {
     let clock = Clock::new();
     let [a, b] = configs;
@@ -126,7 +126,7 @@ pub(crate) fn ends(seed: u64, configs: [Config; 2], links: impl Fn(Link) -> Link
     Pair::new(seed, clock, a, b).links(links)
 }
 
-/// Two ends that are connecting, both at once.
+/// Creates two ends that both start connecting at once.
 pub(crate) fn connecting(seed: u64, links: impl Fn(Link) -> Link) -> Ends {
     let mut pair = ends(seed, [Config::default(), Config::default()], links);
     let now = pair.clock.now();
@@ -135,7 +135,7 @@ pub(crate) fn connecting(seed: u64, links: impl Fn(Link) -> Link) -> Ends {
     pair
 }
 
-/// A message that says its number.
+/// Makes a message that contains its number.
 pub(crate) fn message(number: usize, length: usize) -> Bytes {
     let byte = u8::try_from(number % 251).unwrap();
     let mut bytes = vec![byte; length.max(4)];
@@ -143,7 +143,7 @@ pub(crate) fn message(number: usize, length: usize) -> Bytes {
     bytes.into()
 }
 
-/// The number that a message says, if it is whole.
+/// Returns the number in a message and checks that the message is whole.
 pub(crate) fn number(payload: &[u8]) -> usize {
     let number = usize::try_from(u32::from_be_bytes(payload[..4].try_into().unwrap())).unwrap();
     assert!(payload[4..].iter().all(|byte| usize::from(*byte) == number % 251), "a message of others' parts");

@@ -1,4 +1,4 @@
-//! Peers that lie: packets made by hand, to an association that never began.
+//! Simulations of hostile peers: handmade packets to an association.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,15 +11,15 @@ use sctp::{Association, ChannelId, CloseReason, Config, Event, Kind, Options, Re
 const OURS: u32 = 0x0102_0304;
 const FIRST: u32 = 0xffff_ff00;
 
-/// A peer made by hand, and the association that it speaks with.
+/// Handmade peer with the association that it talks to.
 struct Raw {
     clock: Clock,
     association: Association,
-    /// The tag of the association.
+    /// Verification tag of the association.
     theirs: u32,
-    /// Our next TSN.
+    /// Next TSN of the peer.
     tsn: u32,
-    /// Chunks that came: type, flags, value.
+    /// Received chunks: type, flags, value.
     got: Vec<(u8, u8, Vec<u8>)>,
     events: Vec<Event>,
 }
@@ -132,7 +132,7 @@ impl Raw {
         self.clock.advance(rest);
     }
 
-    /// The chunks of a type that came.
+    /// Takes the received chunks of a type.
     fn take(&mut self, kind: u8) -> Vec<(u8, u8, Vec<u8>)> {
         let (found, rest) =
             std::mem::take(&mut self.got).into_iter().partition(|(found, _, _)| *found == kind);
@@ -146,7 +146,7 @@ impl Raw {
         self.say(&[data(tsn, flags, stream, ssn, ppid, payload)]);
     }
 
-    /// Opens the channel 1, whose next sequence number is 1.
+    /// Opens channel 1, whose next sequence number is 1.
     fn open(&mut self) {
         self.data(3, 1, 0, 50, &open(b"x"));
         assert!(matches!(self.events[..], [Event::Opened(_)]));
@@ -369,13 +369,13 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
     assert_eq!(raw.association.stats().in_flight, 0);
 }
 
-/// The numbers of the chunks of data that came since the last look.
+/// Takes the TSNs of the received data chunks.
 fn tsns(raw: &mut Raw) -> Vec<u32> {
     let tsn = |value: &[u8]| u32::from_be_bytes(value[..4].try_into().unwrap());
     raw.take(0).iter().map(|(_, _, value)| tsn(value)).collect()
 }
 
-/// An association that has sent so many chunks of 900 bytes, with nothing acknowledged of them; the first number.
+/// Creates an association with `count` sent chunks of 900 bytes, none acknowledged. Returns it with the first TSN.
 fn with_flight(count: usize) -> (Raw, u32) {
     let mut raw = Raw::connected(Config::default(), 1 << 20);
     raw.open();
@@ -393,7 +393,8 @@ fn with_flight(count: usize) -> (Raw, u32) {
     (raw, first)
 }
 
-/// RFC 9260 §7.2.4: three acknowledgements of later chunks, and a chunk is sent again without waiting; the window is halved once.
+/// Checks RFC 9260 §7.2.4: after three acknowledgements of later chunks a chunk is retransmitted at once, and the
+/// window is halved only once.
 #[test]
 fn a_chunk_that_three_overtook_is_sent_again_at_once() {
     let (mut raw, first) = with_flight(4);
@@ -410,7 +411,7 @@ fn a_chunk_that_three_overtook_is_sent_again_at_once() {
     );
 }
 
-/// RFC 9260 §6.2.1: a peer may drop what it said that it has.
+/// Checks RFC 9260 §6.2.1: a peer may drop data that it has acknowledged in a gap block.
 #[test]
 fn a_chunk_that_the_peer_took_back_is_sent_again() {
     let (mut raw, first) = with_flight(3);
@@ -424,7 +425,7 @@ fn a_chunk_that_the_peer_took_back_is_sent_again() {
     assert_eq!(raw.association.stats().in_flight, 0);
 }
 
-/// Storms of acknowledgements, each with as many blocks as fit.
+/// Checks storms of acknowledgements, each with as many blocks as fit.
 #[test]
 fn d_24_a_storm_of_acknowledgements_sends_no_more_than_the_window() {
     let mut raw = Raw::connected(Config::default(), 1 << 20);
@@ -576,7 +577,7 @@ fn d_21_another_association_of_the_peer_ends_this_one() {
     assert_eq!(raw.closed(), Some(CloseReason::Restarted));
 }
 
-/// Arbitrary bytes in chunks with a good checksum and the right tag.
+/// Checks arbitrary bytes in chunks with a valid checksum and the right tag.
 #[test]
 fn d_23_noise_does_no_harm() {
     for seed in 0..300 {

@@ -1,4 +1,4 @@
-//! Bad paths: everything arrives once and in order, or whole messages are given up.
+//! Simulations of bad paths: everything arrives once and in order, or whole messages are abandoned.
 
 use std::collections::BTreeSet;
 
@@ -111,7 +111,7 @@ proptest! {
     }
 }
 
-/// Goodput in bytes per second of one large transfer.
+/// Measures the goodput of a large transfer in bytes per second.
 fn goodput(seed: u64, loss: f64, latency: u64) -> usize {
     let mut pair = connecting(seed, |link| link.latency(ms(latency)).loss(loss).rate(100_000_000));
     let channel = open(&mut pair, Options::default());
@@ -121,7 +121,7 @@ fn goodput(seed: u64, loss: f64, latency: u64) -> usize {
     count * 16_000 * 1000 / usize::try_from(took.as_millis().max(1)).unwrap()
 }
 
-/// Figures for the pages, and that losses slow down and do not stop.
+/// Measures throughput for the documentation, and checks that losses slow the transfer but do not stop it.
 #[test]
 fn losses_slow_down_and_do_not_stop() {
     for (loss, latency, least) in
@@ -134,7 +134,7 @@ fn losses_slow_down_and_do_not_stop() {
     }
 }
 
-/// An outage longer than most pauses.
+/// Checks an outage longer than most retransmission timeouts.
 #[test]
 fn an_outage_is_outlived() {
     let mut pair = connecting(5, |link| link.latency(ms(25)));

@@ -1,4 +1,4 @@
-//! Two associations over links that misbehave, in virtual time.
+//! Simulations of two associations over bad links, in virtual time.
 
 #![allow(
     clippy::unwrap_used,

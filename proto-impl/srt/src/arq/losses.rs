@@ -1,8 +1,8 @@
 //! The receiver's loss list, and when it is reported (draft-sharabayko-srt-01 §4.8.2).
 //!
-//! A gap is reported at once, and again a quarter of a round trip later, in case the report was lost: the sender
-//! answers one of them. When the round trip is over and the packet has not come, that repeats. (libsrt reports its whole
-//! list each half a round trip; the number of reports is the same, but the moments follow each loss.)
+//! A gap is reported at once, and again a quarter of a round trip later in case the report was lost; the sender answers
+//! only one of the two. If the packet has not arrived when the round trip is over, the cycle repeats. (libsrt reports its
+//! whole list every half round trip; the number of reports is the same, but here their times follow each loss.)
 
 use std::collections::VecDeque;
 
@@ -10,13 +10,13 @@ use crate::arq::rtt::Rtt;
 use crate::packet::write_loss;
 use crate::seq::Seq;
 
-/// Separate gaps that are remembered. What is missing beyond is not asked for.
+/// Number of separate gaps remembered. Packets missing beyond them are not requested.
 pub(crate) const RANGES_MAX: usize = 4096;
-/// Bytes of one report.
+/// Largest body of one loss report, in bytes.
 const REPORT_BYTES_MAX: usize = 1400;
-/// A cycle of two reports takes at least this (libsrt: the shortest NAK interval of live mode).
+/// Shortest cycle of two reports (libsrt: the shortest NAK interval of live mode).
 const CYCLE_MIN_US: u32 = 20_000;
-/// Slack on a round trip beyond its measured variation before a packet counts as lost again.
+/// Slack added to the round trip and its measured variation before a packet counts as lost again.
 const SLACK_US: u32 = 3_000;
 
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ struct Range {
     reports: u32,
 }
 
-/// Gaps in order.
+/// The gaps, in sequence order.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     ranges: VecDeque<Range>,
@@ -36,7 +36,7 @@ pub(crate) struct Losses {
 }
 
 impl Losses {
-    /// A gap behind all others, to be reported from a time on. False when there is no place for it.
+    /// Adds a gap behind all others, to be reported from `report_at` on. Returns false when the list is full.
     pub(crate) fn push(&mut self, report_at: i64, first: Seq, last: Seq) -> bool {
         if self.ranges.len() >= RANGES_MAX {
             return false;
@@ -50,7 +50,7 @@ impl Losses {
         self.next_at = Some(self.next_at.map_or(at, |next| next.min(at)));
     }
 
-    /// Reports these packets now, all of which are missing.
+    /// Reports these packets, all missing, at the next opportunity.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
         // Where there is no place, what is in the list is reported at its own time.
@@ -69,7 +69,7 @@ impl Losses {
         self.remove_range(base, seq, seq);
     }
 
-    /// Stops waiting for these packets.
+    /// Stops waiting for the packets from `first` to `last`.
     pub(crate) fn remove_range(&mut self, base: Seq, first: Seq, last: Seq) {
         let at = |seq: Seq| seq.ahead_of(base);
         let (Some(from), Some(to)) = (at(first), at(last)) else { return };
@@ -124,7 +124,7 @@ impl Losses {
         }
     }
 
-    /// The time at which a report is due.
+    /// Returns the time of the next report.
     pub(crate) const fn next_at(&self) -> Option<i64> {
         self.next_at
     }
@@ -134,7 +134,7 @@ impl Losses {
         self.ranges.len()
     }
 
-    /// Writes the report of what is due. Gives how many packets it asks for the first time.
+    /// Writes the report of all gaps that are due. Returns how many packets are requested for the first time.
     pub(crate) fn report(&mut self, now_us: i64, rtt: Rtt, body: &mut Vec<u8>) {
         if self.next_at.is_none_or(|at| at > now_us) {
             return;

@@ -6,15 +6,15 @@ use bytes::Bytes;
 
 use crate::seq::Seq;
 
-/// A buffer that has become empty gives larger room back.
+/// Capacity in slots above which an empty buffer returns its memory.
 const KEPT_SLOTS: usize = 64;
 
 #[derive(Debug, Default)]
 struct Slot {
     payload: Option<Bytes>,
-    /// The time at which it is due, on our clock.
+    /// Time of the packet on our clock, without the latency.
     moment_us: i64,
-    /// The sender has given it up.
+    /// The sender has given the packet up.
     given_up: bool,
 }
 
@@ -27,15 +27,15 @@ impl Slot {
 /// The effect of an arriving packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The next, or one behind a gap: from first to last of what is missing now.
+    /// The expected packet, or a packet behind a gap; then the first and last packet now missing.
     New(Option<(Seq, Seq)>),
     /// Fills a gap.
     Filled,
     /// Received before.
     Duplicate,
-    /// Delivered or given up already.
+    /// Already delivered or given up.
     Belated,
-    /// Too far ahead, or too many bytes wait.
+    /// Too far ahead, or the buffered bytes are at their limit.
     NoRoom,
 }
 
@@ -48,14 +48,14 @@ pub(crate) enum Delivery {
     Skipped(u32),
 }
 
-/// Packets from the next that is to be delivered. Each is a whole message: live mode sends no other.
+/// Packets from the next one to be delivered on. Each is a whole message: live mode sends no other.
 #[derive(Debug)]
 pub(crate) struct ReceiveBuffer {
     base: Seq,
     slots: VecDeque<Slot>,
-    /// Slots before this index are received or given up.
+    /// All slots before this index hold a packet or were given up.
     complete: usize,
-    /// The first slot with a payload.
+    /// Index of the first slot with a payload.
     first: Option<usize>,
     bytes: usize,
     window: usize,
@@ -71,22 +71,22 @@ impl ReceiveBuffer {
         self.base.plus(u32::try_from(index).unwrap_or(u32::MAX))
     }
 
-    /// The next to be delivered.
+    /// Sequence number of the next packet to be delivered.
     pub(crate) const fn base(&self) -> Seq {
         self.base
     }
 
-    /// The first missing packet: what an acknowledgement carries.
+    /// Sequence number of the first missing packet, as carried by an acknowledgement.
     pub(crate) fn next_missing(&self) -> Seq {
         self.seq_at(self.complete)
     }
 
-    /// The number behind all that came.
+    /// Sequence number behind the newest packet received.
     pub(crate) fn end(&self) -> Seq {
         self.seq_at(self.slots.len())
     }
 
-    /// Packets that have room.
+    /// Number of packets for which there is still room.
     pub(crate) fn room(&self) -> usize {
         self.window.saturating_sub(self.slots.len())
     }
@@ -95,7 +95,7 @@ impl ReceiveBuffer {
         self.bytes
     }
 
-    /// The effect that a packet would have, without taking it.
+    /// Returns the effect that this packet would have, without storing the packet.
     pub(crate) fn look(&self, seq: Seq, bytes: usize) -> Arrival {
         let Some(index) = seq.ahead_of(self.base).and_then(|index| usize::try_from(index).ok()) else {
             return Arrival::Belated;
@@ -137,7 +137,8 @@ impl ReceiveBuffer {
         }
     }
 
-    /// The sender gives up these; those that have come stay. False for a range that is none, or not of this window.
+    /// Gives up the packets from `first` to `last` that have not arrived, as the sender has. Returns false for a range that
+    /// is malformed or outside the window.
     pub(crate) fn give_up(&mut self, first: Seq, last: Seq) -> bool {
         let to_index = |seq: Seq| seq.ahead_of(self.base).and_then(|index| usize::try_from(index).ok());
         let (Some(_), Some(to)) = (last.ahead_of(first), to_index(last)) else { return false };
@@ -155,7 +156,7 @@ impl ReceiveBuffer {
         true
     }
 
-    /// Goes on at `seq`, which is out of reach. Nothing may wait. Gives how many are given up.
+    /// Restarts at `seq`, which is beyond the window, while the buffer is empty. Returns how many packets are given up.
     pub(crate) fn jump(&mut self, seq: Seq) -> u32 {
         let count = seq.ahead_of(self.base).unwrap_or(0);
         self.slots.clear();
@@ -163,17 +164,17 @@ impl ReceiveBuffer {
         count
     }
 
-    /// Whether nothing waits that could be delivered.
+    /// True if nothing waits that could be delivered.
     pub(crate) const fn is_empty(&self) -> bool {
         self.first.is_none()
     }
 
-    /// The moment of the next packet that is here.
+    /// Returns the time, on our clock, of the next packet that has arrived.
     pub(crate) fn next_moment(&self) -> Option<i64> {
         self.first.and_then(|first| self.slots.get(first)).map(|slot| slot.moment_us)
     }
 
-    /// Delivers the next packet if `is_due` says so of its moment; what is missing before it is given up first.
+    /// Delivers the next packet if `is_due` accepts its time; packets missing before it are given up first.
     pub(crate) fn deliver(&mut self, is_due: impl FnOnce(i64) -> bool) -> Option<Delivery> {
         if let Some(count) = self.given_up_ahead() {
             self.pop(count);
@@ -193,7 +194,7 @@ impl ReceiveBuffer {
         Some(Delivery::Payload(payload))
     }
 
-    /// The number of packets at the front that the sender has given up, if there are any.
+    /// Returns the number of packets at the front that the sender has given up; `None` if there are none.
     fn given_up_ahead(&self) -> Option<usize> {
         let count = self.slots.iter().take_while(|slot| slot.given_up && slot.payload.is_none()).count();
         (count > 0).then_some(count)

@@ -1,11 +1,11 @@
-//! The round trip, smoothed (draft-sharabayko-srt-01 §4.10).
+//! The smoothed round-trip time (draft-sharabayko-srt-01 §4.10).
 
-/// The round trip before it is measured.
+/// Round-trip time assumed before the first measurement.
 const INITIAL_US: u32 = 100_000;
-/// The largest round trip that is accepted from a peer.
+/// Longest round-trip time accepted from a peer.
 const MAX_US: u32 = 10_000_000;
 
-/// Microseconds, and their variation.
+/// Smoothed round-trip time and its variation, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Rtt {
     smoothed_us: u32,
@@ -18,7 +18,7 @@ impl Rtt {
         Self { smoothed_us: INITIAL_US, var_us: INITIAL_US / 2, measured: false }
     }
 
-    /// A sample: the first counts fully, later ones an eighth.
+    /// Adds a measurement: the first counts fully, later ones with a weight of one eighth.
     pub(crate) fn update(&mut self, sample_us: u32) {
         let sample = sample_us.min(MAX_US);
         if !self.measured {
@@ -30,7 +30,7 @@ impl Rtt {
         self.smoothed_us = (self.smoothed_us.saturating_mul(7).saturating_add(sample)) / 8;
     }
 
-    /// Takes a round trip that the peer has smoothed already.
+    /// Adds a round-trip time that the peer has already smoothed.
     pub(crate) fn update_from_peer(&mut self, sample_us: u32, var_us: u32) {
         if !self.measured {
             self.update(sample_us);

@@ -1,4 +1,4 @@
-//! The send buffer: packets that are not acknowledged, or not sent yet.
+//! The send buffer: packets that are not yet sent or not yet acknowledged.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use crate::config::HEAD_BYTES;
 use crate::packet::{KeyFlag, Losses, MESSAGE_MASK};
 use crate::seq::Seq;
 
-/// Numbers that wait to be sent again, at most, per packet in the buffer: those that were acknowledged meanwhile are in
-/// it too.
+/// Maximum number of queued retransmissions per packet in the buffer. The queue can also name packets that were
+/// acknowledged in the meantime.
 const LOST_PER_ENTRY: usize = 2;
-/// The transmission from which on a packet goes out twice, the second copy behind the next new packet: a packet
+/// Number of the transmission from which on a packet is sent twice, the second copy behind the next new packet. A packet
 /// lost this often has little time left.
 const TWICE_FROM: u8 = 2;
-/// A buffer that has become empty gives larger room back.
+/// Capacity in entries above which an empty buffer returns its memory.
 const KEPT_ENTRIES: usize = 64;
 
-/// A packet.
+/// A packet in the send buffer.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) payload: Bytes,
@@ -25,11 +25,11 @@ pub(crate) struct Entry {
     pub(crate) timestamp: u32,
     pub(crate) message: u32,
     pub(crate) key: KeyFlag,
-    /// The time at which it was last sent again.
+    /// Time of its last retransmission; `None` if there was none.
     again_at: Option<u32>,
     /// Transmissions, not counting second copies.
     times: u8,
-    /// A second copy is to follow.
+    /// A second copy is still to be sent.
     twin: bool,
     lost: bool,
 }
@@ -37,33 +37,34 @@ pub(crate) struct Entry {
 /// The result of a loss report.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reported {
-    /// Packets that the report names and that are on their way.
+    /// Packets in flight that the report names.
     pub(crate) named: u32,
-    /// The part of them that was reported for the first time.
+    /// Packets among `named` that were reported for the first time.
     pub(crate) fresh: u32,
-    /// The range, first to last, that was given up already.
+    /// First and last packet of a reported range that was already given up.
     pub(crate) gone: Option<(Seq, Seq)>,
 }
 
-/// The packets that an acknowledgement takes out of the buffer.
+/// The packets that an acknowledgement removes from the buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Acked {
     pub(crate) packets: usize,
-    /// Bytes of those that have arrived, with heads: a peer also acknowledges what it has given up.
+    /// Bytes of those that were acknowledged as received, with headers: a peer also acknowledges packets that it has given
+    /// up.
     pub(crate) bytes: u64,
     /// The time since the departure of the last of them, microseconds. `None` when one of them was sent again: those
     /// behind it may have waited for it.
     pub(crate) delay_us: Option<u32>,
 }
 
-/// Packets from the first that is not acknowledged.
+/// Packets from the first unacknowledged one on.
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
     first: Seq,
-    /// The peer's acknowledgement; packets between it and `first` were given up.
+    /// Sequence number last acknowledged by the peer; packets between it and `first` were given up.
     acknowledged: Seq,
     entries: VecDeque<Entry>,
-    /// The number of entries that were sent.
+    /// Number of entries that were sent at least once.
     sent: usize,
     bytes: usize,
     /// Bytes that were never sent.
@@ -89,7 +90,7 @@ impl SendBuffer {
         }
     }
 
-    /// Takes a message. Its number is its place.
+    /// Appends a message; its sequence number follows from its place.
     pub(crate) fn push(&mut self, payload: Bytes, timestamp: u32) {
         // 0 is the number of what is no message (packet filters).
         self.message = (self.message.wrapping_add(1) & MESSAGE_MASK).max(1);
@@ -116,22 +117,22 @@ impl SendBuffer {
         self.entries.len()
     }
 
-    /// Packets on their way.
+    /// Number of packets in flight.
     pub(crate) const fn in_flight(&self) -> usize {
         self.sent
     }
 
-    /// Packets that were never sent.
+    /// Number of packets never sent.
     pub(crate) fn unsent(&self) -> usize {
         self.entries.len().saturating_sub(self.sent)
     }
 
-    /// Their bytes.
+    /// Bytes of the packets never sent.
     pub(crate) const fn unsent_bytes(&self) -> usize {
         self.unsent_bytes
     }
 
-    /// The key of the oldest packet that was sent.
+    /// Key of the oldest packet that was sent.
     pub(crate) fn oldest_key(&self) -> Option<KeyFlag> {
         self.entries.front().filter(|_| self.sent > 0).map(|entry| entry.key)
     }
@@ -163,7 +164,8 @@ impl SendBuffer {
         }
     }
 
-    /// The peer has everything before `next`. `None` when it names what was never sent.
+    /// Handles the peer's acknowledgement of everything before `next`. Returns `None` when `next` lies beyond the packets
+    /// sent.
     pub(crate) fn acknowledge(&mut self, next: Seq, now: u32) -> Option<Acked> {
         let Some(count) = next.ahead_of(self.first).and_then(|count| usize::try_from(count).ok()) else {
             // Before the first: an old one, or one about packets that were given up.
@@ -188,8 +190,8 @@ impl SendBuffer {
         Some(acked)
     }
 
-    /// Ranges that the peer misses, in order. A packet that was sent again less than `pause_us` ago is on its way and
-    /// is not sent once more. Reading ends at the first range that is no range.
+    /// Queues the ranges that the peer misses for retransmission. A packet retransmitted less than `pause_us` ago is still
+    /// in flight and is not sent again. Reading stops at the first invalid range.
     pub(crate) fn report(&mut self, ranges: Losses<'_>, now: u32, pause_us: u32) -> Reported {
         let mut reported = Reported::default();
         let mut floor = self.acknowledged;
@@ -243,7 +245,7 @@ impl SendBuffer {
         }
     }
 
-    /// Gives up what is older than `limit_us`; with `sent_only`, of what was sent. Gives how many.
+    /// Gives up packets older than `limit_us`; with `sent_only`, only those already sent. Returns how many.
     pub(crate) fn drop_older(&mut self, now: u32, limit_us: u32, sent_only: bool) -> usize {
         let mut count: usize = 0;
         while (self.sent > 0 || !sent_only)
@@ -255,7 +257,7 @@ impl SendBuffer {
         count
     }
 
-    /// The next packet that is to be sent again, and its number; not taken.
+    /// Returns the next packet to retransmit and its sequence number, without removing it.
     pub(crate) fn next_lost(&mut self) -> Option<(Seq, &mut Entry)> {
         loop {
             let seq = *self.lost.front()?;
@@ -267,7 +269,7 @@ impl SendBuffer {
         }
     }
 
-    /// Notes a retransmission. With `twice` it may be worth a second copy.
+    /// Notes a retransmission. With `twice`, a second copy may follow.
     pub(crate) fn lost_sent(&mut self, now: u32, twice: bool) {
         let Some(seq) = self.lost.pop_front() else { return };
         let Some(index) = self.index_of(seq) else { return };
@@ -284,12 +286,12 @@ impl SendBuffer {
         }
     }
 
-    /// Whether something waits to be sent again.
+    /// True if something waits to be sent again.
     pub(crate) fn has_lost(&self) -> bool {
         !self.lost.is_empty()
     }
 
-    /// The next packet that was never sent, and its number; not taken.
+    /// Returns the next packet never sent and its sequence number, without removing it.
     pub(crate) fn next_new(&mut self) -> Option<(Seq, &mut Entry)> {
         let seq = self.seq_at(self.sent);
         self.entries.get_mut(self.sent).map(|entry| (seq, entry))
@@ -310,7 +312,7 @@ impl SendBuffer {
         }
     }
 
-    /// Age of the oldest packet, microseconds.
+    /// Age of the oldest packet, in microseconds.
     pub(crate) fn age_us(&self, now: u32) -> u32 {
         self.entries.front().map_or(0, |entry| now.wrapping_sub(entry.timestamp))
     }
@@ -342,7 +344,7 @@ mod tests {
         buffer
     }
 
-    /// Packets that an acknowledgement takes out.
+    /// Returns how many packets an acknowledgement removes.
     fn acknowledge(buffer: &mut SendBuffer, next: Seq) -> Option<usize> {
         buffer.acknowledge(next, 0).map(|acked| acked.packets)
     }

@@ -1,25 +1,25 @@
-//! The delivery time of a packet: its timestamp in our clock, and the latency (draft-sharabayko-srt-01 §4.5).
+//! The delivery time of a packet: its timestamp on our clock plus the latency (draft-sharabayko-srt-01 §4.5).
 //!
 //! Times are microseconds since the connection's start. A timestamp of 32 bits means the moment nearest to now that
 //! ends with it, so that its wrap after 71.6 minutes needs no state.
 
 use std::time::Duration;
 
-/// The samples of one drift estimate (libsrt: `TSBPD_DRIFT_MAX_SAMPLES`).
+/// Number of samples in one drift estimate (libsrt: `TSBPD_DRIFT_MAX_SAMPLES`).
 const DRIFT_SAMPLES: u32 = 1000;
-/// A packet is not held longer than the latency and this, whatever its timestamp says.
+/// Longest time that a packet is held beyond the latency, whatever its timestamp says.
 const EARLY_MAX_US: i64 = 1_000_000;
 
-/// Delivery times of one direction.
+/// Clock that maps timestamps to delivery times, for the receiving direction.
 #[derive(Debug, Clone)]
 pub(crate) struct Tsbpd {
-    /// Zero of the peer's clock, in ours.
+    /// Zero of the peer's clock, on our clock.
     base_us: i64,
     latency_us: i64,
     drift_us: i64,
     drift_sum_us: i64,
     drift_samples: u32,
-    /// The round trip when the base was taken; what it changes by is not drift.
+    /// Round-trip time when the base was taken; later changes of the round trip are not drift.
     first_rtt_us: Option<u32>,
 }
 
@@ -36,7 +36,7 @@ impl Tsbpd {
         }
     }
 
-    /// The moment of a timestamp, in our clock, without the latency.
+    /// Returns the time of a timestamp on our clock, without the latency.
     pub(crate) fn moment(&self, now_us: i64, timestamp: u32) -> i64 {
         #[allow(
             clippy::cast_possible_truncation,
@@ -48,12 +48,13 @@ impl Tsbpd {
         now_us.saturating_add(i64::from(ahead).min(EARLY_MAX_US))
     }
 
-    /// The time at which a packet with this moment is delivered.
+    /// Returns the delivery time of a packet with this time.
     pub(crate) const fn delivery(&self, moment_us: i64) -> i64 {
         moment_us.saturating_add(self.latency_us).saturating_add(self.drift_us)
     }
 
-    /// An ACKACK came: how far the peer's clock and ours have gone apart, other than by the path.
+    /// Takes the timestamp of an ACKACK as a sample of how far the peer's clock has drifted from ours, the change of the
+    /// round trip excluded.
     pub(crate) fn sample_drift(&mut self, now_us: i64, timestamp: u32, rtt_us: u32) {
         let first = *self.first_rtt_us.get_or_insert(rtt_us);
         let path_us = (i64::from(rtt_us) - i64::from(first)) / 2;

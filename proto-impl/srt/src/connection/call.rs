@@ -22,17 +22,17 @@ use crate::packet::SocketId;
 use crate::reject::RejectReason;
 use crate::seq::Seq;
 
-/// Questions are repeated after this (libsrt does the same).
+/// Interval at which requests are repeated (as in libsrt).
 const REPEAT: Duration = Duration::from_millis(250);
 
 /// The effect of an answer.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Ignored: not an answer, or an old one.
+    /// Not an answer, or an outdated one; ignored.
     Nothing,
-    /// The next question.
+    /// The next request must be sent.
     Again,
-    /// A refusal.
+    /// The call has ended with this reason.
     Ended(CloseReason),
     /// The handshake is complete.
     Agreed(Agreed),
@@ -92,7 +92,7 @@ impl Call {
         now >= self.gives_up_at
     }
 
-    /// The question, if it is time to ask.
+    /// Returns the handshake request to send, if one is due.
     pub(super) fn question(&mut self, now: Instant, start: Instant) -> Option<Bytes> {
         if now < self.repeat_at {
             return None;
@@ -187,7 +187,8 @@ impl Call {
         Ok(Agreed { hs: extensions.hs.ok_or(RejectReason::ROGUE)?, filter })
     }
 
-    /// The filter that the connection has. A listener has the last word, but must answer to what was asked for.
+    /// Returns the packet filter of the connection. The listener decides, but its answer must agree with what was
+    /// requested.
     fn agree_on_filter(&self, answer: Option<FecSettings>) -> Result<Option<Fec>, RejectReason> {
         let settings = match (self.config.packet_filter, answer) {
             (PacketFilter::Off | PacketFilter::Any, None) => return Ok(None),

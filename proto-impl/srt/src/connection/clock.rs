@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// Counts from the start. Many calls of a turn name the same time: it is converted once.
+/// Counts from the start. Many calls of a turn have the same time, which is converted once.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -15,7 +15,7 @@ impl Clock {
         Self { start, last: Cell::new((start, 0)) }
     }
 
-    /// Microseconds since the start; 0 before it.
+    /// Returns microseconds since the start; 0 for an earlier time.
     #[inline]
     pub(super) fn micros(&self, now: Instant) -> i64 {
         let (last, us) = self.last.get();
@@ -29,13 +29,13 @@ impl Clock {
         us
     }
 
-    /// The time so many microseconds after the start.
+    /// Returns the time that lies this many microseconds after the start.
     pub(super) fn instant(&self, us: i64) -> Instant {
         self.start + Duration::from_micros(u64::try_from(us).unwrap_or(0))
     }
 }
 
-/// Microseconds from `start`.
+/// Returns microseconds from `start` to `now`.
 pub(super) fn micros(start: Instant, now: Instant) -> i64 {
     let since = now.saturating_duration_since(start);
     let us = since.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(since.subsec_micros()));

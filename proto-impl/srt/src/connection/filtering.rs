@@ -1,4 +1,4 @@
-//! The packet filter of an established connection: parity on its way out, and what it rebuilds of what has come.
+//! The packet filter of an established connection: parity packets sent, and packets rebuilt from the parity received.
 
 use std::time::Instant;
 
@@ -13,16 +13,16 @@ use crate::packet::{DataHead, KeyFlag, POSITION_SOLO};
 use crate::seq::Seq;
 use crate::stats::count;
 
-/// The message number of a packet that the filter has made. A whole message, of which nobody has heard the number.
+/// Message number given to rebuilt packets, whose own number is not known; each is a whole message.
 const REBUILT_MESSAGE: u32 = 1;
 
-/// Beyond two round trips for two attempts: timers, and the wait for an event that sends.
+/// Margin beyond the two round trips of two attempts, for timers and for the wait for an event that sends.
 const ATTEMPT_MARGIN_US: i64 = 20_000;
 
 impl Link {
-    /// The time at which a loss that was noticed now is reported, if it is at all and still missing then. On request the filter
-    /// says which packets it cannot rebuild; of a stream that is too slow for its groups, or has paused, what is still
-    /// missing is reported as late as sending it again in time allows.
+    /// Returns the time at which a loss noticed now is reported if the packet is still missing then; `None` for never. With
+    /// `ArqLevel::OnRequest` the filter reports packets that it cannot rebuild; if the stream is too slow for its groups,
+    /// or pauses, packets are reported as late as a retransmission in time allows.
     pub(super) fn report_losses_at(&self, now_us: i64) -> Option<i64> {
         let Some(filter) = &self.receiving.filter else { return Some(now_us) };
         match filter.arq() {
@@ -37,12 +37,12 @@ impl Link {
         }
     }
 
-    /// Whether a packet of ours may be sent again.
+    /// True if packets that we sent may be retransmitted.
     pub(super) fn sends_again(&self) -> bool {
         self.sending.filter.as_ref().is_none_or(|filter| filter.arq() != ArqLevel::Never)
     }
 
-    /// A data packet of the peer on a connection with a filter, a parity packet maybe.
+    /// Handles a data packet or parity packet of the peer on a connection with a filter.
     #[inline(never)]
     pub(super) fn handle_filtered(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
         let is_foreign = self.is_foreign(head.key);
@@ -86,7 +86,7 @@ impl Link {
         self.take(now_us, head, &packet.payload, packet.payload.len().saturating_add(HEAD_BYTES));
     }
 
-    /// Reports packets that no group can rebuild, as far as they are still missing.
+    /// Reports packets that no group can rebuild, except those that have arrived in the meantime.
     fn ask_for(&mut self, now_us: i64, first: Seq, last: Seq) {
         let buffer = &self.receiving.buffer;
         let (base, end) = (buffer.base(), buffer.end());
@@ -112,13 +112,15 @@ impl Link {
         }
     }
 
-    /// A packet of this key where such are not sent.
+    /// True if packets with this key are not expected here: clear ones on an encrypted connection, encrypted ones on a
+    /// clear one.
     pub(super) fn is_foreign(&self, key: KeyFlag) -> bool {
         (key == KeyFlag::Clear) != self.keying.keys.is_none()
     }
 
-    /// An acknowledgement as it tells about a path that parity travels, too. Acknowledgements wait for parity, or for
-    /// what never comes: their delay is none of the path, unless every loss is reported at once.
+    /// Adds parity to the bytes that an acknowledgement covers, since parity uses the path too. Removes the delay unless
+    /// every loss is reported at once: otherwise acknowledgements wait for parity, and their delay does not measure the
+    /// path.
     #[inline(never)]
     pub(super) fn with_parity(&self, acked: Acked) -> Acked {
         let Some(filter) = &self.sending.filter else { return acked };
@@ -129,7 +131,7 @@ impl Link {
         }
     }
 
-    /// Shows the filter the packet that was written last, which was sent for the first time.
+    /// Passes the packet written last, which was sent for the first time, to the filter.
     #[inline(never)]
     pub(super) fn filter_sent(&mut self, head: &DataHead, out: &Datagrams) {
         let Some(filter) = &mut self.sending.filter else { return };
@@ -137,7 +139,7 @@ impl Link {
         filter.sent(head.seq, head.key, head.timestamp, datagram.get(HEAD_BYTES..).unwrap_or_default());
     }
 
-    /// Writes the parity that is due. False when there is none.
+    /// Writes the parity packet that is due. Returns false when there is none.
     #[inline(never)]
     pub(super) fn write_parity(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         let Some(filter) = &mut self.sending.filter else { return false };

@@ -1,10 +1,11 @@
-//! An established connection: what both directions share, and its deadlines.
+//! An established connection: the state that both directions share, and its deadlines.
 //!
 //! Times inside are microseconds since the start; timestamps are their lower 32 bits.
 //!
-//! Deadlines of two kinds. Those of the receiving direction (delivery, acknowledgement, loss report) move with the
-//! packets. Everything else, keep-alive, silence, too-late packets, probes, key messages, is looked at by one lazy check:
-//! it fires, looks, and is armed again for the earliest that could happen. Acknowledgements and packets do not move it.
+//! Deadlines are of two kinds. Those of the receiving direction (delivery, acknowledgement, loss report) move with
+//! the packets. All others (keep-alive, silence, too-late packets, probes, key messages) belong to one lazy check: it
+//! fires, looks at each, and is armed again for the earliest that could happen. Acknowledgements and packets do not move
+//! it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,15 +34,15 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::seq::Seq;
 use crate::stats::Stats;
 
-/// A packet is given up after the latency, but not before this (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
+/// Minimum age at which a packet is given up, even if the latency is shorter (libsrt: `SRT_TLPKTDROP_MINTHRESHOLD_MS`).
 const TOO_LATE_MIN_US: i64 = 1_000_000;
-/// The margin added to it (libsrt: two intervals of ACK).
+/// Margin added to the too-late age (libsrt: two intervals of ACK).
 const TOO_LATE_MARGIN_US: i64 = 20_000;
-/// Without an acknowledgement for this long the last packet is retransmitted.
+/// Shortest time without an acknowledgement after which the last packet is retransmitted.
 pub(super) const PROBE_MIN_US: i64 = 250_000;
-/// The check is not armed earlier than this.
+/// Shortest time until the next lazy check.
 pub(super) const CHECK_MIN_US: i64 = 1_000;
-/// Key messages are not repeated faster.
+/// Shortest interval at which key messages are repeated.
 const ANNOUNCE_MIN: Duration = Duration::from_millis(50);
 
 /// The parameters agreed in the handshake.
@@ -57,7 +58,7 @@ pub(super) struct Start {
     peer_window: u32,
     receive_latency: Duration,
     send_latency: Duration,
-    /// The time at which the peer's handshake came, and its timestamp.
+    /// Arrival time of the peer's handshake, in microseconds since the start, and its timestamp.
     heard: (i64, u32),
     keys: Option<Box<SessionKeys>>,
     filter: Option<Fec>,
@@ -65,8 +66,8 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Creates the parameters for a listener: the latencies are the larger of both proposals (draft-sharabayko-srt-01
-    /// §4.3.1.2), and the answer repeats them. The first number is the caller's in both directions.
+    /// Creates the parameters for a listener. The latencies are the larger of both proposals (draft-sharabayko-srt-01
+    /// §4.3.1.2), and the answer repeats them. In both directions the first sequence number is the caller's.
     pub(super) fn of_incoming(
         incoming: &Incoming,
         config: &Arc<Config>,
@@ -128,7 +129,7 @@ impl Start {
         this
     }
 
-    /// Creates the parameters for a caller: those of the listener's answer.
+    /// Creates the parameters for a caller from the listener's answer.
     pub(super) fn of_answer(
         config: &Arc<Config>,
         answer: &Handshake,
@@ -157,12 +158,12 @@ impl Start {
         }
     }
 
-    /// The same with a packet filter.
+    /// Adds a packet filter to the parameters.
     pub(super) fn with_filter(self, filter: Option<Fec>) -> Self {
         Self { filter, ..self }
     }
 
-    /// The connection, and the answer to send (empty for a caller).
+    /// Returns the connection, and the handshake answer to send (empty for a caller).
     pub(super) fn finish(mut self, now: Instant) -> (Link, Bytes) {
         let now_us = micros(self.start, now);
         if self.response.is_none() {
@@ -216,20 +217,20 @@ fn too_late_us(send_latency: Duration) -> u32 {
     u32::try_from(limit).unwrap_or(u32::MAX / 2)
 }
 
-/// A copy of the datagram with another timestamp.
+/// Copies the datagram and replaces its timestamp.
 fn restamp(datagram: &Bytes, now_us: i64) -> Bytes {
     let (Some(head), Some(rest)) = (datagram.get(..8), datagram.get(12..)) else { return datagram.clone() };
     [head, &stamp(now_us).to_be_bytes(), rest].concat().into()
 }
 
-/// A time as a timestamp.
+/// Returns a time as a packet timestamp.
 pub(super) const fn stamp(now_us: i64) -> u32 {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "timestamps wrap")]
     let stamp = now_us as u32;
     stamp
 }
 
-/// The outcome of the handshake, and our settings; constant from then on.
+/// The result of the handshake and our settings, constant for the life of the connection.
 #[derive(Debug)]
 pub(super) struct Agreed {
     pub(super) config: Arc<Config>,
@@ -240,11 +241,11 @@ pub(super) struct Agreed {
     send_latency: Duration,
     too_late_us: u32,
     pub(super) payload_max: usize,
-    /// Packets that both sides allow on the way.
+    /// Maximum number of packets in flight that both sides allow.
     pub(super) peer_window: u32,
 }
 
-/// An established connection. See the module; its halves are in [`super::receive`] and [`super::send`].
+/// An established connection, described in the module. Its halves are in [`super::receive`] and [`super::send`].
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) agreed: Agreed,
@@ -287,7 +288,7 @@ impl Link {
         (self.agreed.receive_latency, self.agreed.send_latency)
     }
 
-    /// The answer to a conclusion that is repeated. It changes nothing else.
+    /// Returns the stored handshake answer if the packet is a repeated conclusion; nothing else changes.
     pub(super) fn response(&self, now: Instant, packet: &Packet<'_>) -> Option<Bytes> {
         let Packet::Control { control: Control::Handshake(body), .. } = packet else { return None };
         let handshake = Handshake::read(&mut wire::Reader::new(body)).ok()?;
@@ -316,7 +317,7 @@ impl Link {
         None
     }
 
-    /// The time moves on, and events are polled next.
+    /// Advances the time of the connection to `now_us`, up to which due messages may be delivered.
     pub(super) fn heard_of(&mut self, now_us: i64) {
         self.liveness.horizon_us = self.liveness.horizon_us.max(now_us);
         self.receiving.due_us = self.receiving.due_us.max(now_us);
@@ -365,7 +366,7 @@ impl Link {
         }
     }
 
-    /// The age from which on a packet comes too late, in microseconds.
+    /// Age above which a packet is too late to be sent, in microseconds.
     pub(super) const fn too_late_us(&self) -> u32 {
         self.agreed.too_late_us
     }

@@ -1,32 +1,32 @@
-//! The silence of both ends of an established connection, and the time of its next lazy check.
+//! Silence of both ends of an established connection, and the time of its next lazy check.
 
 use bytes::Bytes;
 
-/// A keep-alive is sent after this time without sending (draft-sharabayko-srt-01 §3.2.3).
+/// Time without sending after which a keep-alive is sent (draft-sharabayko-srt-01 §3.2.3).
 pub(super) const KEEP_ALIVE_US: i64 = 1_000_000;
-/// The answer to a conclusion is kept so long, for a caller that did not get it.
+/// Time for which the answer to a conclusion is kept, for a caller that did not receive it.
 const RESPONSE_KEPT_US: i64 = 5_000_000;
 
-/// The silence of either end. Times are microseconds since the connection's start.
+/// Last activity of both ends. Times are microseconds since the connection's start.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    /// The last packet of the peer.
+    /// Arrival of the last packet from the peer.
     pub(super) heard_us: i64,
-    /// The last packet of ours.
+    /// Departure of our last packet.
     pub(super) spoken_us: i64,
-    /// Whether a keep-alive waits to be sent.
+    /// A keep-alive is to be sent.
     pub(super) keep_alive: bool,
     /// The time of the next lazy check.
     pub(super) check_us: i64,
-    /// The newest time that any call has named.
+    /// Latest time passed to any call.
     pub(super) horizon_us: i64,
-    /// The listener's answer to the conclusion, for a caller that asks again.
+    /// The listener's answer to the conclusion, for a caller that repeats it.
     response: Option<Bytes>,
     response_until_us: i64,
 }
 
 impl Liveness {
-    /// From the end of the handshake on. `response` is empty for a caller.
+    /// Starts at the end of the handshake. `response` is empty for a caller.
     pub(super) fn new(now_us: i64, response: Bytes, keep_alive: bool) -> Self {
         Self {
             heard_us: now_us,
@@ -39,17 +39,17 @@ impl Liveness {
         }
     }
 
-    /// Moves the next check to `us`, unless it is earlier.
+    /// Moves the next check forward to `us`, unless it is earlier already.
     pub(super) fn check_by(&mut self, us: i64) {
         self.check_us = self.check_us.min(us);
     }
 
-    /// The answer to a conclusion that is repeated.
+    /// Returns the answer to a repeated conclusion, as long as it is kept.
     pub(super) fn response(&self, now_us: i64) -> Option<&Bytes> {
         self.response.as_ref().filter(|_| now_us < self.response_until_us)
     }
 
-    /// Asks for a keep-alive after a second without sending, and forgets the handshake's answer in time.
+    /// Requests a keep-alive after a second without sending, and discards the handshake's answer when its time is over.
     pub(super) fn look(&mut self, now_us: i64) {
         if now_us.saturating_sub(self.spoken_us) >= KEEP_ALIVE_US {
             self.keep_alive = true;
@@ -60,7 +60,7 @@ impl Liveness {
         }
     }
 
-    /// The time at which the peer counts as gone or a keep-alive is due: the earlier of both.
+    /// Returns the time at which the peer counts as gone or a keep-alive is due, whichever is earlier.
     pub(super) fn next_us(&self, idle_us: i64) -> i64 {
         self.heard_us.saturating_add(idle_us).min(self.spoken_us.saturating_add(KEEP_ALIVE_US))
     }

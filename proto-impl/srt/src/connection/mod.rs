@@ -44,15 +44,15 @@ use crate::packet::{Control, ControlWriter, Packet, SocketId};
 use crate::reject::RejectReason;
 use crate::stats::Stats;
 
-/// Datagrams outside of the stream that wait to be sent: handshakes, keys, the goodbye.
+/// Maximum number of queued datagrams besides payload: handshakes, key messages, the shutdown.
 const OUT_MAX: usize = 8;
 
 /// The state of a connection.
 #[derive(Debug)]
 enum State {
-    /// We call.
+    /// The local side calls the peer.
     Calling(Box<Call>),
-    /// We were called, and the application has not decided.
+    /// The peer has called, and the application has not decided yet.
     Pending(Box<Incoming>),
     /// The connection is established.
     Connected(Box<Link>),
@@ -60,8 +60,8 @@ enum State {
     Closed,
 }
 
-/// An SRT connection in live mode. It knows no addresses: its owner sends the output to the peer, and passes in only
-/// what came from there.
+/// An SRT connection in live mode. It does not know addresses: the owner sends the output to the peer, and passes in only
+/// datagrams that came from the peer.
 #[derive(Debug)]
 pub struct Connection {
     local: SocketId,
@@ -72,20 +72,21 @@ pub struct Connection {
     event: Option<Event>,
     closed: Option<CloseReason>,
     last_stats: Option<Box<Stats>>,
-    /// The keys of a pending caller, once they are known; `None` inside: in the clear.
+    /// Keys of a pending caller, once [`Connection::unlock`] has succeeded; the inner `None` means unencrypted.
     unlocked: Option<Option<Box<SessionKeys>>>,
 }
 
 impl Connection {
-    /// The listener's end of `incoming`. Nothing is answered before [`Connection::accept`] or [`Connection::reject`].
-    /// `local` is drawn by the owner: not 0, and not in use at the port.
+    /// Creates the listener's end of `incoming`. No answer is sent before [`Connection::accept`] or [`Connection::reject`].
+    /// The owner draws `local`, which is not 0 and not in use at the port.
     #[must_use]
     pub fn incoming(now: Instant, incoming: Incoming, local: SocketId, seed: &Seed) -> Self {
         let start = now.min(incoming.arrived);
         Self::new(start, local, seed, State::Pending(Box::new(incoming)))
     }
 
-    /// A caller's end. The stream id has at most 512 bytes; more is cut. The first question waits to be sent.
+    /// Creates a caller's end. A stream id of more than 512 bytes is truncated. The first handshake request is ready to be
+    /// sent.
     ///
     /// With a passphrase this derives a key, which takes about a millisecond.
     #[must_use]
@@ -103,14 +104,13 @@ impl Connection {
         Self { local, start, random, state, out, event, closed, last_stats: None, unlocked: None }
     }
 
-    /// Checks a caller's packet filter and its key material against the settings, before anybody is asked about what the
-    /// caller wants.
-    /// [`Connection::accept`] with the same settings does not do it again.
+    /// Checks a caller's packet filter and key material against the settings, so that an invalid caller is refused before
+    /// its request is authorized. [`Connection::accept`] with the same settings does not repeat the check.
     ///
     /// With a passphrase this derives a key, which takes 0.3 to 0.6 ms.
     ///
     /// # Errors
-    /// The reason to refuse it with.
+    /// The reason to refuse the caller with.
     pub fn unlock(&mut self, config: &Config) -> Result<(), RejectReason> {
         let State::Pending(incoming) = &self.state else { return Ok(()) };
         incoming.agree_on_filter(&config.packet_filter)?;
@@ -126,7 +126,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Lets a caller in. A passphrase that does not fit refuses it: the end is then [`CloseReason::Refused`].
+    /// Accepts a caller. If the passphrases differ, the caller is refused and the connection ends with
+    /// [`CloseReason::Refused`].
     pub fn accept(&mut self, now: Instant, config: Arc<Config>) {
         if self.unlocked.is_none()
             && let Err(reason) = self.unlock(&config)
@@ -151,8 +152,8 @@ impl Connection {
         self.end(CloseReason::Refused(reason));
     }
 
-    /// Whether [`Connection::handle_datagram`] would derive a key for this one from the passphrase, which costs about a
-    /// millisecond: an owner of many connections may want to drop it. The peer sends it again.
+    /// True if [`Connection::handle_datagram`] would derive a key from the passphrase for this datagram, which takes about
+    /// a millisecond. An owner of many connections may drop such a datagram; the peer repeats it.
     #[must_use]
     pub fn derives(&self, now: Instant, datagram: &[u8]) -> bool {
         // Nearly all datagrams are something else, and are parsed only once.
@@ -168,7 +169,7 @@ impl Connection {
         link.keying.derives(now, body)
     }
 
-    /// A datagram of the peer.
+    /// Handles a datagram of the peer.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) {
         let Ok(packet) = Packet::read(datagram) else {
             if let State::Connected(link) = &mut self.state {
@@ -213,7 +214,7 @@ impl Connection {
         }
     }
 
-    /// The deadline passed.
+    /// Handles an expired deadline.
     pub fn handle_timeout(&mut self, now: Instant) {
         match &mut self.state {
             State::Calling(call) if call.is_over(now) => self.end(CloseReason::ConnectTimeout),
@@ -231,8 +232,8 @@ impl Connection {
         }
     }
 
-    /// Takes one message. It carries this call's time as its timestamp, leaves with [`Connection::poll_transmit`], and is
-    /// kept until the peer has it or it is too late.
+    /// Queues one message. Its timestamp is the time of this call; [`Connection::poll_transmit`] sends it, and it is kept
+    /// until it is acknowledged or too late.
     pub fn send(&mut self, now: Instant, payload: Bytes) -> Result<(), SendError> {
         match &mut self.state {
             State::Connected(link) if self.closed.is_none() => link.send(now, payload),
@@ -257,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// The next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         if let Some(event) = self.event.take() {
             return Some(event);
@@ -278,16 +279,16 @@ impl Connection {
         Some(Event::Closed(reason))
     }
 
-    /// Whether there may be something to send now. If not, [`Connection::poll_transmit`] has nothing, and need not be called:
-    /// most acknowledgements call for no answer.
+    /// True if there may be something to send now. If false, [`Connection::poll_transmit`] would write nothing and need not
+    /// be called: most acknowledgements need no answer.
     #[must_use]
     pub fn has_transmit(&self, now: Instant) -> bool {
         let may_send = |link: &Link| self.closed.is_none() && link.has_transmit(now);
         !self.out.is_empty() || self.link().is_some_and(may_send)
     }
 
-    /// Fills `out` with what is to be sent now, as long as it has room. True when it put something in; after the end
-    /// there may still be a goodbye.
+    /// Fills `out` with datagrams to send now, as far as it has room. Returns true if it added any. A shutdown may still
+    /// follow after the end.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut Datagrams) -> bool {
         let before = out.len();
         let announced = !cfg!(debug_assertions) || self.has_transmit(now);
@@ -307,7 +308,8 @@ impl Connection {
         out.len() > before
     }
 
-    /// The next deadline. A connection that only sends moves it a few times a second, not with every packet.
+    /// Returns the next deadline. While a connection only sends, its deadline moves a few times a second, not with every
+    /// packet.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.closed.is_some() {
@@ -320,7 +322,7 @@ impl Connection {
         }
     }
 
-    /// Figures; after the end the last ones.
+    /// Returns the current figures; after the end, the last ones.
     #[must_use]
     pub fn stats(&self) -> Stats {
         match &self.state {
@@ -331,44 +333,44 @@ impl Connection {
         }
     }
 
-    /// Our socket id.
+    /// Returns the socket id of this end.
     #[must_use]
     pub const fn local(&self) -> SocketId {
         self.local
     }
 
-    /// Whether payload can be sent.
+    /// True if payload can be sent.
     #[must_use]
     pub const fn is_connected(&self) -> bool {
         matches!(self.state, State::Connected(_)) && self.closed.is_none()
     }
 
-    /// Whether the last event was polled and nothing is left to send.
+    /// True if the last event was polled and nothing is left to send.
     #[must_use]
     pub fn is_over(&self) -> bool {
         matches!(self.state, State::Closed) && self.event.is_none() && self.out.is_empty()
     }
 
-    /// The receive and the send latency; once connected.
+    /// Returns the receive and the send latency; `None` before the connection is established.
     #[must_use]
     pub fn latencies(&self) -> Option<(Duration, Duration)> {
         self.link().map(Link::latencies)
     }
 
-    /// Bytes that [`Connection::send`] still takes.
+    /// Returns how many bytes [`Connection::send`] still accepts.
     #[must_use]
     pub fn send_room(&self) -> usize {
         self.link().map_or(0, Link::send_room)
     }
 
-    /// Bytes that were taken and are not acknowledged or given up.
+    /// Returns the bytes queued and neither acknowledged nor given up.
     #[must_use]
     pub fn queued_bytes(&self) -> usize {
         self.link().map_or(0, Link::queued_bytes)
     }
 
-    /// Whether messages wait here because the path carries less than what is sent ([`Config::adapts`]). What the owner
-    /// holds back meanwhile, it may still leave out.
+    /// True if messages wait here because the path carries less than is sent ([`Config::adapts`]). An owner that holds back
+    /// its output meanwhile can still discard part of it.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.link().is_some_and(Link::is_behind)
@@ -399,10 +401,10 @@ impl Connection {
     }
 }
 
-/// The beginning of a datagram with an extension message: the control bit and its type.
+/// First two bytes of a datagram with an extension message: the control bit and the message type.
 const KEY_MESSAGE: [u8; 2] = (0x8000 | crate::packet::kind::USER).to_be_bytes();
 
-/// A handshake as a datagram.
+/// Writes a handshake as a datagram.
 fn handshake_datagram(timestamp: u32, to: SocketId, handshake: &Handshake, extensions: &[u8]) -> Bytes {
     let mut body = Vec::new();
     handshake.write(&mut body);

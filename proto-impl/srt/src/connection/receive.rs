@@ -1,4 +1,4 @@
-//! The receiving half, and what the peer reports about the sending one.
+//! The receiving half, and the handling of the peer's reports about the sending half.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -16,30 +16,30 @@ use crate::packet::{Ack, AckFigures, Control, DataHead, Losses, Packet};
 use crate::seq::Seq;
 use crate::stats::count;
 
-/// An acknowledgement follows the first packet after the last one by this (draft-sharabayko-srt-01 §4.8.1).
+/// Longest delay of an acknowledgement after the first packet that it covers (draft-sharabayko-srt-01 §4.8.1).
 const ACK_US: i64 = 10_000;
-/// A light acknowledgement is sent after this many packets.
+/// Number of packets after which a light acknowledgement is sent.
 const LIGHT_ACK_PACKETS: u32 = 64;
-/// An acknowledgement that nobody confirms is repeated so often.
+/// Number of times that an unconfirmed acknowledgement is repeated.
 const ACK_REPEATS_MAX: u32 = 8;
-/// Acknowledgements that may still be confirmed.
+/// Number of sent acknowledgements whose confirmation is still accepted.
 const ACKS_KEPT: usize = 256;
-/// The first confirmations: the peer's first samples of the round trip.
+/// Number of acknowledgements confirmed early on, which give the peer its first samples of the round trip.
 const ACKACK_FIRST: u32 = 32;
-/// The distance of repeated acknowledgements, as libsrt's.
+/// Interval between the first confirmations, as in libsrt.
 const ACKACK_FIRST_US: i64 = 10_000;
-/// Later ones by this. The peer smooths its round trip over eight samples and its drift over a thousand: both are slower
-/// than ten samples a second, and a confirmation costs as much as sending a packet. libsrt repeats an
-/// acknowledgement that is not confirmed only when nothing new was to be acknowledged for a round trip.
+/// Interval between later confirmations. The peer smooths its round trip over eight samples and its drift over a thousand;
+/// both change slowly enough for ten samples a second, and a confirmation costs as much as sending a packet. libsrt repeats
+/// an unconfirmed acknowledgement only when nothing new was to be acknowledged for a round trip.
 const ACKACK_US: i64 = 100_000;
-/// The number of data packets of which one starts a probing pair (libsrt sends them back to back).
+/// Number of data packets per probing pair (libsrt sends the two packets of a pair back to back).
 const PAIR_EVERY: u32 = 16;
-/// A jump is accepted when further packets follow within this distance.
+/// Largest distance to the previous packet at which a further packet confirms a jump.
 const JUMP_WITNESS: u32 = 16;
-/// The most ranges that wait to be reported as given up.
+/// Maximum number of ranges that wait to be reported to the peer as given up.
 pub(super) const DROPS_MAX: usize = 16;
 
-/// Acknowledgements that we send.
+/// The acknowledgements sent by this side.
 #[derive(Debug)]
 pub(super) struct Acks {
     pub(super) number: u32,
@@ -47,7 +47,7 @@ pub(super) struct Acks {
     pub(super) last_us: i64,
     pub(super) confirmed: Seq,
     pub(super) due_us: Option<i64>,
-    /// Numbers and times of those that may be answered.
+    /// Number, time and acknowledged position of the acknowledgements that may still be confirmed.
     pub(super) sent: VecDeque<(u32, i64, Seq)>,
     pub(super) repeats: u32,
     pub(super) packets_since: u32,
@@ -69,7 +69,7 @@ impl Acks {
         }
     }
 
-    /// The number of an acknowledgement that is sent now.
+    /// Returns the number for an acknowledgement of `next` sent now, and remembers it.
     fn number(&mut self, now_us: i64, next: Seq) -> u32 {
         self.number = self.number.wrapping_add(1).max(1);
         (self.last, self.last_us, self.packets_since) = (next, now_us, 0);
@@ -81,7 +81,7 @@ impl Acks {
     }
 }
 
-/// The receive rate per second.
+/// The measured receive rate, per second.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     pub(super) since_us: i64,
@@ -89,14 +89,14 @@ pub(super) struct Rate {
     pub(super) bytes: u32,
     pub(super) packets_per_second: u32,
     pub(super) bytes_per_second: u32,
-    /// Arrival of the first packet of a probing pair.
+    /// Second packet expected of a probing pair, and the arrival time of the first.
     pub(super) pair: Option<(Seq, i64)>,
     /// Smoothed time between the packets of a pair.
     pub(super) pair_us: u32,
 }
 
 impl Rate {
-    /// Packets per second that the path could carry.
+    /// Returns the packets per second that the path could carry; 0 before the first pair.
     pub(super) const fn bandwidth(&self) -> u32 {
         match 1_000_000u32.checked_div(self.pair_us) {
             Some(rate) => rate,
@@ -135,17 +135,17 @@ pub(super) struct ReceiveSide {
     pub(super) rate: Rate,
     /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterReceiver>>,
-    /// A packet that is out of reach: if its successors come too, the stream goes on there.
+    /// A packet beyond the window. If packets close behind it follow, the stream continues there.
     jump: Option<Seq>,
-    /// Packets that a jump left out and of which the owner does not know yet.
+    /// Packets skipped by a jump that were not yet reported to the owner.
     skipped: u32,
-    /// The time up to which messages that are due may be delivered. Events that come in move it, what is sent does not:
-    /// messages that become due then have their deadline.
+    /// Time up to which due messages may be delivered. Input moves it, output does not: messages that become due meanwhile
+    /// have their own deadline.
     pub(super) due_us: i64,
 }
 
 impl ReceiveSide {
-    /// `window`: packets, `bytes`: the most that the buffer holds.
+    /// Creates the receiving side. `window` limits the buffer in packets, `bytes` in bytes.
     pub(super) fn new(first: Seq, window: usize, bytes: usize, tsbpd: Tsbpd, now_us: i64) -> Self {
         Self {
             buffer: ReceiveBuffer::new(first, window, bytes),
@@ -160,7 +160,8 @@ impl ReceiveSide {
         }
     }
 
-    /// Packets beyond the window, when nothing waits within: a long darkness, or nonsense. Several in a row are believed.
+    /// Considers a packet beyond the window while the buffer is empty: after a long outage, or from a forger. The window
+    /// moves only after two packets close together.
     fn consider_jump(&mut self, seq: Seq) {
         let follows = self.jump.is_some_and(|before| {
             seq.ahead_of(before).is_some_and(|distance| (1..=JUMP_WITNESS).contains(&distance))
@@ -183,7 +184,7 @@ impl ReceiveSide {
         self.buffer.next_moment().map(|moment| self.tsbpd.delivery(moment))
     }
 
-    /// The earliest time at which something is to be delivered, acknowledged or reported.
+    /// Returns the earliest time at which something must be delivered, acknowledged or reported.
     #[inline]
     pub(super) fn deadline_us(&self) -> Option<i64> {
         // A packet that is due already waits for its owner, not for a time.
@@ -191,7 +192,7 @@ impl ReceiveSide {
         [self.acks.due_us, self.losses.next_at(), delivery].into_iter().flatten().min()
     }
 
-    /// The acknowledgement to send, if it is time.
+    /// Returns the acknowledgement to send and its number, if one is due.
     pub(super) fn take_ack(&mut self, now_us: i64, rtt: Rtt) -> Option<(u32, Ack)> {
         let next = self.buffer.next_missing();
         if self.acks.due_us.is_none_or(|due| due > now_us) {
@@ -232,7 +233,7 @@ impl ReceiveSide {
 }
 
 impl Link {
-    /// A packet of the peer. Gives a reason when it ends the connection.
+    /// Handles a packet of the peer. Returns a reason when the packet ends the connection.
     pub(super) fn handle_packet(
         &mut self,
         now: Instant,
@@ -298,7 +299,7 @@ impl Link {
         self.arrive(now_us, head, payload, bytes);
     }
 
-    /// A data packet has come that is no parity.
+    /// Handles a received data packet that is not parity.
     pub(super) fn arrive(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
         if self.is_foreign(head.key) {
             return count(&mut self.stats.pkt_rcv_undecrypt, 1);
@@ -309,7 +310,7 @@ impl Link {
         self.take(now_us, head, payload, bytes);
     }
 
-    /// A data packet that has come, or was rebuilt.
+    /// Takes a data packet that was received or rebuilt.
     pub(super) fn take(&mut self, now_us: i64, head: DataHead, payload: &[u8], bytes: usize) {
         let arrival = self.receiving.buffer.look(head.seq, payload.len());
         match arrival {
@@ -350,7 +351,7 @@ impl Link {
         }
     }
 
-    /// The next packet that is due. At the end of the connection everything is.
+    /// Returns the next message that is due, or everything left if `flush` is true.
     pub(super) fn deliver(&mut self, flush: bool) -> Option<Event> {
         let skipped = std::mem::take(&mut self.receiving.skipped);
         if skipped > 0 {
@@ -370,7 +371,7 @@ impl Link {
         Event::Skipped(packets)
     }
 
-    /// The peer confirms an acknowledgement: a round trip.
+    /// Handles the peer's confirmation of an acknowledgement, which gives a sample of the round trip.
     fn handle_ackack(&mut self, now_us: i64, timestamp: u32, number: u32) {
         let sent = &mut self.receiving.acks.sent;
         let index = sent.iter().position(|(of, _, _)| *of == number);

@@ -1,7 +1,7 @@
 //! The sending half: which packets leave, in which order.
 //!
-//! Control packets first: they are small, and others wait for them. Then what is to be sent again, as far as the
-//! overhead allows, then parity of the packet filter, then what is new, as far as the window does.
+//! Control packets leave first, because they are small and others wait for them. Then come retransmissions as far as the
+//! overhead allows, then parity packets of the packet filter, then new packets as far as the window allows.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::packet::{Control, ControlWriter, DataHead, KeyFlag, POSITION_SOLO, lo
 use crate::seq::Seq;
 use crate::stats::count;
 
-/// Room of the largest control packet.
+/// Size of the largest control packet, in bytes.
 const CONTROL_BYTES_MAX: usize = 1456;
 
 /// Writes control packets.
@@ -44,33 +44,33 @@ impl Controls<'_> {
 /// Confirmations of the peer's acknowledgements (ACKACK).
 #[derive(Debug)]
 pub(super) struct Confirmations {
-    /// The acknowledgement to confirm next.
+    /// Number of the acknowledgement to confirm next.
     pub(super) due: Option<u32>,
     pub(super) count: u32,
     pub(super) last_us: i64,
 }
 
-/// The sending side: messages up to their acknowledgement, and the pace at which they leave.
+/// The sending side: messages until they are acknowledged, and the pace at which they leave.
 #[derive(Debug)]
 pub(super) struct SendSide {
     pub(super) buffer: SendBuffer,
-    /// The flow window, or the room that the peer announced last.
+    /// Flow window in packets: the initial one, or the room last announced by the peer.
     pub(super) window: u32,
     pub(super) overhead: Overhead,
     pub(super) pacer: Pacer,
-    /// Once something was sent, where it is to be adapted.
+    /// Congestion control, created with the first packet sent if [`Config::adapts`](crate::Config::adapts) is on.
     pub(super) congestion: Option<Box<Congestion>>,
-    /// The time at which the pace lets the next packet go, while one waits for it.
+    /// Time at which the pace allows the next packet; `None` when no packet waits for it.
     pub(super) pace_at: Option<Instant>,
-    /// Packets given up, to be reported to the peer.
+    /// First and last of packets given up, to be reported to the peer.
     pub(super) drops: Vec<(Seq, Seq)>,
-    /// The last acknowledgement of something new.
+    /// Time of the last acknowledgement of new packets.
     pub(super) progress_us: i64,
     pub(super) probe_pause_us: i64,
     pub(super) confirm: Confirmations,
     /// The packet filter, if one was agreed on.
     pub(super) filter: Option<Box<FilterSender>>,
-    /// Packets per second that the peer says the path could carry.
+    /// Packets per second that the path could carry, as reported by the peer.
     pub(super) bandwidth_packets: u32,
 }
 
@@ -92,17 +92,17 @@ impl SendSide {
         }
     }
 
-    /// Whether messages wait for their time.
+    /// True if messages wait for their pace.
     fn is_behind(&self) -> bool {
         self.is_paced() && self.has_data()
     }
 
-    /// Whether packets leave no faster than the path has been found to carry them.
+    /// True if packets leave no faster than the path has been found to carry them.
     fn is_paced(&self) -> bool {
         self.congestion.as_ref().is_some_and(|congestion| congestion.rate().is_some())
     }
 
-    /// Whether there are packets to send, new or again.
+    /// True if there are packets to send, new or retransmitted.
     fn has_data(&self) -> bool {
         self.buffer.has_lost() || self.buffer.unsent() > 0 || self.has_parity()
     }
@@ -139,7 +139,7 @@ impl Link {
         Ok(())
     }
 
-    /// Whether messages wait for their time.
+    /// True if messages wait for their pace.
     pub(super) fn is_behind(&self) -> bool {
         self.sending.is_behind()
     }
@@ -164,7 +164,7 @@ impl Link {
         count(&mut self.stats.pkt_snd_drop, dropped);
     }
 
-    /// Whether there may be something for [`Link::poll_transmit`].
+    /// True if [`Link::poll_transmit`] may have something to write.
     pub(super) fn has_transmit(&self, now: Instant) -> bool {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
@@ -198,7 +198,7 @@ impl Link {
         }
     }
 
-    /// False when there is no room left; what did not fit stays for the next time.
+    /// Writes the control packets that are due. Returns false when there is no room left; the rest stays queued.
     fn write_controls(&mut self, now_us: i64, out: &mut Datagrams) -> bool {
         let before = out.len();
         let mut controls =
@@ -341,7 +341,7 @@ impl Link {
     }
 }
 
-/// The one copy of the payload on its way out; encrypted where there are keys.
+/// Writes a data packet: the only copy of the payload on its way out, encrypted if there are keys.
 #[inline]
 fn write_packet(keys: Option<&mut SessionKeys>, head: DataHead, payload: &[u8], out: &mut Datagrams) {
     match keys {

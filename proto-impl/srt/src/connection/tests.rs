@@ -11,7 +11,7 @@ use super::*;
 use crate::endpoint::{Endpoint, Route};
 use crate::seq::Seq;
 
-/// Both ends without a network: datagrams pass at once, or are lost.
+/// Both ends without a network: datagrams are delivered at once or lost.
 struct Ends {
     clock: Clock,
     port: Endpoint<()>,
@@ -19,7 +19,7 @@ struct Ends {
     listener: Option<Connection>,
     random: Random,
     loss: f64,
-    /// So much the caller's clock is slow from now on, in microseconds.
+    /// Time by which the caller's clock is behind from now on, in microseconds.
     slow_us: u32,
     received: Vec<u32>,
     skipped: u32,
@@ -60,7 +60,7 @@ impl Ends {
         ends
     }
 
-    /// A millisecond.
+    /// Advances both ends by a millisecond.
     fn turn(&mut self, config: &Arc<Config>) {
         self.clock.advance(ms(1));
         let now = self.clock.now();
@@ -113,7 +113,7 @@ fn drain(connection: &mut Connection, now: Instant) -> Vec<Bytes> {
     all
 }
 
-/// A datagram of a clock that is so much behind.
+/// Copies a datagram with its timestamp moved back by `slow_us`.
 fn slowed(datagram: &[u8], slow_us: u32) -> Bytes {
     let mut datagram = datagram.to_vec();
     let timestamp: &mut [u8; 4] = (&mut datagram[8..12]).try_into().unwrap();

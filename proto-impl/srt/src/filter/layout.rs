@@ -1,13 +1,14 @@
 //! Places of packets in rows and columns.
 //!
-//! Packets are counted from the first of the connection on, without wrapping. A row is `cols` packets in succession; a
-//! column takes one of each of `rows` rows. Groups have numbers: rows from the first on, columns in turns of `cols`.
+//! Packets are counted from the first of the connection on, without wrapping. A row is `cols` successive packets; a
+//! column takes one packet from each of `rows` rows. Groups are numbered: rows in order from the first, columns in
+//! turns of `cols`.
 
 use crate::filter::Fec;
 use crate::filter::settings::Layout;
 use crate::seq::Seq;
 
-/// The arithmetic of a configuration.
+/// Maps packets of a filter configuration to row and column groups.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Matrix {
     cols: u64,
@@ -26,7 +27,7 @@ impl Matrix {
         }
     }
 
-    /// Packets of a whole matrix.
+    /// Number of packets in a whole matrix.
     pub(super) const fn size(&self) -> u64 {
         self.cols.saturating_mul(self.rows)
     }
@@ -35,7 +36,7 @@ impl Matrix {
         self.cols
     }
 
-    /// The first packet of the first group of a column.
+    /// Returns the first packet of the first group of a column.
     const fn base(&self, column: u64) -> u64 {
         match self.layout {
             Layout::Even => column,
@@ -43,12 +44,12 @@ impl Matrix {
         }
     }
 
-    /// The row of a packet.
+    /// Returns the row of a packet.
     pub(super) const fn row_of(&self, at: u64) -> u64 {
         at / self.cols
     }
 
-    /// The column group of a packet: none before a column has begun, or without columns.
+    /// Returns the column group of a packet; `None` before the column has begun, or if the filter has no columns.
     pub(super) const fn column_of(&self, at: u64) -> Option<u64> {
         if !self.has_columns {
             return None;
@@ -62,13 +63,13 @@ impl Matrix {
         }
     }
 
-    /// The packets of a row.
+    /// Iterates over the packets of a row.
     pub(super) fn row(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
         let (first, cols) = (number.saturating_mul(self.cols), self.cols);
         (0..cols).map(move |n| first.saturating_add(n))
     }
 
-    /// The packets of a column group.
+    /// Iterates over the packets of a column group.
     pub(super) fn column(&self, number: u64) -> impl Iterator<Item = u64> + use<> {
         let (turn, column) = (number / self.cols, number % self.cols);
         let first = turn.saturating_mul(self.size()).saturating_add(self.base(column));
@@ -76,24 +77,24 @@ impl Matrix {
         (0..rows).map(move |n| first.saturating_add(n.saturating_mul(cols)))
     }
 
-    /// The last packet of a column group.
+    /// Returns the last packet of a column group.
     const fn column_end(&self, number: u64) -> u64 {
         let (turn, column) = (number / self.cols, number % self.cols);
         let first = turn.saturating_mul(self.size()).saturating_add(self.base(column));
         first.saturating_add(self.rows.saturating_sub(1).saturating_mul(self.cols))
     }
 
-    /// Whether a packet is the last of its row.
+    /// True if a packet is the last of its row.
     pub(super) const fn ends_row(&self, at: u64) -> bool {
         at % self.cols == self.cols.saturating_sub(1)
     }
 
-    /// The column group that a packet is the last of.
+    /// Returns the column group that ends with this packet; `None` if none does.
     pub(super) fn ends_column(&self, at: u64) -> Option<u64> {
         self.column_of(at).filter(|number| self.column_end(*number) == at)
     }
 
-    /// The last packet of the last group of a packet.
+    /// Returns the end of the packet's last group: its column group, or its row without columns.
     pub(super) fn last_end(&self, at: u64) -> u64 {
         match self.column_of(at) {
             Some(number) => self.column_end(number),
@@ -102,11 +103,12 @@ impl Matrix {
     }
 }
 
-/// Counts packets by their sequence numbers, which wrap.
+/// Counts packets without wrapping, from their sequence numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
-    /// The place behind the newest packet, and its number.
+    /// Place behind the newest packet.
     next: u64,
+    /// Sequence number of the packet at that place.
     next_seq: Seq,
 }
 
@@ -119,7 +121,7 @@ impl Places {
         self.next
     }
 
-    /// The place of a packet; `None` before the first of the connection.
+    /// Returns the place of a packet; `None` before the first of the connection.
     pub(super) fn of(&self, seq: Seq) -> Option<u64> {
         match seq.ahead_of(self.next_seq) {
             Some(ahead) => Some(self.next.saturating_add(u64::from(ahead))),
@@ -127,7 +129,8 @@ impl Places {
         }
     }
 
-    /// The number of the packet at a place, which is not farther from the newest than numbers reach.
+    /// Returns the sequence number of the packet at a place, which must be within half of the number space of the
+    /// newest.
     pub(super) fn seq(&self, at: u64) -> Seq {
         let low = |places: u64| u32::try_from(places & 0x7fff_ffff).unwrap_or(0);
         match at.checked_sub(self.next) {
@@ -136,7 +139,7 @@ impl Places {
         }
     }
 
-    /// The newest packet is the one at this place.
+    /// Makes the packet at this place the newest.
     pub(super) fn advance(&mut self, newest: u64) {
         let next = newest.saturating_add(1);
         (self.next_seq, self.next) = (self.seq(next), next);

@@ -2,13 +2,13 @@
 //! (libsrt `docs/features/packet-filtering-and-fec.md`, after SMPTE 2022-1). Parity is the XOR of the packets of a group;
 //! of each group one lost packet is rebuilt from the others, without a round trip.
 //!
-//! 1. The handshake settles one configuration for both directions ([`FecSettings`]): each side names what it wants, and
-//!    what both name must be the same.
-//! 2. A sender adds each new data packet, as it is on the wire, to its row and its column. Behind the last packet of a
-//!    group goes its parity ([`send`]).
-//! 3. A receiver does the same with what arrives, and rebuilds a packet as soon as it is the only one that a group
-//!    misses. That may complete another group ([`receive`]).
-//! 4. [`ArqLevel`] says what else is done about losses.
+//! 1. The handshake settles one configuration for both directions ([`FecSettings`]): each side names the parameters
+//!    that it requires, and those named by both must be equal.
+//! 2. A sender adds each new data packet, as sent on the wire, to its row and its column. The parity of a group follows
+//!    the group's last packet ([`send`]).
+//! 3. A receiver adds each arriving packet in the same way, and rebuilds a packet as soon as it is the only one missing
+//!    from a group. The rebuilt packet may complete another group ([`receive`]).
+//! 4. [`ArqLevel`] says whether lost packets are also retransmitted.
 //!
 //! A parity packet is a data packet with message number 0. Its sequence number is that of the last packet of its group:
 //!
@@ -21,7 +21,7 @@
 //! |            XOR of the payloads, each filled up with zeros       |
 //! ```
 //!
-//! Payloads count as they travel: encrypted ones are not opened for it.
+//! Parity covers payloads as they are on the wire: encrypted payloads are not decrypted for the filter.
 
 mod layout;
 mod receive;
@@ -35,7 +35,7 @@ pub(crate) use receive::{FilterReceiver, Rebuilt};
 pub(crate) use send::FilterSender;
 pub(crate) use settings::{Fec, TEXT_BYTES_MAX as FILTER_TEXT_BYTES_MAX};
 
-/// Bytes of a parity packet before its payload.
+/// Bytes of a parity packet between the SRT header and the parity payload.
 pub(crate) const FILTER_HEAD_BYTES: usize = 4;
-/// The group index of a row.
+/// Group index of a row's parity.
 pub(crate) const ROW_INDEX: u8 = 255;

@@ -1,7 +1,8 @@
-//! The receiving half of the packet filter: rebuilds what single groups miss, and says what no group can rebuild.
+//! The receiving half of the packet filter: rebuilds the missing packet of a group, and reports packets that no group
+//! can rebuild.
 //!
-//! The memory is a window behind the newest packet: two matrices, or four rows without columns. Groups live in rings of
-//! that size, by their numbers; a newer group takes the place of an old one, whether that became whole or not.
+//! The state covers a window behind the newest packet: two matrices, or four rows if there are no columns. Groups are
+//! kept in rings of that size, indexed by their numbers; a newer group replaces an old one, complete or not.
 
 use bytes::Bytes;
 
@@ -11,42 +12,42 @@ use crate::filter::{ArqLevel, Fec, ROW_INDEX};
 use crate::packet::KeyFlag;
 use crate::seq::Seq;
 
-/// Matrices of which the packets are known, where there are columns.
+/// Window in matrices, when the filter has columns.
 const MATRICES: u64 = 2;
-/// Rows of which the packets are known, where there are none.
+/// Window in rows, when the filter has no columns.
 const ROWS: u64 = 4;
-/// Packets that may overtake the parity of a group, before what the group misses is reported.
+/// Number of packets that may overtake the parity of a group before the packets missing from the group are reported.
 const OVERTAKING: u64 = 3;
-/// Rooms that are kept for the groups to come.
+/// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
 
-/// A packet that was rebuilt.
+/// A packet rebuilt from parity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Rebuilt {
     pub(crate) seq: Seq,
     pub(crate) key: KeyFlag,
     pub(crate) timestamp: u32,
-    /// As it travelled.
+    /// Payload as sent on the wire, possibly encrypted.
     pub(crate) payload: Bytes,
 }
 
-/// A group that is being filled.
+/// A group that is being received.
 #[derive(Debug)]
 struct Group {
     number: u64,
     packets: u64,
     has_parity: bool,
-    /// Nothing is to be rebuilt any more: it is whole, or its parity makes no sense.
+    /// Nothing is left to rebuild: the group is complete, or its parity is invalid.
     is_done: bool,
     recovery: Recovery,
 }
 
-/// Groups of one direction, each in the place that its number leaves it.
+/// Groups of one kind, in a ring indexed by the group number.
 #[derive(Debug)]
 struct Ring {
     groups: Vec<Option<Group>>,
     places: usize,
-    /// Packets of a group.
+    /// Number of packets in a group.
     size: u64,
 }
 
@@ -57,7 +58,7 @@ impl Ring {
         Self { groups: Vec::new(), places, size }
     }
 
-    /// The group of this number; `None` when a later one has its place.
+    /// Returns the group of this number, started anew if needed; `None` when a later group has its slot.
     fn group(&mut self, number: u64, spare: &mut Vec<Recovery>) -> Option<&mut Group> {
         if self.groups.is_empty() {
             self.groups.resize_with(self.places, || None);
@@ -79,7 +80,8 @@ impl Ring {
         slot.as_mut()
     }
 
-    /// Adds a packet or a parity to a group. True when the group misses a single packet, and can rebuild it.
+    /// Adds a packet or a parity to a group. Returns true when exactly one packet of the group is missing and can be
+    /// rebuilt.
     fn add(&mut self, number: u64, content: Content<'_>, is_parity: bool, spare: &mut Vec<Recovery>) -> bool {
         let size = self.size;
         let Some(group) = self.group(number, spare).filter(|group| !group.is_done) else { return false };
@@ -99,7 +101,7 @@ impl Ring {
 }
 
 impl Group {
-    /// Gives the room back.
+    /// Marks the group as done and returns its XOR buffer to `spare`.
     fn finish(&mut self, spare: &mut Vec<Recovery>) {
         self.is_done = true;
         let mut recovery = std::mem::take(&mut self.recovery);
@@ -117,24 +119,24 @@ enum Line {
     Column(u64),
 }
 
-/// See the module.
+/// Receiver state of the packet filter, described in the module.
 #[derive(Debug)]
 pub(crate) struct FilterReceiver {
     fec: Fec,
     matrix: Matrix,
     places: Places,
     window: u64,
-    /// For each place of the window whether its packet is known: has come, or was rebuilt.
+    /// For each place of the window, whether its packet has arrived or was rebuilt.
     known: Vec<bool>,
     rows: Ring,
     columns: Ring,
     spare: Vec<Recovery>,
     rebuilt: Vec<Rebuilt>,
-    /// Packets up to here were judged as known or as beyond repair.
+    /// Place up to which packets were judged: known, or lost beyond repair.
     judged: u64,
-    /// Ranges, first to last, of places that were judged and are not known.
+    /// First and last places of packets that were judged and are lost beyond repair.
     beyond_repair: Vec<(u64, u64)>,
-    /// The place behind the newest data packet.
+    /// Place behind the newest data packet.
     data_end: u64,
 }
 
@@ -168,7 +170,7 @@ impl FilterReceiver {
         self.fec.arq
     }
 
-    /// A data packet has come, with this payload on the wire.
+    /// Handles a received data packet with its payload as on the wire.
     pub(crate) fn handle_data(&mut self, seq: Seq, key: KeyFlag, timestamp: u32, payload: &[u8]) {
         let Some(at) = self.places.of(seq) else { return };
         self.data_end = self.data_end.max(at.saturating_add(1));
@@ -182,7 +184,7 @@ impl FilterReceiver {
         self.judge();
     }
 
-    /// A parity packet has come; `false` when it is none of a group.
+    /// Handles a parity packet. Returns false when it fits no group.
     pub(crate) fn handle_parity(&mut self, seq: Seq, timestamp: u32, body: &[u8]) -> bool {
         let Some((index, content)) = Content::of_parity(timestamp, body) else { return false };
         let Some(at) = self.places.of(seq) else { return false };
@@ -215,13 +217,13 @@ impl FilterReceiver {
         true
     }
 
-    /// The packets that were rebuilt since, in order.
+    /// Takes the packets rebuilt since the last call, in order.
     pub(crate) fn take_rebuilt(&mut self) -> Vec<Rebuilt> {
         std::mem::take(&mut self.rebuilt)
     }
 
-    /// Ranges in order, first to last, of packets that the filter does not know and will not rebuild any more. Only where such losses are
-    /// to be reported.
+    /// Takes the ranges, first to last and in order, of packets that the filter has lost and cannot rebuild. Collected
+    /// only with [`ArqLevel::OnRequest`](super::ArqLevel::OnRequest).
     pub(crate) fn take_beyond_repair(&mut self) -> Vec<(Seq, Seq)> {
         let mut places = std::mem::take(&mut self.beyond_repair);
         places.sort_unstable();
@@ -247,8 +249,9 @@ impl FilterReceiver {
         self.known.get(self.index(at)).copied().unwrap_or(false)
     }
 
-    /// Moves the window so that it ends with this packet, if that is newer than all. Place by place, so that a group is judged
-    /// while all of its packets are in the window; none that has a packet in it is left behind a gap of that width.
+    /// Moves the window to end with this packet, if it is the newest. Moves place by place, so that each group is
+    /// judged while all its packets are in the window. A gap wider than the window leaves no group behind that still
+    /// has a packet in it.
     fn advance(&mut self, at: u64) {
         if self.known.is_empty() {
             self.known.resize(usize::try_from(self.window).unwrap_or(0), false);
@@ -274,7 +277,7 @@ impl FilterReceiver {
         }
     }
 
-    /// Adds a packet to its groups; `lines` are those that can rebuild one now.
+    /// Adds a packet to its groups. Groups that can now rebuild a packet are added to `lines`.
     fn add(&mut self, at: u64, content: Content<'_>, lines: &mut Vec<Line>) {
         let index = self.index(at);
         if let Some(known) = self.known.get_mut(index) {
@@ -291,8 +294,8 @@ impl FilterReceiver {
         }
     }
 
-    /// Rebuilds what these groups miss, and what others miss then. Each round makes a packet of the window known, so there
-    /// is an end.
+    /// Rebuilds the missing packets of these groups, and of groups completed by that. Terminates because each round
+    /// makes one more packet of the window known.
     fn rebuild(&mut self, mut lines: Vec<Line>) {
         while let Some(line) = lines.pop() {
             let missing = match line {
@@ -323,13 +326,13 @@ impl FilterReceiver {
         self.rebuilt.sort_by_key(|packet| places.of(packet.seq));
     }
 
-    /// The only packet of a group that is not known.
+    /// Returns the only unknown packet of a group; `None` if there are more, or if it is outside the window.
     fn missing(&self, members: impl Iterator<Item = u64>) -> Option<u64> {
         let mut missing = members.filter(|at| !self.is_known(*at) || self.is_old(*at));
         missing.next().filter(|at| missing.next().is_none() && !self.is_old(*at) && *at < self.places.next())
     }
 
-    /// Judges the packets whose last group has ended: parity that is still to come may overtake a few packets at most.
+    /// Judges the packets whose last group has ended. Waits for a few packets more, since they may overtake the parity.
     fn judge(&mut self) {
         let end = self.places.next().saturating_sub(OVERTAKING);
         if self.fec.arq != ArqLevel::OnRequest || self.judged >= end {
@@ -354,7 +357,7 @@ impl FilterReceiver {
         self.judged = end;
     }
 
-    /// Reports what the groups miss that have not ended: the packets behind are all lost.
+    /// Reports packets missing from groups that have not ended: all packets behind them are lost.
     fn give_up_open_groups(&mut self) {
         if self.fec.arq == ArqLevel::OnRequest {
             let (judged, matrix) = (self.judged, self.matrix);
@@ -393,7 +396,7 @@ mod tests {
         (0..=(n * 7 % 40)).map(|byte| u8::try_from((byte + n) % 251).unwrap()).collect()
     }
 
-    /// A receiver behind a sender of numbered packets.
+    /// A sender of numbered packets and the receiver behind it.
     struct Line {
         sender: FilterSender,
         receiver: FilterReceiver,
@@ -410,7 +413,7 @@ mod tests {
             Self { sender, receiver, rebuilt: Vec::new(), reported: Vec::new(), sent: 0, parities: 0 }
         }
 
-        /// Sends the next packet. `is_lost` is asked about it, and about the parity behind it.
+        /// Sends the next packet. `is_lost` decides for it, and for the parity behind it, whether it is lost.
         fn send(&mut self, is_lost: &mut dyn FnMut(u32, bool) -> bool) {
             let n = self.sent;
             self.sent += 1;

@@ -1,12 +1,12 @@
-//! The XOR over the packets of a group.
+//! The XOR of the packets of a group.
 
 use crate::config::PAYLOAD_MAX;
 use crate::filter::FILTER_HEAD_BYTES;
 
-/// A packet as the filter sees it.
+/// The parts of a packet that parity covers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
-    /// The key flag's bits.
+    /// Bits of the key flag.
     pub(super) key: u8,
     pub(super) timestamp: u32,
     pub(super) length: u16,
@@ -18,14 +18,14 @@ impl<'a> Content<'a> {
         Self { key, timestamp, length: u16::try_from(payload.len()).unwrap_or(u16::MAX), payload }
     }
 
-    /// Reads a parity packet: its group index and the XOR that it carries.
+    /// Reads a parity packet: its group index, and the XOR it carries.
     pub(super) fn of_parity(timestamp: u32, body: &'a [u8]) -> Option<(u8, Self)> {
         let ([index, key, high, low], payload) = body.split_first_chunk()?;
         Some((*index, Self { key: *key, timestamp, length: u16::from_be_bytes([*high, *low]), payload }))
     }
 }
 
-/// The XOR of some packets.
+/// The XOR of some packets of a group.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     key: u8,
@@ -35,7 +35,7 @@ pub(crate) struct Recovery {
 }
 
 impl Recovery {
-    /// Adds a packet, or takes one out that is in. Its payload is at most [`PAYLOAD_MAX`]; more is cut.
+    /// Adds a packet, or removes one that was added before. A payload longer than [`PAYLOAD_MAX`] is truncated.
     pub(super) fn add(&mut self, content: Content<'_>) {
         self.key ^= content.key;
         self.timestamp ^= content.timestamp;
@@ -47,7 +47,7 @@ impl Recovery {
         self.payload.iter_mut().zip(payload).for_each(|(sum, byte)| *sum ^= byte);
     }
 
-    /// Empties it and keeps its room.
+    /// Resets the XOR to zero and keeps the buffer.
     pub(super) fn clear(&mut self) {
         (self.key, self.timestamp, self.length) = (0, 0, 0);
         self.payload.clear();
@@ -57,20 +57,20 @@ impl Recovery {
         self.timestamp
     }
 
-    /// Bytes of the parity packet behind its head.
+    /// Payload length of the parity packet, behind the SRT header.
     pub(crate) const fn wire_bytes(&self) -> usize {
         FILTER_HEAD_BYTES.saturating_add(self.payload.len())
     }
 
-    /// Appends what follows the head of a parity packet.
+    /// Appends the payload of a parity packet, behind the SRT header.
     pub(crate) fn write(&self, index: u8, out: &mut Vec<u8>) {
         out.extend_from_slice(&[index, self.key]);
         out.extend_from_slice(&self.length.to_be_bytes());
         out.extend_from_slice(&self.payload);
     }
 
-    /// The one packet that is left, when all others of the group were added and its parity. `None` when that makes no
-    /// sense: a length that is zero or beyond the payload, unknown key flags, bytes behind the end.
+    /// Returns the missing packet, once all other packets of the group and its parity were added. `None` when the
+    /// result is invalid: a length that is zero or beyond the payload, unknown key flags, or nonzero padding.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (payload, padding) = self.payload.split_at_checked(usize::from(self.length))?;
         let is_sound = !payload.is_empty() && self.key <= 2 && padding.iter().all(|byte| *byte == 0);

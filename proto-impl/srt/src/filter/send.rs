@@ -1,4 +1,4 @@
-//! The sending half of the packet filter: parity of rows and columns as they become full.
+//! The sending half of the packet filter: parity of rows and columns, made when they are full.
 
 use std::collections::VecDeque;
 
@@ -8,10 +8,10 @@ use crate::filter::{ArqLevel, Fec, ROW_INDEX};
 use crate::packet::KeyFlag;
 use crate::seq::Seq;
 
-/// A parity packet that waits to be sent.
+/// A parity packet to be sent.
 #[derive(Debug)]
 pub(crate) struct Parity {
-    /// The last packet of the group.
+    /// Sequence number of the group's last packet.
     pub(crate) seq: Seq,
     pub(crate) index: u8,
     pub(crate) recovery: Recovery,
@@ -26,7 +26,8 @@ struct Open {
 }
 
 impl Open {
-    /// Adds a packet of group `number`: a group that was left with gaps begins anew. True when it has all `size`.
+    /// Adds a packet of group `number`; a new number starts the group anew, even if the last one was incomplete.
+    /// Returns true when all `size` packets were added.
     fn add(&mut self, number: u64, size: u64, content: Content<'_>) -> bool {
         if self.number != number {
             self.recovery.clear();
@@ -38,7 +39,7 @@ impl Open {
     }
 }
 
-/// Parity of what is sent: one open row, and one open group of each column.
+/// Parity of the packets sent: one open row, and one open group for each column.
 #[derive(Debug)]
 pub(crate) struct FilterSender {
     fec: Fec,
@@ -46,9 +47,9 @@ pub(crate) struct FilterSender {
     places: Places,
     row: Open,
     columns: Vec<Open>,
-    /// At most one of a row and one of a column: each new packet waits for them.
+    /// Parity packets that leave before the next data packet: at most one row's and one column's.
     due: VecDeque<Parity>,
-    /// Room of parity that was sent.
+    /// Cleared XOR buffers of parity packets that were sent.
     spare: Vec<Recovery>,
 }
 
@@ -65,7 +66,8 @@ impl FilterSender {
         }
     }
 
-    /// A packet is sent for the first time, with this payload on the wire. Packets come in order; some may be left out.
+    /// Adds a packet sent for the first time, with its payload as on the wire. Packets come in order; some may be
+    /// missing.
     pub(crate) fn sent(&mut self, seq: Seq, key: KeyFlag, timestamp: u32, payload: &[u8]) {
         let Some(at) = self.places.of(seq) else { return };
         self.places.advance(at);
@@ -92,17 +94,17 @@ impl FilterSender {
         }
     }
 
-    /// Whether parity waits, which is to leave before the next new packet.
+    /// True if a parity packet must leave before the next new packet.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// The parity that is to leave next.
+    /// Takes the next parity packet to send.
     pub(crate) fn take(&mut self) -> Option<Parity> {
         self.due.pop_front()
     }
 
-    /// Parity was written, and its room may be used again.
+    /// Returns the buffer of a parity packet that was written, for reuse.
     pub(crate) fn done(&mut self, parity: Parity) {
         let mut recovery = parity.recovery;
         recovery.clear();
@@ -113,7 +115,7 @@ impl FilterSender {
         self.fec.arq
     }
 
-    /// Bytes that leave, parity with them, for so many of data packets.
+    /// Returns the bytes sent, parity included, for this many bytes of data packets.
     pub(crate) fn with_parity(&self, bytes: u64) -> u64 {
         self.fec.with_parity(bytes)
     }
@@ -130,7 +132,7 @@ mod tests {
         FilterSender::new(text.parse::<FecSettings>().unwrap().complete().unwrap(), FIRST)
     }
 
-    /// The parity behind each packet, as place and index.
+    /// Sends `packets` and returns the parity packets as pairs of place and group index.
     fn run(sender: &mut FilterSender, packets: impl Iterator<Item = u32>) -> Vec<(u32, u8)> {
         let mut out = Vec::new();
         for n in packets {

@@ -1,27 +1,27 @@
-//! The configuration of the packet filter: its text, and the agreement of both sides.
+//! The configuration of the packet filter: its text form, and its negotiation.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::FromStr;
 
-/// The most columns: a group index of 255 is a row's.
+/// Maximum number of columns; the group index 255 stands for a row.
 const COLS_MAX: u16 = 255;
-/// The most rows.
+/// Maximum number of rows.
 const ROWS_MAX: i16 = 255;
-/// The most packets of a matrix. Its receiver holds a parity of each open group.
+/// Maximum number of packets in a matrix. The receiver holds one parity for each open group.
 pub(crate) const PACKETS_MAX: u32 = 2048;
-/// The longest text of a configuration (libsrt `MAX_PFILTER_LENGTH`).
+/// Longest text of a configuration, in bytes (libsrt `MAX_PFILTER_LENGTH`).
 pub(crate) const TEXT_BYTES_MAX: usize = 64;
 
-/// Whether a side takes part in a packet filter (SRTO_PACKETFILTER).
+/// Use of a packet filter on one side (SRTO_PACKETFILTER).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PacketFilter {
-    /// Callers with a filter are refused, and a call asks for none.
+    /// Callers with a filter are refused, and calls request none.
     Off,
-    /// The peer's configuration is taken; a call asks for none.
+    /// Any configuration of the peer is accepted; calls request none.
     #[default]
     Any,
-    /// A call asks for this configuration, and that of a caller must not contradict it. A caller without a filter is
-    /// taken, as libsrt does.
+    /// Calls request this configuration, and a caller's must not contradict it. A caller without a filter is accepted,
+    /// as in libsrt.
     Fec(FecSettings),
 }
 
@@ -37,7 +37,7 @@ impl FromStr for PacketFilter {
     }
 }
 
-/// A text that is no configuration of a filter.
+/// Error: the text is not a filter configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not `fec` with cols, rows, layout and arq within their limits")]
 pub struct FilterSyntax;
@@ -45,13 +45,13 @@ pub struct FilterSyntax;
 /// The order in which columns begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// All columns of a matrix begin in its first row.
+    /// All columns begin in the first row of a matrix.
     Even,
-    /// Each column begins one row below the one before, so that their parity does not come all at once.
+    /// Each column begins one row below the previous one, so that their parity packets are spread out.
     Staircase,
 }
 
-/// The part of retransmission beside the filter.
+/// Retransmission (ARQ) beside the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArqLevel {
     /// Losses are reported at once, as without a filter.
@@ -62,11 +62,11 @@ pub enum ArqLevel {
     Never,
 }
 
-/// A configuration as one side names it: what is left out, the other side may set.
+/// A configuration as one side requests it. Parameters left out are chosen by the other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FecSettings {
     cols: Option<u16>,
-    /// Negative: columns without parity of the rows.
+    /// Number of rows. Negative: columns only, without parity of the rows.
     rows: Option<i16>,
     layout: Option<Layout>,
     arq: Option<ArqLevel>,
@@ -75,7 +75,7 @@ pub struct FecSettings {
 impl FromStr for FecSettings {
     type Err = FilterSyntax;
 
-    /// Reads `fec,cols:10,rows:5,layout:even,arq:onreq`; all but `fec` may be missing.
+    /// Parses `fec,cols:10,rows:5,layout:even,arq:onreq`; every part but `fec` may be missing.
     fn from_str(text: &str) -> Result<Self, FilterSyntax> {
         let mut parts = text.split(',');
         if text.len() > TEXT_BYTES_MAX || parts.next() != Some("fec") {
@@ -105,13 +105,14 @@ impl FromStr for FecSettings {
 }
 
 impl FecSettings {
-    /// Whether the matrix is not too large, as far as it is known.
+    /// True if the matrix is not too large, as far as its size is known.
     fn fits(&self) -> bool {
         let (cols, rows) = (self.cols.unwrap_or(1), self.rows.unwrap_or(1).unsigned_abs());
         u32::from(cols) * u32::from(rows) <= PACKETS_MAX
     }
 
-    /// The configuration that a listener with this one takes from a caller; `None` where they contradict each other.
+    /// Returns the configuration that a listener with these settings agrees on with a caller; `None` when they
+    /// contradict each other.
     pub(crate) fn agreed(&self, caller: &Self) -> Option<Self> {
         fn same<T: Copy + PartialEq>(ours: Option<T>, theirs: Option<T>) -> Option<Option<T>> {
             match (ours, theirs) {
@@ -127,7 +128,7 @@ impl FecSettings {
         })
     }
 
-    /// The configuration of a caller with this one, after the listener's answer, which has the last word.
+    /// Returns the configuration of a caller with these settings after the listener's answer, which takes precedence.
     pub(crate) fn answered(&self, listener: &Self) -> Self {
         Self {
             cols: listener.cols.or(self.cols),
@@ -137,7 +138,8 @@ impl FecSettings {
         }
     }
 
-    /// The filter that both sides then run; `None` when nobody has named the columns, or the matrix is too large.
+    /// Returns the filter that both sides then use; `None` when neither side gave the columns, or the matrix is too
+    /// large.
     pub(crate) fn complete(&self) -> Option<Fec> {
         let rows = self.rows.unwrap_or(1);
         let fec = Fec {
@@ -152,7 +154,7 @@ impl FecSettings {
 }
 
 impl Display for FecSettings {
-    /// Writes the text for the wire, with the keys in the order that libsrt writes them in.
+    /// Writes the text for the wire, with its keys in libsrt's order.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("fec")?;
         match self.arq {
@@ -179,9 +181,9 @@ impl Display for FecSettings {
 /// A complete configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fec {
-    /// Packets of a row.
+    /// Packets in a row.
     pub(crate) cols: u32,
-    /// Packets of a column; 1: there are no columns.
+    /// Packets in a column; 1 means no columns.
     pub(crate) rows: u32,
     pub(crate) has_row_parity: bool,
     pub(crate) layout: Layout,
@@ -193,7 +195,7 @@ impl Fec {
         self.rows > 1
     }
 
-    /// Bytes that leave, parity with them, for so many of data packets.
+    /// Returns the bytes sent, parity included, for this many bytes of data packets.
     pub(crate) fn with_parity(&self, bytes: u64) -> u64 {
         let of_rows = if self.has_row_parity { bytes / u64::from(self.cols) } else { 0 };
         let of_columns = if self.has_columns() { bytes / u64::from(self.rows) } else { 0 };

@@ -1,4 +1,4 @@
-//! Handshakes, payload both ways, the end.
+//! Handshakes, payload in both directions, and the end of a connection.
 
 use std::time::Duration;
 

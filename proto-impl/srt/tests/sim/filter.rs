@@ -1,4 +1,5 @@
-//! The packet filter: negotiation, what is rebuilt, how it goes with retransmission, and what it gains where a round trip is long.
+//! The packet filter: negotiation, rebuilt packets, its use together with retransmission, and its benefit on paths with
+//! a long round trip.
 
 use netsim::{Link, ms, secs};
 use srt::{CloseReason, Config, Connection, Event, PacketFilter, RejectReason, Stats};
@@ -6,22 +7,23 @@ use wire::Datagrams;
 
 use crate::harness::{Sim, Source, connected, message, passphrase, seeds, send_all, sim, start};
 
-/// 5 Mbit/s in messages of 1316 bytes.
+/// Number of messages per second: 5 Mbit/s in messages of 1316 bytes.
 const RATE: u64 = 475;
+/// Number of messages in a run.
 const PACKETS: u32 = 9500;
 
 fn filter(text: &str) -> PacketFilter {
     text.parse().unwrap()
 }
 
-/// A caller that sends with this filter, to a port with this latency.
+/// Connects a caller that sends with this filter to a port with this latency.
 fn line(seed: u64, text: &str, latency_ms: u64, links: impl Fn(Link) -> Link) -> Sim {
     let port = Config { latency: ms(latency_ms), ..Config::default() };
     let caller = Config { packet_filter: filter(text), ..Config::default() };
     connected(seed, caller, port, links)
 }
 
-/// Packets that are not delivered, and both ends' figures.
+/// Returns the number of undelivered packets and both ends' figures.
 fn run(seed: u64, text: &str, latency_ms: u64, links: impl Fn(Link) -> Link) -> (u32, Stats, Stats) {
     let mut sim = line(seed, text, latency_ms, links);
     send_all(&mut sim, PACKETS, RATE);
@@ -63,7 +65,7 @@ fn x_7_both_sides_settle_one_configuration_or_none() {
     }
 }
 
-/// The most that is not delivered of 9500 packets, without any retransmission.
+/// Undelivered packets of 9500 are bounded without any retransmission.
 #[test]
 fn x_7_parity_alone_repairs_random_loss_and_bursts() {
     for (name, text, most, links) in [
@@ -120,8 +122,8 @@ fn x_7_what_cannot_be_rebuilt_is_asked_for_on_request() {
     assert_eq!((sim.b.received.len(), came.pkt_sent_nak, came.filter.pkt_rcv_supply), (1000, 0, 100));
 }
 
-/// Groups of two and a half seconds help nobody within half a second. What is lost is asked for in time all the same, of the last
-/// packets too, behind which no group ends.
+/// A group that takes two and a half seconds cannot help within half a second. Lost packets are requested in time all
+/// the same, even the last ones, behind which no group ends.
 #[test]
 fn x_7_a_stream_too_slow_for_its_groups_is_repaired_by_request() {
     for seed in seeds(3) {
@@ -133,7 +135,7 @@ fn x_7_a_stream_too_slow_for_its_groups_is_repaired_by_request() {
     }
 }
 
-/// The number of a message, of a datagram with one in the clear.
+/// Returns the message number of a datagram with an unencrypted message.
 fn data_number(datagram: &[u8]) -> Option<u32> {
     let is_data = datagram.len() == 16 + 1316 && datagram[0] & 0x80 == 0;
     is_data.then(|| u32::from_be_bytes(datagram[16..20].try_into().unwrap()))
@@ -148,7 +150,7 @@ fn x_7_always_asks_at_once_and_rebuilds_beside_it() {
     assert!(sent.pkt_retrans > 200, "each loss was reported: {}", sent.pkt_retrans);
 }
 
-/// A round trip of 300 ms, and 250 ms until a packet is due: retransmission alone comes too late for everything.
+/// With a round trip of 300 ms and a latency of 250 ms, every retransmission comes too late.
 #[test]
 fn x_7_a_long_round_trip_needs_less_latency_with_parity() {
     let links = |l: Link| l.latency(ms(150)).loss(0.02);
@@ -197,7 +199,7 @@ fn x_7_the_listener_sends_parity_to_its_caller_too() {
     assert!(sim.b.stats().filter.pkt_rcv_supply > 100, "both ways at once");
 }
 
-/// Acknowledgements that wait for parity are no sign of a narrow path.
+/// Acknowledgements that wait for parity do not indicate a narrow path.
 #[test]
 fn x_7_a_path_that_only_loses_is_not_taken_for_a_narrow_one() {
     for arq in ["always", "onreq", "never"] {
@@ -221,7 +223,8 @@ fn x_7_a_path_that_only_loses_is_not_taken_for_a_narrow_one() {
     }
 }
 
-/// With parity the rate of a narrow path is found as without it: what leaves is counted, not only what is acknowledged.
+/// With parity the rate of a narrow path is found as without: all packets sent are counted, not only those
+/// acknowledged.
 #[test]
 fn x_7_a_narrow_path_is_found_with_parity_beside_the_data() {
     let port = Config { latency: ms(300), ..Config::default() };
@@ -255,7 +258,7 @@ fn x_7_a_message_has_room_for_the_head_of_parity() {
     }
 }
 
-/// Parity of a peer that lies: its own stream suffers at most, and nothing grows or fails.
+/// Wrong parity from a peer damages its own stream at most; memory does not grow and nothing fails.
 #[test]
 fn s_30_hostile_parity_harms_nothing() {
     for text in ["fec,cols:4,rows:3,layout:even", "fec,cols:255,rows:8,layout:staircase", "fec,cols:3"] {
@@ -295,7 +298,7 @@ fn s_30_hostile_parity_harms_nothing() {
     }
 }
 
-/// Takes the events without looking into payload: a lying parity has made some of it.
+/// Takes the events without checking the payload, part of which was rebuilt from wrong parity.
 fn drain(connection: &mut Connection) {
     while let Some(event) = connection.poll_event() {
         assert!(matches!(event, Event::Payload(_) | Event::Skipped(_)), "{event:?}");

@@ -1,4 +1,4 @@
-//! Two ends over lossy links in virtual time: a caller, and a port with what comes in there.
+//! Two ends over lossy links in virtual time: a caller, and a port with the calls it accepts.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -31,14 +31,15 @@ pub(crate) struct Source {
     pub(crate) left: u32,
     pub(crate) next_at: Option<Instant>,
     pub(crate) number: u32,
-    /// The messages of each unit, in turn, and the turn.
+    /// Number of messages in each unit, used in turn.
     pub(crate) units: Vec<u32>,
+    /// Index of the current entry in `units`.
     pub(crate) turn: usize,
-    /// Leaves a unit out while the connection is behind.
+    /// Leaves units out while the connection is behind.
     pub(crate) heeds: bool,
-    /// The first units come four times as fast: so many.
+    /// Number of units at the start that are sent four times as fast.
     pub(crate) rush: usize,
-    /// Messages that were left out.
+    /// Number of messages left out.
     pub(crate) left_out: u32,
     /// Time at which each message was sent or left out.
     pub(crate) sent_at: Vec<Instant>,
@@ -61,7 +62,7 @@ impl Source {
     }
 }
 
-/// A message of 1316 bytes that says its number.
+/// Makes a message of 1316 bytes that contains its number.
 pub(crate) fn message(number: u32) -> Bytes {
     let mut bytes = vec![0x47; 1316];
     bytes[..4].copy_from_slice(&number.to_be_bytes());
@@ -69,12 +70,12 @@ pub(crate) fn message(number: u32) -> Bytes {
     bytes.into()
 }
 
-/// The answer of the port to a caller.
+/// The decision of the port about a caller.
 #[derive(Debug, Clone)]
 pub(crate) enum Verdict {
     Accept,
     Reject(RejectReason),
-    /// Accepts at the deadline after this.
+    /// Accepts at the first deadline after this delay.
     Later(Duration),
 }
 
@@ -88,19 +89,19 @@ pub(crate) struct End {
     out: Datagrams,
     queue: VecDeque<Bytes>,
     pub(crate) source: Option<Source>,
-    /// Numbers as they were delivered.
+    /// Numbers of the messages in the order of their delivery.
     pub(crate) received: Vec<u32>,
     pub(crate) skipped: u64,
     pub(crate) connected: Option<Connected>,
     pub(crate) closed: Option<CloseReason>,
     pub(crate) stream_id: Option<String>,
-    /// Everything that was sent, when someone wants to look.
+    /// All datagrams sent, if recorded.
     pub(crate) sent: Option<Vec<Bytes>>,
     pub(crate) timeouts: u64,
-    /// The number of inputs after which the deadline was another one.
+    /// Number of inputs after which the deadline had changed.
     pub(crate) moved: u64,
     pub(crate) received_at: Vec<Instant>,
-    /// The datagrams that do not come in, by their place.
+    /// Selects the received datagrams to discard, by their number.
     pub(crate) swallow: Option<fn(u64, &[u8]) -> bool>,
     arrived: u64,
 }
@@ -292,7 +293,7 @@ impl Peer for End {
 
 pub(crate) type Sim = Pair<End, End>;
 
-/// A caller and a port with these settings, over these links.
+/// Creates a caller and a port with these settings, over these links.
 pub(crate) fn sim(seed: u64, caller: Config, port: Config, links: impl Fn(Link) -> Link) -> Sim {
     let clock = Clock::new();
     let a = End::caller(&clock, caller, "live/stream", seed);
@@ -300,14 +301,14 @@ pub(crate) fn sim(seed: u64, caller: Config, port: Config, links: impl Fn(Link) 
     Pair::new(seed, clock, a, b).links(links)
 }
 
-/// The same, connected.
+/// Like [`sim`], and runs until both are connected.
 pub(crate) fn connected(seed: u64, caller: Config, port: Config, links: impl Fn(Link) -> Link) -> Sim {
     let mut sim = sim(seed, caller, port, links);
     sim.run_until(Duration::from_secs(3), |a, b| a.is_connected() && b.is_connected()).unwrap();
     sim
 }
 
-/// Starts a source at the caller's end and runs until everything had its time.
+/// Starts a source at the caller's end and runs four seconds longer than it sends.
 pub(crate) fn send_all(sim: &mut Sim, packets: u32, per_second: u64) {
     start(sim, packets, per_second);
     let length = Duration::from_secs(u64::from(packets) / per_second + 4);
@@ -320,7 +321,7 @@ pub(crate) fn start(sim: &mut Sim, packets: u32, per_second: u64) {
     sim.a.source = Some(source);
 }
 
-/// The seeds: another one for each unit of `MILLSTREAM_SEEDS`.
+/// Seeds of a test; `MILLSTREAM_SEEDS` sets their number.
 pub(crate) fn seeds(default: u64) -> std::ops::Range<u64> {
     let count = std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(default);
     1..count + 1

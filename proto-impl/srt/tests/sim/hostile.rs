@@ -1,4 +1,4 @@
-//! A peer that lies. It can end its own connection, and nothing else.
+//! A hostile peer: it can end its own connection and nothing else.
 
 use crypto::Seed;
 use netsim::{ms, secs};
@@ -40,7 +40,7 @@ fn pair() -> Sim {
     connected(1, Config::default(), Config::default(), |l| l.latency(ms(20)))
 }
 
-/// The number of the first packet that the caller sends.
+/// Returns the sequence number of the caller's first packet.
 fn first_seq(sim: &mut Sim) -> Seq {
     sim.a.sent = Some(Vec::new());
     send_all(sim, 1, 100);

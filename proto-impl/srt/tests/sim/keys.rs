@@ -1,4 +1,4 @@
-//! Encryption under loss and under lies.
+//! Encryption with packet loss and with forged messages.
 
 use bytes::Bytes;
 use netsim::{ms, secs};

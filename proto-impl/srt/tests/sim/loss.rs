@@ -1,14 +1,15 @@
-//! Loss, jitter, disorder, darkness: what is repaired, and what is not delivered.
+//! Loss, jitter, reordering and outages: which packets are recovered, and which are not delivered.
 
 use netsim::{Link, ms, secs};
 use srt::{CloseReason, Config};
 
 use crate::harness::{Sim, connected, seeds, send_all, start};
 
-/// 5 Mbit/s in messages of 1316 bytes.
+/// Number of messages per second: 5 Mbit/s in messages of 1316 bytes.
 const RATE: u64 = 475;
+/// Number of messages in a minute.
 const MINUTE: u32 = 28_500;
-/// Half of the round trip of 120 ms.
+/// Delay in one direction, in milliseconds: half of a round trip of 120 ms.
 const ONE_WAY: u64 = 60;
 
 fn lossy(seed: u64, latency_ms: u64, overhead_percent: u32, links: impl Fn(Link) -> Link) -> Sim {
@@ -17,7 +18,8 @@ fn lossy(seed: u64, latency_ms: u64, overhead_percent: u32, links: impl Fn(Link)
     connected(seed, caller, port, |l| links(l.latency(ms(ONE_WAY))))
 }
 
-/// The number of a minute's packets that are not delivered, in each run; and the worst share of packets sent again.
+/// Sends a minute of packets with each of `count` seeds. Returns the undelivered packets of each run, and prints the
+/// worst share of retransmissions.
 fn run(name: &str, count: u64, latency_ms: u64, links: impl Fn(Link) -> Link) -> Vec<u32> {
     run_with(25, name, count, latency_ms, links)
 }
@@ -94,7 +96,7 @@ fn n_05_jitter_doubles_and_disorder() {
     assert!(missing.iter().all(|n| *n == 0), "{missing:?}");
 }
 
-/// Both directions are dark for so long, in the middle of a stream.
+/// Interrupts both directions for `dark_ms` milliseconds in the middle of a stream.
 fn darkness(seed: u64, dark_ms: u64) -> Sim {
     let mut sim = lossy(seed, 480, 25, |l| l);
     start(&mut sim, RATE as u32 * 25, RATE);

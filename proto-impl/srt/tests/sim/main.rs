@@ -1,4 +1,4 @@
-//! Two connections over links that misbehave, in virtual time. `MILLSTREAM_SEEDS` runs each figure with so many seeds.
+//! Two connections over impaired links, in virtual time. `MILLSTREAM_SEEDS` sets the number of seeds for each test.
 
 #![allow(
     clippy::unwrap_used,

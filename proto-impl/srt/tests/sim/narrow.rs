@@ -1,4 +1,4 @@
-//! Paths that carry less than what is sent: packets wait at the sender, and hardly any are lost in the queues.
+//! Paths that carry less than is sent: packets wait at the sender, and few are lost in the queues.
 
 use std::time::Duration;
 
@@ -7,22 +7,24 @@ use srt::Config;
 
 use crate::harness::{Sim, Source, connected, seeds};
 
-/// Units a second, with the messages of each: eight times as many in a key frame every two seconds.
+/// Number of units per second.
 const UNITS: u64 = 25;
+/// Number of messages in a unit.
 const MESSAGES: u32 = 7;
+/// Number of messages in a key frame, which comes every two seconds.
 const KEY_FRAME: u32 = 8 * MESSAGES;
-/// Bits of a message with its heads.
+/// Bits of a message with its headers.
 const BITS: u64 = (1316 + 16) * 8;
-/// Bits a second.
+/// Bit rate of the stream.
 const STREAM: u64 = (49 + 8) * MESSAGES as u64 * BITS / 2;
-/// The length of a run; what is seen in the first part counts for nothing.
+/// Length of a run in seconds; its first part is not evaluated.
 const LENGTH: u64 = 30;
 const SETTLES: Duration = secs(4);
 
-/// A path, and what is seen on it.
+/// A path under test.
 #[derive(Debug, Clone, Copy)]
 struct Path {
-    /// Of the rate of the stream.
+    /// Rate of the path, in percent of the stream's rate.
     percent: u64,
     queue: usize,
     one_way: u64,
@@ -39,12 +41,12 @@ const fn path(percent: u64, queue: usize) -> Path {
 struct Seen {
     /// Delivered bytes, in percent of what the path could carry of the stream.
     used: u64,
-    /// Datagrams that the queue dropped, of so many.
+    /// Datagrams dropped by the queue, out of `sent`.
     dropped: u64,
     sent: u64,
-    /// The longest time from the sending of a message to its delivery, behind the latency and the path.
+    /// Longest delay of a message beyond the latency and the path.
     late: Duration,
-    /// Messages that were left out, in percent.
+    /// Messages left out by the sender, in percent.
     left_out: u32,
 }
 
@@ -134,7 +136,7 @@ fn n_07_losses_and_jitter_of_the_path_itself_slow_nothing_down() {
     }
 }
 
-/// A path on which a link takes another one's place at ten seconds, and what is left out behind twenty, in percent.
+/// Replaces the link after ten seconds. Returns the share of messages left out after twenty seconds, in percent.
 fn left_out_later(seed: u64, change: impl Fn(Link) -> Link) -> u32 {
     let mut sim = begin(seed, path(200, 200_000), adapts());
     sim.run_for(secs(10)).unwrap();

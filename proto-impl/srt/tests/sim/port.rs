@@ -1,4 +1,4 @@
-//! The demux of a port, datagram by datagram.
+//! The demultiplexer of a port, tested datagram by datagram.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::harness::address;
 
 const FROM: &str = "192.0.2.7:6000";
 
-/// A port, and a caller's two questions to it: the second with a good cookie.
+/// A port, and a caller's two requests to it: the second has a valid cookie.
 fn questions(clock: &Clock, config: Config, stream_id: &str) -> (Endpoint<u32>, Bytes, Bytes) {
     let mut port: Endpoint<u32> = Endpoint::new(clock.now(), &Seed::from_number(1));
     let seed = Seed::from_number(2);
@@ -37,7 +37,7 @@ fn transmit(clock: &Clock, connection: &mut Connection) -> Bytes {
     Bytes::copy_from_slice(out.get(0))
 }
 
-/// A conclusion with fields changed.
+/// Copies a conclusion with some fields changed.
 fn changed(conclusion: &[u8], change: impl FnOnce(&mut Handshake)) -> Vec<u8> {
     let mut r = Reader::new(&conclusion[16..]);
     let mut handshake = Handshake::read(&mut r).unwrap();
@@ -48,7 +48,7 @@ fn changed(conclusion: &[u8], change: impl FnOnce(&mut Handshake)) -> Vec<u8> {
     out
 }
 
-/// The verdict of a port on a datagram: a reason of a refusal, or of a drop, or nothing when it is a caller.
+/// Routes a datagram: the new caller, or the reason for its refusal or drop.
 fn verdict(port: &mut Endpoint<u32>, clock: &Clock, datagram: &[u8]) -> Result<Box<Incoming>, String> {
     let mut reply = Vec::new();
     let route = port.route(clock.now(), address(FROM), datagram, &mut reply);
@@ -64,7 +64,8 @@ fn verdict(port: &mut Endpoint<u32>, clock: &Clock, datagram: &[u8]) -> Result<B
     }
 }
 
-/// Cut anywhere, a packet is no packet. Only between two extensions it is still a whole one, which asks for less.
+/// A packet truncated anywhere is dropped. Truncated between two extensions, it is still a valid packet that requests
+/// less.
 #[test]
 fn s_01_truncated_packets_are_dropped() {
     let clock = Clock::new();
@@ -107,7 +108,7 @@ fn an_induction_is_answered_with_our_version_no_cipher_and_the_address_that_it_c
     assert_eq!((answer.first_seq, answer.mss, answer.request), (asked.first_seq, asked.mss, asked.request));
 }
 
-/// The memory of a peer is gone with its last connection: another peer is not taken for it.
+/// A connection that ended leaves no state behind: a new caller is not taken for the old one.
 #[test]
 fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     let clock = Clock::new();
@@ -127,7 +128,7 @@ fn a_connection_that_is_over_is_nobodys_and_its_caller_may_come_again() {
     assert_eq!(port.len(), 2);
 }
 
-/// The next conclusion of a caller of its own at a port, as an incoming call.
+/// Makes the conclusion of a further caller at a port, as an incoming call.
 fn called(port: &mut Endpoint<u32>, clock: &Clock, number: u32) -> Box<Incoming> {
     let seed = Seed::from_number(number.into());
     let mut caller =

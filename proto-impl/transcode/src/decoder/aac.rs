@@ -1,5 +1,6 @@
-//! AAC of every kind (ISO/IEC 14496-3), HE-AAC above all, and of up to eight channels, by the FDK library. It folds channels to two, as
-//! ISO/IEC 14496-3 §4.5.1.2.2 has it, and conceals damaged frames. Its concealment and its limiter delay what it decodes.
+//! Decoder of all kinds of AAC (ISO/IEC 14496-3), mainly HE-AAC, and of up to eight channels, with the FDK library. It
+//! mixes channels down to two (ISO/IEC 14496-3 §4.5.1.2.2) and conceals damaged frames. Its concealment and its limiter
+//! delay the output.
 
 use std::fmt;
 
@@ -9,16 +10,17 @@ use media::codec::aac::Config;
 use super::Pcm;
 use crate::{CHANNELS, Error};
 
-/// Samples of a frame: 2048 of each of two channels with SBR, and as many again for kinds of AAC that nobody sends.
+/// Maximum number of samples of a frame: 2048 for each of two channels with SBR, doubled for rare kinds of AAC.
 const FRAME_SAMPLES_MAX: usize = 2 * 2048 * CHANNELS;
 
-/// Bytes of a frame of eight channels at most: 6144 bits each (ISO/IEC 14496-3 §4.5.3.1). The library keeps what it cannot take.
+/// Maximum length in bytes of a frame of eight channels, with 6144 bits each (ISO/IEC 14496-3 §4.5.3.1). The library
+/// keeps bytes that it cannot accept.
 const FRAME_BYTES_MAX: usize = 6144 / 8 * 8;
 
-/// Samples at the higher rate by which SBR's filters delay (ISO/IEC 14496-3 §4.6.18.5).
+/// Delay of the SBR filters in samples at the higher rate (ISO/IEC 14496-3 §4.6.18.5).
 const SBR_DELAY: u32 = 962;
 
-/// The results of the library for a damaged frame that it has concealed: the samples are good.
+/// Results of the library for a damaged frame that it has concealed, whose samples are good.
 const CONCEALED: [DecoderError; 13] = [
     DecoderError::TRANSPORT_ERROR,
     DecoderError::PARSE_ERROR,
@@ -35,7 +37,7 @@ const CONCEALED: [DecoderError; 13] = [
     DecoderError::RVLC_ERROR,
 ];
 
-/// A decoder of raw frames.
+/// Decoder of raw AAC frames.
 pub(crate) struct Aac {
     decoder: Decoder,
     frame: Vec<i16>,
@@ -82,7 +84,8 @@ impl Aac {
         Ok(())
     }
 
-    /// The delay that the library adds. The delay of SBR itself is not taken off: no player does, so encoders stamp what they send for those.
+    /// Delay that the library adds. The delay of SBR itself is not subtracted, because players do not subtract it
+    /// either and encoders set their timestamps for them.
     pub(crate) fn delay(&self) -> u32 {
         let info = self.decoder.stream_info();
         let sbr = if info.sampleRate > info.aacSampleRate { SBR_DELAY } else { 0 };

@@ -1,4 +1,5 @@
-//! AAC-LC of one or two channels (ISO/IEC 14496-3 §4), by symphonia: what nearly every encoder sends. It adds no delay.
+//! Decoder of AAC-LC with one or two channels (ISO/IEC 14496-3 §4), with symphonia. Nearly every encoder sends this
+//! kind. The decoder adds no delay.
 
 use std::fmt;
 
@@ -10,12 +11,13 @@ use symphonia_core::codecs::audio::well_known::CODEC_ID_AAC;
 use super::{Pcm, symphonia};
 use crate::Error;
 
-/// audioObjectType of AAC LC.
+/// Value of audioObjectType for AAC LC.
 const OBJECT_TYPE_LC: u32 = 2;
-/// At lower rates an encoder of HE-AAC may say nothing of it but in its frames (ISO/IEC 14496-3 §1.6.6.2).
+/// Minimum sample rate in Hz. At lower rates an encoder of HE-AAC may announce it only in its frames (ISO/IEC 14496-3
+/// §1.6.6.2).
 const RATE_MIN: u32 = 32_000;
 
-/// A decoder of raw frames.
+/// Decoder of raw AAC-LC frames.
 pub(crate) struct AacLc {
     decoder: AacDecoder,
     frame: Vec<f32>,
@@ -28,7 +30,7 @@ impl fmt::Debug for AacLc {
 }
 
 impl AacLc {
-    /// `None`: it is AAC of another kind.
+    /// Creates the decoder. Returns `None` if the configuration is of another kind of AAC.
     pub(crate) fn new(config: &Config) -> Option<Self> {
         let is_plain = config.object_type == OBJECT_TYPE_LC
             && config.sample_rate >= RATE_MIN

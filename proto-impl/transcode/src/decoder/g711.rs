@@ -1,11 +1,11 @@
-//! G.711 (ITU-T G.711 tables 1 and 2): one byte a sample.
+//! Decoder of G.711 (ITU-T G.711 tables 1 and 2) with one byte per sample.
 
 use media::codec::g711::{Config, Law};
 
 use super::Pcm;
 use crate::{UNIT_SECONDS_MAX, fold};
 
-/// Decodes up to a second.
+/// Decodes a unit of at most a second.
 pub(crate) fn decode(config: Config, payload: &[u8], pcm: &mut Pcm) {
     let channels = usize::from(config.channels.clamp(1, 2));
     let most = usize::try_from(Config::SAMPLE_RATE).unwrap_or(0) * UNIT_SECONDS_MAX * channels;
@@ -19,7 +19,8 @@ pub(crate) fn decode(config: Config, payload: &[u8], pcm: &mut Pcm) {
     fold::vorbis(&samples, channels, &mut pcm.samples);
 }
 
-/// A-law, as 16 bits: sign, three bits of segment, four of the step in it; even bits are inverted.
+/// Decodes A-law to 16 bits. A byte has the sign, three bits of segment and four of the step within it; even bits are
+/// inverted.
 fn a_law(byte: u8) -> i16 {
     let byte = byte ^ 0x55;
     let (segment, step) = ((byte >> 4) & 7, i16::from(byte & 0x0f));
@@ -30,7 +31,7 @@ fn a_law(byte: u8) -> i16 {
     if byte & 0x80 != 0 { magnitude } else { -magnitude }
 }
 
-/// Mu-law, as 16 bits: all bits are inverted, and the magnitude is biased by 132.
+/// Decodes mu-law to 16 bits. All bits are inverted, and the magnitude is biased by 132.
 fn mu_law(byte: u8) -> i16 {
     let byte = !byte;
     let (segment, step) = ((byte >> 4) & 7, i16::from(byte & 0x0f));

@@ -1,4 +1,4 @@
-//! Units to stereo samples.
+//! Decoding of units to stereo samples.
 
 mod aac;
 mod aac_lc;
@@ -11,16 +11,16 @@ use media::CodecConfig;
 
 use crate::Error;
 
-/// Samples of two channels, interleaved, nominally from -1 to 1.
+/// Interleaved samples of two channels, nominally from -1 to 1.
 #[derive(Debug, Default)]
 pub(crate) struct Pcm {
     /// The samples.
     pub(crate) samples: Vec<f32>,
-    /// Hz.
+    /// Sample rate in Hz.
     pub(crate) rate: u32,
 }
 
-/// The decoder of a configuration.
+/// Decoder of a codec configuration.
 #[derive(Debug)]
 pub(crate) enum Decoder {
     AacLc(Box<aac_lc::AacLc>),
@@ -31,7 +31,7 @@ pub(crate) enum Decoder {
 }
 
 impl Decoder {
-    /// The decoder of this configuration.
+    /// Creates the decoder of this configuration.
     pub(crate) fn new(config: &CodecConfig) -> Result<Self, Error> {
         Ok(match config {
             CodecConfig::Aac(config) => match aac_lc::AacLc::new(config) {
@@ -52,10 +52,10 @@ impl Decoder {
         })
     }
 
-    /// Decodes a unit; what `pcm` held before is gone.
+    /// Decodes a unit into `pcm`, whose previous content is discarded.
     ///
     /// # Errors
-    /// The unit is damaged, and nothing of it is in `pcm`.
+    /// Returns an error if the unit is damaged. In this case `pcm` has none of its samples.
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
         pcm.samples.clear();
         match self {
@@ -70,8 +70,8 @@ impl Decoder {
         }
     }
 
-    /// Makes up for units that are missing before `next`: `frames` samples of each channel at 48 kHz at most. False where the
-    /// codec has nothing better than silence.
+    /// Conceals missing units before `next` with at most `frames` samples of each channel at 48 kHz. Returns false if
+    /// the codec has nothing better than silence.
     pub(crate) fn conceal(&mut self, frames: usize, next: &[u8], pcm: &mut Pcm) -> bool {
         pcm.samples.clear();
         match self {
@@ -80,7 +80,7 @@ impl Decoder {
         }
     }
 
-    /// The number of samples of its rate by which the output lags behind the times of the units.
+    /// Number of samples, at its rate, by which the output lags behind the times of the units.
     pub(crate) fn delay(&self) -> u32 {
         match self {
             Self::Aac(decoder) => decoder.delay(),

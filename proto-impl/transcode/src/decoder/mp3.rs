@@ -1,4 +1,4 @@
-//! MP3 (ISO/IEC 11172-3, 13818-3), by symphonia.
+//! Decoder of MP3 (ISO/IEC 11172-3, 13818-3), with symphonia.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use symphonia_core::codecs::audio::well_known::CODEC_ID_MP3;
 use super::{Pcm, symphonia};
 use crate::{Error, UNIT_SECONDS_MAX};
 
-/// A decoder of frames.
+/// Decoder of MP3 frames.
 pub(crate) struct Mp3 {
     decoder: MpaDecoder,
-    /// Rate and channels of the frames that the decoder was made for.
+    /// Rate and channels of the frames for which the decoder was made.
     config: Option<media::codec::mp3::Config>,
     frame: Vec<f32>,
 }
@@ -29,7 +29,8 @@ impl Mp3 {
         Ok(Self { decoder: decoder()?, config: None, frame: Vec::new() })
     }
 
-    /// A unit has whole frames, usually one. Those of one rate are taken, up to a second; another begins with the next unit.
+    /// Decodes a unit of whole frames, usually one. Frames of the same rate are decoded, up to a second. Another rate
+    /// begins with the next unit.
     pub(crate) fn decode(&mut self, payload: &[u8], pcm: &mut Pcm) -> Result<(), Error> {
         let mut rest = payload;
         let mut rate = None;

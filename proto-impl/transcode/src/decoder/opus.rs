@@ -1,4 +1,4 @@
-//! Opus (RFC 6716), by its reference library; several channels by RFC 7845 §5.1.1.
+//! Decoder of Opus (RFC 6716), with its reference library. More than two channels follow RFC 7845 §5.1.1.
 
 use std::fmt;
 
@@ -8,16 +8,17 @@ use opus::MSDecoder;
 use super::Pcm;
 use crate::{Error, SAMPLE_RATE, fold};
 
-/// Samples of each channel of the longest packet: 120 ms.
+/// Number of samples per channel in the longest packet: 120 ms.
 const PACKET_FRAMES_MAX: usize = 5760;
-/// Up to so many samples of each channel are made up for lost packets: beyond 100 ms it is silence anyway.
+/// Maximum number of samples per channel that are concealed for lost packets. Beyond 100 ms the result is silence
+/// anyway.
 const CONCEALED_FRAMES_MAX: usize = 4800;
-/// Concealment is asked for in multiples of 2.5 ms.
+/// Step in samples for the length of a concealment: 2.5 ms.
 const CONCEALED_STEP: usize = 120;
-/// The channels that RFC 7845 gives an order to.
+/// Maximum number of channels with an order in RFC 7845.
 const CHANNELS_MAX: usize = 8;
 
-/// A decoder of packets.
+/// Decoder of Opus packets.
 pub(crate) struct Opus {
     decoder: MSDecoder,
     channels: usize,
@@ -45,7 +46,8 @@ impl Opus {
         self.run(payload, PACKET_FRAMES_MAX, false, pcm)
     }
 
-    /// Packets that are missing: the last of them from what `next` repeats of it, where it does (RFC 6716 §2.1.7).
+    /// Conceals missing packets. The last of them is recovered from its repetition in `next`, if it has one (RFC 6716
+    /// §2.1.7).
     pub(crate) fn conceal(&mut self, frames: usize, next: &[u8], pcm: &mut Pcm) -> bool {
         let frames = frames / CONCEALED_STEP * CONCEALED_STEP;
         if frames == 0 || frames > CONCEALED_FRAMES_MAX {
@@ -68,7 +70,7 @@ impl Opus {
     }
 }
 
-/// The distribution of channels over the streams of a packet.
+/// Distribution of channels over the streams of a packet.
 struct Layout {
     streams: u8,
     coupled: u8,
@@ -76,8 +78,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// As the header says. Without one, and with mapping family 0, it is one stream, which is decoded as stereo whatever it is: every
-    /// packet says anew whether it has one channel or two.
+    /// Reads the layout from the header. Without a header, and with mapping family 0, the layout is a single stream
+    /// that is always decoded as stereo, because every packet says anew whether it has one or two channels.
     fn of(config: &Config) -> Result<Self, Error> {
         let stereo = Self { streams: 1, coupled: 1, mapping: vec![0, 1] };
         // Magic, version, channels, pre-skip, rate, gain; then the family and its table (RFC 7845 §5.1).

@@ -1,4 +1,4 @@
-//! Decoders of symphonia, in safe Rust: what they have in common.
+//! Common code of the decoders with symphonia, in safe Rust.
 
 use symphonia_core::codecs::audio::{AudioCodecId, AudioCodecParameters, AudioDecoder};
 use symphonia_core::packet::PacketRef;
@@ -6,7 +6,7 @@ use symphonia_core::units::{Duration, Timestamp};
 
 use crate::fold;
 
-/// The parameters of a codec, with its record.
+/// Makes the parameters of a codec with its record.
 pub(super) fn parameters(codec: AudioCodecId, record: &[u8]) -> AudioCodecParameters {
     let mut parameters = AudioCodecParameters::new();
     parameters.for_codec(codec);
@@ -16,7 +16,7 @@ pub(super) fn parameters(codec: AudioCodecId, record: &[u8]) -> AudioCodecParame
     parameters
 }
 
-/// Decodes a frame and appends it as stereo. Returns its rate, `None` when it is damaged.
+/// Decodes a frame and appends it as stereo. Returns its rate, or `None` if it is damaged.
 pub(super) fn decode(
     decoder: &mut impl AudioDecoder,
     frame: &[u8],

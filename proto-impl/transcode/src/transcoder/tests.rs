@@ -13,7 +13,7 @@ use crate::{CHANNELS, SAMPLE_RATE};
 const AAC: Target = Target::Aac(128_000);
 const OPUS: Target = Target::Opus(96_000);
 
-/// A unit, and the track that it belongs to.
+/// Unit with its track.
 type Sent = (Track, AccessUnit);
 
 fn unit(ticks: i64, payload: Vec<u8>) -> AccessUnit {
@@ -25,16 +25,17 @@ fn track(epoch: u32, config: CodecConfig, ticks: u32) -> Track {
     Track { epoch, ..Track::new(TrackId::AUDIO, config, Timescale::new(ticks)) }
 }
 
-/// A signal over the time in seconds, from -1 to 1.
+/// Signal as a function of the time in seconds, from -1 to 1.
 type Signal = fn(f64) -> f64;
 
-/// Clicks of 2 ms, one every 0.3 s.
+/// Signal of 2 ms clicks, repeated every 0.3 s.
 fn clicks(seconds: f64) -> f64 {
     let at = seconds % 0.3;
     if at < 0.002 { 0.8 * (TAU * 1500.0 * at).sin() } else { 0.0 }
 }
 
-/// A signal as an encoder gives it: AAC of this rate with times in milliseconds, as RTMP has them. The encoder's delay is taken off.
+/// Makes units of a signal as an encoder sends them: AAC of this rate with times in milliseconds, as in RTMP. The delay
+/// of the encoder is subtracted.
 fn aac_units(rate: u32, mode: ChannelMode, epoch: u32, from: f64, seconds: f64, signal: Signal) -> Vec<Sent> {
     units_of(AudioObjectType::Mpeg4LowComplexity, rate, mode, epoch, from, seconds, signal)
 }
@@ -113,7 +114,7 @@ fn g711_units(law: g711::Law, seconds: f64, signal: Signal) -> Vec<Sent> {
     (0..(seconds * 50.0) as i64).map(packet).collect()
 }
 
-/// The units that a transcoder makes of these.
+/// Returns the output of a transcoder for these units.
 fn transcoded(transcoder: &mut Transcoder, sent: &[Sent]) -> Vec<AccessUnit> {
     let mut made = Vec::new();
     for (track, unit) in sent {
@@ -124,7 +125,7 @@ fn transcoded(transcoder: &mut Transcoder, sent: &[Sent]) -> Vec<AccessUnit> {
     made
 }
 
-/// The left channel as a listener hears it, and the time of its first sample in ticks.
+/// Returns the left channel as a listener hears it, and the time of its first sample in ticks.
 fn heard(target: Target, made: &[AccessUnit]) -> (i64, Vec<f32>) {
     let mut decoder = Decoder::new(&target.config().unwrap()).unwrap();
     let (mut pcm, mut out) = (Pcm::default(), Vec::new());
@@ -136,7 +137,8 @@ fn heard(target: Target, made: &[AccessUnit]) -> (i64, Vec<f32>) {
     (made[0].pts - i64::from(decoder.delay()), out)
 }
 
-/// The distance in samples by which what is heard is behind the signal, where both are the most alike. Looked at from `from` on.
+/// Returns the distance in samples by which the output lags behind the signal, where both are most alike. The search
+/// starts at `from`.
 fn shift(heard: &(i64, Vec<f32>), from: f64, signal: Signal) -> i64 {
     let first = (from * 48_000.0) as i64;
     let sample = |at: i64| f64::from(heard.1[usize::try_from(at - heard.0).unwrap()]);
@@ -146,7 +148,8 @@ fn shift(heard: &(i64, Vec<f32>), from: f64, signal: Signal) -> i64 {
     (-480..=480).max_by(|a, b| likeness(*a).total_cmp(&likeness(*b))).unwrap()
 }
 
-/// Signal to noise in dB of each step of a signal whose frequencies are known: what is left when the tone is taken off.
+/// Returns the signal-to-noise ratio in dB of each step of a signal with known frequencies, from the remainder after
+/// subtracting the tone.
 fn ratios(heard: &(i64, Vec<f32>), steps: &[f64]) -> Vec<f64> {
     let ratio = |(n, frequency): (usize, &f64)| {
         // The middle of the step.
@@ -164,9 +167,9 @@ fn ratios(heard: &(i64, Vec<f32>), steps: &[f64]) -> Vec<f64> {
     steps.iter().enumerate().map(ratio).collect()
 }
 
-/// Seconds of a tone of [`steps`].
+/// Duration of a tone of [`steps`] in seconds.
 const STEP: f64 = 0.5;
-/// Tones from low to high, for what carries the whole band and for what carries speech.
+/// Tones from low to high in Hz: the whole band, and the band of speech.
 const WIDE: [f64; 8] = [110.0, 220.0, 440.0, 1000.0, 2000.0, 4000.0, 8000.0, 12_000.0];
 const NARROW: [f64; 8] = [110.0, 220.0, 440.0, 700.0, 1000.0, 1500.0, 2000.0, 3000.0];
 
@@ -228,7 +231,7 @@ fn every_way_keeps_the_place_of_the_sound() {
     }
 }
 
-/// The sound at its place, with times of its clock as they are.
+/// Returns whether the clicks around `at` seconds are within 8 ms of their place.
 fn is_in_place(target: Target, made: &[AccessUnit], at: f64) -> bool {
     shift(&heard(target, made), at, clicks).abs() <= 48 * 8
 }
@@ -326,7 +329,7 @@ fn another_rate_and_other_channels_go_on_within_a_second() {
     assert_eq!(transcoder.stats().damaged, 0);
 }
 
-/// The same numbers each time.
+/// Makes a random number from a repeatable sequence.
 fn random(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     usize::try_from(*state >> 33).unwrap()
@@ -401,7 +404,7 @@ fn m_20_configurations_that_lie_make_nothing_and_end_nothing() {
     assert!(transcoded(&mut transcoder, &behind).len() > 45);
 }
 
-/// An hour, with `TRANSCODE_SECONDS=3600`.
+/// Checks for drift, over an hour with `TRANSCODE_SECONDS=3600`.
 #[test]
 fn nothing_drifts() {
     let seconds = std::env::var("TRANSCODE_SECONDS").map_or(60.0, |text| text.parse().unwrap());

@@ -1,4 +1,5 @@
-//! The allocation of one client (RFC 8656 §3.2): its lifetime, the permissions and channels, the data both ways.
+//! The allocation of one client (RFC 8656 §3.2): its lifetime, permissions and channels, and the data in both
+//! directions.
 //!
 //! ```text
 //!     client --ChannelData, Send--> Allocation --bare datagrams--> peer
@@ -28,62 +29,63 @@ use crate::nonce::Nonces;
 use crate::request::Request;
 use routes::Routes;
 
-/// An event for the owner.
+/// An event of an allocation for its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A relayed address is wanted, to send to [`crate::Peer::real`] addresses of this family from: [`Allocation::bound`].
+    /// A relayed address is needed, from which [`crate::Peer::real`] addresses of this family can be reached; answer
+    /// with [`Allocation::bound`].
     Bind(Family),
-    /// The end. What is queued is still sent.
+    /// The allocation has ended. Queued datagrams are still sent.
     Closed(CloseReason),
 }
 
-/// The reason of an allocation's end.
+/// The reason an allocation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The client has ended it.
+    /// The client ended the allocation.
     Client,
-    /// Its lifetime is over.
+    /// The lifetime has expired.
     Expired,
-    /// There is no relayed address for it.
+    /// No relayed address was available.
     NoAddress,
-    /// The owner has ended it.
+    /// The owner closed the allocation.
     Local,
 }
 
-/// The destination of a datagram.
+/// Destination of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destination {
     /// The client.
     Client,
-    /// A peer, by its [`crate::Peer::real`] address.
+    /// A peer, identified by its [`crate::Peer::real`] address.
     Peer(SocketAddr),
 }
 
-/// A datagram that was appended to the owner's buffer.
+/// Description of a datagram appended to the owner's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit {
-    /// The destination.
+    /// Destination of the datagram.
     pub to: Destination,
-    /// The number of bytes appended.
+    /// Number of bytes appended.
     pub length: usize,
 }
 
-/// Counters.
+/// Counters of an allocation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes of datagrams for peers.
+    /// Payload bytes sent to peers.
     pub to_peers: u64,
-    /// Bytes of datagrams for the client.
+    /// Payload bytes sent to the client.
     pub to_client: u64,
-    /// Datagrams without a permission, for a peer or from one.
+    /// Datagrams without a permission, in either direction.
     pub forbidden: u64,
-    /// Datagrams above the bandwidth, or without room in the queue.
+    /// Datagrams dropped because of the bandwidth limit or a full queue.
     pub dropped: u64,
-    /// Requests that were refused.
+    /// Requests refused.
     pub refused: u64,
 }
 
-/// The bandwidth of one direction.
+/// Bandwidth limit of one direction.
 #[derive(Debug)]
 pub struct Bandwidth {
     rate: Rate,
@@ -91,16 +93,16 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// A second's worth may come at once.
+    /// Burst allowed at once, as a duration at the limit.
     const BURST: Duration = Duration::from_secs(1);
 
-    /// Allows so many bytes per second.
+    /// Creates a limit of this many bytes per second.
     #[must_use]
     pub const fn new(now: Instant, bytes_per_second: u64) -> Self {
         Self { rate: Rate::new(now), bytes_per_second }
     }
 
-    /// Whether so many bytes are within it; they count then.
+    /// Returns true if this many bytes are within the limit, and counts them.
     pub fn take(&mut self, now: Instant, bytes: usize) -> bool {
         let nanos = u64::try_from(bytes).ok().and_then(|bytes| bytes.checked_mul(1_000_000_000));
         let price = nanos.and_then(|nanos| nanos.checked_div(self.bytes_per_second));
@@ -108,28 +110,28 @@ impl Bandwidth {
     }
 }
 
-/// The client that owns the allocation.
+/// The client that owns an allocation.
 #[derive(Debug)]
 struct Owner {
     client: Client,
     user: Box<[u8]>,
     key: Key,
     nonces: Nonces,
-    /// Answers of late to what may be forged.
+    /// Limits answers to requests that may be forged.
     answers: Rate,
 }
 
-/// The state of its life.
+/// State of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// A relayed address was asked for.
+    /// A relayed address was requested from the owner.
     Binding,
-    /// With the relayed address.
+    /// Open, with its relayed address.
     Open(SocketAddr),
     Closed,
 }
 
-/// The Allocate request that it was made for: the same again is answered again (RFC 8656 §7.2).
+/// The Allocate request that created the allocation; a repeated one gets the same answer (RFC 8656 §7.2).
 #[derive(Debug)]
 struct Asked {
     id: TransactionId,
@@ -137,7 +139,7 @@ struct Asked {
     additional: bool,
 }
 
-/// See the module.
+/// The allocation of one client, described in the module.
 #[derive(Debug)]
 pub struct Allocation {
     config: Arc<Config>,
@@ -154,7 +156,7 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// An allocation that asks for its address.
+    /// Creates an allocation, which requests its relayed address.
     #[must_use]
     pub fn new(now: Instant, incoming: Incoming) -> Self {
         let Incoming { client, user, key, id, family, lifetime, additional, config, nonces, .. } = incoming;
@@ -174,8 +176,9 @@ impl Allocation {
         }
     }
 
-    /// The answer to [`Event::Bind`]: the relayed address, from which peers hear the client; `None`: there is none. A client that
-    /// checks paths finds itself at this address, so it is the one that peers see, reachable for others or not.
+    /// Answers [`Event::Bind`] with the relayed address, from which the client's datagrams reach peers; `None` if there
+    /// is none. It must be the address that peers see, whether others can reach it or not, since a client that checks
+    /// paths expects to find itself there.
     pub fn bound(&mut self, now: Instant, relayed: Option<SocketAddr>) {
         if self.state != State::Binding {
             return;
@@ -193,7 +196,7 @@ impl Allocation {
         self.answer_allocate(relayed, self.asked.lifetime);
     }
 
-    /// A message of the client.
+    /// Handles a message of the client.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &[u8]) {
         self.handle_timeout(now);
         let State::Open(relayed) = self.state else { return };
@@ -214,7 +217,7 @@ impl Allocation {
         }
     }
 
-    /// A datagram of a peer, by the address that it came from.
+    /// Handles a datagram of a peer, by its source address.
     pub fn handle_peer(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
         self.handle_timeout(now);
         if !matches!(self.state, State::Open(_)) {
@@ -247,7 +250,7 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// Its lifetime may be over.
+    /// Handles an expired deadline: the lifetime may be over.
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.state != State::Closed && self.until <= now {
             let is_bound = matches!(self.state, State::Open(_));
@@ -255,23 +258,23 @@ impl Allocation {
         }
     }
 
-    /// Ends it.
+    /// Closes the allocation.
     pub fn close(&mut self, _now: Instant) {
         self.end(CloseReason::Local);
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.event.pop_front()
     }
 
-    /// The destination of the next datagram, and its length.
+    /// Returns the destination and length of the next datagram, without removing it.
     #[must_use]
     pub fn peek_transmit(&self) -> Option<(Destination, usize)> {
         self.queue.front().map(|(to, datagram)| (*to, datagram.len()))
     }
 
-    /// Appends the next datagram.
+    /// Appends the next datagram to `out`.
     pub fn poll_transmit(&mut self, out: &mut Vec<u8>) -> Option<Transmit> {
         let (to, datagram) = self.queue.pop_front()?;
         out.extend_from_slice(&datagram);
@@ -282,13 +285,13 @@ impl Allocation {
         Some(Transmit { to, length: datagram.len() })
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         (self.state != State::Closed).then_some(self.until)
     }
 
-    /// Counters.
+    /// Counters so far.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
@@ -312,7 +315,7 @@ impl Allocation {
         }
     }
 
-    /// Whether a datagram is within the bandwidth of its direction.
+    /// Returns true if a datagram is within the bandwidth of its direction, and counts it.
     fn takes(&mut self, now: Instant, direction: usize, length: usize) -> bool {
         let takes = self.bandwidth.get_mut(direction).is_some_and(|bandwidth| bandwidth.take(now, length));
         if !takes {
@@ -354,7 +357,7 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// Whether one more request that may be forged, or is refused, is answered.
+    /// Returns true if one more request that is refused or may be forged is answered.
     fn may_answer(&mut self, now: Instant) -> bool {
         self.owner.answers.take(
             now,

@@ -15,12 +15,12 @@ struct Channel {
     until: Instant,
 }
 
-/// See the module.
+/// Permissions and channels of an allocation.
 #[derive(Debug, Default)]
 pub(super) struct Routes {
     permissions: Vec<(IpAddr, Instant)>,
     channels: Vec<Channel>,
-    /// The told address that the client last sent to at a real one, where they differ: several may lead to one.
+    /// For a real address with several announced addresses, the one that the client last sent to.
     told: Vec<(SocketAddr, SocketAddr)>,
     indications: u64,
 }
@@ -30,7 +30,8 @@ impl Routes {
         self.permissions.iter().any(|(of, until)| *of == ip && *until > now)
     }
 
-    /// Permits all of them anew. False, and nothing changes, when there would be too many.
+    /// Installs or renews permissions for all of these addresses. Returns false, without any change, if there would be
+    /// too many.
     pub(super) fn permit(&mut self, now: Instant, ips: impl Iterator<Item = IpAddr> + Clone) -> bool {
         self.permissions.retain(|(_, until)| *until > now);
         let mut fresh: Vec<IpAddr> = ips.clone().filter(|ip| !self.is_permitted(now, *ip)).collect();
@@ -49,7 +50,7 @@ impl Routes {
         true
     }
 
-    /// Binds a channel, or prolongs its binding; the peer is permitted with it.
+    /// Binds a channel or renews its binding, which also permits the peer.
     pub(super) fn bind(
         &mut self,
         now: Instant,
@@ -74,13 +75,13 @@ impl Routes {
         Ok(())
     }
 
-    /// The told and the real address of a channel's peer, if it is permitted.
+    /// Returns the announced and the real address of a channel's peer; `None` if not permitted.
     pub(super) fn peer_of(&self, now: Instant, number: u16) -> Option<(SocketAddr, SocketAddr)> {
         let channel = self.channels.iter().find(|channel| channel.number == number && channel.until > now)?;
         self.is_permitted(now, channel.told.ip()).then_some((channel.told, channel.real))
     }
 
-    /// The client sends to a told address at a real one.
+    /// Notes that the client has sent to the announced address of a real one.
     pub(super) fn sent(&mut self, told: SocketAddr, real: SocketAddr) {
         if told == real || self.told.first() == Some(&(real, told)) {
             return;
@@ -90,7 +91,8 @@ impl Routes {
         self.told.insert(0, (real, told));
     }
 
-    /// The told address and the channel of a datagram from a real one; `told` are all that lead to it. `None`: it is not permitted.
+    /// Returns the announced address and the channel of a datagram from a real address; `told` are all addresses that lead
+    /// to it. `None` if not permitted.
     pub(super) fn from(
         &self,
         now: Instant,
@@ -103,7 +105,7 @@ impl Routes {
         Some((told, channel.map(|channel| channel.number)))
     }
 
-    /// The number of the next indication.
+    /// Returns the transaction id of the next indication.
     pub(super) const fn indication_id(&mut self) -> TransactionId {
         self.indications = self.indications.wrapping_add(1);
         let [a, b, c, d, e, f, g, h] = self.indications.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Requests of a client that has an allocation.
+//! Requests of a client with an allocation.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -61,7 +61,7 @@ impl Allocation {
         self.queue(Destination::Client, out);
     }
 
-    /// An answer without more than its head.
+    /// Sends a success answer without attributes.
     fn succeed(&mut self, request: &Request<'_>) {
         let key = self.owner.key;
         self.answer(|out| {
@@ -69,7 +69,7 @@ impl Allocation {
         });
     }
 
-    /// RFC 8656 §7.2: the same request again has the same answer, another one is refused.
+    /// Handles Allocate: the same request gets the same answer again, another one is refused (RFC 8656 §7.2).
     fn allocate(
         &mut self,
         now: Instant,
@@ -83,7 +83,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// RFC 8656 §8.2.
+    /// Handles Refresh (RFC 8656 §8.2).
     fn refresh(&mut self, now: Instant, request: &Request<'_>) -> Result<(), ErrorCode> {
         if request.family.is_some_and(|family| family != Some(self.family)) {
             return Err(ErrorCode::FAMILY_MISMATCH);
@@ -104,7 +104,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// RFC 8656 §10.2: all of the addresses, or none.
+    /// Handles CreatePermission for all of its addresses, or none (RFC 8656 §10.2).
     fn create_permission(&mut self, now: Instant, request: &Request<'_>) -> Result<(), ErrorCode> {
         if request.peers.is_empty() {
             return Err(ErrorCode::BAD_REQUEST);
@@ -123,7 +123,7 @@ impl Allocation {
         Ok(())
     }
 
-    /// RFC 8656 §12.2.
+    /// Handles ChannelBind (RFC 8656 §12.2).
     fn bind_channel(&mut self, now: Instant, request: &Request<'_>) -> Result<(), ErrorCode> {
         let (Some(channel), Some(peer)) = (request.channel, request.peers.first().copied()) else {
             return Err(ErrorCode::BAD_REQUEST);

@@ -1,4 +1,4 @@
-//! Each answer, in tables.
+//! Simulations of every response, in tables.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Attackers get no relay to elsewhere, no memory and no reflector.
+//! Simulations of attackers, who get no relay to elsewhere, no memory and no reflector.
 
 use std::time::Duration;
 
@@ -202,7 +202,7 @@ fn v_11_lying_lengths_and_garbage_change_nothing() {
     assert_eq!((world.allocations.len(), world.closed.len()), (1, 0));
 }
 
-/// The FINGERPRINT that a message with these bytes has.
+/// Computes the FINGERPRINT of a message with these bytes.
 fn fingerprint(bytes: &[u8]) -> [u8; 4] {
     let mut crc = u32::MAX;
     for byte in bytes {

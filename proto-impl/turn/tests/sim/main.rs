@@ -1,4 +1,4 @@
-//! Clients and a server in virtual time: all answers, the data both ways, and what attackers get.
+//! Simulations of clients and a server in virtual time: all responses, data in both directions, and attackers.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Data both ways.
+//! Simulations of relayed data in both directions.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ fn v_09_an_allocation_relays_so_much_a_second_each_way() {
     assert_eq!((stats.to_peers, stats.to_client, stats.dropped), (3_000_000, 3_000_000, 6000));
 }
 
-/// Over a network that loses half of all, a client that repeats itself comes to one allocation and a channel.
+/// Checks a network with 50 % loss, on which a client that repeats its requests gets a single allocation and a channel.
 #[test]
 fn v_07_repetitions_over_a_lossy_network_make_one_allocation() {
     for seed in 0..50 {

@@ -1,4 +1,4 @@
-//! Messages in byte streams.
+//! Tests of messages in byte streams.
 
 use bytes::BytesMut;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use turn::{Error, method};
 
 use crate::world::*;
 
-/// Reads pieces to the end.
+/// Reads all messages from the pieces.
 fn read(pieces: &[&[u8]]) -> Result<Vec<Vec<u8>>, Error> {
     let mut reader = MessageReader::accepted();
     let mut messages = Vec::new();

@@ -1,4 +1,4 @@
-//! A server with its sockets and peers, and what a client says to it.
+//! Test harness: a server with its sockets and peers, and the requests of a client.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,12 +14,15 @@ use turn::{
 
 pub(crate) const SECRET: &[u8] = b"the secret of the server";
 pub(crate) const REALM: &str = "millstream";
-/// The time since 1970 at which the world begins.
+/// Unix time in seconds at which the simulation begins.
 pub(crate) const EPOCH: u64 = 1_800_000_000;
-/// Media addresses: one as it is, one behind a translator, one of IPv6.
+/// Direct media address.
 pub(crate) const MEDIA: &str = "192.0.2.10:50000";
+/// Public media address of a translator.
 pub(crate) const PUBLIC: &str = "203.0.113.10:50000";
+/// Media address behind the translator.
 pub(crate) const LOCAL: &str = "127.0.0.1:50000";
+/// Direct media address of IPv6.
 pub(crate) const MEDIA_V6: &str = "[2001:db8::10]:50000";
 
 pub(crate) const LIFETIME: AttributeType = AttributeType(0x000d);
@@ -46,11 +49,11 @@ pub(crate) fn config(now: Instant) -> Config {
     }
 }
 
-/// An output of the server.
+/// Output of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Out {
     ToClient(SocketAddr, Vec<u8>),
-    /// By the allocation of a client.
+    /// Datagram to a peer from the allocation of a client.
     ToPeer(SocketAddr, SocketAddr, Vec<u8>),
 }
 
@@ -61,7 +64,7 @@ pub(crate) struct World {
     pub(crate) out: Vec<Out>,
     pub(crate) closed: Vec<CloseReason>,
     pub(crate) dropped: Vec<DropReason>,
-    /// Whether sockets can be had.
+    /// True if sockets are available.
     pub(crate) has_sockets: bool,
     names: u32,
 }
@@ -117,7 +120,7 @@ impl World {
         self.drain();
     }
 
-    /// A datagram of a peer to the relayed address of a client.
+    /// Sends a datagram of a peer to the relayed address of a client.
     pub(crate) fn peer_sends(&mut self, peer: &str, to: Client, datagram: &[u8]) {
         let now = self.now();
         let (_, allocation) = self.allocations.values_mut().find(|(of, _)| *of == to).unwrap();
@@ -164,7 +167,7 @@ impl World {
         }
     }
 
-    /// The only answer of late.
+    /// Takes the only recent response.
     pub(crate) fn answer(&mut self) -> Answer {
         let out = std::mem::take(&mut self.out);
         let [Out::ToClient(_, bytes)] = &out[..] else { panic!("{out:?}") };
@@ -172,7 +175,7 @@ impl World {
     }
 }
 
-/// An answer as bytes.
+/// Response as bytes.
 #[derive(Debug)]
 pub(crate) struct Answer(pub(crate) Vec<u8>);
 
@@ -202,7 +205,7 @@ impl Answer {
     }
 }
 
-/// A client: where it is, and who.
+/// Client with its address and its user.
 #[derive(Debug, Clone)]
 pub(crate) struct Speaker {
     pub(crate) client: Client,
@@ -227,7 +230,7 @@ impl Speaker {
         crypto::md5(&[username.as_bytes(), b":", REALM.as_bytes(), b":", password.as_bytes()])
     }
 
-    /// A request with what credentials there are.
+    /// Makes a request with the available credentials.
     pub(crate) fn request(&mut self, method: u16, attributes: &[(AttributeType, Vec<u8>)]) -> Vec<u8> {
         self.ids += 1;
         self.request_of(self.ids, method, attributes)
@@ -251,7 +254,7 @@ impl Speaker {
         out
     }
 
-    /// Asks for a nonce.
+    /// Requests a nonce.
     pub(crate) fn greet(&mut self, world: &mut World) {
         let request = self.request(method::ALLOCATE, &[transport()]);
         world.say(self.client, &request);
@@ -273,7 +276,7 @@ impl Speaker {
         answer
     }
 
-    /// A client with an allocation.
+    /// Creates a client with an allocation.
     pub(crate) fn allocated(world: &mut World, at: &str, user: &str) -> Self {
         let mut this = Self::new(at, user);
         this.greet(world);
@@ -291,7 +294,7 @@ impl Speaker {
         self.ask(world, method::CHANNEL_BIND, &[number, self.peer(peer)]).code()
     }
 
-    /// XOR-PEER-ADDRESS for the next request.
+    /// Makes an XOR-PEER-ADDRESS for the next request.
     pub(crate) fn peer(&self, peer: &str) -> (AttributeType, Vec<u8>) {
         (PEER, xor(address(peer), self.ids + 1))
     }

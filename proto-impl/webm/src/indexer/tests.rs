@@ -6,7 +6,7 @@ use crate::{Block, clusters, duration_ms, finish, is_finished, recording_head};
 
 const ROOM: usize = 4096;
 
-/// The blocks of a file: VP9 and Opus, a key frame each second, and the sound a little before its picture.
+/// Makes the blocks of a file: VP9 and Opus, with a key frame each second, and the audio a little before its picture.
 fn media(seconds: i64) -> Vec<Block> {
     let frames = |second: i64| {
         (0..25).flat_map(move |n| {
@@ -26,7 +26,7 @@ fn recorded(blocks: &[Block], room: usize) -> Vec<u8> {
     file
 }
 
-/// The file after each step of finishing it.
+/// Returns the file after each step of finishing it.
 fn steps(file: &[u8]) -> Vec<Vec<u8>> {
     let indexed = index(file).0.unwrap();
     let mut file = file[..usize::try_from(indexed.end).unwrap()].to_vec();
@@ -50,7 +50,7 @@ fn payload(file: &[u8]) -> Vec<Block> {
     blocks(file).into_iter().map(|(_, block)| block).collect()
 }
 
-/// The elements of the segment: ID, offset in the segment, body.
+/// Returns the elements of the segment: ID, offset in the segment, body.
 fn top(file: &[u8]) -> Vec<(u32, usize, &[u8])> {
     let segment = usize::try_from(segment_at(file).unwrap()).unwrap() + HEAD_BYTES_MAX;
     let mut reader = Reader::new(&file[segment..]);
@@ -63,7 +63,7 @@ fn top(file: &[u8]) -> Vec<(u32, usize, &[u8])> {
     found
 }
 
-/// Checks the promises of a finished file: where everything is, and where it can be sought to.
+/// Checks a finished file: the positions of its elements, and its seek points.
 fn check_finished(file: &[u8], duration: u64) {
     assert!(is_finished(&file[..file.len().min(256)], file.len() as u64));
     let top = top(file);
@@ -94,7 +94,8 @@ fn check_finished(file: &[u8], duration: u64) {
     assert_eq!(sought, duration.div_ceil(1000), "one a second");
 }
 
-/// The room is written over from behind its first nine bytes: a `Void` of half of it would end within what was written.
+/// Checks a room with more than a single `Void`: the room is overwritten behind its first nine bytes, so a smaller
+/// `Void` would end within the new bytes.
 #[test]
 fn a_room_that_is_not_one_void_is_not_gone_on_with() {
     let file = recorded(&media(2), ROOM);

@@ -9,27 +9,26 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::ebml::{WIDE_SIZE_BYTES, put_id, put_size, put_uint, size_bytes};
 use crate::id;
 
-/// Bytes of a block before its frame: tracks are numbered up to 126.
+/// Number of bytes of a block before its frame. Tracks have numbers up to 126.
 pub(crate) const BLOCK_HEAD_BYTES: usize = 1 + 2 + 1;
-/// The flag of a frame at which decoding can begin.
+/// Flag of a frame at which decoding can begin.
 pub(crate) const KEY_FRAME: u8 = 0x80;
 
-/// A frame.
+/// Frame of a track.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// The number of its track.
+    /// Number of the track.
     pub track: u8,
-    /// The time at which it is presented, in milliseconds of the file; with the track's `CodecDelay` in it.
-    /// Not negative.
+    /// Presentation time in milliseconds of the file, with the track's `CodecDelay` included. Not negative.
     pub at_ms: i64,
-    /// Whether decoding can begin with it.
+    /// True if decoding can begin with this frame.
     pub key_frame: bool,
-    /// The frame.
+    /// Encoded frame.
     pub frame: Bytes,
 }
 
-/// Writes blocks as clusters, in this order. A cluster begins with a key frame of the leading track, so that it can be sought to, and
-/// where a time is too far from that of the cluster for 16 bits.
+/// Writes blocks as clusters, in this order. A new cluster begins at a key frame of the leading track, so that it can
+/// be sought to, and where a time is too far from that of the cluster for 16 bits.
 #[must_use]
 pub fn clusters(blocks: &[Block], lead: Option<u8>) -> Vec<Bytes> {
     let mut slices = Vec::with_capacity(blocks.len().saturating_mul(2));
@@ -46,7 +45,7 @@ pub fn clusters(blocks: &[Block], lead: Option<u8>) -> Vec<Bytes> {
     slices
 }
 
-/// The time of a block in the cluster that begins with another.
+/// Returns the time of a block relative to the cluster that begins with `first`.
 fn relative(block: &Block, first: &Block) -> Option<i16> {
     i16::try_from(block.at_ms.checked_sub(first.at_ms)?).ok()
 }

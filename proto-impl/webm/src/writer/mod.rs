@@ -1,4 +1,4 @@
-//! Writes the head of a file, and its clusters. Writers assume: a codec that WebM has no place for is a mistake of the caller.
+//! Writers of the head of a file and of its clusters. The caller must not pass a codec that WebM does not support.
 
 mod cluster;
 mod tracks;
@@ -11,20 +11,22 @@ pub use self::tracks::{Description, carries};
 use crate::ebml::{UNKNOWN_SIZE, VOID_HEAD_BYTES, put_binary, put_id, put_master, put_uint, put_void};
 use crate::id;
 
-/// Nanoseconds of a tick: a millisecond.
+/// Duration of a tick in nanoseconds: a millisecond.
 pub(crate) const TIMESTAMP_SCALE: u64 = 1_000_000;
-/// Bytes of a `Duration`, and of the `Void` in its place.
+/// Length in bytes of a `Duration`, and of the `Void` in its place.
 pub(crate) const DURATION_BYTES: usize = 2 + 1 + 8;
-/// Bytes of the `SeekHead` of a finished file: its head, and three times a `Seek` with an ID of four bytes and a place of eight.
+/// Length in bytes of the `SeekHead` of a finished file: its header, and three `Seek` elements with an ID of four bytes
+/// and a position of eight.
 pub(crate) const SEEK_HEAD_BYTES: usize = VOID_HEAD_BYTES + 3 * (3 + (3 + 4) + (3 + 8));
-/// The program that a file names.
+/// Name of the program in a file.
 const APP: &[u8] = b"millstream";
-/// The version of Matroska that has `CodecDelay`; that which a reader of `SimpleBlock` needs.
+/// Version of Matroska that has `CodecDelay`.
 const DOC_TYPE_VERSION: u64 = 4;
+/// Version of Matroska that a reader needs for `SimpleBlock`.
 const DOC_TYPE_READ_VERSION: u64 = 2;
 
-/// The head of a file that is written while its media comes: it has room of so many bytes for what a finished file has in front.
-/// The segment has no known size, and the duration is not told.
+/// Writes the head of a file that is recorded live, with `room` bytes for the elements that a finished file has in
+/// front. The segment has an unknown size and no duration.
 #[must_use]
 pub fn recording_head(tracks: &[Description], room: usize) -> Bytes {
     let mut out = BytesMut::new();

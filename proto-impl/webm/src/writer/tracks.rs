@@ -1,5 +1,5 @@
-//! Track entries (RFC 9559 §5.1.4), and what each codec has in them (Matroska Codec Specifications; AV1 in Matroska; the VP codecs'
-//! private data of the WebM Container Guidelines).
+//! Track entries (RFC 9559 §5.1.4) and their content for each codec (Matroska Codec Specifications; AV1 in Matroska;
+//! private data of the VP codecs in the WebM Container Guidelines).
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use wire::Reader;
 use crate::ebml::{put_binary, put_float, put_master, put_uint};
 use crate::id;
 
-/// TrackType.
+/// Value of TrackType for video.
 const VIDEO: u64 = 1;
 const AUDIO: u64 = 2;
-/// The time that a decoder of Opus needs before the place that is sought to (RFC 7845 §4.6), in nanoseconds.
+/// Time in nanoseconds that an Opus decoder needs before a seek point (RFC 7845 §4.6).
 const OPUS_PRE_ROLL_NS: u64 = 80_000_000;
-/// The code point of H.273 that says nothing.
+/// Code point of H.273 for an unspecified value.
 const UNSPECIFIED: u8 = 2;
 
-/// Whether WebM has a place for the codec.
+/// Returns whether WebM supports the codec.
 #[must_use]
 pub const fn carries(codec: Codec) -> bool {
     codec_id(codec).is_some()
 }
 
-/// CodecID.
+/// CodecID of a codec.
 const fn codec_id(codec: Codec) -> Option<&'static str> {
     match codec {
         Codec::Vp8 => Some("V_VP8"),
@@ -43,23 +43,23 @@ const fn codec_id(codec: Codec) -> Option<&'static str> {
     }
 }
 
-/// A track as the head of a file describes it.
+/// Description of a track for the head of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Description {
-    /// TrackNumber, 1 to 126.
+    /// TrackNumber, from 1 to 126.
     pub number: u8,
-    /// Codec and parameter sets.
+    /// Codec with its parameter sets.
     pub config: CodecConfig,
-    /// The language as a BCP 47 tag; only three-letter codes are written to the file.
+    /// Language as a BCP 47 tag. Only three-letter codes are written to the file.
     pub language: Option<Arc<str>>,
-    /// Width and height of the pictures, where neither the configuration nor the first unit tells.
+    /// Width and height of the pictures, needed if neither the configuration nor the first unit contains them.
     pub size: Option<(u32, u32)>,
-    /// The first access unit: it tells the size of VP8 and VP9.
+    /// First access unit, which contains the picture size of VP8 and VP9.
     pub first_unit: Bytes,
 }
 
 impl Description {
-    /// The description of a track of a stream, as the track `number` of a file.
+    /// Describes a stream's track as the track `number` of a file.
     #[must_use]
     pub fn of_track(number: u8, track: &media::Track) -> Self {
         Self {
@@ -71,14 +71,14 @@ impl Description {
         }
     }
 
-    /// Whether a file can have it: WebM has a place for its codec, and its pictures have a size.
+    /// True if a file can contain the track: WebM supports its codec, and the picture size is known.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let codec = self.config.codec();
         carries(codec) && (codec.kind() == TrackKind::Audio || self.picture_size().is_some())
     }
 
-    /// CodecDelay in nanoseconds: what a decoder throws away at the start. The times of blocks have it in them.
+    /// CodecDelay in nanoseconds, which a decoder discards at the start. The times of blocks include it.
     #[must_use]
     pub fn delay_ns(&self) -> u64 {
         match &self.config {
@@ -155,7 +155,7 @@ impl Description {
         }
     }
 
-    /// The colours are those of a VPCodecConfigurationBox, where it tells them.
+    /// Appends the video settings, with the colours of the VPCodecConfigurationBox if it has them.
     fn put_video(&self, out: &mut BytesMut, vpcc: &[u8]) {
         let (width, height) = self.picture_size().unwrap_or((0, 0));
         put_master(out, id::VIDEO, |out| {
@@ -168,7 +168,7 @@ impl Description {
     }
 }
 
-/// Codes of ISO 639-2; other tags do not fit into `Language`.
+/// Returns whether the tag is a code of ISO 639-2. Other tags do not fit into `Language`.
 fn is_three_letters(tag: &str) -> bool {
     tag.len() == 3 && tag.bytes().all(|byte| byte.is_ascii_lowercase())
 }
@@ -186,7 +186,7 @@ fn put_opus(out: &mut BytesMut, config: &opus::Config, delay_ns: u64) {
     });
 }
 
-/// Features of VP9: ID, length and value of each (WebM Container Guidelines, VP9 Codec Feature Metadata).
+/// Makes the features of VP9: ID, length and value of each (WebM Container Guidelines, VP9 Codec Feature Metadata).
 fn vp9_features(config: &vp9::Config) -> BytesMut {
     let mut out = BytesMut::new();
     out.put_slice(&[1, 1, config.profile]);
@@ -197,7 +197,7 @@ fn vp9_features(config: &vp9::Config) -> BytesMut {
     out
 }
 
-/// The meaning of the colours (code points of ITU-T H.273).
+/// Colour settings (code points of ITU-T H.273).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Colour {
     bits: u8,
@@ -208,8 +208,9 @@ struct Colour {
 }
 
 impl Colour {
-    /// Version and flags, profile, level, then bit depth (4), subsampling (3) and range (1), and the code points (VP Codec ISO Media
-    /// File Format Binding §2.2). `None`: it says nothing of them.
+    /// Reads the colours from a record: version and flags, profile, level, then bit depth (4), subsampling (3) and
+    /// range (1), and the code points (VP Codec ISO Media File Format Binding §2.2). Returns `None` if they are
+    /// unspecified.
     fn of_vpcc(record: &[u8]) -> Result<Option<Self>, wire::Truncated> {
         let mut reader = Reader::new(record);
         reader.take(4 + 2)?;

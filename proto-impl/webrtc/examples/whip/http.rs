@@ -1,15 +1,15 @@
-//! Just enough of HTTP for WHIP (RFC 9725) and WHEP: a request for each connection, taken by threads of their own and
-//! answered by whoever reads the queue.
+//! Minimal HTTP for WHIP (RFC 9725) and WHEP: a request per connection, received by separate threads and answered by
+//! the reader of the queue.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-/// Bytes of a request that are read.
+/// Maximum length of a request in bytes.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
-/// A request, and where its answer goes.
+/// Request with the channel for its response.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -18,7 +18,7 @@ pub(crate) struct Request {
     pub(crate) reply: Sender<Response>,
 }
 
-/// An answer; pages of every origin may read it.
+/// Response that pages of every origin may read.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: &'static str,
@@ -47,7 +47,7 @@ impl Response {
     }
 }
 
-/// Listens, for as long as the process lives. Where it does, and what comes.
+/// Listens for as long as the process lives. Returns the address and the queue of requests.
 pub(crate) fn listen(address: SocketAddr) -> io::Result<(SocketAddr, Receiver<Request>)> {
     let listener = TcpListener::bind(address)?;
     let local = listener.local_addr()?;
@@ -75,7 +75,7 @@ fn serve(mut stream: TcpStream, queue: &Sender<Request>) -> io::Result<()> {
     stream.write_all(response.write().as_bytes())
 }
 
-/// Method, path and body.
+/// Reads the method, path and body of a request.
 fn read(stream: &mut TcpStream) -> io::Result<(String, String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut need = None;

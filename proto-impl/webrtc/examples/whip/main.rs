@@ -1,12 +1,13 @@
-//! A tiny relay of WebRTC: one publisher by WHIP, any number of viewers by WHEP, one UDP port.
+//! Small WebRTC relay: a single publisher over WHIP, any number of viewers over WHEP, a single UDP port.
 //!
 //! ```text
 //! whip [ADDRESS:PORT] [--profile gcm128|gcm256|sha1-80] [--dtls-client] [--loss PERCENT]
 //! ```
 //!
-//! The program listens for HTTP and for UDP there (127.0.0.1, any ports), says `ready http://ADDRESS:PORT`, then a line for
-//! whatever happens. `POST /whip` publishes, `POST /whep` plays. Without a `--profile` all are offered; with
-//! `--dtls-client` the relay opens the associations; with `--loss` so many datagrams are lost, each way.
+//! The program listens for HTTP and UDP at the address (default 127.0.0.1 with any ports), prints `ready
+//! http://ADDRESS:PORT`, then a line for each event. `POST /whip` publishes, `POST /whep` plays. Without `--profile`
+//! all profiles are offered. With `--dtls-client` the relay starts the DTLS handshakes. With `--loss` this percentage
+//! of datagrams is lost in each direction.
 
 #![allow(
     clippy::disallowed_types,

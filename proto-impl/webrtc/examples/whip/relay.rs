@@ -1,4 +1,4 @@
-//! The relay: sessions on one port, and what the publisher sends to all viewers.
+//! The relay: sessions on a single port, with the publisher's media sent to all viewers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -24,17 +24,17 @@ use wire::Datagrams;
 
 use crate::http::{Request, Response};
 
-/// The time that the loop waits for a datagram before it looks at deadlines and requests.
+/// Maximum wait of the loop for a datagram before it checks deadlines and requests.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// The options of the command line.
+/// Options of the command line.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     pub(crate) address: SocketAddr,
-    /// The only SRTP profile.
+    /// Only offered SRTP profile, or `None` for all.
     pub(crate) profile: Option<SrtpProfile>,
     pub(crate) dtls_client: bool,
-    /// The part of the datagrams that is lost, each way: to see what is repaired.
+    /// Share of datagrams lost in each direction, to observe the repairs.
     pub(crate) loss: f64,
 }
 
@@ -44,39 +44,39 @@ impl Default for Options {
     }
 }
 
-/// A publisher or a viewer.
+/// Session of a publisher or a viewer.
 struct Session {
     peer: Peer,
     role: Role,
     closed: bool,
-    /// Video and audio frames in this second.
+    /// Video and audio frames in the current second.
     frames: [u32; 2],
 }
 
 enum Role {
     Publisher,
-    /// A viewer: its section, the track, and whether it waits for a key frame.
+    /// Viewer: for each section its id, the index of its track, and whether it waits for a key frame.
     Viewer(Vec<(SectionId, usize, bool)>),
 }
 
-/// The stream of the publisher.
+/// Stream of the publisher.
 struct Stream {
     publisher: u64,
     tracks: Vec<Live>,
-    /// The publisher's clock, from its reports, on ours.
+    /// Clock of the publisher from its reports, with the corresponding local time.
     clock: Option<(NtpTime, Instant)>,
 }
 
 struct Live {
     section: SectionId,
     codec: Codec,
-    /// The last parameter sets that came in band.
+    /// Last parameter sets received in band.
     config: CodecConfig,
     track: Track,
     begun: bool,
 }
 
-/// See the module.
+/// Relay of a publisher's media to all viewers.
 pub(crate) struct Relay<L> {
     config: Arc<Config>,
     socket: UdpSocket,
@@ -94,7 +94,7 @@ pub(crate) struct Relay<L> {
 }
 
 impl<L: FnMut(String)> Relay<L> {
-    /// On a port of its own. `log` gets a line for whatever happens.
+    /// Creates a relay on its own UDP port. `log` receives a line for each event.
     pub(crate) fn new(options: &Options, log: L) -> io::Result<Self> {
         let seed = Seed::from_os().map_err(io::Error::other)?;
         let socket = UdpSocket::bind((options.address.ip(), 0))?;
@@ -126,12 +126,12 @@ impl<L: FnMut(String)> Relay<L> {
         })
     }
 
-    /// The address at which media comes and goes.
+    /// Address for media.
     pub(crate) const fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// Until `stop` is set.
+    /// Runs until `stop` is set.
     pub(crate) fn run(mut self, requests: &Receiver<Request>, stop: &AtomicBool) -> io::Result<()> {
         let mut buffer = [0; 2048];
         let mut second = Instant::now();
@@ -170,7 +170,7 @@ impl<L: FnMut(String)> Relay<L> {
         Ok(())
     }
 
-    /// To whom it went.
+    /// Handles a datagram and returns the id of its session.
     fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) -> Option<u64> {
         let (Route::Stun(id) | Route::Dtls(id) | Route::Rtp(id)) = self.demux.route(&path, datagram) else {
             return None;
@@ -179,7 +179,7 @@ impl<L: FnMut(String)> Relay<L> {
         Some(id)
     }
 
-    /// Events until there are none, then datagrams until there are none. Sessions that got something to do are `touched`.
+    /// Handles all events of a session, then sends all its datagrams. Sessions with new work are added to `touched`.
     fn drain(&mut self, now: Instant, id: u64, touched: &mut BTreeSet<u64>) {
         while let Some(event) = self.sessions.get_mut(&id).and_then(|session| session.peer.poll_event()) {
             self.handle_event(now, id, event, touched);
@@ -242,7 +242,7 @@ impl<L: FnMut(String)> Relay<L> {
         }
     }
 
-    /// Opens a data channel of our own.
+    /// Opens a data channel from the relay.
     fn greet(&mut self, now: Instant, id: u64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         if let Ok(channel) = session.peer.open_channel(now, "relay", "", sctp::Options::default()) {
@@ -251,7 +251,7 @@ impl<L: FnMut(String)> Relay<L> {
         }
     }
 
-    /// Sends a message of a data channel back.
+    /// Echoes a message of a data channel.
     fn echo(&mut self, now: Instant, id: u64, (channel, kind): (ChannelId, Kind), payload: Bytes) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let length = payload.len();
@@ -259,7 +259,7 @@ impl<L: FnMut(String)> Relay<L> {
         (self.log)(format!("session {id} echoes {length} bytes of {kind:?}: {sent:?}"));
     }
 
-    /// A frame of the publisher goes to every viewer that has begun with a key frame, or does so with this one.
+    /// Sends a frame of the publisher to every viewer that has started with a key frame, or starts with this one.
     fn handle_frame(
         &mut self,
         now: Instant,
@@ -304,7 +304,7 @@ impl<L: FnMut(String)> Relay<L> {
         }
     }
 
-    /// Nothing can be decoded until the next key frame.
+    /// Makes all viewers wait for the next key frame, because nothing can be decoded until then.
     fn hold_viewers(&mut self, lost: SectionId) {
         let Some(stream) = &self.stream else { return };
         let index = stream.tracks.iter().position(|live| live.section == lost);
@@ -315,7 +315,7 @@ impl<L: FnMut(String)> Relay<L> {
         }
     }
 
-    /// Somebody cannot go on without one; the peer merges what is asked too often.
+    /// Requests a key frame from the publisher. The peer merges requests that are too frequent.
     fn want_key_frame(&mut self, now: Instant, touched: &mut BTreeSet<u64>) {
         let Some(stream) = &self.stream else { return };
         let Some(publisher) = self.sessions.get_mut(&stream.publisher) else { return };
@@ -359,7 +359,7 @@ impl<L: FnMut(String)> Relay<L> {
         }
     }
 
-    /// A session of an offer.
+    /// Starts a session from an offer.
     fn start(
         &mut self,
         now: Instant,
@@ -453,7 +453,7 @@ impl Live {
         Some(Self { section: section.id, codec, config: none, track, begun: false })
     }
 
-    /// Keeps the parameter sets of H.264: some publishers send them once.
+    /// Keeps the parameter sets of H.264, because some publishers send them only once.
     fn learn(&mut self, frame: &Frame) {
         if self.codec == Codec::H264 && frame.key_frame {
             let of_type = |kind| {
@@ -471,14 +471,14 @@ fn codec_of(section: &Section) -> Option<Codec> {
     section.formats.first().and_then(|format| codec_of_description(&format.remote))
 }
 
-/// The codecs that the relay takes of a publisher: of each kind the first that it knows, and no other.
+/// Preference for a publisher: the first supported codec of each kind.
 fn take(media: &Media) -> Option<MediaPreference> {
     let known = |format| codec_of_description(&format).map(|codec| offered_formats(codec, 96));
     let formats = media.rtp_formats().filter_map(known).find(|formats| !formats.is_empty())?;
     Some(MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
 }
 
-/// The codec that a viewer gets: the publisher's of that kind.
+/// Preference for a viewer: the publisher's codec of this kind.
 fn give(media: &Media, stream: &Stream) -> Option<MediaPreference> {
     let kind = if media.kind == MediaKind::Video { TrackKind::Video } else { TrackKind::Audio };
     let of_kind = |live: &&Live| live.codec.kind() == kind;

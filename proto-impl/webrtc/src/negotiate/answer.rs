@@ -9,7 +9,8 @@ use super::{
 };
 use crate::error::Error;
 
-/// Answers `offer`: `preference` says what we want with each section of media, or nothing.
+/// Answers `offer`. `preference` returns our preferences for each media section, or `None` to reject the section.
+/// `active` chooses the DTLS client role where the offer leaves it open.
 pub(crate) fn answer(
     offer: &Description,
     mut preference: impl FnMut(SectionId, &Media) -> Option<MediaPreference>,
@@ -78,14 +79,15 @@ pub(crate) fn answer(
     Ok((description, negotiated))
 }
 
-/// Of a bundle only the first section must say it (RFC 9143 §7.1.3), and RTCP is multiplexed for all.
+/// True if the section multiplexes RTCP. In a bundle only the first section must say so, and it holds for all (RFC 9143
+/// §7.1.3).
 fn multiplexes(media: &Media) -> bool {
     media.attributes.has(&Attribute::RtcpMux)
         || media.attributes.has(&Attribute::RtcpMuxOnly)
         || media.attributes.has(&Attribute::BundleOnly)
 }
 
-/// The section and its answer; `None` when there is nothing in common.
+/// Returns the answer to a section, and the negotiated section; `None` when there is nothing in common.
 fn take(
     offer: &Description,
     media: &Media,
@@ -145,7 +147,7 @@ fn take(
     Some((answer, section))
 }
 
-/// A format as both sides have it.
+/// Returns a selected format with the descriptions of both sides.
 fn agreed(selected: &Selected) -> SectionFormat {
     SectionFormat {
         remote: selected.offered.clone(),
@@ -155,8 +157,8 @@ fn agreed(selected: &Selected) -> SectionFormat {
     }
 }
 
-/// The extensions of the answer, of those that are used. Arrival times need both their numbers and their feedback: without
-/// one of them the answer has neither.
+/// Returns the header extensions of the answer, limited to those in use. Transport-wide feedback needs both its
+/// extension and its feedback type: if either is missing, the answer has neither.
 fn answer_extensions(
     media: &Media,
     used: impl Fn(&Extension) -> bool,

@@ -3,8 +3,9 @@
 use media::codec::{Codec, g711};
 use sdp::{Feedback, Format, Parameters, PayloadType, Rtpmap};
 
-/// The forms of a codec that WebRTC peers use, in order of preference, with all feedback that is understood here. Their
-/// payload types count from `first`; G.711 has static ones (RFC 3551 §6). Empty for codecs that WebRTC does not carry.
+/// Returns the formats of a codec that WebRTC peers use, in order of preference, with all feedback types supported
+/// here. Dynamic payload types count from `first`; G.711 has static ones (RFC 3551 §6). Empty for codecs that WebRTC
+/// does not carry.
 #[must_use]
 pub fn offered_formats(codec: Codec, first: u8) -> Vec<Format> {
     let h264 = |profile: &str, mode: &str| {

@@ -1,8 +1,8 @@
 //! Offers and answers (RFC 8829, RFC 9143): the result of a negotiation, as values.
 //!
-//! A single transport carries everything: sections that are not bundled, RTCP on a port of its own, and media without DTLS are
-//! refused. A section of an offer is answered by what its [`MediaPreference`] says; one of data channels is taken where the owner
-//! wants that, also without any media.
+//! All sections share a single transport: unbundled sections, RTCP on a separate port, and media without DTLS are
+//! refused. Each media section of an offer is answered according to a [`MediaPreference`]; a section of data channels
+//! is accepted if the owner wants data channels, even without any media.
 
 mod answer;
 mod data;
@@ -25,133 +25,133 @@ pub(crate) use answer::answer;
 pub use formats::offered_formats;
 pub(crate) use offer::{Offers, PORT_DISCARD, PROTOCOL, accept_answer, offer};
 
-/// Sections that are answered; those behind are rejected. The page of a conference offers some twenty.
+/// Maximum number of sections answered; further ones are rejected. The page of a conference offers some twenty.
 pub const SECTIONS_MAX: usize = 16;
-/// Sections of an offer of ours: those of a room have two for each participant.
+/// Maximum number of sections in an offer of ours: a room has two for each participant.
 pub const OFFERED_SECTIONS_MAX: usize = 112;
-/// Candidates of the peer that are kept.
+/// Maximum number of candidates of the peer that are kept.
 const CANDIDATES_MAX: usize = ice::limits::CANDIDATES_MAX;
-/// Layers of a section that are received.
+/// Maximum number of layers received in a section.
 pub const LAYERS_MAX: usize = 4;
-/// Sources that a section names.
+/// Maximum number of sources read from a section.
 const SOURCES_MAX: usize = 16;
 
-/// A section by its place in the descriptions.
+/// A section, identified by its place in the descriptions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SectionId(pub u8);
 
-/// Our preferences for a section.
+/// Local preferences for a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MediaPreference {
-    /// Whether we would send or receive. Neither: the section is kept idle, for peers that cannot do without it.
+    /// Local direction. If it neither sends nor receives, the section is kept idle, for peers that require it.
     pub direction: Direction,
-    /// The formats that we can send or receive, in order of preference. In an answer their payload types are the
-    /// offer's.
+    /// Formats that can be sent or received, in order of preference. An answer uses the payload types of the offer.
     pub formats: Vec<Format>,
-    /// The stream and track that we send, for the peer's page.
+    /// Stream and track identifiers of the sent media, for the peer's page.
     pub msid: Option<sdp::Msid>,
 }
 
-/// A format that both sides have.
+/// A format supported by both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SectionFormat {
-    /// The peer's description: what it can receive, or what it sends.
+    /// The peer's description of the format: its receive capability, or what it sends.
     pub remote: Format,
-    /// Our description.
+    /// Local description of the format.
     pub local: Format,
-    /// The payload type of its retransmissions (RFC 4588).
+    /// Payload type of its retransmissions (RFC 4588); `None` without RTX.
     pub rtx: Option<PayloadType>,
-    /// The payload type of its redundant form (RFC 2198).
+    /// Payload type of its redundant form (RFC 2198); `None` without RED.
     pub red: Option<PayloadType>,
 }
 
 impl SectionFormat {
-    /// The payload type.
+    /// Payload type of the format.
     #[must_use]
     pub const fn payload_type(&self) -> PayloadType {
         self.local.payload_type()
     }
 
-    /// Whether both sides want this feedback.
+    /// True if both sides support this feedback type.
     #[must_use]
     pub fn has_feedback(&self, feedback: &sdp::Feedback) -> bool {
         self.local.feedback.contains(feedback) && self.remote.feedback.contains(feedback)
     }
 
-    /// Whether heads of packets may differ from one sending to the next: not where what is lost is repeated as it was,
-    /// under the same number and key (see [`crate::send`]).
+    /// True if header extensions may differ when a packet is sent again. False where a lost packet is repeated under
+    /// the same sequence number and key (see [`crate::send`]).
     pub(crate) fn has_free_heads(&self) -> bool {
         self.rtx.is_some() || !self.has_feedback(&sdp::Feedback::Nack)
     }
 }
 
-/// A source and the one that carries its retransmissions.
+/// The SSRC of a media stream, and that of its retransmissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SourcePair {
-    /// Media.
+    /// SSRC of the media.
     pub ssrc: u32,
-    /// The SSRC of its RTX stream.
+    /// SSRC of its RTX stream; `None` without RTX.
     pub rtx: Option<u32>,
 }
 
-/// A section that both sides agreed on.
+/// A negotiated media section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// The id.
+    /// Identifier: its place in the descriptions.
     pub id: SectionId,
-    /// The mid; empty when the peer has none.
+    /// Media identification (`a=mid`); empty if the peer's description has none.
     pub mid: String,
     /// Video or audio.
     pub kind: MediaKind,
-    /// The direction, as seen by us.
+    /// Negotiated direction, from our point of view.
     pub direction: Direction,
-    /// The formats that may be sent and read, in order of preference: in our order in an answer, in the peer's in an offer.
+    /// Formats that may be sent and received, in order of preference: our order when we answer, the peer's when we
+    /// offer.
     pub formats: Vec<SectionFormat>,
-    /// Header extensions.
+    /// Header extensions and their numbers.
     pub extensions: ExtensionMap,
-    /// Whether feedback may come without a report before it (RFC 5506).
+    /// RTCP feedback may be sent without a preceding report (RFC 5506).
     pub reduced_size: bool,
-    /// The stream and track that we send.
+    /// Stream and track identifiers of the sent media.
     pub msid: Option<sdp::Msid>,
-    /// The names of the layers that the peer may send at once (RFC 8853), in its order of preference; empty without
-    /// simulcast.
+    /// RIDs of the simulcast layers that the peer may send at once (RFC 8853), in its order of preference; empty
+    /// without simulcast.
     pub layers: Vec<String>,
-    /// Sources that the peer says it has.
+    /// Sources listed in the peer's description.
     pub remote_sources: Vec<SourcePair>,
-    /// The source that we send from, when we send.
+    /// Source of the sent media; `None` for a section that does not send.
     pub local_source: Option<SourcePair>,
 }
 
-/// The result of two descriptions.
+/// The result of an offer and its answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Negotiated {
     pub(crate) remote: ice::Credentials,
     pub(crate) remote_is_lite: bool,
     pub(crate) fingerprints: Vec<dtls::Fingerprint>,
-    /// Whether we open the DTLS association.
+    /// We are the DTLS client.
     pub(crate) dtls_client: bool,
     pub(crate) candidates: Vec<ice::Candidate>,
     pub(crate) sections: Vec<Section>,
-    /// The peer's end of data channels, if there are any.
+    /// SCTP port and limits of the peer; `None` without data channels.
     pub(crate) data: Option<sctp::Remote>,
 }
 
-/// The local part of a description.
+/// Local values that go into a description.
 pub(crate) struct Local<'a> {
     pub(crate) credentials: &'a ice::Credentials,
     pub(crate) fingerprint: &'a Fingerprint,
     pub(crate) candidates: &'a [ice::Candidate],
     pub(crate) is_lite: bool,
-    /// Session id and version (RFC 8829 §5.2.1).
+    /// Session id and session version (RFC 8829 §5.2.1).
     pub(crate) origin: (u64, u64),
     pub(crate) cname: &'a str,
-    /// Our end of data channels, if they are wanted.
+    /// SCTP settings; `None` if data channels are not wanted.
     pub(crate) data: Option<&'a sctp::Config>,
-    /// See [`crate::Config::takes_changes`].
+    /// Value of [`crate::Config::takes_changes`].
     pub(crate) takes_changes: bool,
-    /// Sources that sections have already.
+    /// Local sources already assigned to sections.
     pub(crate) known: &'a [(SectionId, SourcePair)],
-    /// Draws sources.
+    /// Generator of new SSRCs.
     pub(crate) random: &'a mut crypto::Random,
 }
 
@@ -167,7 +167,7 @@ impl Local<'_> {
         SourcePair { ssrc: draw(), rtx: with_rtx.then(draw) }
     }
 
-    /// The attributes of a live section.
+    /// Adds the transport attributes of an active section.
     fn describe(&self, media: &mut Media, setup: Setup) {
         let attributes = &mut media.attributes;
         attributes.push(Attribute::IceUfrag(self.credentials.ufrag().to_owned()));
@@ -177,7 +177,7 @@ impl Local<'_> {
         attributes.push(Attribute::Setup(setup));
     }
 
-    /// Our candidates, into the section that carries the transport.
+    /// Adds the local candidates to the section that carries the transport.
     fn add_candidates(&self, media: &mut Media) {
         for candidate in self.candidates {
             media.attributes.push(Attribute::Candidate(Box::new(describe_candidate(candidate))));
@@ -196,7 +196,7 @@ impl Local<'_> {
         }
     }
 
-    /// The source that a section sends from (RFC 5576), and its stream (RFC 8830).
+    /// Adds the source that a section sends from (RFC 5576) and its stream (RFC 8830).
     fn describe_source(&self, media: &mut Media, source: SourcePair, msid: Option<&sdp::Msid>) {
         let attributes = &mut media.attributes;
         if let Some(msid) = msid {
@@ -218,7 +218,7 @@ impl Local<'_> {
     }
 }
 
-/// The transport of the peer: that of the first live section, which is the bundle's.
+/// Transport parameters of the peer, from its first active section, which represents the bundle.
 struct Transport {
     remote: ice::Credentials,
     fingerprints: Vec<dtls::Fingerprint>,
@@ -226,7 +226,7 @@ struct Transport {
     candidates: Vec<ice::Candidate>,
 }
 
-/// Reads the transport of a description. `with_data` says whether sections of data channels count.
+/// Reads the transport parameters of a description. `with_data` includes sections of data channels.
 fn transport(description: &Description, with_data: bool) -> Result<Transport, Error> {
     let counts = |media: &&Media| is_ours(media) || (with_data && data::is_usable(description, media));
     let live: Vec<&Media> =
@@ -253,7 +253,7 @@ fn transport(description: &Description, with_data: bool) -> Result<Transport, Er
     Ok(Transport { remote, fingerprints, setup: of.setup, candidates })
 }
 
-/// Whether all live sections are of one bundle: a single one may be alone.
+/// Checks that all active sections belong to one bundle; a single section need not be bundled.
 fn check_bundle(description: &Description) -> Result<(), Error> {
     let live = || description.media.iter().filter(|media| is_ours(media) && !media.is_rejected());
     if live().count() <= 1 {
@@ -265,7 +265,7 @@ fn check_bundle(description: &Description) -> Result<(), Error> {
     if live().all(bundled) { Ok(()) } else { Err(Error::NotBundled) }
 }
 
-/// Whether the section is one of media over DTLS-SRTP.
+/// True if the section carries audio or video over DTLS-SRTP.
 fn is_ours(media: &Media) -> bool {
     let secure = media.protocol.to_ascii_uppercase();
     matches!(media.kind, MediaKind::Audio | MediaKind::Video)
@@ -279,7 +279,7 @@ fn is_ours(media: &Media) -> bool {
         )
 }
 
-/// The layers that a section sends at once.
+/// Returns the RIDs of the layers that a section sends simultaneously.
 fn layers_of(media: &Media) -> Vec<String> {
     let sent = media.attributes.simulcast().map(|simulcast| simulcast.send.as_slice()).unwrap_or_default();
     // Of alternatives the first is as good as any: which of them comes, the sender decides.
@@ -287,7 +287,7 @@ fn layers_of(media: &Media) -> Vec<String> {
     first.map(|layer| layer.rid.clone()).take(LAYERS_MAX).collect()
 }
 
-/// Sources that a section names, media with its RTX.
+/// Returns the sources listed in a section, each with its RTX source.
 fn remote_sources(media: &Media) -> Vec<SourcePair> {
     let mut sources: Vec<SourcePair> = Vec::new();
     let groups: Vec<_> = media.attributes.ssrc_groups().filter(|group| group.semantics == "FID").collect();
@@ -309,7 +309,7 @@ fn remote_sources(media: &Media) -> Vec<SourcePair> {
     sources
 }
 
-/// Whether we make something of a header extension in a section of this direction: sending, the first format counts.
+/// True if this side uses a header extension in a section of this direction. When sending, the first format decides.
 fn uses(
     extension: Extension,
     kind: &MediaKind,
@@ -336,7 +336,8 @@ fn uses(
     }
 }
 
-/// A candidate that a description or a trickled line brings; `None` for other components, names and unknown kinds.
+/// Converts a candidate from a description or a trickled line. `None` for other components, host names and unknown
+/// types.
 #[must_use]
 pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
     if u32::from(candidate.component) != ice::COMPONENT {
@@ -370,7 +371,7 @@ pub fn read_candidate(candidate: &sdp::Candidate) -> Option<ice::Candidate> {
     })
 }
 
-/// A candidate of ours as a description or a trickled line says it.
+/// Converts a local candidate for a description or a trickled line.
 #[must_use]
 pub fn describe_candidate(candidate: &ice::Candidate) -> sdp::Candidate {
     let (transport, tcp_kind) = match candidate.transport {

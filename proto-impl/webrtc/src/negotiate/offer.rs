@@ -1,4 +1,4 @@
-//! An offer of ours, and the result of its answer.
+//! Creation of an offer, and the result of its answer.
 
 use rtp::extension::{Extension, ExtensionMap};
 use sdp::{
@@ -17,12 +17,12 @@ pub(crate) const PORT_DISCARD: u16 = 9;
 /// The protocol that browsers offer (RFC 8829 §5.1.2).
 pub(crate) const PROTOCOL: &str = "UDP/TLS/RTP/SAVPF";
 
-/// The form that repeats another.
+/// Purpose of a payload type that repeats the packets of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeats {
-    /// Lost packets, on request (RFC 4588).
+    /// Retransmission of lost packets (RFC 4588).
     Lost,
-    /// The packets before, in each packet (RFC 2198).
+    /// Redundancy: each packet repeats earlier ones (RFC 2198).
     Former,
 }
 
@@ -33,8 +33,8 @@ struct Place {
     is_withdrawn: bool,
 }
 
-/// Sections and numbers of our offers, as a later offer has to keep them: a section stays at its place, a mid is not used twice, and a
-/// payload type means the same for the life of the session (RFC 8829 §5.2.2, RFC 9143 §9.1).
+/// Sections and payload types of our offers, which later offers must keep: a section stays at its place, a mid is not
+/// reused, and a payload type keeps its meaning for the whole session (RFC 8829 §5.2.2, RFC 9143 §9.1).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Offers {
     places: Vec<Place>,
@@ -43,12 +43,12 @@ pub(crate) struct Offers {
 }
 
 impl Offers {
-    /// The sections that were offered.
+    /// Number of sections offered.
     pub(crate) const fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// The mid of a section. The place of one that was withdrawn is taken by another one, with a mid of its own.
+    /// Returns the mid of a section. When a new section takes the place of a withdrawn one, it gets a new mid.
     fn mid(&mut self, index: usize, is_withdrawn: bool) -> String {
         match self.places.get_mut(index) {
             Some(place) if is_withdrawn || !place.is_withdrawn => {
@@ -68,7 +68,8 @@ impl Offers {
         }
     }
 
-    /// The number of what repeats a format; `taken` are those that mean something else.
+    /// Returns the payload type that repeats a format, the same in every offer; `taken` lists those in use for
+    /// something else. `None` when none is free.
     fn number(
         &mut self,
         of: PayloadType,
@@ -88,8 +89,8 @@ impl Offers {
     }
 }
 
-/// Offers a section for each preference. One without formats is withdrawn. Where data channels are wanted their section is at the place of
-/// the kind `application`, or else behind the others.
+/// Offers a section for each preference. A preference without formats withdraws its section. The section of data
+/// channels, if wanted, is at the place of kind `application`, or else last.
 pub(crate) fn offer(
     preferences: &[(MediaKind, MediaPreference)],
     offers: &mut Offers,
@@ -143,7 +144,7 @@ pub(crate) fn offer(
     (description, sources)
 }
 
-/// The section of data channels; the first section of all carries our candidates.
+/// Returns the section of data channels. As the first section it also carries the local candidates.
 fn data_section(config: &sctp::Config, mid: String, local: &Local<'_>, is_first: bool) -> Media {
     let mut media = data::offer(mid, config);
     local.describe(&mut media, Setup::ActPass);
@@ -153,7 +154,7 @@ fn data_section(config: &sctp::Config, mid: String, local: &Local<'_>, is_first:
     media
 }
 
-/// A section that is no more: whoever had it stops its track, and its place may be taken (RFC 8829 §5.2.2).
+/// Returns a withdrawn section: the peer ends its track, and its place may be reused (RFC 8829 §5.2.2).
 fn withdrawn(kind: &MediaKind, mid: String) -> Media {
     let formats = Formats::Rtp(PayloadType::new(0).into_iter().collect());
     let mut media = Media::new(kind.clone(), 0, PROTOCOL, formats);
@@ -214,7 +215,7 @@ fn section(
     media
 }
 
-/// The redundant form of Opus (RFC 2198), under a number that is free.
+/// Returns the redundant form of Opus (RFC 2198) with an unused payload type.
 fn red_formats(
     formats: &[Format],
     (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
@@ -227,7 +228,7 @@ fn red_formats(
     .collect()
 }
 
-/// An `rtx` for each format whose lost packets are asked for, under numbers that are free.
+/// Returns an `rtx` format for each format with NACK feedback, with unused payload types.
 fn rtx_formats(
     formats: &[Format],
     (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
@@ -241,7 +242,7 @@ fn rtx_formats(
         .collect()
 }
 
-/// The agreement of the answer to our offer. `sources` are those of the offer.
+/// Applies an answer to our offer. `sources` are the local sources of the offer.
 pub(crate) fn accept_answer(
     offer: &Description,
     sources: &[Option<SourcePair>],
@@ -304,7 +305,7 @@ pub(crate) fn accept_answer(
     })
 }
 
-/// A format of the answer, if it is one of the offer.
+/// Returns an answered format with the descriptions of both sides; `None` if it was not offered.
 fn agreed(offered: &Media, answered: &Media, remote: Format) -> Option<SectionFormat> {
     let local =
         offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;

@@ -1,4 +1,4 @@
-//! Offers as real peers make them, their answers, and what is refused.
+//! Tests of offers as real peers make them, of their answers, and of refused offers.
 
 use crypto::Seed;
 use media::codec::Codec;
@@ -25,7 +25,7 @@ const PUBLISHERS: [(&str, &str); 7] = [
     ("aiortc", AIORTC),
 ];
 
-/// The part of one side in a description.
+/// Side of a session with the parts of its description that do not depend on the media.
 struct Side {
     credentials: ice::Credentials,
     fingerprint: Fingerprint,
@@ -73,7 +73,7 @@ fn formats(codecs: &[Codec]) -> Vec<Format> {
     (0u8..).zip(codecs).flat_map(|(n, &codec)| offered_formats(codec, 96 + n * 5)).collect()
 }
 
-/// The preference of a server for a publisher.
+/// Preference of a server for a publisher.
 fn receive(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio {
         &[Codec::Opus, Codec::G711(media::codec::g711::Law::A)]
@@ -177,7 +177,7 @@ fn a_player_gets_what_is_sent() {
     }
 }
 
-/// Whether a section names a kind of feedback.
+/// Returns whether a section offers a kind of feedback.
 fn names(media: &Media, feedback: &Feedback) -> bool {
     media.rtp_formats().any(|format| format.feedback.contains(feedback))
 }
@@ -186,14 +186,14 @@ fn names_extension(media: &Media, extension: Extension) -> bool {
     media.attributes.extmaps().any(|map| map.uri == extension.uri())
 }
 
-/// The preference of a server for a player.
+/// Preference of a server for a player.
 fn send(media: &Media) -> MediaPreference {
     let codecs: &[Codec] = if media.kind == MediaKind::Audio { &[Codec::Opus] } else { &[Codec::H264] };
     let msid = sdp::Msid { stream: "live".to_owned(), track: None };
     MediaPreference { direction: Direction::SendOnly, formats: formats(codecs), msid: Some(msid) }
 }
 
-/// An answer names what was offered, is understood, and is made use of.
+/// Checks that an answer accepts only offered features, that the peer can read it, and that its features are used.
 #[test]
 fn an_answer_promises_only_what_is_done() {
     type Change = fn(&str) -> String;
@@ -330,7 +330,8 @@ fn an_offer_of_ours_is_answered_by_ourselves() {
     }
 }
 
-/// Without RTX what is lost is sent again under its own number and key: its head must be what it was.
+/// Checks the retransmission without RTX, under the original number and key. The header must be the original header, so
+/// it has only the name.
 #[test]
 fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_name() {
     let offer = CHROMIUM.replace("a=sendonly", "a=recvonly").replace("a=sendrecv", "a=recvonly");
@@ -348,7 +349,8 @@ fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_nam
     assert_eq!(agreed, [Extension::Mid]);
 }
 
-/// A publisher may send redundant audio. libwebrtc does so where that form comes first, so the offered order stands.
+/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, so the offered order is
+/// kept.
 #[test]
 fn redundant_audio_is_taken_of_publishers() {
     let first = CHROMIUM.replacen("SAVPF 111 63", "SAVPF 63 111", 1);
@@ -367,7 +369,7 @@ fn redundant_audio_is_taken_of_publishers() {
     assert!(video.formats.iter().all(|format| format.red.is_none()));
 }
 
-/// Viewers are sent redundant audio where packets are not repeated.
+/// Checks that viewers receive redundant audio if packets are not retransmitted.
 #[test]
 fn redundant_audio_is_for_viewers() {
     let (mut ours, mut theirs) = (Side::new(1, false), Side::new(2, true));
@@ -432,7 +434,7 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     }
 }
 
-/// D-02: without a fingerprint, or with SHA-1 alone, nobody can be told from anybody.
+/// D-02: Checks offers without a fingerprint or only with SHA-1, in which peers could not be authenticated.
 #[test]
 fn d_02_an_offer_without_a_good_fingerprint_is_refused() {
     let keep = |text: &str, keep: &dyn Fn(&str) -> bool| {

@@ -1,4 +1,4 @@
-//! Data channels of a session: an association over its DTLS. A peer that never negotiates them has none of this.
+//! Data channels of a session: an SCTP association over its DTLS. Allocated only if they are negotiated.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,16 +11,16 @@ use super::Peer;
 use crate::event::Event;
 use crate::transport::Transport;
 
-/// Packets that one drain gives to DTLS: less than it keeps.
+/// Packets passed to DTLS in one drain: fewer than DTLS buffers.
 const PACKETS_PER_DRAIN: usize = 32;
-/// Bytes of a record that are not its payload, at most: head, nonce, tag.
+/// Maximum number of bytes of a record besides its payload: header, nonce and tag.
 const RECORD_BYTES: usize = 13 + 8 + 16;
 
-/// See the module.
+/// Data channels of a session, described in the module.
 #[derive(Debug)]
 pub(super) struct Data {
     association: Association,
-    /// There may be packets to send.
+    /// The association may have packets to send.
     is_active: bool,
     packet: Vec<u8>,
 }
@@ -47,7 +47,7 @@ impl Data {
         Self { association, is_active: false, packet: Vec::new() }
     }
 
-    /// DTLS is connected.
+    /// Starts the association once DTLS is connected.
     pub(super) fn connect(&mut self, now: Instant) {
         self.is_active = true;
         self.association.connect(now);
@@ -65,7 +65,7 @@ impl Data {
         }
     }
 
-    /// Moves packets into DTLS.
+    /// Moves packets from the association to DTLS.
     pub(super) fn pump(&mut self, now: Instant, transport: &mut Transport) {
         if !self.is_active || !transport.takes_data() {
             return;
@@ -100,7 +100,7 @@ impl Data {
         self.association.poll_timeout()
     }
 
-    /// Whether nothing is to be sent until there is input.
+    /// True if nothing needs to be sent until there is input.
     pub(super) const fn is_idle(&self) -> bool {
         !self.is_active
     }
@@ -112,17 +112,17 @@ impl Data {
 }
 
 impl Peer {
-    /// Whether data channels were negotiated.
+    /// True if data channels were negotiated.
     #[must_use]
     pub const fn has_data(&self) -> bool {
         self.data.is_some()
     }
 
-    /// Opens a data channel. Messages may be sent at once, also before the session is connected.
+    /// Opens a data channel. Messages may be sent at once, even before the session is connected.
     ///
     /// # Errors
     ///
-    /// As of [`sctp::Association::open`]; [`OpenError::Closed`] where no data channels were negotiated.
+    /// Errors of [`sctp::Association::open`]; [`OpenError::Closed`] if no data channels were negotiated.
     pub fn open_channel(
         &mut self,
         now: Instant,
@@ -135,11 +135,12 @@ impl Peer {
         data.association.open(now, label, protocol, options)
     }
 
-    /// Sends a message by a data channel.
+    /// Sends a message on a data channel.
     ///
     /// # Errors
     ///
-    /// As of [`sctp::Association::send`]. After [`SendError::Full`], [`Event::DataWritable`] follows.
+    /// Errors of [`sctp::Association::send`]. After [`SendError::Full`], [`Event::DataWritable`] follows when there is
+    /// room.
     pub fn send_data(
         &mut self,
         now: Instant,
@@ -152,7 +153,7 @@ impl Peer {
         data.association.send(now, channel, kind, payload)
     }
 
-    /// Closes a data channel once everything that was sent by it has arrived.
+    /// Closes a data channel once everything sent on it has arrived.
     pub fn close_channel(&mut self, now: Instant, channel: ChannelId) {
         if let Some(data) = &mut self.data {
             data.is_active = true;
@@ -160,19 +161,19 @@ impl Peer {
         }
     }
 
-    /// Bytes that [`Peer::send_data`] takes before it is full.
+    /// Returns the bytes that [`Peer::send_data`] accepts before its queue is full.
     #[must_use]
     pub fn data_room(&self) -> usize {
         self.data.as_ref().map_or(0, |data| data.association.room())
     }
 
-    /// Figures of the data channels.
+    /// Returns the figures of the data channels; `None` without data channels.
     #[must_use]
     pub fn data_stats(&self) -> Option<sctp::Stats> {
         Some(self.data.as_ref()?.association.stats())
     }
 
-    /// Data channels were agreed on. Later descriptions change nothing about them.
+    /// Creates the data channels once they are negotiated. Later descriptions do not change them.
     pub(super) fn begin_data(&mut self, now: Instant, remote: Option<sctp::Remote>, is_client: bool) {
         let Some(remote) = remote.filter(|_| self.data.is_none()) else { return };
         let mut data = Data::new(now, &self.config.sctp, self.config.dtls.mtu, is_client, remote, &self.seed);
@@ -182,7 +183,7 @@ impl Peer {
         self.data = Some(Box::new(data));
     }
 
-    /// Takes what DTLS has brought.
+    /// Passes packets received by DTLS to the association.
     pub(super) fn take_packets(&mut self, now: Instant) {
         while let Some(packet) = self.transport.take_data() {
             if let Some(data) = &mut self.data {
@@ -191,7 +192,7 @@ impl Peer {
         }
     }
 
-    /// Ends the data channels with the session; what has come is left to be polled.
+    /// Ends the data channels with the session; received events can still be polled.
     pub(super) fn end_data(&mut self) {
         if let Some(mut data) = self.data.take() {
             self.events.extend(std::iter::from_fn(|| data.poll_event()));

@@ -1,4 +1,4 @@
-//! RTCP: what the peer reports, and what we do.
+//! RTCP: handling the peer's reports and feedback, and sending our own.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,24 +11,24 @@ use super::{Peer, RTCP_MAX};
 use crate::event::Event;
 use crate::send::Sender;
 
-/// The size of a datagram that every path carries (RFC 791); feedback in less would never be whole.
+/// Datagram size that every path carries (RFC 791), as the lower limit for feedback.
 const DATAGRAM_BYTES_MIN: usize = 548;
-/// Blocks in one report.
+/// Maximum number of report blocks in one report.
 const BLOCKS_MAX: usize = 31;
 
-/// Reports and feedback of ours.
+/// State of our RTCP reports and feedback.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// The SSRC of our feedback: that of our first source, if we send.
+    /// SSRC of our feedback: that of our first source, if we send.
     pub(super) ssrc: Ssrc,
-    /// Whether the peer takes feedback without a report before it (RFC 5506).
+    /// The peer accepts feedback without a preceding report (RFC 5506).
     pub(super) reduced_size: bool,
-    /// Once the session is connected.
+    /// Schedule of reports; `None` before the session is connected.
     pub(super) schedule: Option<ReportSchedule>,
-    /// Packets that wait to be sent.
+    /// RTCP packets waiting to be sent.
     pub(super) rtcp: VecDeque<Vec<u8>>,
     pub(super) round_trip: Option<Duration>,
-    /// The peer's last question for its round trip: its SSRC, its time, and when it came.
+    /// The peer's last receiver reference time: its SSRC, the time in it, and its arrival.
     reference: Option<(Ssrc, NtpTime, Instant)>,
 }
 
@@ -103,7 +103,8 @@ impl Peer {
         }
     }
 
-    /// A receiver's question for its round trip, or the answer to ours (RFC 3611 §4.4, §4.5).
+    /// Handles an extended report: a receiver's reference time, or the answer to ours, which gives a round trip (RFC
+    /// 3611 §4.4, §4.5).
     fn handle_extended(&mut self, now: Instant, sender: Ssrc, block: &ExtendedReportBlock<'_>) {
         match block {
             ExtendedReportBlock::ReferenceTime(time) => {
@@ -128,7 +129,7 @@ impl Peer {
         }
     }
 
-    /// Takes a new estimate of what the path carries, or of what it loses.
+    /// Applies the current estimate of the path's rate and loss.
     fn take_estimate(&mut self, now: Instant) {
         let (loss, is_congested) = (self.sending.bandwidth.loss(), self.sending.bandwidth.is_congested(now));
         (self.stats.estimate, self.stats.loss) = (self.sending.bandwidth.estimate(now), loss);
@@ -162,7 +163,7 @@ impl Peer {
         }
     }
 
-    /// Sends feedback that cannot wait: NACKs and requests to the peer, events to the owner.
+    /// Sends feedback that cannot wait: NACKs and key frame requests to the peer, events to the owner.
     pub(super) fn flush_feedback(&mut self, now: Instant) {
         for sender in &mut self.sending.senders {
             if sender.poll_key_frame_request(now) {
@@ -219,7 +220,8 @@ impl Peer {
         }
     }
 
-    /// A report about all that goes and comes (RFC 3550 §6.4), with the estimate that some publishers ask for.
+    /// Sends a report about all sources of both sides (RFC 3550 §6.4), with the bandwidth estimate that some publishers
+    /// request.
     pub(super) fn report(&mut self, now: Instant) {
         let mut blocks = self.reception.as_mut().map(|reception| reception.report(now)).unwrap_or_default();
         blocks.truncate(BLOCKS_MAX);
@@ -256,7 +258,7 @@ impl Peer {
         self.reports.push(compound);
     }
 
-    /// Says that our sources end (RFC 3550 §6.6): pages see their tracks end, and need not wait for silence.
+    /// Sends BYE for our sources (RFC 3550 §6.6), so that pages end their tracks at once and not by a timeout.
     pub(super) fn leave(&mut self) {
         let sources: Vec<Ssrc> = self.sending.senders.iter().flat_map(Sender::sources).collect();
         if sources.is_empty() || self.transport.media_path().is_none() {
@@ -269,7 +271,7 @@ impl Peer {
         self.transport.set_farewell(compound.into_bytes());
     }
 
-    /// Says that some of our sources end while the session goes on. They are never sent from again.
+    /// Sends BYE for some of our sources while the session continues. They are never used again.
     pub(super) fn end_sources(&mut self, gone: &[Sender]) {
         let sources: Vec<Ssrc> = gone.iter().flat_map(Sender::sources).collect();
         if sources.contains(&self.reports.ssrc)
@@ -293,7 +295,7 @@ impl Peer {
         Compound::new(self.config.datagram_bytes_max.max(DATAGRAM_BYTES_MIN).saturating_sub(overhead))
     }
 
-    /// Feedback alone where the peer takes it (RFC 5506), else behind an empty report.
+    /// Starts a feedback packet: without a report if the peer accepts that (RFC 5506), else behind an empty report.
     fn start_feedback(&self) -> Compound {
         let mut compound = self.compound();
         if !self.reports.reduced_size {

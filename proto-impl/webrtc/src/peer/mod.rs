@@ -1,4 +1,4 @@
-//! A session: a description in, a description out, then datagrams, events and media.
+//! A WebRTC session: negotiates with descriptions, then exchanges datagrams, events and media.
 //!
 //! ```text
 //!     datagram -> transport (ICE, DTLS, SRTP) -> reception (sources, repair, frames) -> Event::Frame
@@ -40,14 +40,14 @@ use crate::send::{HEAD_BYTES_MAX, Sender, SentUnit};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
-/// Events that wait for the owner; datagrams beyond are dropped before they are looked at.
+/// Maximum number of events queued for the owner; while full, datagrams are dropped unread.
 const EVENTS_MAX: usize = 1024;
-/// Room for events that an idle session keeps.
+/// Capacity in events that an idle session keeps.
 const EVENTS_KEPT: usize = 16;
-/// RTCP packets that wait to be sent; the oldest are given up.
+/// Maximum number of RTCP packets waiting to be sent; beyond it the oldest are dropped.
 const RTCP_MAX: usize = 32;
 
-/// A WebRTC session with a peer. See the module.
+/// A WebRTC session with a peer, described in the module.
 #[derive(Debug)]
 pub struct Peer {
     config: Arc<Config>,
@@ -57,7 +57,7 @@ pub struct Peer {
     negotiation: Negotiation,
     transport: Transport,
     reception: Option<Box<Reception>>,
-    /// Data channels, once they are negotiated.
+    /// Data channels; `None` until they are negotiated.
     data: Option<Box<Data>>,
     sending: Sending,
     reports: Reports,
@@ -66,11 +66,12 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Before any description. `anchor` is the wall clock, for reports; no two peers have the same seed.
+    /// Creates a session without any description. `anchor` gives the wall clock for RTCP reports. The seed must differ
+    /// from that of every other peer.
     ///
     /// # Errors
     ///
-    /// [`Error::NoFingerprint`] when the configuration has no identity.
+    /// [`Error::NoFingerprint`] if the configuration has no identity.
     pub fn new(now: Instant, config: Arc<Config>, anchor: NtpAnchor, seed: Seed) -> Result<Self, Error> {
         let identity = config.dtls.identity.as_ref().ok_or(Error::NoFingerprint)?;
         let digest = bytes::Bytes::copy_from_slice(identity.fingerprint().digest());
@@ -105,7 +106,7 @@ impl Peer {
         })
     }
 
-    /// A datagram that came by `path`; it is opened in place.
+    /// Handles a datagram received on `path`, and decrypts it in place.
     pub fn handle_datagram(&mut self, now: Instant, path: Path, datagram: &mut [u8]) {
         if self.events.len() >= EVENTS_MAX {
             self.stats.no_room += 1;
@@ -125,7 +126,7 @@ impl Peer {
         self.flush_feedback(now);
     }
 
-    /// The deadline has passed, or not; both are harmless.
+    /// Handles an expired deadline. Calling it early is harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.transport.handle_timeout(now);
         self.take_transport_events(now);
@@ -143,104 +144,106 @@ impl Peer {
         self.flush_feedback(now);
     }
 
-    /// From now on data channels are accepted in offers of the peer, and offered in ours.
+    /// Accepts data channels in the peer's offers and includes them in ours, from now on.
     pub const fn take_data(&mut self) {
         self.negotiation.takes_data = true;
     }
 
-    /// Sends a unit of a track, in the section's first format. It was sampled at `sampled`: the same clock for all sections,
-    /// so that lips stay in step. False for a section that does not send.
+    /// Queues a unit of a track in the section's first format. It was sampled at `sampled`, on a clock common to all
+    /// sections, so that audio and video stay in sync. Returns false for a section that does not send.
     pub fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
         self.sending.send(section, unit, sampled)
     }
 
-    /// Begins a section `span` ticks before the live edge, which has the timestamp `edge` on the clock of its
-    /// track. Those ticks are squeezed into `squeezed`, so that a viewer who joins late shows them at once.
+    /// Starts a section `span` ticks before the live edge, whose timestamp is `edge` on the clock of its track. These
+    /// ticks are compressed to `squeezed` ticks, so that a viewer who joins late shows them at once.
     pub fn begin_behind(&mut self, section: SectionId, edge: u32, span: u32, squeezed: u32) {
         if let Some(sender) = self.sending.of(section) {
             sender.begin_behind(edge, span, squeezed);
         }
     }
 
-    /// Forgets what waits to be sent there: the owner goes on at another place of the stream.
+    /// Drops the queued units of a section, whose owner continues elsewhere in the stream.
     pub fn skip(&mut self, section: SectionId) {
         if let Some(sender) = self.sending.of(section) {
             sender.skip();
         }
     }
 
-    /// The stream that a section carries leaves: what waits there is forgotten. Another one may follow, in its own format
-    /// ([`Peer::occupy`]), with a key frame; numbers and timestamps go on.
+    /// Ends the stream that a section carries and drops its queued units. Another stream may follow, in its own format
+    /// ([`Peer::occupy`]), starting with a key frame; sequence numbers and timestamps continue.
     pub fn vacate(&mut self, now: Instant, section: SectionId) {
         if let Some(sender) = self.sending.of(section) {
             sender.vacate(now);
         }
     }
 
-    /// Forgets the units that wait in a section of video, but for the rest of one whose first packets have left. The peer sees no
-    /// gap in the sequence numbers; the owner goes on with a key frame. The number of units that are left out.
+    /// Drops the queued units of a video section, except the rest of a unit whose first packets have left. The peer
+    /// sees no gap in the sequence numbers; the owner continues with a key frame. Returns the number of dropped units.
     pub fn drop_unbegun(&mut self, section: SectionId, log: &PacketLog) -> u64 {
         let sender = self.sending.of(section).filter(|sender| sender.is_video());
         sender.map_or(0, |sender| sender.drop_unbegun(log))
     }
 
-    /// Switches a section to another track that shows the same; `first` is its first unit, a key
-    /// frame. Packets of the former track that still wait are left out.
+    /// Switches a section to another track with the same content; `first` is its first unit, a key frame. Queued
+    /// packets of the former track are dropped.
     pub fn switch(&mut self, section: SectionId, first: &SentUnit) {
         if let Some(sender) = self.sending.of(section) {
             sender.switch(first);
         }
     }
 
-    /// The rate that the path to the peer carries, in bits per second, as far as it was tried: half as much again as what is sent, if
-    /// nothing speaks against it. `None` before anything is known, and of a peer that tells nothing.
+    /// Returns the estimated rate of the path to the peer, in bits per second, as far as it was tested: half as much
+    /// again as is being sent, unless feedback contradicts. `None` before any feedback, and for a peer that sends none.
     #[must_use]
     pub fn estimate(&self, now: Instant) -> Option<u64> {
         self.sending.bandwidth.estimate(now)
     }
 
-    /// Bits per second that this viewer's video may have now, packet heads included: the rate of the path, less the rates of
-    /// audio and repairs in the last second, less a margin of a twentieth. While a queue stands on the path the budget is
-    /// smaller, so that the queue drains.
+    /// Returns the bits per second available to this viewer's video now, packet headers included: the rate of the path,
+    /// less the rates of audio and repairs in the last second, less a margin of a twentieth. While there is a queue on
+    /// the path the budget is smaller, so that the queue drains.
     ///
-    /// `None` while nothing is known that bounds it: before the first feedback, on a path that has carried all that was sent,
-    /// and for a peer that tells nothing. A budget of 0 means audio alone.
+    /// `None` while no limit is known: before the first feedback, on a path that has carried all that was sent, and for
+    /// a peer without feedback. A budget of 0 means audio only.
     ///
-    /// The value moves with each feedback of the peer, some ten times a second, and falls at once behind a cut. The rate of the
-    /// path at most doubles in a second, and rises by a fourteenth in a second near what the path carried before. Ask for each
-    /// picture, together with [`Peer::queued`]: a picture for which there is no room is best left out before it is queued, for
-    /// [`Peer::send`] leaves nothing out. Always have something to send, a key frame at least: the path is measured by it.
+    /// The value changes with each feedback of the peer, some ten times a second, and falls at once when the path's
+    /// rate drops. The rate of the path at most doubles in a second, and rises by a fourteenth in a second near the
+    /// rate that it carried before. Ask for the budget with each picture, together with [`Peer::queued`]. A picture for
+    /// which there is no room is best dropped before it is queued, for [`Peer::send`] drops nothing. Always send
+    /// something, at least a key frame: the path is measured by it.
     #[must_use]
     pub fn video_budget(&self, now: Instant) -> Option<u64> {
         self.sending.video_budget(now)
     }
 
-    /// Video that waits for the pacer. It changes with each call of [`Peer::send`] and each drain.
+    /// Returns the video that waits for the pacer, which changes with each call of [`Peer::send`] and each drain.
     #[must_use]
     pub fn queued(&self, now: Instant) -> Queued {
         self.sending.queued(now)
     }
 
-    /// Whether queues on the path grew within the last second, or nothing is heard of what is sent.
+    /// True if queues on the path grew within the last second, or the peer's feedback is missing.
     #[must_use]
     pub fn is_congested(&self, now: Instant) -> bool {
         self.sending.bandwidth.is_congested(now)
     }
 
-    /// The share of what is sent that is lost of late, in thousandths.
+    /// Returns the recent packet loss, in thousandths of what was sent.
     #[must_use]
     pub const fn loss(&self) -> u16 {
         self.sending.bandwidth.loss()
     }
 
-    /// Tries whether the path carries so many bits per second: packets of late are sent once more for a fifth of a second.
-    /// The result is in [`Peer::estimate`] a little later. False where that is not possible, under way, or known to be too
-    /// much: the path is congested.
+    /// Starts a probe of whether the path carries this many bits per second: recent packets are sent again for a fifth
+    /// of a second. [`Peer::estimate`] shows the result a little later. Returns false if a probe is impossible or under
+    /// way, or the path is congested.
     pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
         self.transport.media_path().is_some() && self.sending.probe(now, bits)
     }
 
-    /// Asks the peer for a key frame of a layer, at most twice a second. False for a section that has none.
+    /// Asks the peer for a key frame of a layer, at most twice a second. Returns false for a section without video to
+    /// receive.
     pub fn request_key_frame(&mut self, now: Instant, section: SectionId, layer: u8) -> bool {
         let reception = self.reception.as_mut();
         let asked = reception.is_some_and(|reception| reception.request_key_frame(section, layer));
@@ -248,14 +251,15 @@ impl Peer {
         asked
     }
 
-    /// Ends the session; a connected peer is notified: that our sources end (BYE), and the session (`close_notify`).
+    /// Ends the session. A connected peer is notified of the end of our sources (BYE) and of the session
+    /// (`close_notify`).
     pub fn close(&mut self, now: Instant) {
         self.leave();
         self.transport.close(now, CloseReason::Local);
         self.take_transport_events(now);
     }
 
-    /// The next event for the owner; `None` until there is more input.
+    /// Returns the next event for the owner; `None` until there is more input.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front().or_else(|| self.data.as_mut()?.poll_event());
         if self.events.is_empty() && self.events.capacity() > EVENTS_KEPT {
@@ -264,8 +268,8 @@ impl Peer {
         event
     }
 
-    /// Fills `out`, which is empty, with datagrams for the path that comes back. `log` gives the packets of what a section
-    /// sends. To be called until there is none.
+    /// Fills `out`, which must be empty, with datagrams for the returned path. `log` returns the packet log of a
+    /// section's track. Call it until it returns `None`.
     pub fn poll_transmit<'l>(
         &mut self,
         now: Instant,
@@ -294,7 +298,7 @@ impl Peer {
         (!out.is_empty()).then_some(path)
     }
 
-    /// Whether [`Peer::poll_transmit`] would give nothing, whatever the time: until there is input or another unit.
+    /// True if [`Peer::poll_transmit`] would return nothing at any time, until there is input or another unit.
     #[must_use]
     pub fn has_nothing_to_send(&self) -> bool {
         self.transport.is_settled()
@@ -303,7 +307,7 @@ impl Peer {
             && self.data.as_ref().is_none_or(|data| data.is_idle())
     }
 
-    /// The next deadline.
+    /// Returns the next deadline.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.transport.is_closed() {
@@ -324,31 +328,32 @@ impl Peer {
         &self.negotiation.sections
     }
 
-    /// Our name for the port's table (`ice::Demux::insert`).
+    /// Our ICE user name fragment, for the port's table (`ice::Demux::insert`).
     #[must_use]
     pub fn local_fragment(&self) -> &str {
         self.transport.agent().local().ufrag()
     }
 
-    /// The peer's user name fragment; another one in a later description restarts ICE.
+    /// The peer's ICE user name fragment. A different one in a later description restarts ICE.
     #[must_use]
     pub fn remote_fragment(&self) -> &str {
         &self.negotiation.remote_fragment
     }
 
-    /// The path that media takes, once it can be sent.
+    /// Returns the path that media takes; `None` while media cannot be sent.
     #[must_use]
     pub fn media_path(&self) -> Option<Path> {
         self.transport.media_path()
     }
 
-    /// Bytes of a payload that fit a datagram of ours, whatever is agreed on: what a [`crate::Track`] is made for.
+    /// Returns the most payload bytes that fit a datagram, whatever is negotiated: the limit to create a
+    /// [`crate::Track`] with.
     #[must_use]
     pub const fn payload_bytes_max(config: &Config) -> usize {
         config.datagram_bytes_max.saturating_sub(HEAD_BYTES_MAX)
     }
 
-    /// Counters.
+    /// Returns the session's figures.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
@@ -367,7 +372,8 @@ impl Peer {
         stats
     }
 
-    /// Bytes that are held, as far as they can be seen: what waits in order or for the rest of a frame is not among them.
+    /// Returns the bytes of memory held, as far as they are known: packets waiting for reordering or for the rest of a
+    /// frame are not included.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         let rtcp: usize = self.reports.rtcp.iter().map(Vec::capacity).sum();

@@ -15,25 +15,25 @@ use crate::probe::Prober;
 use crate::send::{Outflow, Purpose, Road, Sender, SentUnit};
 use crate::stats::Stats;
 
-/// The part of the estimate that video, audio and repairs share, in thousandths. The rest is for heads of packets below
-/// ours (IP and UDP: 28 bytes of some 1200), RTCP, and what the estimate is off.
+/// Part of the estimate shared by video, audio and repairs, in thousandths. The rest covers IP and UDP headers (28
+/// bytes of some 1200), RTCP, and errors of the estimate.
 const USABLE: u64 = 950;
 
-/// Video that was given to [`Peer::send`](super::Peer::send) and has not left.
+/// Video queued by [`Peer::send`](super::Peer::send) and not yet sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Queued {
-    /// Payload bytes.
+    /// Payload bytes that wait.
     pub bytes: u64,
-    /// Time until all of it has left at the present pace: the delay of a picture that is queued now.
+    /// Time until all of it has left at the current pace, which is the delay of a picture queued now.
     pub time: Duration,
 }
 
-/// Video is sent so much at least, in bits per second, beside a quarter of the audio's rate: it is what tells whether the
-/// path carries more. Audio may have no numbers, and never waits.
+/// Lowest rate of video, in bits per second, in addition to a quarter of the audio's rate: video shows whether the path
+/// carries more. Audio may lack sequence numbers for feedback, and is never paced.
 const TRICKLE: u64 = 30_000;
 
-/// Senders and the estimate of what the path to the peer carries.
+/// Senders, and the bandwidth estimate of the path to the peer.
 #[derive(Debug)]
 pub(super) struct Sending {
     pub(super) senders: Vec<Sender>,
@@ -56,12 +56,12 @@ impl Default for Sending {
 }
 
 impl Sending {
-    /// The sender of a section.
+    /// Returns the sender of a section.
     pub(super) fn of(&mut self, section: SectionId) -> Option<&mut Sender> {
         self.senders.iter_mut().find(|sender| sender.section == section)
     }
 
-    /// See [`super::Peer::send`].
+    /// Queues a unit; see [`super::Peer::send`].
     pub(super) fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
         let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) else {
             return false;
@@ -71,7 +71,7 @@ impl Sending {
         true
     }
 
-    /// Begins a probe (see [`super::Peer::probe`]), where one is possible.
+    /// Starts a probe if possible; see [`super::Peer::probe`].
     pub(super) fn probe(&mut self, now: Instant, bits: u64) -> bool {
         let can = self.bandwidth.numbers_packets()
             && !self.bandwidth.is_congested(now)
@@ -83,7 +83,7 @@ impl Sending {
         begins
     }
 
-    /// Fills a run of datagrams, no faster than `pace` bits per second.
+    /// Fills `out` with datagrams, no faster than `pace` bits per second.
     pub(super) fn fill<'l>(
         &mut self,
         now: Instant,
@@ -99,12 +99,12 @@ impl Sending {
         fill(now, senders, log, &mut road);
     }
 
-    /// Whether nothing waits to leave, whatever the time.
+    /// True if nothing waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.prober.poll_timeout().is_none() && !self.senders.iter().any(Sender::has_waiting)
     }
 
-    /// The time at which a sender, the pacer or a probe goes on.
+    /// Returns the next deadline of a sender, the pacer or a probe.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let paused = self.pacer.poll_timeout();
         let senders = self.senders.iter().filter_map(|sender| sender.poll_timeout(paused)).min();
@@ -124,21 +124,21 @@ impl Sending {
         stats.skipped = self.senders.iter().map(|sender| sender.skipped).sum();
     }
 
-    /// Frees all that a session does not need after its end.
+    /// Frees everything that the session does not need after its end.
     pub(super) fn end(&mut self) {
         self.bandwidth = BandwidthEstimator::new();
         self.prober = Prober::default();
         self.senders.clear();
     }
 
-    /// The rate at which packets may leave, for the pacer.
+    /// Returns the rate at which packets may leave, in bits per second, for the pacer; `None` without a limit.
     pub(super) fn pace(&self, now: Instant) -> Option<u64> {
         let audio = self.outflow.bits(now, Purpose::Audio);
         let least = audio.saturating_add(audio / 4).saturating_add(TRICKLE);
         self.bandwidth.pace(now).map(|pace| pace.max(least))
     }
 
-    /// See [`super::Peer::video_budget`].
+    /// Returns the budget of video; see [`super::Peer::video_budget`].
     pub(super) fn video_budget(&self, now: Instant) -> Option<u64> {
         let total = self.bandwidth.target(now)?;
         let others = [Purpose::Audio, Purpose::Repair].map(|purpose| self.outflow.bits(now, purpose));
@@ -146,7 +146,7 @@ impl Sending {
         Some(u64::try_from(usable).unwrap_or(u64::MAX).saturating_sub(others.iter().sum()))
     }
 
-    /// See [`super::Peer::queued`].
+    /// Returns the video that waits; see [`super::Peer::queued`].
     pub(super) fn queued(&self, now: Instant) -> Queued {
         let video = self.senders.iter().filter(|sender| sender.is_video());
         let bytes = video.map(Sender::waiting_bytes).fold(0, u64::saturating_add);
@@ -154,7 +154,7 @@ impl Sending {
     }
 }
 
-/// Fills a run of datagrams. Audio first: it is small, and does not wait for video.
+/// Fills a run of datagrams. Audio leaves first, because it is small and must not wait for video.
 fn fill<'l>(
     now: Instant,
     senders: &mut [Sender],

@@ -1,4 +1,4 @@
-//! Descriptions and candidates.
+//! Session descriptions and candidates.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -17,28 +17,28 @@ use crate::receive::Reception;
 use crate::send::Sender;
 use crate::transport::Agent;
 
-/// Descriptions of both sides, and what came of them.
+/// Descriptions of both sides and their result.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     fingerprint: sdp::Fingerprint,
-    /// The name of this session's sources (RFC 7022).
+    /// CNAME of this session's sources (RFC 7022).
     pub(super) cname: String,
     session_id: u64,
     version: u64,
     restarts: u64,
-    /// The peer's user name fragment: another one is a restart.
+    /// The peer's ICE user name fragment, whose change means an ICE restart.
     pub(super) remote_fragment: String,
-    /// An offer of ours that is not answered yet.
+    /// Our offer that is not answered yet, and its sources.
     offered: Option<(Description, Vec<Option<SourcePair>>)>,
-    /// Our offers so far.
+    /// Sections and payload types of our offers so far.
     offers: Offers,
     pub(super) sections: Vec<Section>,
-    /// Whether data channels are accepted and offered.
+    /// Data channels are accepted and offered.
     pub(super) takes_data: bool,
 }
 
 impl Negotiation {
-    /// Before any description.
+    /// Creates the state before any description.
     pub(super) fn new(fingerprint: sdp::Fingerprint, random: &mut Random) -> Self {
         Self {
             fingerprint,
@@ -57,15 +57,17 @@ impl Negotiation {
 }
 
 impl Peer {
-    /// Answers the peer's offer; `preference` says what we want with each of its sections of media, or nothing.
+    /// Answers the peer's offer. `preference` returns our preferences for each of its media sections, or `None` to
+    /// reject the section.
     ///
-    /// A later offer may restart ICE (RFC 8445 §9) for the same sections, by other credentials; then
-    /// [`Peer::local_fragment`] is another one too. The DTLS association stays with its roles (RFC 8842 §5.3): an offer that
-    /// leaves them open is answered with ours. What else it changes is refused.
+    /// A later offer may restart ICE (RFC 8445 §9) for the same sections with new credentials; then
+    /// [`Peer::local_fragment`] changes too. The DTLS association keeps its roles (RFC 8842 §5.3): an offer that leaves
+    /// them open is answered with ours. Other changes are refused, unless
+    /// [`Config::takes_changes`](crate::Config::takes_changes) is set.
     ///
     /// # Errors
     ///
-    /// The offer cannot be taken. Nothing has changed then, and another one may come.
+    /// The offer cannot be accepted. The session is unchanged, and another offer may follow.
     pub fn handle_offer(
         &mut self,
         now: Instant,
@@ -164,13 +166,14 @@ impl Peer {
 
     /// Offers a section for each preference. Pass the answer to [`Peer::handle_answer`].
     ///
-    /// A later offer has the sections of the one before, at their places, and may have more behind them. A section whose preference
-    /// has no formats is withdrawn: its track ends at the peer. Later its place may be given to another. Formats keep
-    /// their payload types; sections may share them. Later offers bring nothing that the peer would send.
+    /// A later offer has the sections of the one before, at the same places, and may append more. A section whose
+    /// preference has no formats is withdrawn: its track ends at the peer, and its place may later be reused. Formats
+    /// keep their payload types; sections may share them. Later offers must not add sections that receive.
     ///
     /// # Errors
     ///
-    /// An offer is open, or the peer made the first one; a later offer has fewer sections than the one before, or receives.
+    /// An offer is open, or the peer made the first one; or a later offer has fewer sections than the one before, or
+    /// receives.
     pub fn offer(&mut self, preferences: &[(MediaKind, MediaPreference)]) -> Result<Description, Error> {
         let is_later = self.negotiation.offers.len() > 0;
         let is_answerer = !is_later && self.transport.opens_association().is_some();
@@ -195,18 +198,18 @@ impl Peer {
         Ok(offer)
     }
 
-    /// Sources that sections have already.
+    /// Returns the local sources already assigned to sections.
     fn known_sources(&self) -> Vec<(SectionId, SourcePair)> {
         let sections = self.negotiation.sections.iter();
         sections.filter_map(|section| Some((section.id, section.local_source?))).collect()
     }
 
-    /// The answer to our offer.
+    /// Handles the answer to our offer.
     ///
     /// # Errors
     ///
-    /// There is no offer, or this is no answer to it; another one may come then. [`Error::NewAssociation`] when it is one of
-    /// another association than the session has.
+    /// No offer is open, or the answer does not match it, and another answer may follow.
+    /// [`Error::NewAssociation`] if the answer requires another DTLS association than the session has.
     pub fn handle_answer(&mut self, now: Instant, answer: &Description) -> Result<(), Error> {
         let open = self.negotiation.offered.as_ref().filter(|_| !self.transport.is_closed());
         let (offer, sources) = open.ok_or(Error::State)?;
@@ -226,7 +229,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes up the sections of a later answer: those that go on stay as they are, others end or begin.
+    /// Applies the sections of a later answer: unchanged sections continue, others end or begin.
     fn change(&mut self, now: Instant, negotiated: Negotiated) {
         self.begin_data(now, negotiated.data, negotiated.dtls_client);
         let former = std::mem::take(&mut self.negotiation.sections);
@@ -266,12 +269,12 @@ impl Peer {
         self.end_sources(&gone);
     }
 
-    /// Restarts ICE (RFC 8445 §9) with the credentials of a fragment (RFC 8840 §9); the fragment to answer with.
-    /// [`Peer::local_fragment`] is another one then.
+    /// Restarts ICE (RFC 8445 §9) with the credentials in a fragment (RFC 8840 §9), and returns the fragment to answer
+    /// with. [`Peer::local_fragment`] then changes.
     ///
     /// # Errors
     ///
-    /// Nothing was negotiated yet, or the fragment has no credentials. Nothing has changed then.
+    /// No description was negotiated yet, or the fragment has no credentials. The session is then unchanged.
     pub fn restart_ice(&mut self, now: Instant, fragment: &Description) -> Result<Description, Error> {
         let first =
             self.negotiation.sections.first().filter(|_| !self.transport.is_closed()).ok_or(Error::State)?;
@@ -301,8 +304,9 @@ impl Peer {
         Ok(Description { media: vec![section], ..Description::default() })
     }
 
-    /// Settles the format of a section that we send, before its first unit; the others are forgotten, which would be half of what a
-    /// viewer holds. Until then it is the first one. False for a section that does not send, has no such format, or has begun.
+    /// Settles the format of a section that sends, before its first unit, and frees the other formats, which are half
+    /// of a viewer's memory. Until then the first format is used. Returns false for a section that does not send, lacks
+    /// the format, or has sent a unit.
     pub fn settle(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;
@@ -329,8 +333,9 @@ impl Peer {
         true
     }
 
-    /// Sends in another format of a section from the next unit on, and forgets none: for a section that several streams share in turn
-    /// ([`Peer::vacate`]). False for a section that does not send, has no such format, or one of another clock.
+    /// Sends in another format of a section from the next unit on, and keeps all formats: for a section that several
+    /// streams share in turn ([`Peer::vacate`]). Returns false for a section that does not send or lacks the format, or
+    /// if the format has a different clock rate.
     pub fn occupy(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;
@@ -376,11 +381,11 @@ impl Peer {
         self.take_transport_events(now);
     }
 
-    /// A socket of ours, for a full agent; its candidate is what comes back.
+    /// Adds a local socket address to a full agent, and returns its candidate.
     ///
     /// # Errors
     ///
-    /// As of [`ice::Agent::add_local`]; a lite agent's addresses are in its configuration.
+    /// Errors of [`ice::Agent::add_local`]. Also fails for a lite agent, whose addresses are in its configuration.
     pub fn add_local(&mut self, now: Instant, address: SocketAddr) -> Result<ice::Candidate, ice::Error> {
         match self.transport.agent_mut() {
             Agent::Full(agent) => agent.add_local(now, address),
@@ -388,8 +393,8 @@ impl Peer {
         }
     }
 
-    /// A candidate of the peer that came on its own (trickle, RFC 8838). Names and what cannot be reached do no harm: the
-    /// peer's own checks make it known.
+    /// Adds a trickled candidate of the peer (RFC 8838). Host names and unusable candidates are ignored: the peer's own
+    /// checks reveal its addresses.
     pub fn add_remote(&mut self, now: Instant, candidate: &sdp::Candidate) {
         if let Some(candidate) = read_candidate(candidate) {
             self.transport.agent_mut().add_remote(now, &candidate);
@@ -432,13 +437,13 @@ impl Peer {
     }
 }
 
-/// Our earlier preference for a section.
+/// Returns the preference that reproduces a negotiated section.
 fn repeated(section: &Section) -> MediaPreference {
     let formats = section.formats.iter().map(|format| format.local.clone()).collect();
     MediaPreference { direction: section.direction, formats, msid: section.msid.clone() }
 }
 
-/// Whether a later offer is about what the first one was about.
+/// True if a later offer has the same sections as the first.
 fn same_sections(new: &[Section], old: &[Section]) -> bool {
     let same = |(new, old): (&Section, &Section)| {
         new.id == old.id && new.mid == old.mid && new.kind == old.kind && new.direction == old.direction

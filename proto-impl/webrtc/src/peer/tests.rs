@@ -1,4 +1,4 @@
-//! The feedback: what was agreed on, and nothing else.
+//! Tests that only the negotiated feedback is sent.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -22,7 +22,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A peer that has answered an offer of video both ways: the lines of ours of which `keep` is true.
+    /// Creates a peer that has answered an offer of video in both directions. `keep` selects the lines of our offer.
     fn new(keep: impl Fn(&str) -> bool) -> Self {
         let now = netsim::Clock::new().now();
         let identity = Arc::new(Identity::self_signed(&Seed::from_number(1)).unwrap());
@@ -47,7 +47,7 @@ impl Bench {
         Self { now, peer, number: 0 }
     }
 
-    /// Without the feedback that is named so.
+    /// Creates a peer without the feedback of these names.
     fn without(feedback: &[&str]) -> Self {
         Self::new(|line| !line.starts_with("a=rtcp-fb:") || !feedback.iter().any(|name| line.ends_with(name)))
     }
@@ -57,7 +57,7 @@ impl Bench {
         self.peer.handle_timeout(self.now);
     }
 
-    /// The next packet of the publisher, a frame that is no key frame.
+    /// Sends the publisher's next packet, a frame that is not a key frame.
     fn delta(&mut self) {
         self.number += 1;
         let header = Header {
@@ -75,7 +75,7 @@ impl Bench {
         reception.handle_packet(self.now, &bytes, &mut self.peer.events);
     }
 
-    /// A packet is lost on its way.
+    /// Loses a packet of the publisher.
     fn lose(&mut self) {
         self.number += 1;
         self.delta();
@@ -87,7 +87,7 @@ impl Bench {
         self.peer.handle_rtcp(self.now, &compound.into_bytes());
     }
 
-    /// The parts of each compound that is to be sent.
+    /// Returns the parts of each compound that the peer sends.
     fn sent(&mut self) -> Vec<Vec<String>> {
         let name = |part: Rtcp<'_>| match part {
             Rtcp::Pli(pli) => format!("pli {}", pli.media.value()),
@@ -112,7 +112,7 @@ impl Bench {
         self.peer.reports.rtcp.drain(..).map(parts).collect()
     }
 
-    /// The sent feedback but for reports.
+    /// Returns the feedback that the peer sends, without reports.
     fn feedback(&mut self) -> Vec<String> {
         self.sent()
             .into_iter()
@@ -156,7 +156,7 @@ fn lost_packets_are_asked_for_where_the_peer_repeats_them() {
     }
 }
 
-/// RFC 5506: a peer that does not say that it takes feedback alone gets a report in front of it.
+/// Checks RFC 5506: feedback to a peer that does not accept it alone has a report in front.
 #[test]
 fn feedback_goes_alone_where_the_peer_takes_that() {
     for (alone, parts) in [(true, &["nack 2"][..]), (false, &["report 0", "names", "nack 2"])] {
@@ -186,7 +186,8 @@ fn the_rate_is_told_where_that_was_agreed_on() {
     }
 }
 
-/// A publisher that gets a rate (REMB) hears of a queue before the next report: frames come later and later.
+/// Checks that a publisher with a target rate (REMB) learns of a queue before the next report, when its frames are ever
+/// later.
 #[test]
 fn a_queue_is_told_at_once() {
     let mut bench = Bench::without(&["transport-cc", "nack pli", "ccm fir", " nack"]);
@@ -245,7 +246,7 @@ fn a_lost_packet_is_asked_for_again_after_the_round_trip_that_was_measured() {
     }
 }
 
-/// RFC 3611 §4.5: answers to others, to no question, and longer than a minute say nothing.
+/// Checks RFC 3611 §4.5: answers to others, answers without a question and delays longer than a minute are ignored.
 #[test]
 fn a_round_trip_is_believed_only_of_an_answer_to_us() {
     let mut bench = Bench::without(&[]);
@@ -284,7 +285,7 @@ fn a_goodbye_ends_a_source() {
     assert!(bench.sent().iter().flatten().all(|part| part != "report 1" && !part.starts_with("remb")));
 }
 
-/// The answer to an offer of ours may take the numbers and leave the feedback.
+/// Checks an answer to our offer that accepts the sequence numbers but not the feedback.
 #[test]
 fn arrivals_are_told_where_that_was_agreed_on() {
     let bench = Bench::without(&[]);
@@ -308,7 +309,7 @@ fn packets_are_sent_again_where_that_was_agreed_on() {
     }
 }
 
-/// Estimates of a viewer are taken between two bounds, and move nothing but what it is sent.
+/// Checks that estimates of a viewer are limited to a range and affect only what it receives.
 #[test]
 fn estimates_from_nothing_to_everything_are_bounded() {
     let mut bench = Bench::without(&[]);
@@ -323,7 +324,7 @@ fn estimates_from_nothing_to_everything_are_bounded() {
     }
 }
 
-/// A storm of requests is one key frame in half a second, and a list of packets that has an end.
+/// Checks that a storm of requests causes a single key frame in half a second and a limited list of packets.
 #[test]
 fn storms_of_requests_are_bounded() {
     let mut bench = Bench::without(&[]);

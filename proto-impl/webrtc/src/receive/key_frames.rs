@@ -1,32 +1,33 @@
-//! Requests of key frames from a publisher: one at a time, and fewer the longer none comes.
+//! Key frame requests to a publisher: one at a time, and less often while they remain unanswered.
 
 use std::time::{Duration, Instant};
 
 use rtp::KEY_FRAME_INTERVAL;
 
-/// The longest time between two requests.
+/// Longest time between two requests.
 const INTERVAL_MAX: Duration = Duration::from_secs(4);
-/// The time that a publisher takes to make a key frame and to send it, behind the round trip.
+/// Time that a publisher takes to encode and send a key frame, beyond the round trip.
 const MAKING: Duration = Duration::from_millis(300);
 
-/// The first request goes out at once. Another follows when the answer to it is overdue, and from then on after twice the
-/// time each: a publisher that cannot answer, or whose path is full, is not pressed. A key frame ends it.
+/// Demand for key frames. The first request goes out at once. Another follows when the answer is overdue, then after
+/// twice the time for each further one, so that a publisher that cannot answer or has a full path is not flooded. A key
+/// frame ends the demand.
 #[derive(Debug, Default)]
 pub(crate) struct KeyFrameDemand {
     wanted: bool,
     last: Option<Instant>,
-    /// Requests without an answer.
+    /// Number of unanswered requests.
     unanswered: u32,
     round_trip: Duration,
 }
 
 impl KeyFrameDemand {
-    /// A key frame is needed.
+    /// Notes that a key frame is needed.
     pub(crate) const fn request(&mut self) {
         self.wanted = true;
     }
 
-    /// A key frame came: all that was wanted until now is fulfilled.
+    /// Notes that a key frame arrived, which satisfies every request so far.
     pub(crate) const fn handle_key_frame(&mut self) {
         (self.wanted, self.unanswered) = (false, 0);
     }
@@ -35,7 +36,7 @@ impl KeyFrameDemand {
         self.round_trip = round_trip;
     }
 
-    /// Whether to ask now; it counts as done.
+    /// Returns true if a request must be sent now, and counts it as sent.
     pub(crate) fn poll(&mut self, now: Instant) -> bool {
         let is_first = self.wanted && self.last.is_none();
         let due = is_first || self.poll_timeout().is_some_and(|at| at <= now);
@@ -46,12 +47,13 @@ impl KeyFrameDemand {
         due
     }
 
-    /// Time at which a request that waits may go out; `None` without one, and for the first of all, which may go at once.
+    /// Returns the time of the next request; `None` without demand, and for the very first request, which may go out at
+    /// once.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.last.filter(|_| self.wanted).map(|last| last + self.interval())
     }
 
-    /// The time from one request to the next.
+    /// Time from one request to the next.
     fn interval(&self) -> Duration {
         if self.unanswered == 0 {
             return KEY_FRAME_INTERVAL;
@@ -66,7 +68,7 @@ impl KeyFrameDemand {
 mod tests {
     use super::*;
 
-    /// The times at which a key frame is asked for, in ms, while one is wanted all the time; key frames come at `came`.
+    /// Returns the times of requests in ms while a key frame is wanted all the time; key frames arrive at `came`.
     fn asked(round_trip: u64, length: u64, came: &[u64]) -> Vec<u64> {
         let start = netsim::Clock::new().now();
         let mut demand = KeyFrameDemand::default();
@@ -110,7 +112,7 @@ mod tests {
         assert_eq!((demand.poll(start + INTERVAL_MAX), demand.poll_timeout()), (false, None));
     }
 
-    /// A thousand viewers, each with a thousand requests a second, while key frames come as they are asked for.
+    /// Merges the requests of a thousand viewers, each with a thousand a second, while key frames arrive as requested.
     #[test]
     fn requests_of_many_are_merged() {
         let start = netsim::Clock::new().now();

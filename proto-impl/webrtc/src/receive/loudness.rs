@@ -1,4 +1,4 @@
-//! The loudness of a publisher, from the levels in its packets (RFC 6464): smoothed, and reported at a bounded rate.
+//! Loudness of a publisher, from the audio levels in its packets (RFC 6464): smoothed, and reported at a bounded rate.
 //!
 //! | | |
 //! |---|---|
@@ -6,35 +6,37 @@
 //! | a report | at most every [`INTERVAL`]: when the level has moved by [`STEP`], and every [`REPEAT`] while it is above silence |
 //! | no packets for [`ABSENCE`] | silence: publishers that suppress it, and muted ones, send nothing |
 //!
-//! Levels are in -dBov: 0 is the loudest, [`SILENCE`] digital silence. Those below [`FLOOR`] count as silence: the noise of a room.
+//! Levels are in -dBov: 0 is the loudest, [`SILENCE`] digital silence. Levels quieter than [`FLOOR`], such as the noise
+//! of a room, count as silence.
 
 use std::time::{Duration, Instant};
 
-/// The level of silence.
+/// Level of silence, in -dBov.
 pub(super) const SILENCE: u8 = 127;
-/// The quietest level that is no silence.
+/// Quietest level that does not count as silence, in -dBov.
 const FLOOR: u8 = 80;
-/// The shortest time between two reports.
+/// Shortest time between two reports.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// The change of the level that is reported, in dB.
+/// Change of the level that is worth a report, in dB.
 const STEP: u8 = 3;
-/// The longest time between two reports of a level above silence.
+/// Longest time between two reports of a level above silence.
 const REPEAT: Duration = Duration::from_millis(500);
-/// The time without packets after which a publisher counts as silent.
+/// Time without packets after which a publisher counts as silent.
 const ABSENCE: Duration = Duration::from_secs(1);
-/// Fractions of a dB in the smoothed level.
+/// Units per dB in the smoothed level.
 const SCALE: u32 = 256;
-/// The part of the way that a louder packet moves the level, and a quieter one: one in so many.
+/// Divisor of the distance by which a louder packet moves the level.
 const RISE: u32 = 8;
+/// Divisor of the distance by which a quieter packet moves the level.
 const FALL: u32 = 32;
 
-/// See the module.
+/// Smoothed loudness of a publisher, described in the module.
 #[derive(Debug)]
 pub(super) struct Loudness {
-    /// In fractions of a dB.
+    /// Smoothed level, in units of 1 / `SCALE` dB.
     smoothed: u32,
     heard: Option<Instant>,
-    /// The last report.
+    /// Time and level of the last report.
     told: Option<(Instant, u8)>,
 }
 
@@ -45,7 +47,7 @@ impl Default for Loudness {
 }
 
 impl Loudness {
-    /// A packet with this level. The smoothed level, if it is to be reported.
+    /// Adds the level of a packet. Returns the smoothed level if it must be reported.
     pub(super) fn handle_level(&mut self, now: Instant, level: u8) -> Option<u8> {
         let level = u32::from(level.min(FLOOR)).saturating_mul(SCALE);
         self.heard = Some(now);
@@ -57,14 +59,14 @@ impl Loudness {
         self.report(now)
     }
 
-    /// Silence, if it is to be reported because nothing comes any more.
+    /// Returns silence if it must be reported because packets no longer arrive.
     pub(super) fn handle_timeout(&mut self, now: Instant) -> Option<u8> {
         self.poll_timeout().filter(|at| *at <= now)?;
         *self = Self { told: self.told, ..Self::default() };
         self.report(now)
     }
 
-    /// The time at which silence is to be reported if nothing comes.
+    /// Returns the time at which silence must be reported unless a packet arrives.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let is_loud = self.told.is_some_and(|(_, level)| level < SILENCE);
         self.heard.filter(|_| is_loud)?.checked_add(ABSENCE)
@@ -97,7 +99,7 @@ mod tests {
         start: Instant,
         now: Instant,
         loudness: Loudness,
-        /// Milliseconds and levels of reports.
+        /// Time in milliseconds and level of each report.
         told: Vec<(u128, u8)>,
     }
 
@@ -120,7 +122,7 @@ mod tests {
             }
         }
 
-        /// Fires the deadlines of the next so many milliseconds.
+        /// Handles the deadlines of the next `ms` milliseconds, without packets.
         fn silence(&mut self, ms: u64) {
             let end = self.now + Duration::from_millis(ms);
             while let Some(at) = self.loudness.poll_timeout().filter(|at| *at <= end) {
@@ -180,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Packets of any level, at any rate.
+    /// Packets of any level at any rate cause reports at a bounded rate.
     #[test]
     fn reports_come_at_a_bounded_rate() {
         let mut bench = Bench::new();

@@ -1,4 +1,4 @@
-//! Packets in the clear: which are taken, and what is asked for.
+//! Tests with unencrypted packets: which are accepted, and which requests are sent.
 
 mod audio;
 
@@ -10,8 +10,9 @@ use sdp::Direction;
 use super::*;
 use crate::negotiate::{SectionFormat, offered_formats};
 
-/// H.264, with VP8 behind it.
+/// Payload type of H.264.
 const H264: u8 = 96;
+/// Payload type of VP8.
 const VP8: u8 = 100;
 const RTX: u8 = 110;
 
@@ -63,7 +64,7 @@ impl Bench {
         self.reception.handle_timeout(self.now, &mut self.events);
     }
 
-    /// A packet that is a frame of its own.
+    /// Handles a packet that is a whole frame.
     fn packet(&mut self, payload_type: u8, ssrc: u32, number: u16, payload: &[u8]) {
         let values = Extensions { transport_sequence: Some(number), ..Extensions::default() };
         self.packet_with(&values, payload_type, ssrc, number, payload);
@@ -101,7 +102,7 @@ impl Bench {
         self.packet(H264, ssrc, number, &[0x41, 0x9a, 0x84, 0]);
     }
 
-    /// F for a format, K and D for frames, L for frames that were lost.
+    /// Returns the events as text: F for a format, K and D for frames, L for lost frames.
     fn events(&mut self) -> String {
         let letter = |event| match event {
             Event::Format { .. } => 'F',
@@ -136,7 +137,8 @@ impl Bench {
     }
 }
 
-/// Layers with names are told apart by them, then by their sources; repairs and requests are each layer's own.
+/// Checks that named layers are distinguished by name, then by source, and that each layer has its own repairs and
+/// requests.
 #[test]
 fn named_layers_are_received_beside_each_other() {
     const KEY: &[u8] = &[0x65, 0x88, 0x84, 0];
@@ -176,7 +178,7 @@ fn named_layers_are_received_beside_each_other() {
     assert_eq!(bench.key_frames_wanted(), [1]);
 }
 
-/// Three layers at once, as a page sends them that writes an SSRC group of its own.
+/// Checks three simultaneous layers from a page that writes its own SSRC group.
 #[test]
 fn layers_are_not_mixed() {
     let mut bench = Bench::new();
@@ -219,7 +221,7 @@ fn a_source_that_begins_anew_is_taken_at_once() {
     assert!(bench.events().starts_with('F'), "behind a goodbye any other is taken");
 }
 
-/// Comfort noise has a payload type that nobody agreed on, and numbers of the same count.
+/// Checks comfort noise, which has a payload type outside the agreement but numbers from the same sequence.
 #[test]
 fn what_has_no_format_is_no_loss() {
     let mut bench = Bench::new();
@@ -241,7 +243,7 @@ fn padding_does_not_change_the_format() {
     assert_eq!(bench.events(), "FKD");
 }
 
-/// The first key frame is lost, then requests for another.
+/// Checks the requests after the loss of the first key frame.
 #[test]
 fn a_key_frame_is_asked_for_until_it_comes() {
     let mut bench = Bench::new();
@@ -275,7 +277,7 @@ fn a_key_frame_is_asked_for_until_it_comes() {
     assert_eq!((bench.events(), bench.key_frames_wanted()), ("LD".to_owned(), vec![1]));
 }
 
-/// Reports about packets whose sources are gone do not wait for ever.
+/// Checks that reports about packets with removed sources do not wait forever.
 #[test]
 fn arrivals_of_repairs_alone_are_told() {
     let mut bench = Bench::new();
@@ -285,7 +287,7 @@ fn arrivals_of_repairs_alone_are_told() {
     assert!(bench.reception.has_arrivals(bench.now));
 }
 
-/// A sender that begins anew under its old SSRC has other timestamps, which the old report says nothing about.
+/// Checks a sender that restarts under its old SSRC with other timestamps, to which the old report does not apply.
 #[test]
 fn a_restart_forgets_the_clock() {
     let mut bench = Bench::new();

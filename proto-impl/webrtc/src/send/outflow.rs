@@ -1,8 +1,8 @@
-//! Rates of what leaves, by purpose, in bits per second over the last second.
+//! Sent rates by purpose, in bits per second over the last second.
 
 use std::time::{Duration, Instant};
 
-/// The time that a rate is about.
+/// Time over which a rate is averaged.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// The purpose of a packet.
@@ -12,13 +12,13 @@ pub(crate) enum Purpose {
     Audio,
     /// Media of a video section.
     Video,
-    /// A packet that the peer asked for again, and second sendings of it.
+    /// A retransmission requested by the peer, or its second copy.
     Repair,
     /// Padding of a probe.
     Probe,
 }
 
-/// The bytes of the present window and of the one before it: enough for a sliding sum without a list.
+/// Bytes of the current window and of the previous one, which together give a sliding sum without a list.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     since: Option<Instant>,
@@ -52,7 +52,7 @@ impl Flow {
     }
 }
 
-/// Rates of all that a peer sends, by purpose.
+/// Sent rates of a peer, by purpose.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Outflow {
     audio: Flow,
@@ -62,7 +62,7 @@ pub(crate) struct Outflow {
 }
 
 impl Outflow {
-    /// A packet of so many bytes leaves.
+    /// Counts a packet that leaves.
     pub(crate) fn add(&mut self, now: Instant, purpose: Purpose, bytes: u64) {
         let flow = match purpose {
             Purpose::Audio => &mut self.audio,
@@ -73,7 +73,7 @@ impl Outflow {
         flow.add(now, bytes);
     }
 
-    /// Bits per second that left for a purpose.
+    /// Returns the bits per second sent for a purpose.
     pub(crate) fn bits(&self, now: Instant, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Audio => self.audio,

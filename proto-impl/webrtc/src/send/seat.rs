@@ -1,5 +1,5 @@
-//! A source that several streams share in turn, as the seat of whoever speaks in a room. Numbers and timestamps go on; the format may
-//! be another one of those that were agreed on.
+//! A source that several streams share in turn, as for the current speaker of a room. Sequence numbers and timestamps
+//! continue; the format may change to another negotiated one.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::negotiate::Section;
 use crate::redundancy::Redundancy;
 
 impl Sender {
-    /// The stream that is sent leaves: what waits is forgotten.
+    /// Ends the current stream and drops its queued packets.
     pub(crate) fn vacate(&mut self, now: Instant) {
         self.skip();
         self.repairs.asked.clear();
@@ -22,7 +22,7 @@ impl Sender {
         }
     }
 
-    /// Sends in the section's first format from the next unit on. False if its clock is another one.
+    /// Uses the section's first format from the next unit on. Returns false if its clock rate differs.
     pub(crate) fn take_format(&mut self, section: &Section, delay: Option<PlayoutDelay>) -> bool {
         let Some(format) = section.formats.first() else { return false };
         if format.local.rtpmap.clock_rate != self.agreed.clock_rate {

@@ -1,4 +1,4 @@
-//! Sequence numbers of packets that go out.
+//! Tests of the sequence numbers of sent packets.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Bench {
         Self::with(codec, mid, &[Extension::Mid], None)
     }
 
-    /// With these extensions, under ids from 1, and a redundant form.
+    /// Creates a bench with these extensions, under ids from 1, and a redundant format.
     fn with(codec: Codec, mid: &str, known: &[Extension], red: Option<u8>) -> Self {
         let mut extensions = ExtensionMap::new();
         assert!((1..).zip(known).all(|(id, extension)| extensions.insert(*extension, id)));
@@ -94,7 +94,7 @@ impl Bench {
         self.sender.fill(self.now, self.track.log(), &mut road)
     }
 
-    /// Number, timestamp, and length of the payload of all that goes out.
+    /// Returns number, timestamp and payload length of all sent packets.
     fn sent(&mut self) -> Vec<(u16, u32, usize)> {
         let mut out = Datagrams::new();
         let mut all = Vec::new();
@@ -117,8 +117,8 @@ impl Bench {
     }
 }
 
-/// Packets that were gone before they could be sent, or are too large for any datagram, leave a hole in the numbers: without one the
-/// peer would assemble a frame from what is left.
+/// Checks that packets which were dropped before sending, or are too large for any datagram, leave a gap in the
+/// numbers. Without it the peer would assemble a frame from the rest.
 #[test]
 fn what_is_left_out_is_seen_by_the_peer() {
     let mut bench = Bench::new(Codec::Opus, "0");
@@ -149,7 +149,7 @@ fn what_is_left_out_is_seen_by_the_peer() {
     assert_eq!((out.len(), bench.sender.resend_stats().unknown), (1, 1));
 }
 
-/// RFC 3551 §4.1: each packet has the time of its first sample.
+/// Checks RFC 3551 §4.1: each packet has the time of its first sample.
 #[test]
 fn a_long_unit_of_samples_keeps_its_time() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -161,7 +161,7 @@ fn a_long_unit_of_samples_keeps_its_time() {
     assert_eq!(times, [(0, 1146), (1146, 1146), (2292, 708)]);
 }
 
-/// A name of any length is a token (RFC 5888 §4); payloads leave room for a short one.
+/// Checks a name that is a valid token (RFC 5888 §4) but longer than the room that payloads leave.
 #[test]
 fn a_long_name_stays_out_of_packets() {
     for (mid, head) in
@@ -173,7 +173,7 @@ fn a_long_name_stays_out_of_packets() {
     }
 }
 
-/// Lost packets cost nothing, as long as not all that carry the same are lost.
+/// Checks that the redundancy of audio follows the share of lost packets.
 #[test]
 fn audio_is_redundant_while_packets_are_lost() {
     let mut bench = Bench::with(Codec::Opus, "0", &[], Some(63));
@@ -190,7 +190,7 @@ fn audio_is_redundant_while_packets_are_lost() {
     }
 }
 
-/// Numbers of the transport rise by one, and a packet a second says when it was captured.
+/// Checks that transport numbers increase by one, and that a packet per second has its capture time.
 #[test]
 fn packets_have_numbers_and_times() {
     let known = [Extension::TransportCc, Extension::AbsCaptureTime];
@@ -213,7 +213,7 @@ fn packets_have_numbers_and_times() {
     assert_eq!(second.since(first), Some(Duration::from_secs(1)));
 }
 
-/// Requested packets are sent twice where much is lost, the second time a little later; not where the path is full.
+/// Checks that with much loss requested packets are sent twice, the second time a little later, except on a full path.
 #[test]
 fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     for (loss, is_congested, times) in [(100, false, 1), (350, false, 2), (350, true, 1)] {
@@ -235,8 +235,8 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     }
 }
 
-/// Everything is asked for, again and again: what is sent again has its share, the lists have an end, and where the path is
-/// full there are no second sendings.
+/// Checks repeated requests for everything: retransmissions are limited to their share, the lists are limited, and a
+/// full path has no second copies.
 #[test]
 fn requests_for_everything_have_their_share() {
     for (loss, is_congested, most) in [(0, true, 2), (350, true, 8), (350, false, 8)] {
@@ -267,7 +267,7 @@ fn requests_for_everything_have_their_share() {
     }
 }
 
-/// On a path that bounds what is sent, repairs wait for the pacer as video does, and audio passes both.
+/// Checks a path with a rate limit: repairs wait for the pacer as video does, and audio passes both.
 #[test]
 fn audio_passes_while_repairs_and_video_wait() {
     for is_video in [false, true] {
@@ -296,7 +296,7 @@ fn audio_passes_while_repairs_and_video_wait() {
     }
 }
 
-/// A key frame makes what waits needless: a unit that was begun is finished, the others leave no gap.
+/// Checks that a key frame replaces waiting units: a unit in progress is completed, and the others leave no gap.
 #[test]
 fn what_was_not_begun_is_left_out_without_a_gap() {
     let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
@@ -329,7 +329,8 @@ fn what_was_not_begun_is_left_out_without_a_gap() {
     assert_eq!(bench.sent()[0].0, expected[sent.len()]);
 }
 
-/// Another stream follows on the same source: numbers and timestamps go on, by the time that has passed, whatever its own clock says.
+/// Checks another stream on the same source: numbers and timestamps continue by the elapsed time, whatever the clock of
+/// the stream.
 #[test]
 fn streams_share_a_source_in_turn() {
     for (first, passed) in [(5_000_000_u32, 20), (7, 40), (4_294_960_000, 1000)] {

@@ -1,11 +1,12 @@
-//! Leaving out what waits, without a gap that the peer could see: numbers are given to packets as they leave.
+//! Dropping queued units without a gap visible to the peer, since sequence numbers are assigned when packets leave.
 
 use rtp::history::{PacketId, PacketLog};
 
 use super::{Sender, Waiting};
 
 impl Sender {
-    /// Forgets what waits, but for the rest of a unit whose first packets have left. The units that are left out.
+    /// Drops the queued packets, except the rest of a unit whose first packets have left. Returns the number of dropped
+    /// units.
     pub(crate) fn drop_unbegun(&mut self, log: &PacketLog) -> u64 {
         let mut dropped = 0_u64;
         let mut begun = None;
@@ -35,12 +36,12 @@ impl Sender {
     }
 }
 
-/// Whether a packet continues the unit of the one before it.
+/// True if a packet continues the unit of the previous packet.
 fn is_begun(id: PacketId, log: &PacketLog) -> bool {
     id.back(1).and_then(|before| log.get(before)).is_some_and(|before| !before.marker)
 }
 
-/// Behind the last packet of the unit that a packet belongs to, at most `end`.
+/// Returns the id behind the last packet of the unit that contains `id`, at most `end`.
 fn end_of_unit(id: PacketId, end: PacketId, log: &PacketLog) -> PacketId {
     let mut at = id;
     while at < end {

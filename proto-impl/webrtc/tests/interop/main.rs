@@ -1,6 +1,6 @@
-//! The relay of the example against aiortc (OpenSSL's DTLS, libsrtp, an ICE of its own), over loopback.
+//! Interoperability of the example relay with aiortc (OpenSSL's DTLS, libsrtp and its own ICE), over loopback.
 //!
-//! `tests/install.sh` at the root of the repository installs what it needs.
+//! `tests/install.sh` at the root of the repository installs the dependencies.
 
 #![allow(
     clippy::disallowed_types,
@@ -28,10 +28,10 @@ use std::time::{Duration, Instant};
 use dtls::SrtpProfile;
 use relay::{Options, Relay};
 
-/// The time that anything may take on a machine that has much else to do.
+/// Maximum duration of anything on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The relay on a thread, and what it says.
+/// Relay on a thread, with its log.
 struct Running {
     url: String,
     lines: Receiver<String>,
@@ -51,7 +51,7 @@ impl Running {
         Self { url: format!("http://{at}"), lines, stop, thread: Some(thread) }
     }
 
-    /// The next line that has `text`.
+    /// Returns the next log line that contains `text`.
     fn wait_for(&self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -74,7 +74,7 @@ impl Drop for Running {
     }
 }
 
-/// A process that ends with the test, whatever happens.
+/// Process that ends with the test, whatever happens.
 struct Process(Child);
 
 impl Process {
@@ -87,7 +87,7 @@ impl Process {
         Self(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Closes its input, and gives its output when it has ended well.
+    /// Closes the input of the process and returns its output after it has succeeded.
     fn finish(mut self) -> String {
         drop(self.0.stdin.take());
         let output = std::io::read_to_string(self.0.stdout.take().unwrap()).unwrap();
@@ -103,7 +103,7 @@ impl Drop for Process {
     }
 }
 
-/// aiortc publishes, and plays what it publishes: frames arrive both ways, under this profile and in these roles.
+/// Lets aiortc publish and play its own media, and checks that frames arrive in both directions under these options.
 fn relays(codec: &str, frames: u32, options: Options, connected: &str) {
     let relay = Running::new(&options);
     let publisher = Process::aiortc(&["publish", &format!("{}/whip", relay.url), codec]);
@@ -137,7 +137,7 @@ fn over_ipv6_with_the_longer_keys() {
     relays("VP8", 10, options, "AeadAes256Gcm DTLS Server");
 }
 
-/// Messages of every length come back as they were sent, text as text, over a path that is good or loses.
+/// Checks that messages of every length are echoed unchanged, text as text, over a good path and a lossy one.
 #[test]
 fn messages_by_a_data_channel_come_back() {
     for (loss, dtls_client) in [(0.0, false), (0.0, true), (0.03, false)] {

@@ -1,4 +1,4 @@
-//! Later offers on a running association (RFC 8842 §5.5): its roles and certificates stay.
+//! Simulations of later offers on a running association (RFC 8842 §5.5), whose roles and certificates remain.
 
 use netsim::{Clock, Pair, ms, secs};
 use sdp::{Description, Direction, MediaKind, Setup};
@@ -18,7 +18,7 @@ fn setup(description: &Description) -> Option<Setup> {
 
 struct Ends {
     clock: Clock,
-    /// The offer of a client, with `actpass`.
+    /// Offer of a client, with `actpass`.
     offer: String,
     server: End,
 }
@@ -101,7 +101,7 @@ fn another_certificate_is_another_session() {
     }
 }
 
-/// The first offerer has its role too when the other offers next.
+/// Checks that the first offerer keeps its role when the other side offers next.
 #[test]
 fn an_offerer_keeps_its_role_when_it_answers() {
     let mut pair = session(1, Direction::SendOnly);
@@ -119,8 +119,8 @@ fn an_offerer_keeps_its_role_when_it_answers() {
     assert_eq!(pair.a.peer.handle_answer(now, &read(&with(&restart.write(), "active"))), Err(Error::State));
 }
 
-/// A hundred sessions are live when the server gets another certificate: none of them notices, not even in a later offer of
-/// its own, and new ones are offered the new one.
+/// Checks a certificate change with a hundred live sessions: none of them is affected, not even in its own later
+/// offers, and new sessions receive the new certificate.
 #[test]
 fn d_17_a_new_certificate_is_in_new_answers_and_disturbs_no_session() {
     let print =

@@ -1,4 +1,4 @@
-//! The tasks of a session.
+//! Simulations of the normal operation of a session.
 
 use std::sync::Arc;
 
@@ -78,7 +78,8 @@ fn a_goodbye_is_heard() {
     assert!(stats.profile.is_some() && stats.handshake.is_some() && stats.transport.srtp.is_some());
 }
 
-/// A viewer hears first that what it is sent ends: its page need not wait for silence.
+/// Checks that a viewer learns of the end of its sources before the session ends, so that its page need not wait for
+/// silence.
 #[test]
 fn sources_say_goodbye_before_their_session_does() {
     let mut pair = session(4, Direction::RecvOnly);
@@ -166,7 +167,7 @@ fn an_idle_session_is_small() {
     assert!(pair.b.held_most < 80 << 10);
 }
 
-/// The owner gives up while the answer is on its way.
+/// Checks an owner that closes while the answer is in flight.
 #[test]
 fn an_answer_behind_the_end_begins_nothing() {
     let clock = Clock::new();
@@ -186,7 +187,7 @@ fn an_answer_behind_the_end_begins_nothing() {
     assert!(client.peer.sections().is_empty());
 }
 
-/// The track is gone while a burst of it waits.
+/// Checks a track that is removed while a burst of it waits.
 #[test]
 fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
     let mut pair = session(7, Direction::RecvOnly);
@@ -215,7 +216,8 @@ fn what_waits_for_a_track_that_is_gone_wakes_nobody() {
     }
 }
 
-/// An offer that says the same again is answered as before; one with other credentials restarts ICE, and media goes on.
+/// Checks that a repeated offer has the same answer, and that an offer with other credentials restarts ICE while media
+/// continues.
 #[test]
 fn a_later_offer_may_restart_ice() {
     let clock = Clock::new();
@@ -244,8 +246,8 @@ fn a_later_offer_may_restart_ice() {
     assert!(pair.b.peer.handle_offer(pair.clock.now(), &read(&other), |_, _| None).is_err());
 }
 
-/// Two peers shake hands by DTLS 1.3, and by 1.2 where one of them has nothing newer. By 1.3 the one that opens the
-/// association is ready a round trip earlier.
+/// Checks that two peers use DTLS 1.3, or 1.2 if a peer has nothing newer. With 1.3 the side that starts the handshake
+/// is ready a round trip earlier.
 #[test]
 fn peers_speak_the_newest_dtls_that_both_have() {
     let ready = |client, server| {

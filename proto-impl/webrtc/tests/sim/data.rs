@@ -1,4 +1,4 @@
-//! Data channels beside media, and alone.
+//! Simulations of data channels, beside media and alone.
 
 use netsim::{Clock, Pair, ms, secs};
 use sctp::{ChannelId, Kind, Options, Reliability};
@@ -30,7 +30,7 @@ impl Ends {
         Self { clock, client, server }
     }
 
-    /// An offer without media.
+    /// Makes an offer without media.
     fn offer(&mut self) -> String {
         self.client.peer.take_data();
         self.client.peer.offer(&[]).unwrap().write()
@@ -66,7 +66,7 @@ fn opened(end: &End) -> Vec<String> {
     end.data.iter().filter_map(label).collect()
 }
 
-/// Messages both ways, by channels of both ends.
+/// Exchanges messages in both directions over channels of both ends.
 fn talk(pair: &mut Pair<End, End>) {
     let now = pair.clock.now();
     let ours = pair.a.peer.open_channel(now, "from a", "", Options::default()).unwrap();
@@ -211,7 +211,7 @@ fn unreliable_channels_lose_whole_messages() {
     assert!(got.iter().all(|(_, _, payload)| *payload == vec![payload[0]; 2000]));
 }
 
-/// A peer whose owner does not take events, and one that sends without end.
+/// Checks a peer whose owner does not poll events, and a peer that sends endlessly.
 #[test]
 fn a_flood_of_messages_is_bounded_and_hurts_no_media() {
     let mut pair = Ends::new(10).connect(10, 0.0);

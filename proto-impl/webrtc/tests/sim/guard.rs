@@ -1,4 +1,4 @@
-//! Paths that are nobody's: what comes by them is dropped, and nothing goes there. A peer that is gone is sent nothing.
+//! Simulations of invalid paths, whose data is dropped and on which nothing is sent, and of a peer that has gone.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ use crate::harness::{
 const ATTACKER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 66)), 6666);
 
-/// Checks of somebody who knows both names and no password: without integrity, and with a wrong one.
+/// Makes checks with both names but without the password: without integrity, and with a wrong one.
 fn checks(server: &End, client: &End, number: u8) -> Vec<Vec<u8>> {
     let (to, from) = (server.peer.local_fragment(), client.peer.local_fragment());
     [None, Some("a password of another..")]
@@ -34,7 +34,7 @@ fn checks(server: &End, client: &End, number: u8) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The attacker has ten seconds, with checks and with the beginning of a handshake, before the victim's first check.
+/// Checks an attacker who has ten seconds, with checks and the start of a handshake, before the victim's first check.
 #[test]
 fn i_04_an_attacker_who_is_there_first_gets_nothing() {
     let clock = Clock::new();
@@ -70,7 +70,7 @@ fn i_04_an_attacker_who_is_there_first_gets_nothing() {
     assert!(wire.len() > 100 && wire.iter().all(|(path, _)| path.remote == CLIENT));
 }
 
-/// The very packets of the peer, and its goodbye, by a path that is not valid.
+/// Checks that authentic packets of the peer, and its goodbye, are dropped on an invalid path.
 #[test]
 fn i_05_what_is_authentic_is_dropped_where_the_path_is_not_valid() {
     let mut pair = session(22, Direction::SendOnly);
@@ -103,7 +103,7 @@ fn i_05_what_is_authentic_is_dropped_where_the_path_is_not_valid() {
     assert_eq!((stats.received.len(), pair.b.came.len(), pair.b.closed), (0, 0, None));
 }
 
-/// A viewer is gone without a word: media stops within thirty seconds, and nothing of the session is left.
+/// Checks a viewer that disappears: media stops within thirty seconds, and nothing of the session remains.
 #[test]
 fn i_06_a_viewer_that_is_gone_is_sent_nothing_after_thirty_seconds() {
     let mut pair = session(23, Direction::RecvOnly);

@@ -1,4 +1,4 @@
-//! An end of a session: a peer with its tracks, what it received, and its events.
+//! Test harness with an end of a session: a peer with its tracks, its received frames and its events.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,14 +22,14 @@ pub(crate) const CLIENT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)), 5000);
 pub(crate) const AUDIO: SectionId = SectionId(0);
 pub(crate) const VIDEO: SectionId = SectionId(1);
-/// Seconds since 1970 at which every simulation begins.
+/// Unix time in seconds at which every simulation begins.
 const WALL: Duration = Duration::from_secs(1_770_000_000);
 
-/// Keys are costly, and the same for all seeds.
+/// Identities of both ends, shared by all seeds because keys are expensive.
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> =
     LazyLock::new(|| [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).unwrap())));
 
-/// Seeds of a figure.
+/// Seeds of a test: `few`, or the number in the environment.
 pub(crate) fn seeds(few: u64) -> std::ops::Range<u64> {
     0..std::env::var("MILLSTREAM_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(few)
 }
@@ -45,24 +45,25 @@ pub(crate) fn client_config() -> Config {
     Config::new(IceMode::Full(Arc::new(ice)), Arc::clone(&IDENTITIES[1]))
 }
 
-/// Ways of an owner with pictures for which there is no room.
+/// Behaviour of an owner with pictures for which there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Manner {
-    /// Sends them all the same.
+    /// Sends all pictures regardless.
     SendsAll,
-    /// Leaves out any picture but key frames: an encoder with layers.
+    /// Drops any pictures but key frames, like an encoder with layers.
     LeavesOutAny,
-    /// Leaves out the rest of the group of pictures, since each refers to the one before.
+    /// Drops the rest of the group of pictures, because each refers to the previous one.
     LeavesOutTail,
 }
 
-/// A picture is left out where so much waits already, and a key frame too where it is so much more.
+/// Backlog above which a picture is dropped.
 const BACKLOG_MAX: Duration = Duration::from_millis(200);
+/// Backlog above which a key frame is dropped.
 const KEY_BACKLOG_MAX: Duration = Duration::from_millis(600);
-/// Without pictures that may be left out alone, the backlog of a key frame must not end its group.
+/// Backlog above which the tail of a group is dropped. The backlog of a key frame alone must not end its group.
 const TAIL_BACKLOG_MAX: Duration = Duration::from_millis(900);
 
-/// Makes units on time, and cuts them.
+/// Source that makes units on time and packetises them.
 pub(crate) struct Studio {
     media: MediaSource,
     next: Option<SyntheticUnit>,
@@ -72,7 +73,7 @@ pub(crate) struct Studio {
     configs: [CodecConfig; 2],
     pub(crate) made: [u64; 2],
     manner: Manner,
-    /// Pictures are left out until the next key frame.
+    /// True if pictures are dropped until the next key frame.
     broken: bool,
     pub(crate) left_out: u64,
 }
@@ -82,12 +83,13 @@ impl Studio {
         Self::with_gop(start, length, seed, 30)
     }
 
-    /// With so many video frames from one key frame to the next.
+    /// Creates a source with `gop` video frames from a key frame to the next.
     pub(crate) fn with_gop(start: Instant, length: Duration, seed: u64, gop: u64) -> Self {
         Self::of(MediaSource::new(&Seed::from_number(seed)).gop(gop).sizes(5000, 160), start, length)
     }
 
-    /// 2.5 Mb/s: 30 pictures a second, a key frame of eight times their size each 2 s, audio of 64 kb/s.
+    /// Creates a source of 2.5 Mb/s: 30 pictures per second, a key frame of eight times their size every 2 s, and audio
+    /// of 64 kb/s.
     pub(crate) fn of_rendition(start: Instant, length: Duration, seed: u64, manner: Manner) -> Self {
         let media = MediaSource::new(&Seed::from_number(seed)).gop(60).sizes(9000, 110);
         Self { manner, ..Self::of(media, start, length) }
@@ -110,7 +112,7 @@ impl Studio {
         }
     }
 
-    /// Whether a picture is left out.
+    /// Returns whether a picture is dropped.
     fn leaves_out(&mut self, now: Instant, key_frame: bool, peer: &Peer) -> bool {
         let Some(budget) = peer.video_budget(now).filter(|_| self.manner != Manner::SendsAll) else {
             return std::mem::take(&mut self.broken) && !key_frame;
@@ -134,7 +136,7 @@ impl Studio {
         (at < self.end).then_some(at)
     }
 
-    /// Sends what is due.
+    /// Sends all units that are due.
     fn run(&mut self, now: Instant, peer: &mut Peer) {
         while let Some(at) = self.next_at().filter(|at| *at <= now) {
             let Some(unit) = self.next.replace(self.media.next_unit()) else { return };
@@ -154,7 +156,7 @@ impl Studio {
     }
 }
 
-/// A frame that came.
+/// Received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Came {
     pub(crate) section: SectionId,
@@ -179,11 +181,11 @@ pub(crate) struct End {
     pub(crate) data: Vec<Event>,
     pub(crate) held_most: usize,
     pub(crate) sent: u64,
-    /// The datagrams that do not go out: by their place among those of their kind, STUN (true) or not.
+    /// Selects the datagrams that are dropped, by whether they are STUN and by their number within that kind.
     pub(crate) swallow: Option<Box<dyn Fn(bool, u64) -> bool>>,
-    /// Datagrams that went out, STUN and others.
+    /// Counts of sent datagrams, STUN and others.
     kinds: [u64; 2],
-    /// Everything that went out, with where to, when someone wants to look.
+    /// Record of all sent datagrams with their paths, if enabled.
     pub(crate) wire: Option<Vec<(Path, Bytes)>>,
     queue: VecDeque<Bytes>,
     out: Datagrams,
@@ -300,7 +302,7 @@ impl Machine for End {
     }
 }
 
-/// The offer of a client: audio, then video.
+/// Preferences for the offer of a client: audio, then video.
 pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference); 2] {
     [(MediaKind::Audio, Codec::Opus), (MediaKind::Video, Codec::H264)].map(|(kind, codec)| {
         let first = if codec == Codec::Opus { 111 } else { 96 };
@@ -308,7 +310,7 @@ pub(crate) fn preferences(direction: Direction) -> [(MediaKind, MediaPreference)
     })
 }
 
-/// A client that offers and a server that answers, `a` and `b`; the descriptions have been exchanged.
+/// Creates a client `a` that offers and a server `b` that answers. The descriptions have been exchanged.
 pub(crate) fn session(seed: u64, direction: Direction) -> Pair<End, End> {
     session_of(seed, direction, client_config(), server_config())
 }
@@ -321,7 +323,7 @@ pub(crate) fn session_of(seed: u64, direction: Direction, client: Config, server
     Pair::new(seed, clock, client, server).links(|link: Link| link.latency(ms(20)))
 }
 
-/// Offer and answer, as text; gives the offer.
+/// Exchanges offer and answer as text and returns the offer.
 pub(crate) fn exchange(clock: &Clock, client: &mut End, server: &mut End, direction: Direction) -> String {
     let now = clock.now();
     client.peer.add_local(now, client.local).unwrap();

@@ -1,4 +1,4 @@
-//! Others than the peer: none of them sees media, is believed, or is in the way.
+//! Simulations of attackers: none of them receives media, is believed, or disturbs the session.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::harness::{
 const ATTACKER: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(198, 51, 100, 66)), 6666);
 
-/// Another address of the client.
+/// Second address of the client.
 const MOVED: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7)), 5001);
 
@@ -25,7 +25,7 @@ fn inject(end: &mut End, now: Instant, bytes: &[u8]) {
     end.peer.handle_datagram(now, path, &mut bytes.to_vec());
 }
 
-/// A datagram of each kind.
+/// Makes a datagram of each kind.
 fn junk() -> Vec<Vec<u8>> {
     let mut all = vec![
         // A Binding request without anything.
@@ -41,7 +41,7 @@ fn junk() -> Vec<Vec<u8>> {
     all
 }
 
-/// I-04, D-01, D-03: unauthenticated datagrams come first, and keep coming.
+/// I-04, D-01, D-03: Checks unauthenticated datagrams before the peer and during the session.
 #[test]
 fn i_04_unauthenticated_datagrams_before_the_peer_change_nothing() {
     let mut pair = session(1, Direction::RecvOnly);
@@ -64,7 +64,7 @@ fn i_04_unauthenticated_datagrams_before_the_peer_change_nothing() {
     assert!(pair.b.peer.stats().transport.not_valid > 0);
 }
 
-/// I-05, D-18, X-02: what comes by the right path and is not the peer's changes nothing either.
+/// I-05, D-18, X-02: Checks that forgeries on the correct path also change nothing.
 #[test]
 fn i_05_forgeries_by_the_right_path_change_nothing() {
     let mut pair = session(2, Direction::SendOnly);
@@ -84,7 +84,7 @@ fn i_05_forgeries_by_the_right_path_change_nothing() {
     assert!(pair.b.peer.stats().transport.srtp.unwrap().not_authentic > 0);
 }
 
-/// A check that was captured and replayed from another address changes no path.
+/// Checks that a captured check, replayed from another address, changes no path.
 #[test]
 fn i_03_an_overheard_nomination_moves_nothing() {
     let mut pair = session(3, Direction::RecvOnly);
@@ -101,7 +101,8 @@ fn i_03_an_overheard_nomination_moves_nothing() {
     assert!(!pair.b.wire.as_ref().unwrap().iter().any(media));
 }
 
-/// The peer's address changes on its way, as behind a NAT that forgot: media follows what the peer nominates.
+/// Checks an address change of the peer during the session, as behind a NAT that lost its mapping: media follows the
+/// peer's nomination.
 #[test]
 fn i_03_media_follows_the_peer_to_another_address() {
     let mut pair = session(3, Direction::RecvOnly);
@@ -116,7 +117,7 @@ fn i_03_media_follows_the_peer_to_another_address() {
     assert_eq!(pair.b.peer.media_path().unwrap().remote, MOVED);
 }
 
-/// D-02: whoever has the address, and another certificate, gets no keys.
+/// D-02: Checks that a client with the right address but another certificate gets no keys.
 #[test]
 fn d_02_another_certificate_than_announced_gets_nothing() {
     let clock = netsim::Clock::new();
@@ -135,7 +136,7 @@ fn d_02_another_certificate_than_announced_gets_nothing() {
     assert!(!pair.b.connected && pair.b.peer.media_path().is_none());
 }
 
-/// a publisher that makes up sources.
+/// Checks a publisher that invents sources.
 #[test]
 fn x_07_sources_are_bounded() {
     use rtp::{Csrcs, Header, PayloadType, SequenceNumber, Ssrc};
@@ -162,8 +163,8 @@ fn x_07_sources_are_bounded() {
     assert_eq!(reception.b.peer.stats().received.len(), 0);
 }
 
-/// D-01: ten thousand hellos a second from everywhere, at a port where a thousand sessions begin, one after the other: the
-/// port's table lets none of them through, before paths are valid and after, and every session connects.
+/// D-01: Checks ten thousand hellos per second from everywhere at a port where a thousand sessions start in turn. The
+/// table of the port drops them all, before and after paths are valid, and every session connects.
 #[test]
 fn d_01_a_flood_of_hellos_reaches_nobody() {
     let mut demux = ice::Demux::new();

@@ -1,4 +1,5 @@
-//! SRTP's keys against a client of single machines: two ends of this crate would agree on the wrong order as well.
+//! Check of the SRTP keys with a client made of separate machines, because two ends of this crate would also agree on a
+//! wrong order.
 
 use crypto::Seed;
 use ice::Path;
@@ -11,7 +12,7 @@ use wire::Datagrams;
 
 use crate::harness::{AUDIO, CLIENT, End, SERVER, client_config, preferences, server_config};
 
-/// An ICE agent and a DTLS connection, with nothing above them.
+/// ICE agent and DTLS connection with nothing above them.
 struct Client {
     clock: Clock,
     agent: ice::Agent,
@@ -20,7 +21,7 @@ struct Client {
 }
 
 impl Client {
-    /// Everything that is on its way between both, until there is nothing.
+    /// Delivers all data between both ends until there is none.
     fn run(&mut self, server: &mut End) {
         let mut out = Datagrams::new();
         loop {
@@ -71,7 +72,7 @@ fn sent_by(server: &mut End, clock: &Clock) -> Vec<Vec<u8>> {
     sent
 }
 
-/// A server, and a client whose part of the offer is that of the machines.
+/// Connects a server with a client whose part of the offer comes from the separate machines.
 fn connected(dtls_client: bool) -> (Client, End) {
     let clock = Clock::new();
     let now = clock.now();
@@ -115,8 +116,8 @@ fn connected(dtls_client: bool) -> (Client, End) {
     panic!("not connected");
 }
 
-/// RFC 5764 §4.2: the client's key, the server's key, the client's salt, the server's salt; what the DTLS client sends is
-/// protected by the client's, whoever offered.
+/// Checks the order of RFC 5764 §4.2: the client's key, the server's key, the client's salt, the server's salt. Data of
+/// the DTLS client is protected by the client's key, whoever offered.
 #[test]
 fn keys_are_in_the_order_of_rfc_5764() {
     for opens in [false, true] {

@@ -1,11 +1,11 @@
-//! Datagrams that are lost, late and doubled.
+//! Simulations with lost, late and duplicated datagrams.
 
 use netsim::{ms, secs};
 use sdp::Direction;
 
 use crate::harness::{AUDIO, End, Studio, VIDEO, both_connected, seeds, session};
 
-/// Losses among the first datagrams of the handshake: every pattern, on either side.
+/// Checks losses among the first datagrams of the handshake: every pattern, on either side.
 #[test]
 fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
     for pattern in 0..256u64 {
@@ -24,7 +24,7 @@ fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
     }
 }
 
-/// The same for checks, of which seven in a row are the end of a pair (RFC 8489 §6.2.1).
+/// Checks losses among the first checks. Seven losses in a row would end a pair (RFC 8489 §6.2.1).
 #[test]
 fn any_of_the_first_six_checks_may_be_lost() {
     for pattern in 0..64u64 {
@@ -39,7 +39,7 @@ fn any_of_the_first_six_checks_may_be_lost() {
     }
 }
 
-/// A tenth is lost each way: all connect, and nothing grows.
+/// Checks 10 % loss in each direction: all connect, and nothing grows.
 #[test]
 fn with_a_tenth_lost_everybody_connects() {
     let mut slowest = ms(0);
@@ -58,7 +58,7 @@ fn with_a_tenth_lost_everybody_connects() {
     println!("slowest {slowest:?}");
 }
 
-/// 10 % at a round trip of 60 ms, ten seconds: what is repaired, and what is not.
+/// Checks the repairs with 10 % loss and a round trip of 60 ms over ten seconds.
 #[test]
 fn what_is_lost_is_repaired() {
     let (mut made, mut missing) = (0, 0);
@@ -80,9 +80,9 @@ fn what_is_lost_is_repaired() {
     assert!(missing * 200 <= made, "{missing} of {made}");
 }
 
-/// A fiftieth is lost at a round trip of 500 ms, and of 700: the server learns the round trip from the publisher's answers,
-/// and waits for repairs of video. Our own publisher keeps packets for a second, so that there is one repair for each. Audio
-/// is not held for as long.
+/// Checks 2 % loss with round trips of 500 ms and 700 ms: the server learns the round trip from the publisher's answers
+/// and waits for repairs of video. The publisher here keeps packets for a second, which allows a single repair of each.
+/// Audio is not held for as long.
 #[test]
 fn a_far_publisher_is_repaired() {
     for (latency, missing_max) in [(150, [3, 3]), (250, [45, 10]), (350, [45, 10])] {
@@ -115,7 +115,7 @@ fn a_far_publisher_is_repaired() {
     }
 }
 
-/// A viewer behind the same road, and one whose packets change places.
+/// Checks a viewer behind such a path, and a viewer with reordered packets.
 #[test]
 fn a_viewer_is_repaired_too() {
     for seed in seeds(5) {
@@ -133,8 +133,8 @@ fn a_viewer_is_repaired_too() {
     }
 }
 
-/// Packets of a viewer's source lose the section's name once the peer has reported about it. Those of the source of
-/// repairs keep it: Firefox drops them else.
+/// Checks that packets of a viewer's source lose the name of the section once the peer has reported about the source.
+/// Packets of the repair source keep it, because Firefox would otherwise drop them.
 #[test]
 fn repairs_have_the_name_of_their_section() {
     let mut pair = session(3, Direction::RecvOnly);
@@ -156,7 +156,7 @@ fn repairs_have_the_name_of_their_section() {
     assert!(count(repair, true) > 10 && count(repair, false) == 0, "{}", count(repair, false));
 }
 
-/// A third is lost each way: repairs may have as much room as the stream.
+/// Checks 33 % loss in each direction, where repairs may take as much room as the stream.
 #[test]
 fn where_a_third_is_lost_most_is_repaired() {
     let (mut made, mut came) = (0, 0);
@@ -174,7 +174,7 @@ fn where_a_third_is_lost_most_is_repaired() {
     assert!(came * 10 >= made * 7, "{came} of {made}");
 }
 
-/// The estimates of what the line carries, and of what is lost: with feedback, and without.
+/// Checks the estimates of the path's capacity and loss, with feedback and without.
 #[test]
 fn what_the_path_carries_is_estimated() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(20_000_000));
@@ -203,7 +203,7 @@ fn what_the_path_carries_is_estimated() {
     assert!(!pair.a.peer.probe(now, 1_000_000));
 }
 
-/// A blackout of three seconds: video resumes with the first key frame behind it.
+/// Checks a blackout of three seconds, after which video resumes with the first key frame.
 #[test]
 fn after_a_blackout_video_resumes() {
     let mut pair = session(1, Direction::SendOnly);
@@ -218,7 +218,7 @@ fn after_a_blackout_video_resumes() {
     assert!(late.is_some_and(|late| late <= secs(1) + ms(600)), "{late:?}");
 }
 
-/// A key frame is asked for, if none would come for long.
+/// Checks that a key frame is requested if none would come for long.
 #[test]
 fn after_a_blackout_a_key_frame_is_asked_for() {
     let mut pair = session(1, Direction::SendOnly);
@@ -229,7 +229,8 @@ fn after_a_blackout_a_key_frame_is_asked_for() {
     pair.run_until(secs(5) + ms(700), |a, _| a.key_frames_wanted > 0).unwrap();
 }
 
-/// The first frames of a new viewer come over time, and the stream behind them; a slow path holds what is usual.
+/// Checks that the first frames of a new viewer are spread over time with the stream behind them, and that a slow path
+/// holds the usual amount.
 #[test]
 fn a_burst_of_frames_is_spread() {
     let mut pair = session(1, Direction::RecvOnly).links(|link| link.rate(8_000_000));

@@ -1,4 +1,4 @@
-//! Later offers: a viewer of a room, whose participants come and go.
+//! Simulations of later offers: a viewer of a room whose participants come and go.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use wire::Datagrams;
 
 use crate::harness::{CLIENT, SERVER, client_config, server_config};
 
-/// The offer at a place.
+/// Offer for a place in the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// Nothing moves: the transport alone.
+    /// Inactive section, for the transport alone.
     Idle,
     Audio(u8),
     Video(u8),
     Withdrawn(Codec),
-    /// Data channels.
+    /// Section for data channels.
     Data,
 }
 
@@ -82,7 +82,7 @@ impl Room {
         }
     }
 
-    /// Our offer, and its answer, as texts.
+    /// Exchanges our offer and its answer as text.
     fn negotiate(&mut self, places: &[Place]) {
         let preferences: Vec<_> = places.iter().map(|place| place.preference()).collect();
         let read = |text: &str| Description::read(text.as_bytes()).unwrap();
@@ -135,7 +135,7 @@ impl Room {
         }
     }
 
-    /// Sends a unit of each section, and gives the sections that came whole.
+    /// Sends a unit of each section and returns the sections that received it whole.
     fn send(&mut self, mark: u8) -> BTreeSet<u8> {
         self.came.clear();
         for (id, track) in &mut self.tracks {

@@ -1,4 +1,4 @@
-//! The packets that wait for a viewer that is not drained.
+//! Simulations of packets that wait for a viewer whose transmits are not polled.
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::secs;
@@ -9,7 +9,7 @@ use wire::Datagrams;
 
 use crate::harness::{AUDIO, both_connected, session};
 
-/// Runs of packets that wait: a second of frames.
+/// Maximum number of waiting runs of packets: a second of frames.
 const RUNS: usize = 64;
 
 #[test]
@@ -38,7 +38,7 @@ fn what_waits_for_a_viewer_is_bounded_and_the_oldest_is_given_up() {
     assert!(left.windows(2).all(|pair| pair[1] == pair[0].plus(1)));
 }
 
-/// The sequence numbers of the packets that go out.
+/// Returns the sequence numbers of the sent packets.
 fn numbers(end: &mut crate::harness::End, track: &Track, now: std::time::Instant) -> Vec<SequenceNumber> {
     let mut out = Datagrams::new();
     let mut numbers = Vec::new();

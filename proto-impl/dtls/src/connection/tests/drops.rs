@@ -1,12 +1,12 @@
-//! Loss, duplication and reordering in a handshake, exhaustively for the first datagrams.
+//! Tests of loss, duplication and reordering in a handshake, exhaustive for the first datagrams.
 
 use super::*;
 use crate::handshake::{FragmentHead, MessageType};
 
-/// Both ends and what is on its way, in order.
+/// Both ends and the datagrams in flight, in order.
 struct Wire {
     ends: Ends,
-    /// Datagrams so far, both directions.
+    /// Number of datagrams so far, in both directions.
     number: u32,
 }
 
@@ -15,7 +15,7 @@ enum Fate {
     Arrives,
     Lost,
     Doubled,
-    /// Behind everything that is on its way.
+    /// Delivered after everything in flight.
     Late,
 }
 
@@ -36,7 +36,7 @@ impl Wire {
         Self { ends, number: 0 }
     }
 
-    /// Both drain, and what they send has its fate. False when nobody sent anything.
+    /// Sends the datagrams of both ends, each with its fate. Returns false if there were none.
     fn exchange(&mut self, fate: &mut impl FnMut(u32) -> Fate) -> bool {
         let now = self.ends.clock.now();
         let mut any = false;
@@ -64,7 +64,7 @@ impl Wire {
         any
     }
 
-    /// Both are connected: soon nothing waits to arrive, and data flow.
+    /// Checks that after both ends are connected, they soon have no timeouts left, and data flows.
     #[track_caller]
     fn settle(&mut self, case: &str) {
         for _ in 0..10 {
@@ -88,7 +88,7 @@ impl Wire {
         }
     }
 
-    /// True when both are connected, false when the time ran out at one.
+    /// Runs until both ends are connected and returns true, or returns false if an end timed out.
     fn run(&mut self, mut fate: impl FnMut(u32) -> Fate) -> bool {
         for _ in 0..1000 {
             while self.exchange(&mut fate) {}
@@ -147,7 +147,7 @@ fn d_11_all_patterns_of_doubling_and_reordering_of_the_first_eight_datagrams() {
     }
 }
 
-/// Silence: eight tries, then the end, ten seconds after the start.
+/// Checks a peer that never answers: eight tries, then the end, ten seconds after the start.
 #[test]
 fn d_11_silence_ends_after_ten_seconds() {
     for versions in SPOKEN {
@@ -160,7 +160,7 @@ fn d_11_silence_ends_after_ten_seconds() {
     }
 }
 
-/// The last flight is lost: the client says Finished again, the server answers from what it kept.
+/// Checks the loss of the last flight: the client repeats Finished, and the server answers from its stored flight.
 #[test]
 fn d_11_a_lost_last_flight_is_retransmitted() {
     let mut ends = Ends::new(config(1), config(2)).start();
@@ -186,7 +186,8 @@ fn d_11_a_lost_last_flight_is_retransmitted() {
     assert!(ends.client.is_connected());
 }
 
-/// A client that did not hear the last flight and repeats its own in fragments is answered once, not for each of them.
+/// Checks a client that missed the last flight and repeats its own in fragments. It is answered once, not for each
+/// fragment.
 #[test]
 fn d_11_a_late_finished_in_fragments_is_one_question() {
     let (mut ends, _) = server_before_its_last_flight();
@@ -217,7 +218,7 @@ fn d_11_a_late_finished_in_fragments_is_one_question() {
     }
 }
 
-/// A peer that goes on repeating its flight gets an answer in half a pause, not for each of them.
+/// Checks a peer that keeps repeating its flight. It is answered once per half a pause, not each time.
 #[test]
 fn d_11_a_peer_that_repeats_itself_is_answered_within_a_rate() {
     let mut ends = Ends::new(config(1), config(2)).start();

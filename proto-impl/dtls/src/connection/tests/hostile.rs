@@ -1,4 +1,4 @@
-//! Connections against a hostile peer.
+//! Tests of connections with a hostile peer.
 
 use crypto::AgreementGroup;
 use wire::Reader;
@@ -11,7 +11,7 @@ use crate::put;
 use crate::record::{RecordHead, VERSION_1_0};
 use crate::suite::group_number;
 
-/// Messages of a flight of one datagram in the clear: kind, sequence, body.
+/// Reads the messages of an unencrypted flight of a single datagram: type, sequence, body.
 fn messages(datagrams: &[Vec<u8>]) -> Vec<(MessageType, u16, Vec<u8>)> {
     let mut all = Vec::new();
     for datagram in datagrams {
@@ -47,7 +47,7 @@ fn message(kind: MessageType, sequence: u16, body: &[u8]) -> Vec<u8> {
     fragment(&FragmentHead { kind, length: body.len(), sequence, offset: 0, fragment: body.len() }, body)
 }
 
-/// The answer of a server to a changed hello.
+/// Returns the answer of a server to a changed hello.
 fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageType, u16, Vec<u8>)>, Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -69,7 +69,7 @@ fn server_on(change: impl FnOnce(&mut ClientHello<'_>)) -> Result<Vec<(MessageTy
     }
 }
 
-/// The failure of a client at a changed first message of a server.
+/// Returns the failure of a client at a changed first message of a server.
 fn client_on(change: impl FnOnce(&mut ServerHello<'_>)) -> Option<Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -215,7 +215,7 @@ fn d_15_what_a_client_refuses() {
     assert_eq!(client_on(|_| {}), None);
 }
 
-/// A client flight whose messages are changed before the server sees them.
+/// Returns the failure of a server at a client flight with changed messages.
 fn server_on_flight(change: impl Fn(MessageType, &mut Vec<u8>)) -> Option<Failure> {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -408,7 +408,7 @@ fn d_12_finished_of_another_transcript_or_in_the_clear() {
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(Failure::Signature));
 }
 
-/// A Finished under the right keys that does not say what it should; shorter, longer, other.
+/// Checks a Finished under the right keys with wrong content: shorter, longer, different.
 #[test]
 fn d_12_finished_that_does_not_fit() {
     type Change = fn(&mut Vec<u8>);
@@ -548,7 +548,7 @@ fn d_10_hostile_fragments_leave_the_handshake_alone() {
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }
 
-/// Everything as large as it may be, at once.
+/// Checks a handshake in which everything has its maximum size at once.
 #[test]
 fn d_10_a_handshake_holds_80_kib_at_most() {
     let mut ends = Ends::new(config(1), config(2)).start();

@@ -1,5 +1,5 @@
-//! Two ends in memory; `hostile` is one end against a hostile peer, `drops` is loss and reordering, `modern`
-//! is DTLS 1.3.
+//! Tests with two ends in memory. `hostile` has an end with a hostile peer, `drops` has loss and reordering, `modern`
+//! has DTLS 1.3.
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test")]
 
@@ -19,7 +19,7 @@ fn config(number: usize) -> Config {
     Config { identity: Some(identity(number)), receives_data: true, ..Config::default() }
 }
 
-/// Both ends, not started, who know each other.
+/// Two ends that know each other's fingerprints and are not started.
 struct Ends {
     clock: Clock,
     client: Connection,
@@ -45,7 +45,7 @@ impl Ends {
         self
     }
 
-    /// Carries datagrams until there are none.
+    /// Carries datagrams between the ends until there are none.
     fn run(&mut self) {
         for _ in 0..20 {
             let sent = sent(&mut self.client, self.clock.now());
@@ -70,7 +70,7 @@ impl Ends {
         (ends, a, b)
     }
 
-    /// Runs to the end and says how it ended at both.
+    /// Runs to the end and returns the close reasons of both ends.
     fn reasons(mut self) -> (CloseReason, CloseReason) {
         self.run();
         (reason(&mut self.client), reason(&mut self.server))
@@ -135,7 +135,7 @@ fn both_ends_connect_and_have_the_same_keys() {
     }
 }
 
-/// Epoch, number and type of each record, in the order in which they left.
+/// Returns epoch, number and type of each record, in the order in which they were sent.
 fn records(datagrams: &[Vec<u8>]) -> Vec<(u16, u64, ContentType)> {
     let mut heads = Vec::new();
     for datagram in datagrams {
@@ -149,7 +149,8 @@ fn records(datagrams: &[Vec<u8>]) -> Vec<(u16, u64, ContentType)> {
     heads
 }
 
-/// Both ends up to where the server is connected and has sent nothing of its last flight; the client's last flight.
+/// Runs until the server is connected and has sent nothing of its last flight. Returns the ends and the client's last
+/// flight.
 fn server_before_its_last_flight() -> (Ends, Vec<Vec<u8>>) {
     let mut ends = Ends::new(config(1), config(2)).start();
     let now = ends.clock.now();
@@ -274,7 +275,7 @@ fn the_server_chooses_the_profile() {
 
 const SPOKEN: [Versions; 3] = [Versions::Only12, Versions::Only13, Versions::Both];
 
-/// On a bare port no state is kept before the client returns its cookie.
+/// Checks that a public port keeps no state before the client returns its cookie.
 #[test]
 fn d_01_an_unauthenticated_peer_gets_a_cookie_and_nothing_is_kept() {
     for (versions, mtu) in SPOKEN.into_iter().flat_map(|versions| [(versions, 1200), (versions, 150)]) {

@@ -1,4 +1,4 @@
-//! DTLS 1.3, and the choice between the two versions.
+//! Tests of DTLS 1.3 and of the selection of a version.
 
 use wire::Reader;
 
@@ -54,7 +54,7 @@ fn both_ends_connect_by_the_newest_version_that_they_have() {
     }
 }
 
-/// The session of an end.
+/// Returns the session of an end.
 fn session(end: &mut Connection) -> &mut v13::Session {
     match &mut end.phase {
         Phase::Modern(session) => session,
@@ -66,7 +66,7 @@ fn connected() -> Ends {
     Ends::connected(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).0
 }
 
-/// Messages in the clear of one datagram: kind, sequence, body.
+/// Reads the unencrypted messages in a datagram: type, sequence, body.
 fn messages(datagram: &[u8]) -> Vec<(MessageType, u16, Vec<u8>)> {
     let mut r = Reader::new(datagram);
     let head = RecordHead::read(&mut r).unwrap();
@@ -108,7 +108,7 @@ fn failure(end: &mut Connection, now: Instant) -> Answer {
     }
 }
 
-/// A server's answer to a changed hello.
+/// Returns the answer of a server to a changed hello.
 fn server_on(versions: Versions, change: impl FnOnce(&mut ClientHello<'_>)) -> Answer {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, versions)).start();
     let now = ends.clock.now();
@@ -121,7 +121,7 @@ fn server_on(versions: Versions, change: impl FnOnce(&mut ClientHello<'_>)) -> A
     failure(&mut ends.server, now)
 }
 
-/// A client's answer to a changed hello of a server that has these versions.
+/// Returns the answer of a client to the changed hello of a server with these versions.
 fn client_on(versions: Versions, change: impl FnOnce(&mut ServerHello<'_>)) -> Answer {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, versions)).start();
     let now = ends.clock.now();
@@ -242,8 +242,8 @@ fn d_19_what_a_client_refuses() {
     }
 }
 
-/// RFC 8446 §4.1.3: a server that has DTLS 1.3 says so in its random value where 1.2 was asked for, and a client that asked
-/// for 1.3 hangs up.
+/// Checks RFC 8446 §4.1.3: a server with DTLS 1.3 marks its random value if 1.2 was requested, and a client that
+/// requested 1.3 aborts.
 #[test]
 fn d_31_nobody_talks_two_ends_down() {
     let (failure, sent) =
@@ -273,7 +273,7 @@ fn d_31_nobody_talks_two_ends_down() {
     assert_eq!(ends.reasons(), (CloseReason::Failed(refused), CloseReason::Alert(refused.alert())));
 }
 
-/// A server that has no share asks once for another hello; more than once is an error.
+/// Checks that a server without a key share requests a second hello once, and that repeated requests are an error.
 #[test]
 fn d_28_a_second_hello_is_asked_for_once() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
@@ -342,7 +342,7 @@ fn d_30_a_flood_of_key_updates_is_followed_with_bounded_state() {
     assert_eq!(session(&mut ends.client).write_epoch(), 2003);
 }
 
-/// Keys that are half used are changed without being asked to, and data flow on.
+/// Checks that half-used keys are updated automatically while data flows.
 #[test]
 fn d_12_keys_are_changed_before_they_wear_out() {
     let mut ends = connected();
@@ -359,7 +359,7 @@ fn d_12_keys_are_changed_before_they_wear_out() {
     }
 }
 
-/// Forged records do not touch a session.
+/// Checks that forged records do not affect a session.
 #[test]
 fn d_18_what_is_forged_is_ignored_once_keys_are_on() {
     let mut ends = connected();
@@ -383,7 +383,7 @@ fn d_18_what_is_forged_is_ignored_once_keys_are_on() {
     }
 }
 
-/// A session holds little, a handshake no more than one of DTLS 1.2, and it ends in time.
+/// Checks that a session needs little memory, and that a handshake needs no more than with DTLS 1.2 and ends in time.
 #[test]
 fn a_session_of_13_holds_little() {
     let mut ends = connected();
@@ -397,7 +397,7 @@ fn a_session_of_13_holds_little() {
     }
 }
 
-/// The client's last flight is lost: it repeats it until it is acknowledged; if that never happens, it is over.
+/// Checks the loss of the client's last flight. The client repeats it until it is acknowledged, or gives up.
 #[test]
 fn d_11_a_client_that_is_never_acknowledged_gives_up() {
     let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
@@ -416,7 +416,7 @@ fn d_11_a_client_that_is_never_acknowledged_gives_up() {
     assert_eq!(reason(&mut ends.client), CloseReason::Timeout);
 }
 
-/// A certificate that is not the announced one, or none.
+/// Checks a certificate that is missing or differs from the announced one.
 #[test]
 fn d_02_the_certificate_must_be_the_announced_one_in_13() {
     for client_checks in [false, true] {
@@ -449,7 +449,7 @@ fn d_02_the_certificate_must_be_the_announced_one_in_13() {
     assert!(a.peer_sha256.is_some() && b.peer_sha256.is_none());
 }
 
-/// The certificate waits for its announcement, at either end.
+/// Checks that the certificate waits for its announcement at either end.
 #[test]
 fn d_02_the_certificate_waits_for_its_announcement_in_13() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both));
@@ -467,7 +467,7 @@ fn d_02_the_certificate_waits_for_its_announcement_in_13() {
     assert!(ends.server.is_connected());
 }
 
-/// A client's verdict on a flight of the server in which a message is another.
+/// Returns the close reason of a client after a server flight with a changed message.
 fn client_on_flight(kind: MessageType, change: impl FnOnce(&mut Vec<u8>)) -> CloseReason {
     let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
     let now = ends.clock.now();
@@ -481,7 +481,7 @@ fn client_on_flight(kind: MessageType, change: impl FnOnce(&mut Vec<u8>)) -> Clo
     reason
 }
 
-/// A Finished, or a signature, that does not fit, and extensions that do not belong where they are.
+/// Checks a wrong Finished, a wrong signature, and extensions in the wrong place.
 #[test]
 fn d_13_proofs_that_are_none_in_13() {
     use MessageType as M;
@@ -499,7 +499,7 @@ fn d_13_proofs_that_are_none_in_13() {
     assert_eq!(client_on_flight(M::ENCRYPTED_EXTENSIONS, with(13)), failed(refused));
 }
 
-/// The other side of a request for a second hello: it has to be the same but for what was asked for.
+/// Checks the second hello, which must equal the first except for the requested changes.
 #[test]
 fn d_28_a_second_hello_is_the_first_but_for_what_was_asked() {
     for (change, refused) in [
@@ -529,7 +529,7 @@ fn d_28_a_second_hello_is_the_first_but_for_what_was_asked() {
     }
 }
 
-/// Fragments in the clear of messages far ahead: nothing of them is left when there are keys.
+/// Checks unencrypted fragments of messages far ahead, all of which are dropped once there are keys.
 #[test]
 fn d_10_junk_ahead_in_the_clear_leaves_the_handshake_alone() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();
@@ -543,7 +543,7 @@ fn d_10_junk_ahead_in_the_clear_leaves_the_handshake_alone() {
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }
 
-/// A client is connected, and its last flight has arrived, but it does not know that.
+/// Runs until the client is connected and its last flight has arrived, before the client knows that.
 fn before_the_acknowledgement() -> Ends {
     let mut ends = Ends::new(speaks(1, Versions::Only13), speaks(2, Versions::Only13)).start();
     let now = ends.clock.now();
@@ -567,7 +567,7 @@ fn update(sequence: u16) -> Vec<u8> {
     clear
 }
 
-/// Data under the keys of the handshake are no data, and new messages come under the latest keys.
+/// Checks that data under handshake keys is dropped, and that new messages use the latest keys.
 #[test]
 fn d_12_old_keys_are_for_what_is_repeated_only() {
     let now = Clock::new().now();
@@ -589,7 +589,8 @@ fn d_12_old_keys_are_for_what_is_repeated_only() {
     assert_eq!(reason(&mut ends.server), CloseReason::Failed(refused));
 }
 
-/// A part of the next flight says that the last one has arrived: it is not repeated, and the part is acknowledged.
+/// Checks that a part of the next flight confirms the last one, which is not repeated, and that the part is
+/// acknowledged.
 #[test]
 fn d_11_a_part_of_an_answer_stops_the_flight_before_it() {
     let small = Config { mtu: 150, ..speaks(1, Versions::Only13) };
@@ -610,7 +611,7 @@ fn d_11_a_part_of_an_answer_stops_the_flight_before_it() {
     assert!(ends.server.is_connected());
 }
 
-/// The suite of a request for a second hello is that of the handshake.
+/// Checks that the suite of a request for a second hello is that of the handshake.
 #[test]
 fn d_28_a_server_does_not_change_its_mind() {
     let mut ends = Ends::new(speaks(1, Versions::Both), speaks(2, Versions::Both)).start();

@@ -1,4 +1,4 @@
-//! Records sealed and opened, numbers reconstructed, and the ends of keys.
+//! Tests of records: sealing and opening, the reconstruction of numbers, and the limits of keys.
 
 use netsim::Clock;
 
@@ -13,7 +13,7 @@ fn keys(algorithm: AeadAlgorithm, seed: u8) -> Keys {
     Keys::new(algorithm, &key, [seed; 12], &key).unwrap()
 }
 
-/// Writes and reads epoch 3.
+/// Creates records that read and write epoch 3.
 fn both(algorithm: AeadAlgorithm) -> Records {
     let mut records = Records::new();
     records.add_write(3, keys(algorithm, 7));
@@ -27,7 +27,7 @@ fn seal(records: &mut Records, clear: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The epoch, the sequence number and the content of the first record, or the reason that there is none; `None` for a
+/// Returns the epoch, sequence number and content of the first record, or the error of opening it. Returns `None` for a
 /// datagram without a record.
 #[allow(clippy::type_complexity, reason = "a record in parts, or why not, or none")]
 fn open(
@@ -67,7 +67,7 @@ fn what_is_sealed_is_opened_and_any_damage_is_noticed() {
     }
 }
 
-/// The number on the wire is masked: it says nothing of how many records there were.
+/// Checks that the number in the header is masked, so that it does not reveal the number of records.
 #[test]
 fn sequence_numbers_are_masked() {
     let mut records = both(AeadAlgorithm::Aes128Gcm);
@@ -77,7 +77,7 @@ fn sequence_numbers_are_masked() {
     assert!(plain < 3, "{plain}");
 }
 
-/// RFC 9147 §4.2.2: the nearest number to the next one has the low bits that are shown.
+/// Checks RFC 9147 §4.2.2: the reconstructed number is the nearest to the next one with these low bits.
 #[test]
 fn numbers_are_reconstructed() {
     let mut read = ReadEpoch {
@@ -112,7 +112,7 @@ fn numbers_are_reconstructed() {
     }
 }
 
-/// Peers may leave out the length and show eight bits of the number.
+/// Checks headers without a length and with eight bits of the number, which peers may send.
 #[test]
 fn short_heads_are_read() {
     let now = Clock::new().now();
@@ -182,7 +182,7 @@ fn d_12_nothing_in_the_clear_counts_once_there_are_keys() {
     assert_eq!(open(&mut keyed, now, &[FORM | HAS_CONNECTION_ID | 2; 100]), None);
 }
 
-/// Records of epochs that are not there cost a look at a list of three.
+/// Checks records of unknown epochs, which cost only a search in a list of three.
 #[test]
 fn d_30_jumps_of_epochs_change_nothing() {
     let now = Clock::new().now();

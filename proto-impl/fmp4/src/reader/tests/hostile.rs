@@ -1,4 +1,4 @@
-//! Files that lie, and the bounds.
+//! Tests of hostile files and of the limits.
 
 use super::super::*;
 use crate::boxes::FourCc;
@@ -6,7 +6,7 @@ use crate::testing::{FRAGMENTED, HYBRID, MEDIA_FIRST, PLAIN, audio, events, faul
 use crate::writer::out::Out;
 use crate::{Fragment, FragmentSample, IndexSample, TrackIndex, file_head, init_segment};
 
-/// Reads a file, however it ends; what it holds stays in bounds.
+/// Reads a file, whatever the result, and checks that the held bytes are limited.
 fn read_bounded(file: &[u8]) {
     let mut reader = Reader::new(Limits::default());
     let mut input = file;
@@ -46,7 +46,7 @@ fn every_byte_may_be_wrong() {
     }
 }
 
-/// A plain file of one track with three samples.
+/// Makes a plain file of a single track with three samples.
 fn plain() -> Vec<u8> {
     let mut index = TrackIndex::new(video(1));
     for n in 0..3u64 {
@@ -58,12 +58,12 @@ fn plain() -> Vec<u8> {
     file
 }
 
-/// The position of the payload of the first box of a kind.
+/// Position of the payload of the first box of a kind.
 fn payload_of(file: &[u8], kind: &[u8; 4]) -> usize {
     file.windows(4).position(|four| four == kind).unwrap() + 4
 }
 
-/// The file with other bytes from `at` behind the head of the box of this kind.
+/// Replaces bytes of the file from `at` behind the header of the box of this kind.
 fn with(file: &[u8], kind: &[u8; 4], at: usize, bytes: &[u8]) -> Vec<u8> {
     let at = payload_of(file, kind) + at;
     let mut file = file.to_vec();
@@ -176,7 +176,7 @@ fn nesting_costs_nothing() {
     assert_eq!(fault(&nested), Error::Invalid("moov without mvhd"));
 }
 
-/// A fragment whose run has these flags, count and fields, behind an init segment.
+/// Makes an init segment and a fragment whose run has these flags, count and fields.
 fn run(flags: u32, count: u32, fields: &[u32]) -> Vec<u8> {
     let mut out = Out::new();
     out.bytes(&init_segment(&[video(1)]).unwrap());

@@ -1,4 +1,4 @@
-//! Files of ffmpeg, and how they come.
+//! Tests with files of ffmpeg and with different splits of their bytes.
 
 mod hostile;
 mod tables;
@@ -6,7 +6,7 @@ mod tables;
 use super::*;
 use crate::testing::{FRAGMENTED, HYBRID, MEDIA_FIRST, PLAIN, events, fault, read, samples, tracks};
 
-/// (track, pts, dts, bytes, key frame).
+/// Expected sample: track, pts, dts, bytes, key frame.
 type Row = (u32, i64, i64, usize, bool);
 
 fn rows(samples: &[Sample], track: u32) -> Vec<Row> {
@@ -16,7 +16,7 @@ fn rows(samples: &[Sample], track: u32) -> Vec<Row> {
         .collect()
 }
 
-/// The video of both files, by ffprobe: B pictures, an edit list that brings them forward by one.
+/// Expected video samples of both files, from ffprobe: B pictures, and an edit list that shifts them forward by one.
 const VIDEO: [Row; 10] = [
     (1, 0, -512, 2187, true),
     (1, 1024, 0, 9, false),

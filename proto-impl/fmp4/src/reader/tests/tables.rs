@@ -1,12 +1,12 @@
-//! The forms of tables, fragments and edit lists that ffmpeg does not write.
+//! Tests of tables, fragments and edit lists in forms that ffmpeg does not write.
 
 use super::super::*;
 use crate::testing::{audio, read, samples, tracks, video};
 use crate::writer::out::Out;
 use crate::{Description, Fragment, FragmentSample, init_segment};
 
-/// A `moov` as our writer makes it, with the boxes of `stbl` that `tables` writes in place of its empty ones, and an edit
-/// list.
+/// Makes a file with the `moov` of our writer, in which `tables` writes the boxes of `stbl` instead of the empty ones,
+/// and with an edit list.
 fn file(tables: impl FnOnce(&mut Out), edits: Option<&[u8]>, media: &[u8]) -> Vec<u8> {
     let init = init_segment(&[video(1)]).unwrap();
     let part = |kind: &[u8; 4]| {
@@ -49,7 +49,7 @@ fn full(out: &mut Out, kind: &[u8; 4], version: u8, fields: &[u32]) {
     });
 }
 
-/// The position of the media of such a file: the tables have the same size with any offset.
+/// Position of the media in such a file. The tables have the same size with any offset.
 fn media_at(tables: impl Fn(&mut Out, u32), edits: Option<&[u8]>) -> u32 {
     u32::try_from(file(|out| tables(out, 0), edits, &[]).len()).unwrap()
 }
@@ -130,7 +130,7 @@ fn edit_lists_shift_the_times() {
     assert!(matches!(shift(&fields(0, &[1_000_000_000, 0])), Err(Error::Truncated { .. })));
 }
 
-/// A `moof` of tracks 1 and 2, written by `body`, behind an init segment.
+/// Makes an init segment and a `moof` of tracks 1 and 2 that `body` writes.
 fn fragment(body: impl FnOnce(&mut Out, u64), media: &[u8]) -> Vec<u8> {
     let mut out = Out::new();
     out.bytes(&init_segment(&[video(1), audio(2)]).unwrap());

@@ -1,12 +1,12 @@
 //! The boolean decoder of VP8 (RFC 6386 §7), for flags and numbers of even probability.
 
-/// Reads bits of even probability. Behind the end there are zeros, as for a decoder (§7.3).
+/// Boolean decoder for bits of even probability. Behind the end of the data it returns zeros, as decoders do (§7.3).
 #[derive(Debug)]
 pub(super) struct BoolDecoder<'a> {
     rest: std::slice::Iter<'a, u8>,
     value: u32,
     range: u32,
-    /// Bits of `value` that were not read yet, beyond the eight that are compared.
+    /// Number of unread bits in `value`, beyond the eight that are compared.
     spare: u32,
 }
 
@@ -25,7 +25,7 @@ impl<'a> BoolDecoder<'a> {
         self.rest.next().copied().unwrap_or(0).into()
     }
 
-    /// A bit.
+    /// Reads a bit.
     pub(super) fn bit(&mut self) -> bool {
         let split = 1 + ((self.range - 1) >> 1);
         let big = split << 8;
@@ -48,12 +48,12 @@ impl<'a> BoolDecoder<'a> {
         is_set
     }
 
-    /// A number of so many bits.
+    /// Reads a number of `count` bits.
     pub(super) fn bits(&mut self, count: u32) -> u32 {
         (0..count).fold(0, |number, _| number << 1 | u32::from(self.bit()))
     }
 
-    /// Passes over a number that stands behind a flag, if it is there. True when it is.
+    /// Skips an optional number behind a flag. Returns true if it was present.
     pub(super) fn skip_optional(&mut self, count: u32) -> bool {
         let is_there = self.bit();
         if is_there {

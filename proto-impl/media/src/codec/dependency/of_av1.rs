@@ -1,24 +1,24 @@
-//! Frame headers of AV1 (§5.9.2), as far as they say which slots are referred to and replaced. All that a frame takes from
-//! others, probabilities too, it takes from slots that it names.
+//! Frame headers of AV1 (§5.9.2), read as far as needed for the slots that a frame refers to and replaces. Everything
+//! that a frame uses of others, probabilities included, comes from slots that it names.
 
 use wire::{BitReader, Reader, Truncated};
 
 use super::av1::{self, OBU_FRAME, OBU_FRAME_HEADER, OBU_SEQUENCE_HEADER};
 use super::{Dependency, slots};
 
-/// Frames of a temporal unit that are looked at: more than layers that one can have.
+/// Maximum number of frames of a temporal unit that are read: more than the layers it can have.
 const FRAMES_MAX: usize = 16;
-/// seq_force_screen_content_tools and seq_force_integer_mv that leave the choice to each frame.
+/// Value of seq_force_screen_content_tools and seq_force_integer_mv that leaves the choice to each frame.
 const SELECT: u32 = 2;
-/// frame_type (§6.8.2).
+/// Values of frame_type (§6.8.2).
 const KEY: u32 = 0;
 const INTER: u32 = 1;
 const INTRA_ONLY: u32 = 2;
 const SWITCH: u32 = 3;
-/// refresh_frame_flags of all slots.
+/// refresh_frame_flags for all slots.
 const ALL_FRAMES: u32 = 0xff;
 
-/// The fields of a sequence header (§5.5.1) that frame headers depend on.
+/// Fields of a sequence header (§5.5.1) that frame headers depend on.
 #[derive(Debug, Clone, Copy)]
 struct Sequence {
     id_bits: Option<(u32, u32)>,
@@ -27,7 +27,7 @@ struct Sequence {
     order_hint_bits: u32,
 }
 
-/// A temporal unit without a key frame.
+/// Reads a temporal unit without a key frame.
 pub(super) fn read(config: &av1::Config, unit: &[u8]) -> Option<Dependency> {
     let mut records = Reader::new(config.record.get(4..)?);
     let mut sequence = None;
@@ -58,7 +58,7 @@ fn next_obu<'a>(reader: &mut Reader<'a>) -> Option<av1::Obu<'a>> {
     if reader.is_empty() { None } else { av1::read_obu(reader).ok() }
 }
 
-/// `None`: of a kind that is not read here.
+/// Reads a sequence header; `None` if it is of an unsupported kind.
 fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
     let mut bits = BitReader::new(obu);
     bits.skip(4)?;
@@ -97,7 +97,7 @@ fn sequence_header(obu: &[u8]) -> Result<Option<Sequence>, Truncated> {
     Ok(Some(Sequence { id_bits, screen_content, integer_mv, order_hint_bits }))
 }
 
-/// `None`: it may refer to all.
+/// Reads a frame header; `None` if the frame may refer to all slots.
 fn frame_header(sequence: &Sequence, body: &[u8]) -> Result<Option<Dependency>, Truncated> {
     let mut bits = BitReader::new(body);
     if bits.bit()? {

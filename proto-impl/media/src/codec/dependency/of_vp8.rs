@@ -1,15 +1,16 @@
-//! The frame header of VP8 (RFC 6386 §9.3 to §9.11 and §19.2), as far as it says which buffers are replaced.
+//! The frame header of VP8 (RFC 6386 §9.3 to §9.11 and §19.2), read as far as needed for the buffers that a frame
+//! replaces.
 
 use super::bool_decoder::BoolDecoder;
 use super::{Dependency, FILTER, SEGMENTS, STATE};
 
-/// Bytes in front of the first partition of a frame that is no key frame.
+/// Bytes in front of the first partition of a frame other than a key frame.
 const HEAD_BYTES: usize = 3;
 const LAST: u16 = 1;
 const GOLDEN: u16 = 1 << 1;
 const ALTREF: u16 = 1 << 2;
 
-/// A frame that is no key frame.
+/// Reads a frame that is not a key frame.
 pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     let first = frame.first().filter(|first| *first & 1 == 1)?;
     let size = u32::from(*first >> 5) | u32::from(*frame.get(1)?) << 3 | u32::from(*frame.get(2)?) << 11;
@@ -46,16 +47,16 @@ pub(super) fn read(frame: &[u8]) -> Option<Dependency> {
     Some(Dependency { refers, replaces: any(&replaces), layer: 0 })
 }
 
-/// The treatment by a frame of what decoders keep from frame to frame.
+/// Use of state that decoders keep from frame to frame.
 #[derive(Debug, Clone, Copy, Default)]
 struct Kept {
-    /// The frame uses what frames before have set.
+    /// The frame uses values set by earlier frames.
     is_kept: bool,
-    /// The frame sets something for the frames behind it.
+    /// The frame sets values for later frames.
     is_set: bool,
 }
 
-/// update_segmentation (§9.3).
+/// Reads update_segmentation (§9.3).
 fn segments(bits: &mut BoolDecoder<'_>) -> Kept {
     if !bits.bit() {
         return Kept::default();
@@ -78,7 +79,7 @@ fn segments(bits: &mut BoolDecoder<'_>) -> Kept {
     Kept { is_kept: !(map && data), is_set: map || data }
 }
 
-/// mb_lf_adjustments (§9.6).
+/// Reads mb_lf_adjustments (§9.6).
 fn filter_deltas(bits: &mut BoolDecoder<'_>) -> Kept {
     if !bits.bit() {
         return Kept::default();

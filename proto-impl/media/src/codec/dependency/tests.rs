@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::codec::Codec;
 
-/// libvpx, three temporal layers, through ffmpeg: the first bytes of five frames.
+/// First bytes of five frames of libvpx with three temporal layers, from ffmpeg.
 #[rustfmt::skip]
 const VP8_THREE_LAYERS: [&[u8]; 5] = [
     &[0xf0, 0x61, 0x00, 0x9d, 0x01, 0x2a, 0x40, 0x01, 0xb4, 0x00, 0x39, 0x07, 0x00, 0x00, 0x1c, 0x24, 0x0c, 0x2c, 0x2c, 0x44],
@@ -14,14 +14,14 @@ const VP8_THREE_LAYERS: [&[u8]; 5] = [
     &[0xf1, 0x22, 0x00, 0xe4, 0x1a, 0x3f, 0xa8, 0xcb, 0xf7, 0xaf, 0x10, 0x4f, 0x4f, 0xb1, 0x0a, 0x2f, 0xe1, 0x69, 0x20, 0x3a],
 ];
 
-/// libvpx without layers.
+/// Frames of VP8 from libvpx without layers.
 #[rustfmt::skip]
 const VP8_ONE_LAYER: [&[u8]; 2] = [
     &[0xf1, 0x13, 0x00, 0x0a, 0x11, 0x5c, 0x00, 0x1e, 0xa3, 0x17, 0xb6, 0xa0, 0xff, 0xff, 0xc9, 0x74, 0x06, 0xff, 0x0f, 0x9f],
     &[0xd1, 0x11, 0x00, 0x11, 0x11, 0x54, 0x00, 0x19, 0x82, 0x9e, 0x5b, 0x79, 0x83, 0x74, 0xfb, 0x6b, 0x5e, 0x50, 0xa0, 0x0a],
 ];
 
-/// libvpx, three temporal layers.
+/// Frames of VP9 from libvpx with three temporal layers.
 #[rustfmt::skip]
 const VP9_THREE_LAYERS: [&[u8]; 5] = [
     &[0x83, 0x49, 0x83, 0x42, 0x00, 0x13, 0xf0, 0x0b],
@@ -31,18 +31,18 @@ const VP9_THREE_LAYERS: [&[u8]; 5] = [
     &[0x87, 0x01, 0x02, 0x4b, 0x11, 0x1c, 0x12, 0x0e],
 ];
 
-/// libvpx without layers.
+/// Frames of VP9 from libvpx without layers.
 #[rustfmt::skip]
 const VP9_ONE_LAYER: [&[u8]; 2] = [
     &[0x86, 0x00, 0x40, 0x92, 0xf0, 0xa1, 0x25, 0x00],
     &[0x86, 0x00, 0x40, 0x92, 0xf2, 0x11, 0x55, 0x80],
 ];
 
-/// The sequence header of SVT-AV1 with low delay and layers of its own.
+/// Sequence header of SVT-AV1 with low delay and its own layers.
 #[rustfmt::skip]
 const AV1_SEQUENCE: &[u8] = &[0x0a, 0x0b, 0x02, 0x00, 0x00, 0x04, 0xa1, 0xe7, 0xf6, 0x62, 0x57, 0xc8, 0x02];
 
-/// The first bytes of the bodies of its frames behind the first.
+/// First bytes of the bodies of the frames after the first.
 #[rustfmt::skip]
 const AV1_FRAMES: [&[u8]; 4] = [
     &[0x30, 0x02, 0x00, 0x00, 0x00, 0x00, 0x2a, 0x52, 0x00, 0x00, 0x01, 0x1f],
@@ -75,18 +75,18 @@ fn h264() -> CodecConfig {
     CodecConfig::H264(h264::Config::of_sets(&[SPS], &[&[0x68, 0xcb, 0x83, 0xcb, 0x20]]).unwrap())
 }
 
-/// x265 at 320x180 through ffmpeg.
+/// Configuration of x265 at 320x180, from ffmpeg.
 fn h265() -> CodecConfig {
     config(Codec::H265, include_bytes!("../../../../../fuzz/corpus/hevc_config/x265_320x180"))
 }
 
-/// NAL units with their lengths.
+/// Joins NAL units with their lengths.
 fn with_lengths(nals: &[&[u8]]) -> Vec<u8> {
     let lengths = nals.iter().map(|nal| u32::try_from(nal.len()).unwrap().to_be_bytes());
     lengths.zip(nals).flat_map(|(length, nal)| [&length[..], nal].concat()).collect()
 }
 
-/// A frame of AV1 in a temporal unit.
+/// Makes a temporal unit with frames of AV1.
 fn unit(frames: &[&[u8]]) -> Vec<u8> {
     let obu = |frame: &&[u8]| [&[0x32, u8::try_from(frame.len()).unwrap()], *frame].concat();
     [vec![0x12, 0], frames.iter().flat_map(obu).collect()].concat()
@@ -94,7 +94,7 @@ fn unit(frames: &[&[u8]]) -> Vec<u8> {
 
 const PICTURES: u16 = !BESIDE;
 
-/// The slots of pictures that frames refer to and replace, and whether any is free.
+/// Returns for each frame the slots that it refers to and replaces, and whether it is disposable.
 fn slots_of(config: &CodecConfig, frames: &[&[u8]]) -> Vec<(u16, u16, bool)> {
     let read = |frame: &&[u8]| {
         let picture = Dependency::of(config, false, frame);

@@ -1,4 +1,4 @@
-//! Requests that a server refuses, and the number of mistakes that it takes.
+//! Tests of requests that a server refuses, and of its maximum number of mistakes.
 
 use std::time::Duration;
 
@@ -54,7 +54,8 @@ fn a_refusal_without_asking_is_told_to_the_owner_without_credentials() {
     assert_eq!(told(&rig), Some((Verb::Play, "live/s1".to_owned(), "The stream is in use.")));
 }
 
-/// The grammar of names is a helper beside the machine: whoever has other names reads them as they were sent.
+/// Checks names outside the grammar. The grammar is a separate helper, so an owner with other names can read them
+/// unchanged.
 #[test]
 fn names_of_another_grammar_are_the_owners_to_take() {
     let mut rig = Rig::new();

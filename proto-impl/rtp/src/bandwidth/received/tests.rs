@@ -1,10 +1,10 @@
-//! The rate that is asked for, alone and in a closed loop with a model of an obedient sender.
+//! Tests of the requested rate, alone and in a closed loop with a model of an obedient sender.
 
 use std::collections::VecDeque;
 
 use super::*;
 
-/// A second of packets at so many bits per second.
+/// Handles a second of packets at `bits` bits per second.
 fn second(rate: &mut ReceivedRate, now: &mut Instant, bits: u64) {
     for _ in 0..100 {
         rate.handle_packet(*now, usize::try_from(bits / 800).unwrap());
@@ -36,12 +36,12 @@ fn it_grows_with_what_comes_and_shrinks_with_losses() {
     assert_eq!(told, 20_000_000);
 }
 
-/// A sender that sends as much as it is asked for, up to 2.5 Mb/s, and a line with a queue.
+/// Closed loop of a line with a queue and a sender that follows the requested rate, up to 2.5 Mb/s.
 struct Loop {
     start: Instant,
     rate: ReceivedRate,
     queue_delay: QueueDelay,
-    /// Bits per second of the line, the longest queue in ms, packets lost besides in thousandths.
+    /// Rate of the line in bits per second.
     line: u64,
     queue_ms: u64,
     loss: u64,
@@ -49,20 +49,20 @@ struct Loop {
     now_ms: u64,
     /// Time at which the line is free, in microseconds.
     free: u64,
-    /// Arrival, timestamp, bytes.
+    /// Packets in flight: arrival, timestamp, bytes.
     flying: VecDeque<(u64, u32, usize)>,
-    /// The rate that was told, and the one that the sender has heard.
+    /// Last rate that the sender has received.
     heard: u64,
     telling: VecDeque<(u64, u64)>,
     sent: u64,
     lost: u64,
 }
 
-/// A second of a run.
+/// Measurements of a second of a run.
 #[derive(Debug, Clone, Copy)]
 struct Second {
     sent_bits: u64,
-    /// The queue at its end, in ms.
+    /// Queue at the end of the second in ms.
     queue_ms: u64,
 }
 
@@ -90,7 +90,7 @@ impl Loop {
         }
     }
 
-    /// A frame in packets, every 33 ms; a key frame of five times the size every 3 s.
+    /// Sends a frame in packets, called every 33 ms. A key frame of five times the size is sent every 3 s.
     fn send(&mut self) -> u64 {
         let frame = self.now_ms / 33;
         let mut left = self.heard.min(MOST) * 33 / 1000 / 8;
@@ -150,7 +150,8 @@ fn mean(seconds: &[Second]) -> u64 {
     seconds.iter().map(|second| second.sent_bits).sum::<u64>() / seconds.len() as u64
 }
 
-/// The line falls to a rate, stays there, and is as it was: what is sent passes from the fourth second on, and rises again.
+/// Checks a line whose rate falls for a while: from the fourth second on the sent data passes, and afterwards the rate
+/// rises again.
 #[test]
 fn a_sender_settles_at_what_passes_and_rises_again() {
     let mut failed = Vec::new();
@@ -177,7 +178,7 @@ fn a_sender_settles_at_what_passes_and_rises_again() {
     assert!(failed.is_empty(), "{failed:?}");
 }
 
-/// Loss that has nothing to do with the rate does not starve a sender.
+/// Checks that loss unrelated to the rate does not starve a sender.
 #[test]
 fn loss_of_the_path_does_not_starve_a_sender() {
     for loss in [0, 20, 50, 100, 150, 300] {
@@ -192,7 +193,7 @@ fn loss_of_the_path_does_not_starve_a_sender() {
     }
 }
 
-/// A queue that others fill is no reason to stop.
+/// Checks that a queue filled by others does not stop the sender.
 #[test]
 fn a_queue_of_others_does_not_starve_a_sender() {
     let mut path = Loop::new(1, 10_000_000);

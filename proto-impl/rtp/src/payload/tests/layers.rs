@@ -1,4 +1,4 @@
-//! Spatial layers of VP9: which of them become the picture.
+//! Tests of the spatial layers of VP9 and their selection for the picture.
 
 use crate::payload::{Depacketizer, Format, Frame, Part};
 
@@ -6,8 +6,8 @@ fn frames(depacketizer: &mut Depacketizer) -> Vec<Frame> {
     std::iter::from_fn(|| depacketizer.poll_frame()).collect()
 }
 
-/// A picture of VP9 in two spatial layers, with the bytes of each: its frame header, and whether the upper one is predicted
-/// from the lower one (D).
+/// VP9 picture in two spatial layers, with the bytes of each: its frame header, and whether the upper layer is
+/// predicted from the lower one (D).
 #[derive(Clone, Copy)]
 struct Picture {
     key: bool,
@@ -15,12 +15,12 @@ struct Picture {
     upper: Option<(u8, bool)>,
 }
 
-/// Frame headers: of a key frame, and of one that is predicted (show_frame is set).
+/// First byte of the frame header of a key frame. `VP9_INTER` is that of a predicted frame; both have show_frame set.
 const VP9_KEY: u8 = 0x82;
 const VP9_INTER: u8 = 0x86;
 
-/// The outcome of pictures: K for a key frame, D for others, followed by the layers that it has: W both, L or U one; a
-/// picture that is skipped is -, a broken one x.
+/// Returns the result of pictures as text: K for a key frame and D for others, followed by their layers (W both, L or U
+/// one). A skipped picture is -, a broken one x.
 fn vp9_pictures(pictures: &[Picture]) -> String {
     let mut depacketizer = Depacketizer::new(Format::Vp9).unwrap();
     let mut out = String::new();

@@ -1,4 +1,5 @@
-//! A receiver and a model of a sender in a closed loop, in virtual time: how many frames come whole, and how much later.
+//! Simulation of a receiver and a model of a sender in a closed loop, in virtual time. It measures how many frames
+//! arrive whole, and with how much delay.
 
 #![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "a test of small numbers")]
 
@@ -14,31 +15,34 @@ use super::super::*;
 use crate::header::{Csrcs, Header};
 use crate::number::{SequenceNumber, Ssrc};
 
-/// Length of a run.
+/// Length of a run in milliseconds.
 const LENGTH_MS: u64 = 20_000;
-/// Time between two frames, and packets of each; a key frame every 2 s has more.
+/// Interval of frames in milliseconds.
 const FRAME_MS: u64 = 33;
+/// Number of packets of a frame.
 const FRAME_PACKETS: u64 = 5;
+/// Number of packets of a key frame.
 const KEY_FRAME_PACKETS: u64 = 30;
+/// Number of frames from a key frame to the next.
 const KEY_FRAME_EVERY: u64 = 60;
 
-/// A path.
+/// Simulated path.
 #[derive(Debug, Clone, Copy)]
 struct Path {
     round_trip: u64,
-    /// Lost packets each way, in hundredths.
+    /// Loss in each direction in percent.
     loss: u32,
     jitter: u64,
 }
 
-/// The result of a run.
+/// Result of a run.
 #[derive(Debug)]
 struct Ran {
-    /// Frames that came whole, in thousandths.
+    /// Frames that arrived whole, in thousandths.
     whole: usize,
-    /// Delay behind the one-way delay, of half of the frames and of 95 %, in milliseconds.
+    /// Delay in milliseconds beyond the one-way delay: median and 95th percentile of the frames.
     delay: [u64; 2],
-    /// Packets sent again for each one that was lost.
+    /// Number of retransmissions per lost packet.
     resent: f64,
 }
 
@@ -47,7 +51,7 @@ struct Loop {
     receiver: Receiver,
     there: Link,
     back: Link,
-    /// Number, frame, time of the last sending.
+    /// Sent packets by number: frame, and time of the last transmission.
     sent: HashMap<u16, (u64, u64)>,
     frames: Vec<(u64, u64, u64)>,
     resent: u64,
@@ -77,8 +81,8 @@ impl Loop {
         self.there.send(self.start + ms(at), bytes.into());
     }
 
-    /// The frames of a sender with a history of a second, or three round trips, and at most one repair of a packet in a
-    /// round trip: as libwebrtc has it.
+    /// Runs a sender with a history of a second or three round trips, and at most a single repair of a packet per round
+    /// trip, as in libwebrtc.
     fn run(mut self, path: Path) -> Ran {
         let mut next = 0u64;
         for at in 0..LENGTH_MS + 5000 {
@@ -168,7 +172,7 @@ fn header(number: u16, timestamp: u32) -> Header<'static> {
     }
 }
 
-/// Frames that come whole, in thousandths, and the delay that this costs: each cell with three seeds.
+/// Checks the share of whole frames in thousandths and the resulting delay, in each cell with three seeds.
 #[test]
 fn the_hold_follows_the_round_trip() {
     let mut failed = Vec::new();
@@ -212,8 +216,8 @@ fn the_hold_follows_the_round_trip() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Audio of a sender that repeats nothing, each packet with a delay of its own: the share that is given up though it
-/// comes, in thousandths.
+/// Returns the share of packets, in thousandths, that are given up although they arrive, for audio without
+/// retransmission and with random delays.
 fn given_up(seed: u64, jitter: u64, packets: u64) -> u64 {
     let start = netsim::Clock::new().now();
     let mut random: Random = Seed::from_number(seed).derive("jitter", 0).random();
@@ -239,7 +243,7 @@ fn given_up(seed: u64, jitter: u64, packets: u64) -> u64 {
     (packets - came as u64) * 1000 / packets
 }
 
-/// 200 ms of reordering cost 24 % while every gap was waited for by 60 ms.
+/// Checks reordering of 200 ms, which cost 24 % while every gap was held for 60 ms.
 #[test]
 fn without_repairs_the_hold_follows_the_reordering() {
     for jitter in [0, 20, 60, 100, 200, 400] {
@@ -251,7 +255,7 @@ fn without_repairs_the_hold_follows_the_reordering() {
     }
 }
 
-/// Before a packet was late enough to tell, the jitter tells.
+/// Checks that the jitter determines the hold until the first late packet.
 #[test]
 fn the_first_seconds_are_waited_for_by_jitter() {
     let lost: u64 = (0..20).map(|seed| given_up(seed, 200, 100)).sum();
@@ -259,7 +263,8 @@ fn the_first_seconds_are_waited_for_by_jitter() {
     assert!(lost <= 600, "{lost}");
 }
 
-/// The hold is short again some time behind a bad stretch, and a source without reordering never waits longer than before.
+/// Checks that the hold becomes short again some time after a bad period, and that a source without reordering never
+/// waits longer than before.
 #[test]
 fn a_quiet_path_has_a_short_hold_again() {
     let start = netsim::Clock::new().now();

@@ -1,5 +1,5 @@
-//! The feedback in a closed loop: a sender that keeps to it (a model of draft-ietf-rmcat-gcc-02 in its simplest form), and a
-//! line that becomes slow, loses packets, and loses feedback.
+//! Test of the feedback in a closed loop: an obedient sender (a simple model of draft-ietf-rmcat-gcc-02), and a line
+//! that becomes slow, loses packets and loses feedback.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -15,13 +15,13 @@ use crypto::{Random, Seed};
 use super::super::*;
 use crate::rtcp::{Rtcp, TransportFeedback, packets};
 
-/// The most that the encoder makes, in bits per second.
+/// Maximum rate of the encoder in bits per second.
 const MOST: f64 = 2_500_000.0;
 const LATENCY_MS: u64 = 40;
 
-/// A sender that follows arrival times.
+/// Sender that follows arrival times.
 struct Sender {
-    /// Bits per second.
+    /// Rate of the sender in bits per second.
     rate: f64,
     next: u16,
     sent: HashMap<u16, (u64, u64)>,
@@ -29,9 +29,9 @@ struct Sender {
     came: VecDeque<(i64, u64)>,
     base: Option<i64>,
     queue: i64,
-    /// The rate at which the queue grew last.
+    /// Rate at which the queue last grew.
     near: Option<f64>,
-    /// Packets and losses since loss was looked at.
+    /// Packets and losses since the last check of loss.
     told: (u64, u64),
     changed: u64,
 }
@@ -80,10 +80,10 @@ struct Loop {
     start: Instant,
     sender: Sender,
     recorder: ArrivalRecorder,
-    /// Bits per second of the line, and its longest queue in ms.
+    /// Rate of the line in bits per second.
     line: u64,
     queue_ms: u64,
-    /// Loss each way, in thousandths.
+    /// Loss in each direction in thousandths.
     loss: u64,
     random: Random,
     now_ms: u64,
@@ -121,7 +121,7 @@ impl Loop {
         }
     }
 
-    /// A frame in packets that are spread over its time. Bits that were sent.
+    /// Sends a frame in packets that are spread over its time and returns the number of bits.
     fn send(&mut self) -> u64 {
         let mut left = (self.sender.rate * 0.033 / 8.0) as u64;
         let bits = left * 8;
@@ -142,7 +142,7 @@ impl Loop {
         bits
     }
 
-    /// Runs for a second: bits that were sent, and the queue at its end in ms.
+    /// Runs for a second and returns the number of sent bits and the queue at the end in ms.
     fn second(&mut self) -> (u64, u64) {
         let mut bits = 0;
         for _ in 0..1000 {
@@ -180,7 +180,7 @@ impl Loop {
     }
 }
 
-/// From the fourth second on what is sent passes; when the line is fast again, so is the sender.
+/// Checks that from the fourth second on the sent data passes, and that the sender becomes fast again with the line.
 #[test]
 fn a_sender_that_follows_arrival_times_settles_and_rises() {
     let mut failed = Vec::new();

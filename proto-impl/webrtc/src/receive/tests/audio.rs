@@ -1,4 +1,4 @@
-//! Audio of a publisher: redundant packets, lost packets, and what is no redundant packet.
+//! Tests of a publisher's audio: redundant packets, lost packets, and packets in the wrong form.
 
 use crypto::Seed;
 use media::codec::Codec;
@@ -51,7 +51,7 @@ impl Bench {
         Self { reception, events: VecDeque::new(), now, start: now }
     }
 
-    /// A frame of a source, with extensions.
+    /// Handles a frame of a source, with extensions.
     fn packet_with(&mut self, extension: Option<ExtensionBlock<'_>>, ssrc: u32, number: u16) {
         let header = Header {
             marker: false,
@@ -82,7 +82,7 @@ impl Bench {
         self.reception.handle_packet(self.now, &bytes, &mut self.events);
     }
 
-    /// The frame of a number, with so many before it.
+    /// Handles the frame with this number, with `blocks` previous frames in its packet.
     fn redundant(&mut self, number: u16, blocks: u16) {
         let mut payload = Vec::new();
         for back in (1..=blocks.min(number)).rev() {
@@ -100,7 +100,7 @@ impl Bench {
         self.reception.handle_timeout(self.now, &mut self.events);
     }
 
-    /// Frames by their number, which is both in their bytes and in their time.
+    /// Returns the frames by their number, which is both in their bytes and in their time.
     fn frames(&mut self) -> Vec<u32> {
         let number = |event| {
             let Event::Frame { frame, .. } = event else { return None };
@@ -144,7 +144,7 @@ fn lost_frames_come_from_the_packets_behind_them() {
     assert_eq!((stats.recovered, stats.lost, bench.reception.malformed), (3, 3, 0));
 }
 
-/// The share of frames that come, and how long after their packet's time the latest does.
+/// Returns the share of frames that arrive, and the maximum delay of a frame after the time of its packet.
 fn run(seed: u64, loss: f64, blocks: u16) -> (usize, u64) {
     const FRAMES: u16 = 3000;
     let mut bench = Bench::new();
@@ -214,7 +214,8 @@ fn any_bytes_are_harmless() {
     }
 }
 
-/// Packets with levels. The key of an encrypted level (RFC 6904) is nobody's here: it is not agreed on, and not read.
+/// Checks packets with audio levels. The key of an encrypted level (RFC 6904) is never negotiated, so such levels are
+/// ignored.
 #[test]
 fn levels_of_packets_become_a_loudness_where_they_were_agreed_on() {
     for is_agreed in [true, false] {

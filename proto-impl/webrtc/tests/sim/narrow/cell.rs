@@ -1,4 +1,4 @@
-//! A path with a source, run for a while and measured.
+//! Measured run of a path with a source.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use sdp::Direction;
 
 use crate::harness::{End, Manner, Studio, both_connected, session};
 
-/// Bits per second of the source, with heads.
+/// Rate of the source in bits per second, with headers.
 pub(crate) const STREAM: u64 = 2_600_000;
-/// Between two looks.
+/// Time between two samples.
 const STEP: Duration = ms(100);
-/// Looks in a second.
+/// Number of samples per second.
 const SECOND: usize = 10;
 
-/// A path, and who sends over it.
+/// Path with its sender.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cell {
-    /// The rate of the path in thousandths of the stream's.
+    /// Rate of the path in thousandths of the rate of the stream.
     pub(crate) rate: u64,
-    /// The queue before it, in KB.
+    /// Queue of the path in KB.
     pub(crate) queue: usize,
-    /// Of what is sent each way so much is lost, in thousandths.
+    /// Loss in each direction in thousandths.
     pub(crate) loss: u64,
     pub(crate) round_trip: u64,
     pub(crate) jitter: u64,
-    /// At 12 s the rate falls to so many thousandths of the stream's, for so many milliseconds.
+    /// Cut at 12 s: the rate in thousandths of the stream's, and the length in milliseconds.
     pub(crate) cut: Option<(u64, u64)>,
     pub(crate) manner: Manner,
 }
@@ -45,12 +45,13 @@ impl Cell {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) at: Duration,
-    /// Bits per second that the path carries.
+    /// Capacity of the path in bits per second.
     pub(crate) carries: u64,
-    /// Bytes that reached the bottleneck since the look before, and those that were dropped there.
+    /// Bytes that reached the bottleneck since the previous sample.
     pub(crate) offered: u64,
+    /// Bytes dropped at the bottleneck since the previous sample.
     pub(crate) overflowed: u64,
-    /// The delay of the queue.
+    /// Delay of the queue.
     pub(crate) backlog: Duration,
     pub(crate) estimate: u64,
     pub(crate) target: u64,
@@ -71,7 +72,8 @@ fn change(link: &mut Link, with: impl FnOnce(Link) -> Link) {
     *link = with(old);
 }
 
-/// A viewer joins over a path without limits; then the path is what the cell says, and the media begins.
+/// Runs a cell: a viewer joins over a path without limits, then the path gets the limits of the cell and the media
+/// begins.
 pub(crate) fn run(cell: Cell, length: Duration, seed: u64) -> Run {
     let latency = ms(cell.round_trip / 2);
     let mut pair = session(seed, Direction::RecvOnly).links(|link| link.latency(latency));
@@ -119,9 +121,9 @@ impl Run {
         cut.unwrap_or(carries)
     }
 
-    /// Whether a moment lies three round trips and half a second, or more, behind the last change: the first tells of it, in the
-    /// second the queue still fills, the third shows the reaction. With jitter, and where losses are to be told from those of a
-    /// full queue, it takes two seconds longer.
+    /// Returns whether a moment is at least three round trips and half a second after the last change: the first
+    /// reports it, in the second the queue still fills, the third shows the reaction. With jitter, and where loss must
+    /// be distinguished from a full queue, it takes two seconds longer.
     fn is_settled(&self, at: Duration) -> bool {
         let tells = if self.cell.jitter > 50 || self.cell.loss > 20 { 2000 } else { 0 };
         let settles = ms(self.cell.round_trip * 3 + 500 + tells);
@@ -130,7 +132,7 @@ impl Run {
         !changes.into_iter().flatten().chain(ends).any(|from| at >= from && at < from + settles)
     }
 
-    /// Bytes that reached the bottleneck over those that it carries, in thousandths, for each settled second.
+    /// Returns the offered bytes at the bottleneck relative to its capacity, in thousandths, for each settled second.
     pub(crate) fn load(&self) -> Vec<u64> {
         let windows = self.looks.windows(SECOND).filter(|window| {
             let from = window[0].at.saturating_sub(STEP);
@@ -145,17 +147,18 @@ impl Run {
             .collect()
     }
 
-    /// Settled looks.
+    /// Iterates over the settled samples.
     pub(crate) fn settled(&self) -> impl Iterator<Item = &Look> {
         self.looks.iter().filter(|look| self.is_settled(look.at))
     }
 
-    /// The estimate over what the path carries, in thousandths.
+    /// Returns the estimates relative to the capacity of the path, in thousandths.
     pub(crate) fn estimates(&self) -> Vec<u64> {
         self.settled().map(|look| look.estimate * 1000 / look.carries).collect()
     }
 
-    /// The time from the end of the cut until the estimate is four fifths of what the path carries, or of what the source has.
+    /// Returns the time from the end of the cut until the estimate is four fifths of the path's capacity or of the
+    /// source's rate.
     pub(crate) fn recovers(&self) -> Option<Duration> {
         let (_, took) = self.cell.cut?;
         let end = CUT_AT + ms(took);
@@ -164,7 +167,7 @@ impl Run {
         Some(back.at - end)
     }
 
-    /// Of a thousand units: audio, and video, that came.
+    /// Returns how many of a thousand units arrived, for audio and for video.
     pub(crate) fn came(&self) -> [u64; 2] {
         let made = self.pair.b.studio.as_ref().unwrap().made;
         let came = [self.pair.a.verifier.audio().received, self.pair.a.verifier.video().received];
@@ -181,7 +184,7 @@ impl Run {
         bytes.overflowed * 1000 / bytes.offered.max(1)
     }
 
-    /// A line of the table, for people.
+    /// Formats the result as a line of a table.
     pub(crate) fn line(&self) -> String {
         let (load, estimates) = (self.load(), self.estimates());
         let mean = |all: &[u64]| all.iter().sum::<u64>() / (all.len() as u64).max(1);

@@ -1,4 +1,5 @@
-//! Paths that carry less than a stream has, in virtual time: what is sent, what the estimate says, what comes.
+//! Simulations of paths with less capacity than a stream, in virtual time: the sent data, the estimate, and the
+//! received media.
 
 mod cell;
 mod table;

@@ -1,5 +1,5 @@
-//! The table: rates of 0.3 to 1.2 of the stream's, queues of 20 to 500 KB, losses up to a third, round trips up to 1.6 s, jitter
-//! up to 200 ms, cuts of half a second to twelve, and three manners of a source.
+//! Table of cells: path rates of 0.3 to 1.2 of the stream, queues of 20 to 500 KB, losses up to a third, round trips up
+//! to 1.6 s, jitter up to 200 ms, cuts of half a second to twelve, and three behaviours of a source.
 
 use netsim::{ms, secs};
 
@@ -8,7 +8,7 @@ use crate::harness::Manner;
 
 const LENGTH: std::time::Duration = secs(30);
 
-/// Another seed than the usual one, for people: `CELL_SEED`.
+/// Seed of the runs, which `CELL_SEED` can replace.
 fn seed() -> u64 {
     std::env::var("CELL_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
@@ -43,7 +43,7 @@ fn cuts() -> Vec<Cell> {
     all
 }
 
-/// Checks that hold in every cell. Figures are in thousandths.
+/// Checks the properties of every cell. Values are in thousandths.
 fn check(run: &Run) {
     println!("{}", run.line());
     let (cell, line) = (run.cell, run.line());
@@ -75,7 +75,7 @@ fn check(run: &Run) {
     assert!(run.pair.b.held_most < 80 << 10, "{}: {line}", run.pair.b.held_most);
 }
 
-/// The estimate of a path that carries less than the source wants.
+/// Checks the estimate for a path with less capacity than the source needs.
 fn check_estimate(run: &Run) {
     let (cell, line) = (run.cell, run.line());
     let mut estimates = run.estimates();
@@ -110,7 +110,7 @@ fn a_source_that_leaves_pictures_out_fills_the_path_and_no_more() {
     }
 }
 
-/// A source whose pictures refer to each other falls silent at the end of each group.
+/// Checks a source whose pictures refer to each other, which is silent at the end of each group.
 #[test]
 fn a_source_that_comes_and_goes_keeps_its_estimate() {
     for cell in of_manner(Manner::LeavesOutTail) {
@@ -122,7 +122,7 @@ fn a_source_that_comes_and_goes_keeps_its_estimate() {
     }
 }
 
-/// A source that leaves nothing out is held back by the pacer: nothing is added to the media, and nothing grows.
+/// Checks a source that drops nothing: the pacer limits it, nothing is added to the media, and nothing grows.
 #[test]
 fn a_source_that_sends_all_is_bounded() {
     for cell in of_manner(Manner::SendsAll) {
@@ -168,7 +168,7 @@ fn a_cut_is_followed_down_and_up() {
     }
 }
 
-/// The same seed gives the same run.
+/// Checks that the same seed gives the same run.
 #[test]
 fn a_cell_is_the_same_each_time() {
     let cell = Cell { loss: 50, jitter: 20, cut: Some((300, 500)), ..Cell::new(900, 64) };
