@@ -67,7 +67,7 @@ fn serve(options: &Options) -> ExitCode {
         tracing::error!(
             app = &*app.name,
             reason = app.reason,
-            "the application is not started: its settings cannot be used"
+            "application not started: its settings are invalid"
         );
     }
     let (notices, heard) = channel();
@@ -127,9 +127,7 @@ fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManag
             }
             Some(Notice::Signal(SIGUSR1)) => log::reopen(),
             Some(Notice::Signal(SIGUSR2)) => {
-                tracing::warn!(
-                    "SIGUSR2 does nothing: it is kept for replacing a running server by a newer one"
-                );
+                tracing::warn!("SIGUSR2 ignored: it is reserved for upgrades of a running server");
             }
             Some(Notice::Signal(signal)) if drained_by.is_none() => {
                 tracing::info!(signal, "draining");
@@ -142,11 +140,11 @@ fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManag
             Some(Notice::Signal(_)) => {}
             Some(Notice::ThreadEnded) if drained_by.is_some() => living -= 1,
             Some(Notice::ThreadEnded) => {
-                tracing::error!("a thread of the server has died");
+                tracing::error!("server thread died");
                 return ExitCode::from(RUN_TIME);
             }
             None => {
-                tracing::error!("the drain took too long");
+                tracing::error!("drain timed out");
                 return ExitCode::from(DRAIN_TIMED_OUT);
             }
         }

@@ -94,7 +94,7 @@ impl Walks {
         let answer = match &reply.result {
             Ok(()) => Outcome::success().data_id(&name).response(200),
             Err(error) => {
-                tracing::error!(%error, "the store cannot be backed up");
+                tracing::error!(%error, "store backup failed");
                 Outcome::failure("The store could not be backed up; the log has the reason").response(200)
             }
         };

@@ -210,7 +210,7 @@ impl Control {
         let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {
             return false;
         };
-        tracing::info!(%key, "stream is published at another node; it is copied from there");
+        tracing::info!(%key, "stream is published at another node; copying it from there");
         let before = self.registry.change(stream, |source| {
             source.ingest = Ingest::COPY;
             source.state = State::Awaited;
@@ -267,10 +267,10 @@ impl Outbound {
             return false;
         }
         if self.is_short_for_source(cx, registry, now, &settings) {
-            tracing::info!(%key, "copy not fetched: resources are short");
+            tracing::info!(%key, "copy not fetched: the server is short of resources");
             return false;
         }
-        tracing::info!(%key, places = origins.len(), "copy wanted");
+        tracing::info!(%key, places = origins.len(), "copy requested");
         let copying =
             Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono), told: None };
         self.start_source(cx, records, registry, now, Source::copy(now, key, origin, copying));
@@ -299,7 +299,7 @@ impl Outbound {
             return self.end_copy(cx, records, registry, now, &key, is_over);
         };
         if self.supervisor.is_news(Job::Pull(id), reason) {
-            tracing::info!(%key, reason, "copy interrupted; it is fetched again");
+            tracing::info!(%key, reason, "copy interrupted; fetching it again");
         }
         source.origin = next;
         let remote = RemoteHost::of_node(&source.origin.target);

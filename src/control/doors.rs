@@ -13,13 +13,13 @@ impl Management {
             let code = FirstCode::new(cx.alphanumerics(CODE_CHARACTERS));
             tracing::info!(
                 code = code.reveal(),
-                "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
+                "no administrator yet: create one with 'millstream user add EMAIL', or on this machine by the \
                  first request to /rest/v2/users/initial that has this code; it is valid until then or the next start"
             );
             self.first_code = Some(code);
         } else if !records.auxiliary.has_users() {
             tracing::info!(
-                "there is no administrator yet: make one by 'millstream user add EMAIL', or on this machine by the \
+                "no administrator yet: create one with 'millstream user add EMAIL', or on this machine by the \
                  first request to /rest/v2/users/initial"
             );
         }
@@ -27,7 +27,7 @@ impl Management {
         if !open.is_empty() {
             tracing::info!(
                 applications = %open.join(","),
-                "everybody who reaches this server may publish: no check of publishers is on (docs/security.md)"
+                "anybody who can reach this server may publish: no publisher check is enabled (docs/security.md)"
             );
         }
     }

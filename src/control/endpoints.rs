@@ -74,7 +74,7 @@ impl Push {
     }
 }
 
-/// All endpoints of live streams.
+/// Pushes of live streams to their endpoints.
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
     by_id: BTreeMap<PushId, Push>,
@@ -207,10 +207,10 @@ impl Control {
         let is_news = self.outbound.supervisor.is_news(Job::Push(id), reason);
         match failures {
             Some(failures) if failures == 1 || is_news && limit.is_none_or(|limit| failures <= limit) => {
-                tracing::info!(%key, url = shown, reason, "push failed; it is tried again");
+                tracing::info!(%key, url = shown, reason, "push failed; retrying");
             }
             Some(failures) if limit.is_some_and(|limit| failures > limit) => {
-                tracing::warn!(%key, url = shown, failures, reason, "push failed for good");
+                tracing::warn!(%key, url = shown, failures, reason, "push failed; not retrying");
             }
             Some(_) | None => {
                 tracing::debug!(%key, url = shown, failures, reason, "push failed");
@@ -329,7 +329,7 @@ impl Outbound {
         if self.supervisor.has_failed(Job::Push(id)) {
             self.repeats.note(now, Repeat::Resolver, &key, &redact(&url));
         } else {
-            tracing::info!(%key, url = redact(&url), "the resolver does not answer");
+            tracing::info!(%key, url = redact(&url), "DNS resolver not answering");
         }
         records.set_endpoint_status(&key, &url, status::FAILED);
     }

@@ -81,7 +81,7 @@ impl Records {
                 ImportOutcome::TooMany => refused("The directory has too many files or is too deep"),
                 ImportOutcome::Unlinked(_) => refused(""),
                 ImportOutcome::Failed(reason) => {
-                    tracing::warn!(app = &*app, reason, "a folder cannot be imported");
+                    tracing::warn!(app = &*app, reason, "folder import failed");
                     refused("Exception in creating symbolic link")
                 }
             };
@@ -102,7 +102,7 @@ impl Records {
         let changes: Vec<_> = ids.map(|id| (Vod::key(app, id), None)).collect();
         let text = format!("{} of records are deleted", changes.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
-        tracing::info!(app = &**app, records = changes.len(), "an imported folder was forgotten");
+        tracing::info!(app = &**app, records = changes.len(), "folder import removed");
         if changes.is_empty() {
             return cx.answer(requester, answer);
         }
@@ -141,7 +141,7 @@ impl Context {
                 control.records.folder_unlinked(&mut control.cx, now, requester, &app, &below)
             }
             ImportOutcome::Failed(reason) => {
-                tracing::warn!(app = &*app, reason, "an imported folder cannot be forgotten");
+                tracing::warn!(app = &*app, reason, "folder import not removed");
                 control.cx.answer(requester, refused(""));
             }
             ImportOutcome::Linked(_)
@@ -170,7 +170,7 @@ impl Files {
             // It was deleted meanwhile, and the link with it.
             return cx.answer(requester, refused(""));
         }
-        tracing::info!(app = &**app, files = files.len(), "a folder was imported");
+        tracing::info!(app = &**app, files = files.len(), "folder imported");
         if files.is_empty() {
             return cx.answer(requester, answer);
         }

@@ -94,12 +94,7 @@ impl Access {
             Err(reason) => {
                 let has_keys = kept.keys.is_some();
                 if !std::mem::replace(&mut kept.is_failing, true) {
-                    tracing::warn!(
-                        url,
-                        reason,
-                        has_keys,
-                        "key set cannot be fetched; tried again every 30 s"
-                    );
+                    tracing::warn!(url, reason, has_keys, "key set not fetched; retrying every 30 s");
                 }
                 kept.due = now.mono + AGAIN;
             }

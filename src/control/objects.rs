@@ -128,7 +128,7 @@ impl Files {
             vod = &*key.id,
             reason,
             seconds = pause.as_secs(),
-            "an upload to S3 failed; it is tried again"
+            "upload to S3 failed; retrying"
         );
         if let Some(at) = now.mono.checked_add(pause) {
             self.objects.wait(at, key);
@@ -137,11 +137,7 @@ impl Files {
 
     fn remove_later(&mut self, now: Now, storage: Arc<S3Settings>, name: String, failed: u32) {
         if failed >= REMOVALS {
-            tracing::error!(
-                bucket = storage.bucket,
-                object = name,
-                "an object stays in S3: it could not be removed"
-            );
+            tracing::error!(bucket = storage.bucket, object = name, "object not removed from S3; giving up");
         } else if let Some(at) = now.mono.checked_add(pause(failed)) {
             self.objects.removals.push((at, storage, name, failed));
         }
@@ -259,7 +255,9 @@ impl Files {
         let Some(Kept::There { name }) = &vod.kept else { return };
         match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
             Some(storage) => self.remove_object(cx, now, storage, name.clone(), 0),
-            None => tracing::warn!(app, object = name, "an object stays: s3RecordingEnabled is off"),
+            None => {
+                tracing::warn!(app, object = name, "object not removed from S3: s3RecordingEnabled is off")
+            }
         }
     }
 
@@ -276,7 +274,7 @@ impl Files {
         let again = (Arc::clone(&storage), name.clone());
         let sent = cx.submit(Work::Object(work), move |control, now, outcome| {
             if let ObjectOutcome::Failed(reason) = outcome.object() {
-                tracing::warn!(object = name, reason, "an object cannot be removed from S3");
+                tracing::warn!(object = name, reason, "object not removed from S3");
                 control.files.remove_later(now, storage, name, failed.saturating_add(1));
             }
         });
@@ -317,7 +315,11 @@ impl Files {
                 self.put_vod(records, now, key, Some(Vod { kept: Some(Kept::There { name }), ..vod }));
             }
             ObjectOutcome::NoFile => {
-                tracing::warn!(app = &*key.app, file = vod.file_path, "not uploaded to S3: the file is gone");
+                tracing::warn!(
+                    app = &*key.app,
+                    file = vod.file_path,
+                    "file not uploaded to S3: it no longer exists"
+                );
                 self.objects.failed.remove(&key);
                 self.put_vod(records, now, key, Some(Vod { kept: None, ..vod }));
             }

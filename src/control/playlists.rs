@@ -160,10 +160,10 @@ impl Outbound {
         let count = records.get(&key).map_or(0, |record| items(record).len());
         if barren > count {
             // Each has failed, and each was told.
-            tracing::debug!(%key, url, reason, "item over");
+            tracing::debug!(%key, url, reason, "playlist item ended");
             self.repeats.note(now, Repeat::Item, &key, reason);
         } else {
-            tracing::info!(%key, url, has_played, reason, "item over");
+            tracing::info!(%key, url, has_played, reason, "playlist item ended");
         }
         self.play_next(cx, records, registry, now, &key, None);
     }
@@ -207,7 +207,7 @@ impl Outbound {
                 Ok(origin) => {
                     return self.begin_item(cx, records, registry, now, key, (origin, wanted.is_some()));
                 }
-                Err(reason) => tracing::info!(%key, index, reason, "item passed over"),
+                Err(reason) => tracing::info!(%key, index, reason, "playlist item skipped"),
             }
             index = index.saturating_add(1);
         }
@@ -260,7 +260,7 @@ impl Outbound {
         for key in keys {
             self.sources.planned.remove(&key);
             if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
-                tracing::info!(%key, reason, "a planned playlist could not be started");
+                tracing::info!(%key, reason, "scheduled playlist not started");
             }
         }
     }

@@ -365,7 +365,7 @@ impl Registry {
         }
         match (departure, now.mono.checked_add(grace)) {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
-                tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost, its stream waits for it");
+                tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
                 // It may come back at another node: this one is a copy of that then.
                 self.cluster.release_stream(stream);

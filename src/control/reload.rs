@@ -15,10 +15,10 @@ impl Control {
     pub fn reload(&mut self) {
         let sent = self.cx.submit_admin(AdminWork::Reload, |control, now, outcome| match outcome.config() {
             Ok(config) => control.reloaded(now, &config),
-            Err(error) => tracing::error!(%error, "settings not loaded; the current ones stay in use"),
+            Err(error) => tracing::error!(%error, "settings not loaded; the current ones stay in effect"),
         });
         if !sent {
-            tracing::error!("settings not loaded: too many jobs wait");
+            tracing::error!("settings not loaded: the job queue is full");
         }
     }
 
@@ -29,7 +29,7 @@ impl Control {
         if !restart.is_empty() {
             tracing::warn!(
                 keys = %restart.join(","),
-                "these settings were changed and are in effect after a restart"
+                "changed settings take effect after a restart"
             );
         }
         self.cx.install_server(Arc::clone(&config.server));
@@ -72,14 +72,10 @@ impl Context {
                 tracing::error!(
                     app = &**name,
                     reason,
-                    "settings of the application cannot be used; those in use stay"
+                    "application settings invalid; the current ones stay in effect"
                 );
             } else {
-                tracing::error!(
-                    app = &**name,
-                    reason,
-                    "the application is not started: its settings cannot be used"
-                );
+                tracing::error!(app = &**name, reason, "application not started: its settings are invalid");
             }
         }
         self.config.lost = lost.iter().map(|app| Arc::clone(&app.name)).collect();

@@ -110,19 +110,19 @@ impl Outbound {
             match kind {
                 Repeat::Pull => {
                     let sources = self.supervisor.failing().1;
-                    tracing::info!(failures, sources, latest = %key, reason, "sources still fail");
+                    tracing::info!(failures, sources, latest = %key, reason, "sources still failing");
                 }
                 Repeat::Push => {
                     let endpoints = self.supervisor.failing().0;
-                    tracing::info!(failures, endpoints, latest = %key, reason, "endpoints still fail");
+                    tracing::info!(failures, endpoints, latest = %key, reason, "endpoints still failing");
                 }
                 Repeat::Resolver => {
-                    tracing::info!(failures, latest = %key, reason, "the resolver still does not answer");
+                    tracing::info!(failures, latest = %key, reason, "DNS resolver still not answering");
                 }
                 Repeat::Item => {
-                    tracing::info!(failures, latest = %key, reason, "items of playlists still bring nothing");
+                    tracing::info!(failures, latest = %key, reason, "playlist items still delivering nothing");
                 }
-                Repeat::Hook => tracing::warn!(failures, latest = %key, reason, "more hooks were lost"),
+                Repeat::Hook => tracing::warn!(failures, latest = %key, reason, "more hook calls lost"),
             }
         }
     }
@@ -131,9 +131,9 @@ impl Outbound {
     pub(super) fn tell_lost_hooks(&mut self, hooks: &mut Hooks, now: Now) {
         while let Some(LostHook { key, action, url, reason }) = hooks.poll_lost() {
             if self.repeats.is_first_hook(now) {
-                tracing::warn!(%key, action, url, reason, "hook lost");
+                tracing::warn!(%key, action, url, reason, "hook call lost");
             } else {
-                tracing::debug!(%key, action, url, reason, "hook lost");
+                tracing::debug!(%key, action, url, reason, "hook call lost");
                 self.repeats.note(now, Repeat::Hook, &key, &reason);
             }
         }

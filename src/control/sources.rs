@@ -290,7 +290,7 @@ impl Outbound {
         if self.supervisor.has_failed(Job::Pull(id)) {
             self.repeats.note(now, Repeat::Resolver, &key, &redact(&source.origin.url));
         } else {
-            tracing::info!(%key, url = redact(&source.origin.url), "the resolver does not answer");
+            tracing::info!(%key, url = redact(&source.origin.url), "DNS resolver not answering");
         }
         self.source_status(records, now, &key, status::FINISHED);
     }
@@ -331,7 +331,7 @@ impl Control {
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
         self.outbound.sources.copy_lives(&request.key);
-        tracing::info!(key = %request.key, attempt, "source delivers");
+        tracing::info!(key = %request.key, attempt, "source is delivering");
         match self.registry.find(&request.key) {
             Some(stream) => self
                 .registry
@@ -602,7 +602,7 @@ impl Outbound {
         let failures = self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
         let url = redact(&source.origin.url);
         if self.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
-            tracing::info!(%key, url, reason, "pull failed; it is tried again");
+            tracing::info!(%key, url, reason, "pull failed; retrying");
         } else {
             tracing::debug!(%key, url, failures, reason, "pull failed");
             self.repeats.note(now, Repeat::Pull, &key, reason);

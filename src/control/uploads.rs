@@ -153,7 +153,7 @@ impl Files {
         let (vod, finished) = match (self.vod_of(records, &key).cloned(), outcome) {
             (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
             (_, outcome) => {
-                tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "an upload cannot be kept");
+                tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "upload not stored");
                 self.drop_upload(cx, records, now, &key);
                 return cx.answer(requester, not_written());
             }
@@ -229,7 +229,7 @@ impl Files {
             UploadNews::Failed(reason) => self.upload_failed(cx, records, now, session, reason),
             UploadNews::Gone => {
                 if let Some(upload) = self.uploads.by_session.remove(&session) {
-                    tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "an upload was broken off");
+                    tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "upload aborted");
                     self.drop_upload(cx, records, now, &upload.key);
                 }
             }
@@ -276,7 +276,7 @@ impl Files {
         reason: &str,
     ) {
         let Some(upload) = self.uploads.by_session.remove(&session) else { return };
-        tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "an upload failed");
+        tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "upload failed");
         self.drop_upload(cx, records, now, &upload.key);
         cx.answer(upload.requester, not_written());
     }

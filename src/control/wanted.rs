@@ -130,7 +130,7 @@ impl Outbound {
             return;
         }
         if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
-            tracing::info!(%key, reason, "a viewer's source could not be started");
+            tracing::info!(%key, reason, "source requested by a viewer not started");
         }
     }
 

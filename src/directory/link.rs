@@ -522,7 +522,8 @@ fn entry_of(id: &str, fields: &[Vec<u8>]) -> Option<Entry> {
     Some(Entry { seq, writer: plain("w"), change })
 }
 
-/// Encodes operations for the scripts, one after another: table, 1 for put, length of the key, length of the value, key, value.
+/// Encodes operations for the Redis scripts, one after another: table (one byte), 1 for put or 0 for delete, length of the key and of the
+/// value (32 bits each, big-endian), key, value.
 fn encode(ops: &[Op]) -> Vec<u8> {
     let mut out = Vec::new();
     for op in ops {

@@ -139,7 +139,7 @@ impl Shared {
         if let Some(mut link) = self.link.take()
             && let Err(error) = link.goodbye(&self.own)
         {
-            tracing::warn!(%error, "the directory was not told that this node goes: others find out by its lease");
+            tracing::warn!(%error, "directory not told that this node is leaving; its lease will expire");
         }
     }
 
@@ -227,10 +227,7 @@ impl Shared {
     /// Restores what the directory has lost.
     fn refill(&mut self, link: &mut Link, all: Vec<(Key, Bytes)>) -> Result<(), RedisError> {
         let (mut ops, mut bytes) = (Vec::new(), 0);
-        tracing::warn!(
-            records = all.len(),
-            "the directory has lost records: those that it lacks are put back"
-        );
+        tracing::warn!(records = all.len(), "directory has lost records; putting them back");
         for (key, value) in all {
             bytes += value.len();
             ops.push(Op::Put(key, value));
@@ -301,7 +298,12 @@ impl Shared {
     fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
         let (epoch, seq) = link.state(&self.new_epoch())?;
         if epoch != self.epoch || seq < self.last {
-            tracing::warn!(epoch, seq, last = self.last, "the directory is older than what was seen in it");
+            tracing::warn!(
+                epoch,
+                seq,
+                last = self.last,
+                "directory is older than records already seen in it"
+            );
             self.is_lost = true;
         }
         let mut found = BTreeSet::new();

@@ -193,7 +193,7 @@ fn nodes_that_commit_in_any_order_end_with_what_the_directory_has() {
     assert!(!there.is_empty());
 }
 
-/// A change that another node makes right behind an own one must not be taken for an earlier one.
+/// A change of another node directly after our own must not be discarded as older than ours.
 #[test]
 fn b_20_nodes_that_commit_at_the_same_time_end_with_what_the_directory_has() {
     let redis = Redis::start();

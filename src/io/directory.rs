@@ -165,7 +165,7 @@ impl Joined {
             .and_then(|mut link| link.renew(shared.own(), settings.lease, &profile));
         let census = renewed.map_err(|error| failed(error.to_string()))?;
         let Process { node, incarnation } = shared.own().clone();
-        tracing::info!(%node, incarnation, nodes = census.nodes.len(), "the cluster was joined");
+        tracing::info!(%node, incarnation, nodes = census.nodes.len(), "cluster joined");
         let membership = Membership {
             node,
             incarnation,
@@ -341,7 +341,7 @@ impl Signs {
                     link = Some(renewed);
                     if std::mem::replace(&mut is_newest, census.is_newest) && !census.is_newest {
                         let node = &self.own.node;
-                        tracing::error!(%node, "another process has the name of this node: set cluster.node");
+                        tracing::error!(%node, "node name is taken by another process: set cluster.node");
                     }
                     control.send(ControlMail::Directory(News::Nodes(census.nodes)));
                 }

@@ -70,7 +70,7 @@ impl MailSender {
         if self.wakeup.asleep.swap(false, Ordering::SeqCst)
             && let Err(error) = self.wakeup.waker.wake()
         {
-            tracing::error!(%error, "cannot wake a worker");
+            tracing::error!(%error, "worker not woken");
         }
     }
 }

@@ -41,7 +41,7 @@ impl ServiceManager {
         let name = env::var_os(SOCKET).filter(|name| !name.is_empty())?;
         Self::at(&name)
             .map(Arc::new)
-            .inspect_err(|error| tracing::warn!(%error, "the service manager cannot be told anything"))
+            .inspect_err(|error| tracing::warn!(%error, "service manager not reachable"))
             .ok()
     }
 
@@ -72,7 +72,7 @@ impl ServiceManager {
 
     fn tell(&self, state: &str) {
         if let Err(error) = self.socket.send_to_addr(state.as_bytes(), &self.address) {
-            tracing::warn!(%error, state, "the service manager was not told");
+            tracing::warn!(%error, state, "service manager not notified");
         }
     }
 }
@@ -141,7 +141,7 @@ fn wait(
                     who.map_or_else(|| "control".to_owned(), |worker| format!("worker-{}", worker.0))
                 };
                 let threads: Vec<String> = missing.iter().map(name).collect();
-                tracing::error!(?threads, ?patience, "threads hang: they have not taken their mail");
+                tracing::error!(?threads, ?patience, "threads are stuck: they do not read their mailboxes");
             }
             Err(RecvTimeoutError::Disconnected) => return false,
         }

@@ -164,7 +164,7 @@ impl Prefaces {
 
 /// Logs that a connection was refused.
 pub(super) fn note_refused(listener: &Listener, peer: SocketAddr, why: &str) {
-    tracing::warn!(listener = listener.name, %peer, reason = why, "connection without its PROXY header refused");
+    tracing::warn!(listener = listener.name, %peer, reason = why, "connection refused: no PROXY header");
 }
 
 impl Accepted {

@@ -436,7 +436,7 @@ fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), Certifica
                 certificate = %files.certificate.display(),
                 chain = %files.chain.display(),
                 key = %files.key.display(),
-                "the certificate cannot be used: TLS is served with a temporary self-signed one until it can"
+                "certificate unusable; TLS uses a temporary self-signed one until it is replaced"
             );
             CertificateFiles::temporary(names)?
         }
@@ -447,7 +447,7 @@ fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), Certifica
 /// Raises the limit of open files as far as allowed; `None` if it could not be read.
 fn raise_open_files() -> Option<u64> {
     sys::raise_open_files()
-        .inspect_err(|error| tracing::warn!(%error, "the limit of open files could not be read"))
+        .inspect_err(|error| tracing::warn!(%error, "limit of open files not readable"))
         .ok()
 }
 
@@ -542,7 +542,7 @@ fn own_addresses() -> Vec<IpAddr> {
     match if_addrs::get_if_addrs() {
         Ok(interfaces) => interfaces.into_iter().map(|interface| interface.ip()).collect(),
         Err(error) => {
-            tracing::warn!(%error, "the machine's addresses could not be read");
+            tracing::warn!(%error, "addresses of the machine not readable");
             Vec::new()
         }
     }

@@ -193,7 +193,7 @@ impl Traffic {
         Self { protocol, open: 0, ended: 0, bytes_in: 0, bytes_out: 0 }
     }
 
-    /// Returns the row of a protocol, which is created if missing.
+    /// Returns the row of a protocol and adds it if it is missing; never `None`.
     pub fn row<'a>(rows: &'a mut Vec<Self>, protocol: &'static str) -> Option<&'a mut Self> {
         let known = rows.iter().position(|row| row.protocol == protocol);
         let at = known.unwrap_or_else(|| {

@@ -66,7 +66,7 @@ pub(super) fn remove_old(store: &Path, kept: usize) {
     for path in list(store).into_iter().skip(kept) {
         match fs::remove_file(&path) {
             Ok(()) => tracing::info!(file = %path.display(), "old backup removed"),
-            Err(error) => tracing::warn!(file = %path.display(), %error, "an old backup cannot be removed"),
+            Err(error) => tracing::warn!(file = %path.display(), %error, "old backup not removed"),
         }
     }
 }

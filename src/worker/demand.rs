@@ -143,7 +143,7 @@ impl Live {
             stream.leave_out_track(track, now.mono + RETRY);
             turn.meter.stats.transcoders_refused = turn.meter.stats.transcoders_refused.saturating_add(1);
             let (key, name) = (&stream.key, derivation.name);
-            tracing::warn!(%key, name, "a track is left out: too many are being transcoded (audio.max_transcoders)");
+            tracing::warn!(%key, name, "track not transcoded: audio.max_transcoders reached");
             return;
         }
         let seed = turn.session_seed();

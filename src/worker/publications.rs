@@ -340,7 +340,7 @@ impl Live {
         let stream = conns.published(id, publication).and_then(|stream| self.streams.get(&stream));
         let (Some(conn), Some(stream)) = (conns.get(id), stream) else { return };
         let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
-        tracing::warn!(%key, protocol, %peer, reason, "the stream has a fault");
+        tracing::warn!(%key, protocol, %peer, reason, "stream has a fault");
     }
 }
 

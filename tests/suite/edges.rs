@@ -80,7 +80,7 @@ fn n_17_a_stream_that_no_node_has_is_refused_at_once_and_no_circle_asks_for_ever
         }
     }
     // Each has asked the other, which has asked nobody.
-    let asked = |server: &Server| server.log().matches("copy wanted key=live/nothing").count();
+    let asked = |server: &Server| server.log().matches("copy requested key=live/nothing").count();
     assert!(asked(&north) >= 1 && asked(&north) <= 2, "{}", north.log());
     assert!(asked(&south) >= 1 && asked(&south) <= 2, "{}", south.log());
 }

@@ -227,7 +227,7 @@ fn r_42_keys_of_receivers_are_not_in_the_log() {
         "app.webhookPlayAuthUrl=http://127.0.0.1:1/play/canary",
     ]);
     let publisher = Publisher::start(server.rtmp, "live", "s?token=canary");
-    wait_for("a line about it", secs(20), || server.log().contains("hook lost"));
+    wait_for("a line about it", secs(20), || server.log().contains("hook call lost"));
     assert!(RtmpPeer::play(server.rtmp, "live", "s?token=canary").is_err());
     wait_for("a line about it", secs(20), || server.log().contains("viewer refused"));
     publisher.stop();

@@ -143,7 +143,7 @@ fn r_48_what_is_not_uploaded_is_not_forgotten() {
     // Nobody is there.
     let mut server = start(&home, &settings(address, SECRET), &["app.s3.keep_local=true"]);
     let (id, content) = upload(&server, &home, 200_000);
-    wait_for("a failure", secs(20), || log(&home).contains("an upload to S3 failed"));
+    wait_for("a failure", secs(20), || log(&home).contains("upload to S3 failed"));
     assert_silent(&server, &home);
     server.kill();
     drop(server);

@@ -242,7 +242,7 @@ fn files_have_a_length_and_old_ones_go() {
     let source = media_file(false, 12);
     let _publisher = publish(&server, &source);
     // Names that are free again are taken again.
-    let removed = || server.log().matches("an old recording is removed").count();
+    let removed = || server.log().matches("old recording removed").count();
     wait_for("two to be removed", secs(30), || removed() >= 2);
     wait_for("all to be removed", secs(60), || {
         !is_broadcasting(&server)

@@ -97,7 +97,7 @@ fn bring_secrets(server: &Server, cookie: &str) {
     let fields = [("Cookie", cookie)];
     api.call_with("PUT", "/rest/v2/users/password", &fields, Some(&changed));
     // The endpoint fails, and the hooks do.
-    wait_for("lines about them", secs(20), || server.log().contains("hook lost"));
+    wait_for("lines about them", secs(20), || server.log().contains("hook call lost"));
     publisher.stop();
 }
 

@@ -238,9 +238,7 @@ fn sound_that_webm_has_no_place_for_is_recorded_as_opus_and_such_video_not_at_al
     let beside = coded_file("vp9-aac", &[&VP9[..], &["-c:a", "aac"]].concat());
     let _publisher = publish(&server, "beside", &beside);
     let h264 = Program::ffmpeg_publish(&media_file(false, 12), &server.rtmp_url("live/h264"));
-    wait_for("it to be left out", secs(20), || {
-        server.log().contains("the container has no place for its tracks")
-    });
+    wait_for("it to be left out", secs(20), || server.log().contains("the container cannot hold its tracks"));
     let refused = server.api().put("/live/rest/v2/broadcasts/h264/recording/true?recordType=webm", "").json();
     assert_eq!(refused["message"], "webm recording couldn't be started");
     wait_for("the recording", secs(40), || vod(&server, "beside.webm").is_some());

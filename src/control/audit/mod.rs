@@ -69,7 +69,7 @@ impl Audit {
     fn has_room(&mut self, from: Option<IpAddr>) -> bool {
         let (has_room, left_out) = self.strangers.take(from);
         if let Some(lines) = left_out {
-            tracing::warn!(target: AUDIT, lines, "left out: lines of those who had shown nothing but an address");
+            tracing::warn!(target: AUDIT, lines, "audit lines of unauthenticated clients dropped: over the quota");
         }
         has_room
     }

@@ -24,7 +24,7 @@ impl Control {
             let record = match bytes.map(|bytes| Restored::decode(&[(key.clone(), bytes)])).transpose() {
                 Ok(restored) => restored.and_then(|restored| restored.0.into_iter().next()),
                 Err(error) => {
-                    tracing::error!(%error, "a record of another node cannot be read and is left out");
+                    tracing::error!(%error, "record of another node skipped: it cannot be read");
                     continue;
                 }
             };

@@ -107,7 +107,7 @@ impl Outbound {
             return;
         }
         if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
-            tracing::info!(%key, reason, "source of a node that is gone not started");
+            tracing::info!(%key, reason, "source of a lost node not started");
         }
     }
 }
@@ -117,9 +117,9 @@ impl Cluster {
     fn note_contact(&mut self, now: Instant, is_there: bool) {
         match (self.is_away, is_there) {
             (false, false) => {
-                tracing::error!("the directory cannot be reached: live streams go on without it")
+                tracing::error!("directory unreachable; live streams continue without it")
             }
-            (true, true) => tracing::info!("the directory can be reached again"),
+            (true, true) => tracing::info!("directory reachable again"),
             (false, true) | (true, false) => {}
         }
         self.contact(now, is_there);

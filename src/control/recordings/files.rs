@@ -174,7 +174,7 @@ impl Files {
         for app in apps {
             for vod in self.old_recordings(cx, records, now, &app) {
                 let Some(id) = &vod.vod_id else { continue };
-                tracing::info!(app = &*app, file = vod.file_path, "an old recording is removed");
+                tracing::info!(app = &*app, file = vod.file_path, "old recording removed");
                 self.remove_file(cx, now, &app, &vod);
                 self.put_vod(records, now, Vod::key(&app, id), None);
             }
@@ -238,18 +238,13 @@ impl Files {
                     app = &*key.app,
                     file = vod.file_path,
                     name,
-                    "a recording is damaged; it is set aside"
+                    "recording damaged; its file is set aside"
                 );
                 self.recordings.failures = self.recordings.failures.saturating_add(1);
                 self.put_vod(records, now, key, None);
             }
             RecordingOutcome::Failed(reason) => {
-                tracing::error!(
-                    app = &*key.app,
-                    file = vod.file_path,
-                    reason,
-                    "a recording cannot be finished"
-                );
+                tracing::error!(app = &*key.app, file = vod.file_path, reason, "recording not finished");
                 self.recordings.failures = self.recordings.failures.saturating_add(1);
                 self.try_again(now, Retry::Finish(key));
             }
@@ -290,11 +285,11 @@ impl Context {
         let file = vod.file_path.clone();
         let sent = self.submit(work, move |_, _, outcome| {
             if let RecordingOutcome::Failed(reason) = outcome.recording() {
-                tracing::warn!(file, reason, "a recording cannot be removed");
+                tracing::warn!(file, reason, "recording not removed");
             }
         });
         if !sent {
-            tracing::warn!(file = vod.file_path, "a recording cannot be removed now");
+            tracing::warn!(file = vod.file_path, "recording not removed yet");
         }
     }
 }

@@ -62,7 +62,7 @@ impl Files {
         if let RecordingOutcome::Found(found) = outcome {
             records.finish_leftovers(cx, uploaded, found);
         } else {
-            tracing::error!(?outcome, "unfinished recordings cannot be looked for");
+            tracing::error!(?outcome, "search for unfinished recordings failed");
         }
         for (worker, mail) in self.recordings.held.take().unwrap_or_default() {
             cx.post(worker, mail);
@@ -93,7 +93,7 @@ impl Records {
                 );
             });
             if !sent {
-                tracing::warn!(file, "an unfinished recording waits for the next start: too many jobs wait");
+                tracing::warn!(file, "unfinished recording left for the next start: the job queue is full");
             }
         }
     }
@@ -115,14 +115,14 @@ impl Files {
         let finished = match outcome {
             RecordingOutcome::Finished(finished) => finished,
             RecordingOutcome::Failed(reason) => {
-                return tracing::error!(app, file, reason, "an unfinished recording cannot be finished");
+                return tracing::error!(app, file, reason, "unfinished recording not finished");
             }
             RecordingOutcome::SetAside(name) => {
                 return tracing::error!(
                     app,
                     file,
                     name,
-                    "an unfinished recording is damaged; it is set aside"
+                    "unfinished recording damaged; its file is set aside"
                 );
             }
             RecordingOutcome::Empty | RecordingOutcome::Removed | RecordingOutcome::Found(_) => {

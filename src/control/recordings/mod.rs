@@ -267,7 +267,7 @@ impl Control {
             tracing::info!(%key, reason, files = recording.files, "recording ended");
             return;
         }
-        tracing::warn!(%key, reason, "recording failed; it is tried again");
+        tracing::warn!(%key, reason, "recording failed; retrying");
         self.files.recordings.failures = self.files.recordings.failures.saturating_add(1);
         self.hooks.hook_recording_failed(&mut self.cx, &self.records, now, &key, reason);
         self.files.try_again(now, Retry::Start(key, recording.container, recording.name));
@@ -347,7 +347,7 @@ impl Files {
             Some(id) if !is_wanted || !is_possible => {
                 if is_wanted {
                     let container = container.name();
-                    tracing::info!(%key, container, "not recorded: the container has no place for its tracks");
+                    tracing::info!(%key, container, "stream not recorded: the container cannot hold its tracks");
                 }
                 self.end_recording(cx, id);
             }
@@ -417,7 +417,7 @@ impl Files {
         let Some(settings) = cx.apps.get(&key.app).cloned() else { return Recorded::Refused };
         let is_full = settings.recording.streams_max.is_some_and(|max| self.recorded_beside(key) >= max);
         if clip.is_none() && is_full {
-            tracing::warn!(%key, "not recorded: record.max_streams are");
+            tracing::warn!(%key, "stream not recorded: record.max_streams reached");
             self.recordings.refused.insert(key.clone());
             return Recorded::Refused;
         }

@@ -171,7 +171,7 @@ impl Records {
         let committed = self.writes.committing.take_if(|(batch, _)| *batch == reply.batch);
         let Some((_, writes)) = committed else { return false };
         if let Err(error) = reply.result {
-            tracing::error!(%error, "the store cannot be written: changes fail until it can");
+            tracing::error!(%error, "store not writable; changes fail until it is");
             self.commit_failed(writes, matches!(error, store::Error::Gone(_)));
             return false;
         }
@@ -311,7 +311,7 @@ impl Records {
     fn rebuilt(&mut self, now: Now, reply: store::Reply) {
         match reply.result {
             Ok(()) => {
-                tracing::info!("the store is written again");
+                tracing::info!("store writable again");
                 self.writes.broken = None;
                 self.writes.dirty_until = (!self.writes.dirty.is_empty()).then_some(now.mono);
             }

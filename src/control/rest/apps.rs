@@ -32,7 +32,7 @@ fn failure(text: &str) -> Response {
 
 /// Makes the answer to a disk failure. The reason is logged, because only the operator may know it.
 fn failed(error: &str) -> Response {
-    tracing::warn!(error, "a change of the settings failed");
+    tracing::warn!(error, "settings change failed");
     failure("The change could not be saved")
 }
 
@@ -405,7 +405,7 @@ impl Control {
         let name = settings.name.clone();
         let epoch = self.cx.apps.get(&settings.name).map_or(0, |old| old.epoch + 1);
         let settings = Arc::new(AppSettings { epoch, ..settings });
-        tracing::info!(app = %settings.name, epoch, "application settings in use");
+        tracing::info!(app = %settings.name, epoch, "application settings in effect");
         for notice in settings.notices() {
             tracing::warn!(app = %settings.name, "{notice}");
         }

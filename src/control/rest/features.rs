@@ -103,7 +103,7 @@ pub(super) fn no_detections(call: &Call<'_>) -> Reply {
     empty_page(offset, size)
 }
 
-/// `GET /broadcasts/{id}/detections/count` of the servers before 3.0.
+/// Answers `GET /broadcasts/{id}/detections/count`, which the reference had before its version 3.0: nothing is detected here, so the count is 0.
 pub(super) fn no_detection_count() -> Reply {
     Reply::Now(object(200, &SimpleStat { number: 0 }))
 }

@@ -188,7 +188,7 @@ fn check_code(
     if management.first_code.as_ref().is_some_and(|code| code.fits(given)) {
         return None;
     }
-    tracing::info!(client = %call.client, "the first user was refused: the code is not that of the log");
+    tracing::info!(client = %call.client, "first user refused: the code is not the one in the log");
     lockout.failed(now.mono, call.client, CODE_ATTEMPTS);
     let refusal = Outcome::failure(WRONG_CODE).error_id(-1).response(200);
     management.answer_late(cx, now, call.origin.requester, refusal);

@@ -75,7 +75,7 @@ fn try_run(paths: &FilePaths, work: AdminWork) -> Result<AdminOutcome, String> {
 pub(in crate::io) fn remember(options: &Options, config: &Config) {
     let apps = config.apps.iter().map(|app| &*app.name).chain(config.lost.iter().map(|app| &*app.name));
     if let Err(error) = config::remember(options, apps) {
-        tracing::warn!(%error, "the list of applications is not kept: one that loses its settings starts with defaults");
+        tracing::warn!(%error, "list of applications not saved: an application that loses its settings will start with defaults");
     }
 }
 

@@ -184,7 +184,7 @@ fn blame(error: &io::Error) -> FileError {
     if leads_nowhere(error) {
         return FileError::NotFound;
     }
-    tracing::warn!(%error, "a file cannot be opened");
+    tracing::warn!(%error, "file not opened");
     FileError::Failed
 }
 
@@ -195,7 +195,7 @@ pub(super) fn blame_append(error: &io::Error) -> AppendError {
         Some(libc::ENOSPC | libc::EDQUOT) => AppendError::Full,
         _ if leads_nowhere(error) => AppendError::Path,
         _ => {
-            tracing::warn!(%error, "a file cannot be written");
+            tracing::warn!(%error, "file not written");
             AppendError::Failed
         }
     }
@@ -221,7 +221,7 @@ impl BlockSource for Served {
                 block.freeze()
             }
             Err(error) => {
-                tracing::warn!(%error, "a file cannot be read");
+                tracing::warn!(%error, "file not read");
                 Bytes::new()
             }
         }

@@ -356,7 +356,7 @@ impl Dispatcher {
                         // One that works already will take it.
                         Err(_) if !pool.threads.is_empty() => return,
                         Err(error) => {
-                            tracing::error!(%error, class = class.name(), "no thread started for a job")
+                            tracing::error!(%error, class = class.name(), "job thread not started")
                         }
                     }
                     self.count

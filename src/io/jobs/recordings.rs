@@ -79,7 +79,10 @@ fn find(root: &Path, apps: &[String]) -> Vec<Vec<String>> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             entries = entries.saturating_add(1);
             if entries > ENTRIES_MAX || found.len() >= FOUND_MAX {
-                tracing::warn!(found = found.len(), "too many files: unfinished recordings may be left");
+                tracing::warn!(
+                    found = found.len(),
+                    "search for unfinished recordings stopped: too many files"
+                );
                 return found;
             }
             let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else { continue };

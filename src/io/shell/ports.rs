@@ -68,7 +68,7 @@ impl Shell {
         // To be registered tells nothing of what came before.
         port.readable = true;
         if let Err(error) = self.driver.watch_port(index) {
-            tracing::error!(%error, "a UDP port was lost");
+            tracing::error!(%error, "UDP port lost");
         }
     }
 

@@ -230,12 +230,12 @@ fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) 
         known = version;
         match files.load() {
             Ok(configs) => {
-                tracing::info!("certificate loaded; new connections get it");
+                tracing::info!("certificate loaded; new connections use it");
                 for shell in shells {
                     shell.post(Mail::Tls(configs.clone()));
                 }
             }
-            Err(error) => tracing::warn!(%error, "certificate not loaded; the current one stays in use"),
+            Err(error) => tracing::warn!(%error, "certificate not loaded; the current one stays in effect"),
         }
     }
 }

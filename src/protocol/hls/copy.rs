@@ -373,7 +373,7 @@ impl HlsCopy {
 
     fn warn(&mut self, reason: &str) {
         if !std::mem::replace(&mut self.failing, true) {
-            tracing::warn!(place = %self.place, playlist = self.name, reason, "a copy of HLS lacks segments");
+            tracing::warn!(place = %self.place, playlist = self.name, reason, "HLS copy lacks segments");
         }
     }
 
@@ -412,11 +412,7 @@ impl HlsCopy {
 
     /// No more segments fit.
     fn close(&mut self) {
-        tracing::warn!(
-            playlist = self.name,
-            segments = self.count(),
-            "the playlist is full: it is complete now"
-        );
+        tracing::warn!(playlist = self.name, segments = self.count(), "playlist full; it ends here");
         self.full = true;
         self.list_due = true;
         self.all.ended = true;

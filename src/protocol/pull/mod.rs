@@ -341,7 +341,7 @@ impl PullSession {
             }
             Output::Unsupported(what) => self.end(now, &what),
             Output::LeftOut(reason) => {
-                tracing::info!(key = %self.key, reason, "audio of the source is not carried");
+                tracing::info!(key = %self.key, reason, "audio of the source not carried");
             }
         }
     }

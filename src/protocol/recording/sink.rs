@@ -281,7 +281,7 @@ impl RecordingSink {
                 self.steps.push_back(Step::Begin);
             } else if is_due && self.changes.is_news() {
                 let (folder, file) = (self.order.folder.join("/"), &self.order.stem);
-                tracing::warn!(folder, file, "recording pauses: the tracks change too often");
+                tracing::warn!(folder, file, "recording paused: the tracks change too often");
             }
         }
         let Some(fragments) = &mut self.fragments else { return };

@@ -77,5 +77,5 @@ pub(super) fn log_others(others: &OtherTracks) {
     }
     let name = |other: &OtherTrack| format!("{:?} {} {}", other.kind, other.id, other.four_cc.escape_ascii());
     let tracks = others.seen.iter().map(name).collect::<Vec<_>>().join(", ");
-    tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher were not carried");
+    tracing::info!(packets = others.packets, %tracks, "further tracks of the publisher not carried");
 }

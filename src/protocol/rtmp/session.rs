@@ -269,7 +269,7 @@ impl RtmpSession {
             }
             Outcome::LeftOut(reason) => {
                 let (key, peer) = (&self.key, self.peer);
-                tracing::info!(%key, %peer, reason, "audio of the publisher is not carried");
+                tracing::info!(%key, %peer, reason, "audio of the publisher not carried");
             }
             Outcome::Several(outcomes) => outcomes.into_iter().for_each(|one| self.outcome(ctx, one)),
         }

@@ -452,7 +452,7 @@ impl Paths for SrtSession {
 fn log_others(stats: &ts::Stats) {
     if !stats.demux.others.is_empty() || stats.bad > 0 {
         let (others, gaps) = (&stats.demux.others, stats.demux.gaps);
-        tracing::info!(?others, stats.bad, gaps, "parts of the transport stream were not carried");
+        tracing::info!(?others, stats.bad, gaps, "parts of the transport stream not carried");
     }
 }
 

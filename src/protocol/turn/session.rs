@@ -120,7 +120,7 @@ impl Paths for TurnSession {
                 self.allocation.bound(ctx.now.mono, local);
             }
             PathEvent::Broken(reason) => {
-                tracing::warn!(reason, "no socket for a TURN allocation");
+                tracing::warn!(reason, "TURN allocation has no socket");
                 self.allocation.bound(ctx.now.mono, None);
             }
             PathEvent::Negotiated(_) | PathEvent::PeerClosed => {}

@@ -59,7 +59,7 @@ pub(super) struct RtcPort {
 impl RtcPort {
     pub(super) fn new(now: Now, worker: WorkerId, secret: &Seed) -> Self {
         let identity = Identity::self_signed(&secret.derive("WebRTC identity", u64::from(worker.0)))
-            .inspect_err(|error| tracing::error!(%error, "no certificate for WebRTC"));
+            .inspect_err(|error| tracing::error!(%error, "WebRTC certificate not created"));
         Self {
             sessions: ice::Demux::new(),
             identity: identity.ok().map(Arc::new),

@@ -123,10 +123,10 @@ fn b_04_while_the_disk_fails_reads_and_streams_go_on_and_writes_return_with_it()
     assert_eq!(count, 5 + 1, "the five, and the bystander's");
     fault.end();
     let logged = |words: &str| wait_for("a line of the log", secs(10), || server.log().contains(words));
-    logged("the store cannot be written: changes fail until it can");
+    logged("store not writable; changes fail until it is");
     let failures = failures_until_success(&server, "again");
     acknowledged.push(format!("again{failures}"));
-    logged("the store is written again");
+    logged("store writable again");
     bystander.finish(&mut server);
     check_after_kill(&mut server, &acknowledged);
 }

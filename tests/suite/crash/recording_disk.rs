@@ -42,7 +42,7 @@ fn t_09_a_full_disk_ends_a_recording_until_there_is_space() {
     receiver.wait_for("hook", "recordingFailed cam");
     assert!(failures(&disk.server) >= 1);
     let log = fs::read_to_string(disk.folder.join("log/millstream.log")).unwrap_or_default();
-    assert!(log.contains("recording failed; it is tried again"), "{log}");
+    assert!(log.contains("recording failed; retrying"), "{log}");
     assert_eq!(disk.server.api().broadcast("live", "cam").unwrap()["status"], "broadcasting");
     disk.free();
     // Tried again, into the next file; what was there before the disk was full can be played.

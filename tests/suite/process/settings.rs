@@ -91,8 +91,7 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
         wait_for("the error", secs(10), || errors(&log()) > 0);
         let text = log();
         assert!(
-            errors(&text) == 1
-                && text.contains("the application is not started: its settings cannot be used"),
+            errors(&text) == 1 && text.contains("application not started: its settings are invalid"),
             "{text}"
         );
         // The file is there again: SIGHUP starts the application. It is lost again: what is in use stays.
@@ -101,7 +100,9 @@ fn c_11_lost_settings_of_an_application_let_nobody_in() {
         wait_for("the application", secs(10), || create("live") == 200);
         fs::write(&app_file, "").unwrap();
         server.signal("HUP");
-        wait_for("the error", secs(10), || log().contains("cannot be used; those in use stay"));
+        wait_for("the error", secs(10), || {
+            log().contains("settings invalid; the current ones stay in effect")
+        });
         wait_for("the end of the job", secs(10), || log().matches("settings loaded").count() == 2);
         assert_eq!(errors(&log()), 2);
         assert!(create("live") != 404);

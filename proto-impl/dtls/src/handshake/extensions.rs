@@ -130,7 +130,7 @@ pub(crate) fn read_numbers16(body: &[u8]) -> Result<Vec<u16>, Failure> {
     if r.is_empty() { numbers(list) } else { Err(Failure::Malformed) }
 }
 
-/// Reads 16-bit numbers behind a one-byte length, and nothing else.
+/// Reads a body that consists of a list of 16-bit numbers with a one-byte length. Fails if bytes follow.
 pub(crate) fn read_numbers8(body: &[u8]) -> Result<Vec<u16>, Failure> {
     let mut r = Reader::new(body);
     let list = vec8(&mut r)?;

@@ -77,7 +77,7 @@ impl Noise {
 }
 
 impl Slew {
-    /// A clock that is left alone.
+    /// Initial state: the clock is not corrected.
     pub(super) const NEW: Self = Self {
         active: false,
         over: 0,
