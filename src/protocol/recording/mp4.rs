@@ -2,12 +2,11 @@
 //! as far behind it as they came.
 
 use bytes::Bytes;
-use fmp4::{Description, Fragment, FragmentSample, recording_head};
+use fmp4::{Description, Fragment, FragmentSample, recording_head, with_four_byte_lengths};
 use media::{CodecConfig, Timescale, Track, TrackId};
 
 use super::fragments::{Error, Muxer};
 use crate::hub::Entry;
-use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
 
 /// Room in front of the fragments for the index of the finished file: two minutes of a usual stream. More is made when it is needed.
 const ROOM_BYTES: u32 = 64 << 10;

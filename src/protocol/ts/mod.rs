@@ -3,7 +3,7 @@
 //! [`Depackager`] turns transport packets into access units, [`TsPackage`] access units into transport packets. How those
 //! travel is the protocol's.
 //!
-//! Both count 90 kHz, and both take [`ZERO`] for the zero of a stream: a transport stream of ffmpeg begins there, so one
+//! Both count 90 kHz, and both take [`mpegts::ZERO`] for the zero of a stream: a transport stream of ffmpeg begins there, so one
 //! that comes in that way begins at zero in the hub, as the same stream over RTMP does, and goes out with the times it
 //! came with.
 
@@ -21,9 +21,5 @@ const TICKS: Timescale = Timescale::new(mpegts::TICKS_PER_SECOND);
 /// The reason in the log for the first frame that makes no sense.
 pub(in crate::protocol) const BAD_FRAME: &str =
     "a frame that is malformed, or of a codec that is not carried";
-/// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,
-/// which stands [`mpegts::LATE_MAX`] before the unit at most, is then never negative.
-const ZERO: u64 = 126_000;
-
 #[cfg(test)]
 mod tests;

@@ -1,16 +1,18 @@
 //! Units of a track as samples of fragments: each lasts until the next one.
 
 use bytes::Bytes;
-use fmp4::{Description, FragmentSample};
 use media::{AccessUnit, CodecConfig, Track, TrackId};
 
-/// The samples of one track that are in no fragment yet.
+use crate::{Description, FragmentSample};
+
+/// The samples of one track that are in no fragment yet. A unit lasts until the next one of its track, so the newest is never
+/// complete.
 #[derive(Debug)]
-pub(in crate::protocol) struct Samples {
+pub struct Samples {
     /// The track.
-    pub(in crate::protocol) id: TrackId,
+    pub id: TrackId,
     /// The description of the track in an init segment.
-    pub(in crate::protocol) description: Description,
+    pub description: Description,
     /// The newest, whose duration is not known yet, and its decode time.
     open: Option<(i64, FragmentSample)>,
     /// Decode time of the first of the others, in ticks of the stream.
@@ -19,8 +21,9 @@ pub(in crate::protocol) struct Samples {
 }
 
 impl Samples {
-    /// Of the track `number` of a file.
-    pub(in crate::protocol) fn new(number: u32, track: &Track) -> Self {
+    /// Creates the samples of a track that is `number` in the file.
+    #[must_use]
+    pub fn new(number: u32, track: &Track) -> Self {
         Self {
             id: track.id,
             description: Description {
@@ -34,17 +37,19 @@ impl Samples {
     }
 
     /// Whether no unit has come.
-    pub(in crate::protocol) const fn is_new(&self) -> bool {
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
         self.open.is_none() && self.complete.is_empty()
     }
 
     /// Whether there is nothing for a fragment.
-    pub(in crate::protocol) const fn is_empty(&self) -> bool {
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.complete.is_empty()
     }
 
     /// Takes a unit. The one before it is complete.
-    pub(in crate::protocol) fn push(&mut self, unit: &AccessUnit) {
+    pub fn push(&mut self, unit: &AccessUnit) {
         let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
         let sample = FragmentSample {
             duration: lasted,
@@ -62,19 +67,20 @@ impl Samples {
     }
 
     /// Nothing follows the last one directly.
-    pub(in crate::protocol) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         if let Some((dts, sample)) = self.open.take() {
             self.add(dts, sample);
         }
     }
 
     /// Number of complete samples, and how many ticks they last.
-    pub(in crate::protocol) fn measure(&self) -> (usize, u64) {
+    #[must_use]
+    pub fn measure(&self) -> (usize, u64) {
         (self.complete.len(), self.complete.iter().map(|sample| u64::from(sample.duration)).sum())
     }
 
     /// The complete samples, for a fragment, with the decode time of the first.
-    pub(in crate::protocol) fn take(&mut self) -> (i64, Vec<FragmentSample>) {
+    pub fn take(&mut self) -> (i64, Vec<FragmentSample>) {
         (self.at, std::mem::take(&mut self.complete))
     }
 
@@ -86,9 +92,10 @@ impl Samples {
     }
 }
 
-/// Units have NAL units with four-byte lengths, whatever the configuration said when it came (ISO/IEC 14496-15 §5.3.3.1,
-/// §8.3.3.1).
-pub(in crate::protocol) fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
+/// The configuration of units with four-byte NAL lengths, as access units have them, whatever it said when it came (ISO/IEC 14496-15
+/// §5.3.3.1, §8.3.3.1).
+#[must_use]
+pub fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let patched = |record: &Bytes, at: usize| {
         let mut record = record.to_vec();
         if let Some(byte) = record.get_mut(at) {
