@@ -219,7 +219,7 @@ impl TsSegmenter {
 mod tests {
     use std::time::Duration;
 
-    use media::codec::{aac, h264};
+    use media::codec::{aac, h264, mp3};
     use media::{AccessUnit, CodecConfig, Timescale};
     use mpegts::{AUDIO_PID, Demuxer, Event, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID};
 
@@ -525,6 +525,53 @@ mod tests {
             }
             assert_eq!(came, frames);
         }
+    }
+
+    /// The payload bytes of all PES packets of a segment.
+    fn payload_bytes(segment: &Bytes) -> usize {
+        let (mut demuxer, mut input, mut bytes) = (Demuxer::new(), &segment[..], 0);
+        let mut take = |event| {
+            if let Event::Pes(pes) = event {
+                bytes += pes.payload.len()
+            }
+        };
+        while let Some(event) = demuxer.read(&mut input) {
+            take(event);
+        }
+        demuxer.finish();
+        while let Some(event) = demuxer.read(&mut &[][..]) {
+            take(event);
+        }
+        bytes
+    }
+
+    #[test]
+    fn frames_that_wait_when_the_tracks_change_are_of_the_segment_before() {
+        let aac = CodecConfig::Aac(aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap());
+        let mp3 = CodecConfig::Mp3(mp3::Config { sample_rate: 48_000, channels: 2 });
+        let track =
+            |config: &CodecConfig| Track::new(TrackId::AUDIO, config.clone(), Timescale::MILLISECONDS);
+        let mut segmenter = segmenter(&Rules::DEFAULT);
+        let mut cuts = Vec::new();
+        for n in 0..6i64 {
+            match n {
+                0 => segmenter.set_tracks(vec![track(&aac)], 1),
+                3 => segmenter.set_tracks(vec![track(&mp3)], 2),
+                _ => {}
+            }
+            let payload = Bytes::from_static(&[0x21; 100]);
+            let (dts, key_frame) = (n * 21, false);
+            let unit =
+                AccessUnit { track: TrackId::AUDIO, dts, pts: dts, key_frame, config_epoch: 1, payload };
+            cuts.extend(segmenter.unit(&Timed { unit: &unit, dts_ms: dts, date_ms: dts }));
+        }
+        cuts.extend(segmenter.finish(true));
+        // Each frame of AAC has a head of ADTS.
+        let bytes: Vec<usize> = cuts.iter().map(|cut| payload_bytes(&cut.bytes)).collect();
+        assert_eq!(bytes, [3 * 107, 3 * 100]);
+        let marks: Vec<bool> =
+            segmenter.playlist().unwrap().segments.iter().map(|one| one.discontinuity).collect();
+        assert_eq!(marks, [false, true]);
     }
 
     fn is_key_frame(packet: &Packet<'_>) -> bool {
