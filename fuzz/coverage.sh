@@ -56,7 +56,7 @@ sources() {
         ingest_ts) echo ^src/protocol/ts/ingest ^src/protocol/pull ;;
         webrtc_offer) echo ^src/protocol/webrtc/whip ^src/protocol/webrtc/negotiation ^src/protocol/webrtc/signalling webrtc/src/negotiate webrtc/src/peer/setup ;;
         ws_frame | ws_stream) echo ^src/http/websocket ;;
-        segmenter) echo ^src/protocol/hls ;;
+        segmenter) echo hls/src/segmenter ^src/protocol/hls ;;
         server) echo ^src/worker ^src/hub ^src/control ;;
         store_recover) echo ^src/store ;;
         *) echo ;;

@@ -192,6 +192,34 @@ fn the_hls_origin_is_played_to_its_end() {
     }
 }
 
+#[test]
+fn the_hls_segments_of_a_file_have_every_frame() {
+    let (home, source) = (Home::new(), media_file(true, 12));
+    let file = home.path().join("source.mp4");
+    let mut copy = Command::new("ffmpeg");
+    copy.args(["-v", "error", "-nostdin", "-i"])
+        .arg(&source)
+        .args(["-c", "copy", "-movflags", "+faststart"])
+        .arg(&file);
+    let (status, _, errors) = run(&mut copy);
+    assert!(status.success(), "{errors}");
+    for form in ["ts", "fmp4"] {
+        let folder = home.path().join(form);
+        let mut command = Command::new(built("hls", "segments"));
+        let (status, _, errors) = run(command.arg(&file).arg(form).arg(&folder));
+        assert!(status.success(), "{form}: {errors}");
+        let list = folder.join("live.m3u8");
+        let text = fs::read_to_string(&list).unwrap();
+        assert!(text.matches("#EXTINF:2.000,").count() >= 5 && text.contains("#EXT-X-ENDLIST"), "{text}");
+        let (source, cut) = (unit_md5(file.to_str().unwrap(), None), unit_md5(list.to_str().unwrap(), None));
+        for track in 0..2 {
+            assert_track_within(1, (track, &source), (track, &cut));
+            let count = |packets: &[Packet]| packets.iter().filter(|packet| packet.0 == track).count();
+            assert_eq!(count(&cut), count(&source), "{form}, track {track}");
+        }
+    }
+}
+
 /// The body of an answer.
 fn fetched(address: &str, path: &str) -> String {
     use std::io::Write;

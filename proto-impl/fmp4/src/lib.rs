@@ -5,6 +5,7 @@ mod boxes;
 mod error;
 mod esds;
 mod reader;
+mod samples;
 #[cfg(test)]
 mod testing;
 mod writer;
@@ -18,6 +19,7 @@ pub use error::Error;
 pub use reader::{
     EMPTY_SAMPLES_MAX, Event, Indexed, Indexer, Limits, RUNS_MAX, Reader, Sample, Track, movie_duration_ms,
 };
+pub use samples::{Samples, with_four_byte_lengths};
 pub use writer::{
     BitRate, Colour, Description, Fragment, FragmentSample, IndexSample, MEDIA_HEAD_BYTES, PlainHead,
     Reference, Sidx, TrackIndex, file_head, file_type, init_segment, media_head, moov, plain_head, prft,

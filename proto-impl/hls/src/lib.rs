@@ -6,10 +6,13 @@ mod decrypt;
 mod error;
 pub mod limits;
 pub mod playlist;
+pub mod segmenter;
 pub mod uri;
 
 // A program that embeds this crate needs no other for what stands in signatures.
 pub use bytes::Bytes;
+pub use crypto::Seed;
+pub use media;
 
 pub use client::{Client, Config, Event, Rendition, Request, SegmentKind, choose};
 pub use error::{Error, Limit, Violation};

@@ -6,12 +6,14 @@ mod error;
 mod mux;
 mod packet;
 mod pes;
+mod program;
 mod psi;
 mod section;
 mod sync;
 
 // A program that embeds this crate needs no other for what stands in signatures.
 pub use bytes::Bytes;
+pub use media;
 
 pub use demux::{Demuxer, Event, PES_BYTES_MAX, Pes, STREAMS_MAX, Stats};
 pub use error::Error;
@@ -21,6 +23,7 @@ pub use mux::{
 };
 pub use packet::{PACKET_BYTES, Packet, Pcr, Pid};
 pub use pes::PesHeader;
+pub use program::{Program, ZERO, carries};
 pub use psi::{Pat, Pmt, Stream, StreamKind};
 
 /// Ticks per second of PTS and DTS (§2.4.3.7).

@@ -412,8 +412,8 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "hlsMuxingEnabled",
         "tests/suite/hls.rs::an_application_may_have_none_and_one_that_is_secured_gives_none_without_credentials",
     ),
-    ("hlsTime", "src/protocol/hls/segmenter.rs::the_list_is_as_long_as_asked_and_has_few_of_a_high_rate"),
-    ("hlsListSize", "src/protocol/hls/segmenter.rs::the_list_is_as_long_as_asked_and_has_few_of_a_high_rate"),
+    ("hlsTime", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),
+    ("hlsListSize", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),
     ("hlsSegmentFileSuffixFormat", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),
     ("hlsPlayListType", "tests/suite/hls.rs::what_is_to_be_kept_is_on_the_disk_to_the_last_frame"),
     (
@@ -442,14 +442,8 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "src/control/tests/admission.rs::records_have_no_counts_of_viewers_where_they_are_not_wanted",
     ),
     ("fileNameFormat", "src/control/tests/recordings.rs::names_have_the_date_and_folders_the_stream"),
-    (
-        "dashSegDuration",
-        "src/protocol/hls/rendition_tests.rs::the_manifest_has_segments_and_a_window_of_its_own",
-    ),
-    (
-        "dashWindowSize",
-        "src/protocol/hls/rendition_tests.rs::the_manifest_has_segments_and_a_window_of_its_own",
-    ),
+    ("dashSegDuration", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    ("dashWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
     ("dashExtraWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
     (
         "webRTCClientStartTimeoutMs",

@@ -16,6 +16,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use flv::tag::{AudioBody, AudioPacket, FrameType, TrackPacket, VideoBody, VideoPacket};
 use flv::{AudioTag, VideoTag};
+use fmp4::with_four_byte_lengths;
 use media::codec::key_frame::is_key_frame;
 use media::codec::{aac, g711, mp3};
 use media::{
@@ -26,7 +27,6 @@ use media::{
 use self::compositions::Compositions;
 use self::sets::ParameterSets;
 use crate::mail::Grant;
-use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
 use crate::protocol::usable::Supply;
 
 /// Number of bits of RTMP timestamps, which are in milliseconds (RTMP 1.0 §5.3.1.3).

@@ -14,16 +14,14 @@
 use std::time::Instant;
 
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
+use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Presentation, Start, Stretch, Window};
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
 use super::lineup::Lineup;
-use super::manifest::{Moments, Stretch, manifest};
 use super::publishing::Publishing;
-use super::rendition::{Made, Names, Rendition};
-use super::settings::HlsSettings;
-use super::window::{Start, Window};
-use super::{DASH, DELTA, ENDING, NAME, file_of, stream_of, tailor};
+use super::settings::{DashSettings, HlsSettings};
+use super::{DASH, DELTA, ENDING, NAME, file_of, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
 use crate::mail::{Progress, StreamEnd};
@@ -87,8 +85,8 @@ pub(super) static FORMAT: FormatKind = FormatKind {
 };
 
 /// Takes the rendition with this name out of the list.
-fn take_named(renditions: &mut Vec<Rendition>, base: &str) -> Option<Rendition> {
-    let at = renditions.iter().position(|rendition| rendition.names.base == base)?;
+fn take_named(renditions: &mut Vec<Mp4Segmenter>, base: &str) -> Option<Mp4Segmenter> {
+    let at = renditions.iter().position(|rendition| rendition.names().base == base)?;
     Some(renditions.remove(at))
 }
 
@@ -185,9 +183,9 @@ struct CmafSink {
     settings: HlsSettings,
     publishing: Publishing,
     /// Video first.
-    renditions: Vec<Rendition>,
+    renditions: Vec<Mp4Segmenter>,
     /// Renditions of tracks that have left the stream: their playlists go on with gaps until the tracks come back.
-    absent: Vec<Rendition>,
+    absent: Vec<Mp4Segmenter>,
     /// First numbers of the first rendition.
     start: Start,
     /// The end of the last segment of the first rendition.
@@ -234,7 +232,7 @@ impl CmafSink {
             publishing,
             renditions: Vec::new(),
             absent: Vec::new(),
-            start: Start::at(now),
+            start: start(now),
             boundary_ms: None,
             chosen_epoch: 0,
             shift_ms: 0,
@@ -274,7 +272,7 @@ impl CmafSink {
                 .unwrap_or_else(|| {
                     let run = (self.layout == Layout::Apart).then_some(start.number);
                     let names = Names { base, ending: "m4s", run };
-                    Rendition::new(names, &self.settings, parts, (start, self.shift_ms))
+                    Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms))
                 });
             target.into_iter().for_each(|target| rendition.adopt(target));
             rendition.set_tracks(tracks, self.chosen_epoch);
@@ -319,15 +317,15 @@ impl CmafSink {
         }
     }
 
-    fn reports(&self, renditions: &[Rendition], index: usize) -> Vec<Report> {
+    fn reports(&self, renditions: &[Mp4Segmenter], index: usize) -> Vec<Report> {
         if !self.settings.low_latency || self.layout == Layout::Together {
             return Vec::new();
         }
         let others = renditions.iter().enumerate().filter(|(other, _)| *other != index);
-        let report = |rendition: &Rendition| {
+        let report = |rendition: &Mp4Segmenter| {
             let (segment, part) = rendition.progress();
             Report {
-                uri: format!("{}{ENDING}", rendition.names.base),
+                uri: format!("{}{ENDING}", rendition.names().base),
                 last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
                 last_part: part.checked_sub(1).map(u64::from),
             }
@@ -336,7 +334,7 @@ impl CmafSink {
     }
 
     /// Publishes the new parts of a rendition, and its playlist. False when there are none.
-    fn publish_rendition(&mut self, rendition: &mut Rendition, reports: Vec<Report>) -> bool {
+    fn publish_rendition(&mut self, rendition: &mut Mp4Segmenter, reports: Vec<Report>) -> bool {
         let made = rendition.take_made();
         if made.is_empty() && !rendition.window().is_over() {
             return false;
@@ -346,7 +344,7 @@ impl CmafSink {
     }
 
     /// Publishes new segments of a rendition, then its playlist.
-    fn publish_made(&mut self, rendition: &mut Rendition, made: Vec<Made>, reports: Vec<Report>) {
+    fn publish_made(&mut self, rendition: &mut Mp4Segmenter, made: Vec<Made>, reports: Vec<Report>) {
         let ended = rendition.window().playlist().ended;
         let folder = self.folder.clone();
         self.publishing.leave(rendition.take_left().into_iter().map(|name| format!("{folder}{name}")));
@@ -365,7 +363,7 @@ impl CmafSink {
         self.dates.settle();
         let (segment, part) = rendition.progress();
         let progress = if ended { Progress::ENDED } else { Progress { segment, part } };
-        let name = format!("{folder}{}{ENDING}", rendition.names.base);
+        let name = format!("{folder}{}{ENDING}", rendition.names().base);
         let mut playlist = rendition.playlist();
         if let Some(low) = &mut playlist.low_latency {
             low.reports = reports;
@@ -404,19 +402,19 @@ impl CmafSink {
     fn master(&self) -> MultivariantPlaylist {
         let of_kind = |kind| {
             let is_of = move |track: &Track| track.kind() == kind;
-            self.renditions.iter().filter(move |rendition| rendition.tracks.iter().any(is_of))
+            self.renditions.iter().filter(move |rendition| rendition.tracks().iter().any(is_of))
         };
         let audio = of_kind(TrackKind::Audio).next();
-        let uri = |rendition: &Rendition| format!("{}{ENDING}", rendition.names.base);
-        let variant = |rendition: &Rendition, audio: Option<&Rendition>| {
+        let uri = |rendition: &Mp4Segmenter| format!("{}{ENDING}", rendition.names().base);
+        let variant = |rendition: &Mp4Segmenter, audio: Option<&Mp4Segmenter>| {
             let total = |bits: fn(&Window) -> u64| {
-                let of = |rendition: &Rendition| bits(rendition.window());
+                let of = |rendition: &Mp4Segmenter| bits(rendition.window());
                 of(rendition).saturating_add(audio.map_or(0, of))
             };
             let described = rendition.newest();
-            let both = described.into_iter().chain(audio.and_then(Rendition::newest));
+            let both = described.into_iter().chain(audio.and_then(Mp4Segmenter::newest));
             let codecs: Vec<&str> = both.flat_map(|one| &one.codecs).map(String::as_str).collect();
-            let size = rendition.tracks.first().and_then(Track::picture_size);
+            let size = rendition.tracks().first().and_then(Track::picture_size);
             Variant {
                 uri: uri(rendition),
                 // Rounded up, so that the playlist does not change with each segment.
@@ -463,9 +461,11 @@ impl CmafSink {
         self.note_stretches();
         let base = format!("../{}", self.folder);
         let Some(moments) = self.moments(now) else { return };
-        let renditions: Vec<&Rendition> = self.renditions.iter().chain(&self.absent).collect();
-        let text = manifest(&renditions, &self.shown.stretches, (&self.settings, &base, ended), moments);
-        if let Some(text) = text {
+        let renditions: Vec<&Mp4Segmenter> = self.renditions.iter().chain(&self.absent).collect();
+        let DashSettings { window: listed, latency_ms, .. } = self.settings.dash_own;
+        let (renditions, stretches, base) = (&*renditions, &*self.shown.stretches, &*base);
+        let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
+        if let Some(text) = all.manifest(moments) {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             self.publishing.manifest(&name, text, self.dates.calendar());
         }
@@ -512,7 +512,7 @@ impl CmafSink {
         if self.dates.is_due() {
             // All renditions jump where the first one does (RFC 8216bis §6.2.4).
             let lead = self.renditions.first().filter(|lead| lead.has(entry.unit.track));
-            if let Some(end_ms) = lead.and_then(|lead| lead.end_before(entry)) {
+            if let Some(end_ms) = lead.and_then(|lead| lead.end_before(&timed(entry, 0))) {
                 self.dates.jump(end_ms);
             }
         }
@@ -542,8 +542,8 @@ impl CmafSink {
         let is_follower = at > 0 && entry.kind == Some(TrackKind::Audio);
         let Some(rendition) = self.renditions.get_mut(at) else { return };
         if is_follower {
-            rendition.follow(entry, date_ms, boundary);
-        } else if let Some(end) = rendition.unit(entry, date_ms).filter(|_| at == 0) {
+            rendition.follow(&timed(entry, date_ms), boundary);
+        } else if let Some(end) = rendition.unit(&timed(entry, date_ms)).filter(|_| at == 0) {
             self.boundary_ms = Some(end);
             self.pass_absent(end);
         }

@@ -173,8 +173,8 @@ impl HlsCopy {
         let on_disk = settings.kept.map(|kind| {
             let mut folder = vec![order.key.app.to_string(), STREAMS.to_owned()];
             folder.extend(folders.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
-            let list_size = u32::try_from(settings.list_size).unwrap_or(u32::MAX);
-            let segment = Duration::from_millis(settings.segment_ms.unsigned_abs());
+            let list_size = u32::try_from(settings.rules.list_size).unwrap_or(u32::MAX);
+            let segment = Duration::from_millis(settings.rules.segment_ms.unsigned_abs());
             let lingers = settings.deleted_at_end.then(|| segment.saturating_mul(list_size));
             Self::new(Place::Disk { kind, lingers, folder }, name)
         });

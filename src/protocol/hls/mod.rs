@@ -1,6 +1,7 @@
 //! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
-//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4; a `window` says where segments end, and keeps the playlist.
+//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4: the `hls` crate's segmenters cut it, the sinks publish the files
+//! and playlists.
 //! Requests are answered from memory, by `http`.
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
@@ -14,23 +15,19 @@ mod fetch;
 mod follow;
 mod ladder;
 mod lineup;
-mod manifest;
 mod publishing;
 mod pull;
-mod rendition;
-#[cfg(test)]
-mod rendition_tests;
-mod seal;
-mod segmenter;
 mod settings;
 mod sink;
 mod tailor;
 mod units;
 mod viewer;
-mod window;
+#[cfg(test)]
+mod waiting_tests;
 
 use std::time::Instant;
 
+use ::hls::segmenter::{Start, Timed, Window};
 use crypto::Seed;
 
 use super::player::LoadPlayer;
@@ -38,8 +35,9 @@ use super::pull::{Client, Patience};
 use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
 use crate::auth::url::{Url, UrlError};
 use crate::config::AppSettings;
-use crate::mail::Transport;
-use crate::types::StreamKey;
+use crate::hub::Entry;
+use crate::mail::{Progress, Transport};
+use crate::types::{Now, StreamKey};
 use pull::HlsPull;
 use viewer::Viewer;
 
@@ -100,7 +98,7 @@ fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
     let (stem, ending) = file.rsplit_once('.')?;
     let id = match ending {
-        "ts" | "m4s" => settings::HlsSettings::of(app).suffix.strip(stem)?,
+        "ts" | "m4s" => settings::HlsSettings::of(app).rules.suffix.strip(stem)?,
         // `{id}_{ms}_init`, `{id}_{ms}_{epoch}_init`
         "mp4" => {
             let (id, epoch_or_ms) = stem.strip_suffix("_init")?.rsplit_once('_')?;
@@ -112,6 +110,21 @@ fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
         _ => return None,
     };
     (!id.is_empty()).then_some(id)
+}
+
+/// The first numbers of a stream that begins now.
+const fn start(now: Now) -> Start {
+    Start::at_unix_ms(now.wall_ms)
+}
+
+/// A unit for a segmenter, with its date.
+const fn timed(entry: &Entry, date_ms: i64) -> Timed<'_> {
+    Timed { unit: &entry.unit, dts_ms: entry.dts_ms, date_ms }
+}
+
+/// The progress of a playlist without parts.
+const fn progress(window: &Window) -> Progress {
+    if window.playlist().ended { Progress::ENDED } else { Progress { segment: window.number(), part: 0 } }
 }
 
 fn outbound(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {

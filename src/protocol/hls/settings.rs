@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hls::playlist::Kind;
+use hls::segmenter::{Rules, Sealing, Suffix};
 use url::Url;
 
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
@@ -59,12 +60,8 @@ pub(super) static SECTION: Section =
 pub(super) struct HlsSettings {
     /// `hlsMuxingEnabled`.
     pub(super) enabled: bool,
-    /// `hlsTime` in milliseconds: a segment ends at the first key frame after it.
-    pub(super) segment_ms: i64,
-    /// `hlsListSize`.
-    pub(super) list_size: usize,
-    /// `hlsSegmentFileSuffixFormat`.
-    pub(super) suffix: Suffix,
+    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`.
+    pub(super) rules: Rules,
     /// `hlsPlayListType`: segments are kept on the disk.
     pub(super) kept: Option<Kind>,
     /// `deleteHLSFilesOnEnded`: until the stream is over.
@@ -75,8 +72,6 @@ pub(super) struct HlsSettings {
     pub(super) fragmented: bool,
     /// `hlsEnableLowLatency`.
     pub(super) low_latency: bool,
-    /// `hls.part_ms`: how long a part is to be, in milliseconds.
-    pub(super) part_ms: i64,
     /// `hls.endlist`: when playlists and manifests end.
     pub(super) ends: Ends,
     /// `hls.begin=stream`: segments are made before anybody asks.
@@ -139,53 +134,40 @@ pub(super) struct DashSettings {
     pub(super) latency_ms: u64,
 }
 
-/// Encryption of segments (RFC 8216 §4.3.2.4).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Sealing {
-    /// `hls.encryption=aes-128`.
-    pub(super) is_on: bool,
-    /// `hls.key_segments`: segments that share a key; `None`: all.
-    pub(super) segments: Option<u64>,
-    /// `hls.key_prefix`: what stands before the names of keys in playlists.
-    pub(super) prefix: String,
+/// Encryption of segments (RFC 8216 §4.3.2.4): `hls.encryption`, `hls.key_segments`, `hls.key_prefix`.
+fn sealing(values: &Values) -> Result<Sealing, Error> {
+    let key = "hls.encryption";
+    let is_on = match values.text(key).trim().to_ascii_lowercase().as_str() {
+        "none" | "" => false,
+        "aes-128" => true,
+        _ => return Err(values.bad(key, "must be none or aes-128")),
+    };
+    let segments = values.number("hls.key_segments", 0u64, 1_000_000)?;
+    let prefix = values.text("hls.key_prefix").trim();
+    if prefix.contains(|c: char| c.is_control() || c.is_whitespace() || c == '"') {
+        return Err(values.bad("hls.key_prefix", "must be the beginning of a URI"));
+    }
+    Ok(Sealing {
+        is_on,
+        segments: Some(segments).filter(|segments| *segments > 0),
+        prefix: prefix.to_owned(),
+    })
 }
 
-impl Sealing {
-    fn read(values: &Values) -> Result<Self, Error> {
-        let key = "hls.encryption";
-        let is_on = match values.text(key).trim().to_ascii_lowercase().as_str() {
-            "none" | "" => false,
-            "aes-128" => true,
-            _ => return Err(values.bad(key, "must be none or aes-128")),
-        };
-        let segments = values.number("hls.key_segments", 0u64, 1_000_000)?;
-        let prefix = values.text("hls.key_prefix").trim();
-        if prefix.contains(|c: char| c.is_control() || c.is_whitespace() || c == '"') {
-            return Err(values.bad("hls.key_prefix", "must be the beginning of a URI"));
+/// Refuses what would be given out in the clear beside encrypted segments.
+fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
+    let others = [
+        (settings.fragmented, "hlsSegmentType=fmp4"),
+        (settings.low_latency, "hlsEnableLowLatency"),
+        (settings.dash, "dashMuxingEnabled"),
+        (settings.kept.is_some(), "hlsPlayListType"),
+        (settings.pushed_to.is_some(), "hlsHttpEndpoint"),
+    ];
+    match others.iter().find(|(is_set, _)| settings.sealing.is_on && *is_set) {
+        Some((_, other)) => {
+            Err(values.bad("hls.encryption", format!("cannot be had with {other}, which is not encrypted")))
         }
-        Ok(Self {
-            is_on,
-            segments: Some(segments).filter(|segments| *segments > 0),
-            prefix: prefix.to_owned(),
-        })
-    }
-
-    /// Refuses what would be given out in the clear beside encrypted segments.
-    fn check(&self, values: &Values, settings: &HlsSettings) -> Result<(), Error> {
-        let others = [
-            (settings.fragmented, "hlsSegmentType=fmp4"),
-            (settings.low_latency, "hlsEnableLowLatency"),
-            (settings.dash, "dashMuxingEnabled"),
-            (settings.kept.is_some(), "hlsPlayListType"),
-            (settings.pushed_to.is_some(), "hlsHttpEndpoint"),
-        ];
-        match others.iter().find(|(is_set, _)| self.is_on && *is_set) {
-            Some((_, other)) => {
-                Err(values
-                    .bad("hls.encryption", format!("cannot be had with {other}, which is not encrypted")))
-            }
-            None => Ok(()),
-        }
+        None => Ok(()),
     }
 }
 
@@ -214,15 +196,12 @@ impl DashSettings {
 
 static DEFAULTS: HlsSettings = HlsSettings {
     enabled: true,
-    segment_ms: 2000,
-    list_size: 15,
-    suffix: Suffix { before: String::new(), digits: 9, after: String::new() },
+    rules: Rules::DEFAULT,
     kept: None,
     deleted_at_end: true,
     pushed_to: None,
     fragmented: false,
     low_latency: false,
-    part_ms: 300,
     ends: Ends::Grace,
     begins_with_stream: false,
     dash: false,
@@ -248,11 +227,12 @@ impl HlsSettings {
             match *key {
                 "hlsTime" => {
                     let seconds = value.trim().parse().ok().filter(|seconds| (1..=60).contains(seconds));
-                    settings.segment_ms = seconds.map_or(settings.segment_ms, |seconds: i64| seconds * 1000);
+                    settings.rules.segment_ms =
+                        seconds.map_or(settings.rules.segment_ms, |seconds: i64| seconds * 1000);
                 }
                 "hlsListSize" => {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
-                    settings.list_size = size.unwrap_or(settings.list_size);
+                    settings.rules.list_size = size.unwrap_or(settings.rules.list_size);
                 }
                 "hlsPlayListType" if !settings.sealing.is_on => settings.kept = kind(value),
                 _ => {}
@@ -266,14 +246,13 @@ impl HlsSettings {
         if self.enabled && self.low_latency {
             return self;
         }
-        self.segment_ms = self.dash_own.segment_ms.unwrap_or(self.segment_ms);
+        self.rules.segment_ms = self.dash_own.segment_ms.unwrap_or(self.rules.segment_ms);
         let kept = self.dash_own.window.map(|window| window.saturating_add(self.dash_own.extra));
-        self.list_size = kept.unwrap_or(self.list_size);
+        self.rules.list_size = kept.unwrap_or(self.rules.list_size);
         self
     }
 
     fn read(values: &Values) -> Result<Self, Error> {
-        let suffix = "hlsSegmentFileSuffixFormat";
         let fragmented = match values.text("hlsSegmentType").trim().to_ascii_lowercase().as_str() {
             "mpegts" | "" => false,
             "fmp4" => true,
@@ -288,17 +267,12 @@ impl HlsSettings {
         }
         let settings = Self {
             enabled: values.boolean("hlsMuxingEnabled")?,
-            segment_ms: values.number("hlsTime", 1i64, 60)? * 1000,
-            list_size: values.number("hlsListSize", 3usize, 500)?,
-            suffix: Suffix::read(values.text(suffix)).ok_or_else(|| {
-                values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
-            })?,
+            rules: rules(values)?,
             kept: kind(values.text("hlsPlayListType")),
             deleted_at_end: values.boolean("deleteHLSFilesOnEnded")?,
             pushed_to: push_url(values)?,
             fragmented,
             low_latency: values.boolean("hlsEnableLowLatency")?,
-            part_ms: values.number("hls.part_ms", 100i64, 2000)?,
             ends: Ends::read(values.text("hls.endlist"))
                 .ok_or_else(|| values.bad("hls.endlist", "must be clean, grace or never"))?,
             begins_with_stream: match values.text("hls.begin").trim().to_ascii_lowercase().as_str() {
@@ -308,11 +282,23 @@ impl HlsSettings {
             },
             dash: values.boolean("dashMuxingEnabled")?,
             dash_own: DashSettings::read(values)?,
-            sealing: Sealing::read(values)?,
+            sealing: sealing(values)?,
         };
-        settings.sealing.check(values, &settings)?;
+        check_sealing(values, &settings)?;
         Ok(settings)
     }
+}
+
+fn rules(values: &Values) -> Result<Rules, Error> {
+    let suffix = "hlsSegmentFileSuffixFormat";
+    Ok(Rules {
+        segment_ms: values.number("hlsTime", 1i64, 60)? * 1000,
+        list_size: values.number("hlsListSize", 3usize, 500)?,
+        part_ms: values.number("hls.part_ms", 100i64, 2000)?,
+        suffix: Suffix::read(values.text(suffix)).ok_or_else(|| {
+            values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
+        })?,
+    })
 }
 
 /// The URL of `hlsHttpEndpoint`.
@@ -338,51 +324,6 @@ fn kind(text: &str) -> Option<Kind> {
     }
 }
 
-/// The form in which the number of a segment is written: C's `%d` with a width of zeros, and what stands
-/// around it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Suffix {
-    before: String,
-    digits: usize,
-    after: String,
-}
-
-/// Digits that the numbers of files have at most: no more than 10 000 segments are kept.
-const FILE_DIGITS: usize = 5;
-
-impl Suffix {
-    fn read(text: &str) -> Option<Self> {
-        let (before, rest) = text.split_once('%')?;
-        let (digits, after) = rest.split_once('d')?;
-        let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-        let digits = if digits.is_empty() { 1 } else { digits.strip_prefix('0')?.parse().ok()? };
-        (is_plain(before) && is_plain(after) && (1..=18).contains(&digits)).then(|| Self {
-            before: before.to_owned(),
-            digits,
-            after: after.to_owned(),
-        })
-    }
-
-    /// The suffix of a number.
-    pub(super) fn of(&self, number: u64) -> String {
-        format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
-    }
-
-    /// The part of a segment's name before the suffix. `None`: no suffix, or one that cannot be told from an id that ends with
-    /// digits: numbers of files must never be longer than their width.
-    pub(super) fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
-        let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;
-        let digits = numbered.bytes().rev().take_while(u8::is_ascii_digit).count();
-        let (before, _) = numbered.split_at_checked(numbered.len().checked_sub(self.digits)?)?;
-        (digits >= self.digits).then(|| before.strip_suffix(self.before.as_str()))?
-    }
-
-    /// The name of a segment as DASH has it for any number (ISO/IEC 23009-1 §5.3.9.4.4).
-    pub(super) fn template(&self, base: &str, ending: &str) -> String {
-        format!("{base}{}$Number%0{}d${}.{ending}", self.before, self.digits, self.after)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -400,9 +341,11 @@ mod tests {
             let app = AppSettings::of(schema(), "a", &[(key, value)]).unwrap();
             HlsSettings::of(&app).clone()
         };
-        assert_eq!(with("hls.part_ms", "500").part_ms, 500);
+        assert_eq!(with("hlsTime", "4").rules.segment_ms, 4000);
+        assert_eq!(with("hlsListSize", "7").rules.list_size, 7);
+        assert_eq!(with("hls.part_ms", "500").rules.part_ms, 500);
         assert_eq!(with("dashTargetLatency", "1.5").dash_own.latency_ms, 1500);
-        assert_eq!(with("hlsSegmentFileSuffixFormat", "%05d").suffix.of(7), "00007");
+        assert_eq!(with("hlsSegmentFileSuffixFormat", "%05d").rules.suffix.of(7), "00007");
     }
 
     #[test]
@@ -412,12 +355,12 @@ mod tests {
             HlsSettings::of(&app).clone().of_single_tracks()
         };
         let plain = with(&[("hlsTime", "4"), ("hlsListSize", "8")]);
-        assert_eq!((plain.segment_ms, plain.list_size, plain.dash_own.window), (4000, 8, None));
-        assert_eq!(with(&[("dashSegDuration", "1.5")]).segment_ms, 1500);
+        assert_eq!((plain.rules.segment_ms, plain.rules.list_size, plain.dash_own.window), (4000, 8, None));
+        assert_eq!(with(&[("dashSegDuration", "1.5")]).rules.segment_ms, 1500);
         let shared = with(&[("dashSegDuration", "1.5"), ("hlsEnableLowLatency", "true")]);
-        assert_eq!(shared.segment_ms, 2000, "low latency shares them");
+        assert_eq!(shared.rules.segment_ms, 2000, "low latency shares them");
         let own = with(&[("dashWindowSize", "6"), ("dashExtraWindowSize", "2")]);
-        assert_eq!((own.list_size, own.dash_own.window), (8, Some(6)));
+        assert_eq!((own.rules.list_size, own.dash_own.window), (8, Some(6)));
     }
 
     #[test]
@@ -475,24 +418,6 @@ mod tests {
             ..StreamDetails::default()
         };
         assert_eq!(HlsSettings::of_stream(&app, &details).kept, None);
-    }
-
-    #[test]
-    fn a_suffix_has_one_number() {
-        let written = |text, number| Suffix::read(text).map(|suffix| suffix.of(number));
-        assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));
-        assert_eq!(written("-%04d_x", 12345).as_deref(), Some("-12345_x"));
-        assert_eq!(written("%d", 0).as_deref(), Some("0"));
-        let stripped = |text, stem: &'static str| Suffix::read(text).and_then(|suffix| suffix.strip(stem));
-        assert_eq!(stripped("%09d", "cam000000007"), Some("cam"));
-        assert_eq!(stripped("%09d", "cam1000000007"), Some("cam1"));
-        assert_eq!(stripped("-%05d_x", "cam-00012_x"), Some("cam"));
-        assert_eq!(stripped("%09d", "cam00000007"), None);
-        assert_eq!(stripped("-%05d_x", "cam00012_x"), None);
-        assert_eq!(stripped("%d", "cam12"), None, "the 12th of cam, or the second of cam1");
-        for bad in ["", "%", "%s", "%9d", "%099d", "%00d", "../%d", "%d/x", "%d%d", "%Y%d"] {
-            assert_eq!(written(bad, 1), None, "{bad}");
-        }
     }
 
     #[test]

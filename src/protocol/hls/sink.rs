@@ -8,16 +8,14 @@
 use std::time::Instant;
 
 use crypto::Seed;
+use hls::segmenter::{Cut, Sealer, TsSegmenter};
 use media::{Codec, Track};
 
 use super::dates::Dates;
 use super::lineup::Lineup;
 use super::publishing::Publishing;
-use super::seal::Sealer;
-use super::segmenter::{Cut, Segmenter};
 use super::settings::{Ends, HlsSettings};
-use super::window::{Start, Unit};
-use super::{ENDING, NAME, file_of, stream_of, tailor};
+use super::{ENDING, NAME, file_of, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
 use crate::mail::StreamEnd;
@@ -93,7 +91,9 @@ struct HlsSink {
     folder: String,
     playlist: String,
     ends: Ends,
-    segmenter: Segmenter,
+    segmenter: TsSegmenter,
+    /// The [`Chosen::epoch`] of its tracks.
+    chosen_epoch: u32,
     lineup: Lineup,
     dates: Dates,
     publishing: Publishing,
@@ -109,8 +109,9 @@ impl HlsSink {
             ends: settings.ends,
             publishing: Publishing::copied(now, order, &playlist),
             playlist,
-            segmenter: Segmenter::new(id, &settings, Start::at(now))
+            segmenter: TsSegmenter::new(id, &settings.rules, start(now))
                 .sealed_by(Sealer::of(&settings.sealing, seed)),
+            chosen_epoch: 0,
             lineup: Lineup::default(),
             dates: Dates::new(),
             folder,
@@ -136,21 +137,18 @@ impl HlsSink {
     }
 
     fn take(&mut self, entry: &Entry, chosen: &Chosen) {
-        let lead = chosen.lead();
+        if chosen.epoch() != self.chosen_epoch {
+            self.chosen_epoch = chosen.epoch();
+            self.segmenter.set_tracks(chosen.iter().cloned().collect(), chosen.epoch());
+        }
         let moved_ms = self.dates.note(entry, chosen.epoch());
         self.segmenter.move_dates(moved_ms);
-        let mut at = Unit {
-            dts_ms: entry.dts_ms,
-            date_ms: self.dates.date_ms(entry.dts_ms),
-            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
-            epoch: chosen.epoch(),
-            leads: lead.is_none_or(|lead| lead == entry.unit.track),
-        };
+        let mut at = timed(entry, self.dates.date_ms(entry.dts_ms));
         if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
             self.dates.jump(entry.dts_ms);
             at.date_ms = self.dates.date_ms(entry.dts_ms);
         }
-        if let Some(cut) = self.segmenter.unit(at, entry, chosen) {
+        if let Some(cut) = self.segmenter.unit(&at) {
             self.publish_cut(Some(cut));
         }
     }
@@ -165,7 +163,7 @@ impl HlsSink {
         }
         if let Some(playlist) = self.segmenter.playlist() {
             self.dates.settle();
-            let progress = self.segmenter.progress();
+            let progress = progress(self.segmenter.window());
             self.publishing.media_playlist(&self.playlist, playlist, progress);
         }
         let folder = &self.folder;

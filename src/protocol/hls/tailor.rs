@@ -11,11 +11,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use hls::Playlist;
 use hls::playlist::{Kind, Segment};
+use hls::segmenter::{self, for_viewer};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::cmaf::MANIFEST;
 use super::settings::HlsSettings;
-use super::{DASH, DELTA, ENDING, manifest};
+use super::{DASH, DELTA, ENDING};
 use crate::auth::access::Credentials;
 use crate::config::AppSettings;
 use crate::mail::Progress;
@@ -60,14 +61,14 @@ fn in_place(name: &str, query: &Query) -> Option<String> {
 /// Segments that a manifest and a playlist name are the same; those of the manifest have a parameter.
 fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     let is_segment = !name.ends_with(ENDING) && !name.ends_with(MANIFEST);
-    (is_segment && value(query, manifest::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
+    (is_segment && value(query, segmenter::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
 }
 
 /// The form for one viewer of a playlist or a manifest. `None`: what all are sent.
 fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
     let path = path_of(requested.name);
     if path.ends_with(MANIFEST) {
-        let edit = manifest::for_viewer(&echo(requested), date_ms);
+        let edit = for_viewer(&echo(requested), date_ms);
         return Tailored::new([text.clone()], edit);
     }
     if requested.query.is_empty() || !path.ends_with(ENDING) {

@@ -4,8 +4,6 @@
 //! decode order: a unit waits until every track has a later one, or until too much waits. Times are in 90 kHz. A video begins with a key
 //! frame.
 
-pub(in crate::protocol) mod samples;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;

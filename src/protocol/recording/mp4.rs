@@ -2,12 +2,11 @@
 //! their distance to it.
 
 use bytes::Bytes;
-use fmp4::{Description, Fragment, FragmentSample, recording_head};
+use fmp4::{Description, Fragment, FragmentSample, recording_head, with_four_byte_lengths};
 use media::{CodecConfig, Timescale, Track, TrackId};
 
 use super::fragments::{Error, Muxer};
 use crate::hub::Entry;
-use crate::protocol::mp4_mapping::samples::with_four_byte_lengths;
 
 /// Room before the fragments for the index of the finished file: two minutes of a usual stream. More is made when needed.
 const ROOM_BYTES: u32 = 64 << 10;

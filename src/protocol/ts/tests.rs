@@ -5,7 +5,7 @@ use bytes::{Bytes, BytesMut};
 use media::codec::{aac, ac3, flac, h264, h265, mp3, opus};
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks, nal};
 use mpegts::{
-    CLOCK_MASK, Demuxer, Event, Kind, Muxer, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, StreamKind, Unit,
+    CLOCK_MASK, Demuxer, Event, Kind, Muxer, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, StreamKind, Unit, ZERO,
 };
 
 use super::*;

@@ -72,7 +72,7 @@ const fn date(days: i64) -> (i64, i64, i64) {
 }
 
 /// Writes milliseconds of Unix time in UTC.
-pub(super) struct Date(pub(super) i64);
+pub(crate) struct Date(pub(crate) i64);
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

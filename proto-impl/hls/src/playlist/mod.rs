@@ -22,6 +22,8 @@ pub use media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Pa
 pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
 pub use write::SegmentLines;
 
+pub(crate) use date::Date;
+
 use std::fmt;
 
 use crate::limits::{LINE_BYTES_MAX, PLAYLIST_BYTES_MAX};

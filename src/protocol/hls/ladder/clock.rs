@@ -6,12 +6,12 @@
 //!    picture: the time is moved there ([`SNAP_MS`]).
 //! 3. From then on time passes as the stream's. It jumps as dates do ([`Dates`]), but for a wall clock that is set.
 
+use hls::segmenter::NUMBERS_FROM_MS;
 use media::Timescale;
 
 use super::rung::Lead;
 use crate::hub::{Chosen, Entry};
 use crate::protocol::hls::dates::Dates;
-use crate::protocol::hls::window::NUMBERS_FROM_MS;
 
 /// Media that is held back until the time is known, in milliseconds, units and bytes.
 const HELD_MS: i64 = 1000;

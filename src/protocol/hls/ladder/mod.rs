@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Resolution, Variant};
+use hls::segmenter::Start;
 use media::{Track, TrackKind};
 
 use self::clock::Clock;
@@ -33,8 +34,7 @@ use super::lineup::Lineup;
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sink;
-use super::window::Start;
-use super::{ENDING, NAME, stream_of, tailor};
+use super::{ENDING, NAME, start, stream_of, tailor};
 use crate::hub::{Blobs, Chosen, Delivery, Entry, Pick, Selection};
 use crate::mail::{self, Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -118,7 +118,7 @@ impl LadderSink {
             key: order.key.clone(),
             folder: main.map_or_else(|| order.details.folder.clone(), |main| main.folder.clone()),
             settings: HlsSettings::of_stream(&order.settings, &order.details),
-            start: Start::at(now),
+            start: start(now),
             publishing: Publishing::of_ladder(now, order, Arc::clone(&id)),
             main: id,
             lineup: Lineup::default(),

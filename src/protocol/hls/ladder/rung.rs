@@ -6,18 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::Seed;
 use hls::playlist::MediaPlaylist;
+use hls::segmenter::{Cut, Made, Mp4Segmenter, Names, Sealer, Start, TsSegmenter, Window};
 use media::{Track, TrackKind};
 
 use super::clock::SNAP_MS;
 use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Mark, Progress};
-use crate::protocol::hls::cmaf;
-use crate::protocol::hls::rendition::{Made, Names, Rendition};
-use crate::protocol::hls::seal::Sealer;
-use crate::protocol::hls::segmenter::{Cut, Segmenter};
 use crate::protocol::hls::settings::HlsSettings;
-use crate::protocol::hls::sink;
-use crate::protocol::hls::window::{Start, Unit, Window};
+use crate::protocol::hls::{cmaf, progress, sink, timed};
 
 /// Beginnings of segments in the description for others.
 const MARKS_MAX: usize = 6;
@@ -128,8 +124,8 @@ impl Lead {
 /// The segments of a rendition, in the form that the application has.
 #[derive(Debug)]
 enum Form {
-    Ts(Box<Segmenter>),
-    Mp4(Box<Rendition>),
+    Ts(Box<TsSegmenter>),
+    Mp4(Box<Mp4Segmenter>),
 }
 
 /// See the module.
@@ -158,10 +154,10 @@ impl Rung {
         let index = video.map_or(0, |video| video.id.index());
         let form = if settings.fragmented {
             let names = Names { base: String::new(), ending: "m4s", run: None };
-            Form::Mp4(Box::new(Rendition::new(names, settings, false, (start, 0))))
+            Form::Mp4(Box::new(Mp4Segmenter::new(names, &settings.rules, false, (start, 0))))
         } else {
             let sealer = Sealer::of(&settings.sealing, &seed.derive("rung", u64::from(index)));
-            Form::Ts(Box::new(Segmenter::of_ladder(settings, start).sealed_by(sealer)))
+            Form::Ts(Box::new(TsSegmenter::of_ladder(&settings.rules, start).sealed_by(sealer)))
         };
         let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
         Self {
@@ -169,7 +165,7 @@ impl Rung {
             selection: Selection { video: pick, data: Pick::None, ..Selection::DEFAULT },
             chosen: Chosen::default(),
             form,
-            segment_ms: settings.segment_ms,
+            segment_ms: settings.rules.segment_ms,
             name: None,
             marks: VecDeque::new(),
             keys: VecDeque::new(),
@@ -187,14 +183,20 @@ impl Rung {
     pub(super) const fn window(&self) -> &Window {
         match &self.form {
             Form::Ts(segmenter) => segmenter.window(),
-            Form::Mp4(rendition) => rendition.window(),
+            Form::Mp4(segmenter) => segmenter.window(),
         }
+    }
+
+    /// The beginning of the segment that grows, as other renditions see it.
+    fn mark(&self) -> Option<Mark> {
+        let hls::segmenter::Mark { number, discontinuities, begin_ms } = self.window().mark()?;
+        Some(Mark { number, discontinuities, begin_ms })
     }
 
     const fn window_mut(&mut self) -> &mut Window {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.window_mut(),
-            Form::Mp4(rendition) => rendition.window_mut(),
+            Form::Mp4(segmenter) => segmenter.window_mut(),
         }
     }
 
@@ -216,11 +218,16 @@ impl Rung {
             Form::Mp4(_) => cmaf::fit,
         };
         self.chosen.update(self.selection, chosen.all(), &fit);
-        if let Form::Mp4(rendition) = &mut self.form
-            && self.chosen.epoch() != before
-        {
-            rendition.set_tracks(self.chosen.iter().cloned().collect(), self.chosen.epoch());
-            self.made.extend(rendition.take_made());
+        if self.chosen.epoch() == before {
+            return;
+        }
+        let (tracks, epoch) = (self.chosen.iter().cloned().collect(), self.chosen.epoch());
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.set_tracks(tracks, epoch),
+            Form::Mp4(segmenter) => {
+                segmenter.set_tracks(tracks, epoch);
+                self.made.extend(segmenter.take_made());
+            }
         }
     }
 
@@ -230,25 +237,16 @@ impl Rung {
             return None;
         }
         match &self.form {
-            Form::Ts(segmenter) => segmenter.end_before(&self.unit_of(entry, 0)),
-            Form::Mp4(rendition) => rendition.end_before(entry),
+            Form::Ts(segmenter) => segmenter.end_before(&timed(entry, 0)),
+            Form::Mp4(segmenter) => segmenter.end_before(&timed(entry, 0)),
         }
     }
 
     /// Whether the unit is of its tracks, and a segment may begin with it.
     pub(super) fn begins_with(&self, entry: &Entry) -> bool {
-        self.chosen.contains(entry.unit.track) && self.unit_of(entry, 0).begins
-    }
-
-    fn unit_of(&self, entry: &Entry, date_ms: i64) -> Unit {
         let lead = self.chosen.lead();
-        Unit {
-            dts_ms: entry.dts_ms,
-            date_ms,
-            begins: lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame),
-            epoch: self.chosen.epoch(),
-            leads: lead.is_none_or(|lead| lead == entry.unit.track),
-        }
+        self.chosen.contains(entry.unit.track)
+            && lead.is_none_or(|lead| lead == entry.unit.track && entry.unit.key_frame)
     }
 
     /// Takes a unit in the time of the ladder, with its date, beside other renditions. Before the first
@@ -260,9 +258,9 @@ impl Rung {
         beside: &Beside,
         named: impl FnOnce(u32, u64) -> String,
     ) {
-        let unit = self.unit_of(entry, date_ms);
+        let begins = self.begins_with(entry);
         let is_begun = self.window().begin_ms().is_some() || self.window().has_cut();
-        if !self.chosen.contains(entry.unit.track) || !is_begun && !unit.begins {
+        if !self.chosen.contains(entry.unit.track) || !is_begun && !begins {
             return;
         }
         if let Some(end_ms) = self.end_before(entry).filter(|_| self.name.is_none()) {
@@ -271,8 +269,8 @@ impl Rung {
         if self.name.is_none() {
             self.bytes = self.bytes.saturating_add(entry.unit.payload.len());
         }
-        if unit.begins && self.chosen.lead().is_some() {
-            self.keys.push_back(unit.dts_ms);
+        if begins && self.chosen.lead().is_some() {
+            self.keys.push_back(entry.dts_ms);
             if self.keys.len() > KEYS_MAX {
                 self.keys.pop_front();
             }
@@ -280,10 +278,10 @@ impl Rung {
         let before = self.window().number();
         match &mut self.form {
             Form::Ts(segmenter) => {
-                let cut = segmenter.unit(unit, entry, &self.chosen);
+                let cut = segmenter.unit(&timed(entry, date_ms));
                 self.keep(cut);
             }
-            Form::Mp4(rendition) => drop(rendition.unit(entry, date_ms)),
+            Form::Mp4(segmenter) => drop(segmenter.unit(&timed(entry, date_ms))),
         }
         self.note_mark(before, beside);
     }
@@ -297,20 +295,20 @@ impl Rung {
         let name = named(height, kbps);
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_name(&name),
-            Form::Mp4(rendition) => rendition.names.base.clone_from(&name),
+            Form::Mp4(segmenter) => segmenter.set_name(&name),
         }
         self.name = Some(name);
         let place = beside.lead.as_ref().and_then(|lead| lead.place(begin_ms, self.segment_ms));
         if let Some(place) = place {
             self.window_mut().begin_at(place.start);
-            self.marks = self.window().mark().into_iter().collect();
+            self.marks = self.mark().into_iter().collect();
         }
     }
 
     /// Takes note of a segment that has begun.
     fn note_mark(&mut self, before: u64, beside: &Beside) {
         let is_new = self.window().number() != before || self.marks.is_empty();
-        let Some(mark) = self.window().mark().filter(|_| is_new) else { return };
+        let Some(mark) = self.mark().filter(|_| is_new) else { return };
         self.is_news = true;
         self.marks.push_back(mark);
         if self.marks.len() > MARKS_MAX {
@@ -349,7 +347,7 @@ impl Rung {
                 let cut = segmenter.finish(is_told);
                 self.keep(cut);
             }
-            Form::Mp4(rendition) => rendition.finish(is_told),
+            Form::Mp4(segmenter) => segmenter.finish(is_told),
         }
         self.settle(beside, true);
         self.is_news = true;
@@ -380,16 +378,14 @@ impl Rung {
     pub(super) fn take_left(&mut self) -> (Vec<String>, Vec<String>) {
         match &mut self.form {
             Form::Ts(segmenter) => (segmenter.take_left(), segmenter.take_gone()),
-            Form::Mp4(rendition) => (rendition.take_left(), rendition.take_gone()),
+            Form::Mp4(segmenter) => (segmenter.take_left(), segmenter.take_gone()),
         }
     }
 
     /// Its playlist and how far that is, when it names enough to begin with.
     pub(super) fn playlist(&self) -> Option<(&MediaPlaylist, Progress)> {
         let window = self.window();
-        let progress = Progress { segment: window.number(), part: 0 };
-        let progress = if window.playlist().ended { Progress::ENDED } else { progress };
-        window.is_enough().then(|| (window.playlist(), progress))
+        window.is_enough().then(|| (window.playlist(), progress(window)))
     }
 
     /// Common prefix of its names, once it is known.
@@ -413,7 +409,7 @@ impl Rung {
     pub(super) fn frame_rate_milli(&self) -> Option<u64> {
         match &self.form {
             Form::Ts(_) => None,
-            Form::Mp4(rendition) => rendition.newest()?.frame_rate_milli,
+            Form::Mp4(segmenter) => segmenter.newest()?.frame_rate_milli,
         }
     }
 

@@ -19,11 +19,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use media::{AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
-use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream};
+use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream, ZERO};
 
 use self::audio::Audio;
 use self::video::Video;
-use super::{TICKS, ZERO};
+use super::TICKS;
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 

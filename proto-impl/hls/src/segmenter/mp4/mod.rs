@@ -1,4 +1,4 @@
-//! A playlist of fragmented MP4: the segments of one track, or of several together, and their parts (RFC 8216bis).
+//! Segments of fragmented MP4, of one track or of several together, and their parts (RFC 8216bis).
 //!
 //! A unit is complete when the next one of its track has come, so a segment and its parts are a frame behind. Where parts are
 //! wanted, each is as long as the target or at least 85 % of it (§4.4.4.9): frames are put together until one more would be
@@ -12,14 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fmp4::{Fragment, init_segment, styp};
-use hls::playlist::{LowLatency, Map, Part, Segment};
+use fmp4::{Fragment, Samples, init_segment, styp};
 use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
 
-use super::settings::HlsSettings;
 use super::window::{End, Start, Unit, Window};
-use crate::hub::Entry;
-use crate::protocol::mp4_mapping::samples::Samples;
+use super::{Names, Rules, Timed};
+use crate::playlist::{LowLatency, Map, MediaPlaylist, Part, Segment};
 
 /// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
 const HOLD_BACK_PARTS: u32 = 3;
@@ -42,102 +40,74 @@ const PARTS_MAX: usize = 256;
 
 /// Something that can be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Made {
+pub struct Made {
     /// The name, relative to the playlist.
-    pub(super) name: String,
-    pub(super) bytes: Bytes,
+    pub name: String,
+    /// The content.
+    pub bytes: Bytes,
     /// Whether it is an init segment.
-    pub(super) is_init: bool,
-}
-
-/// The rule by which names of segments and their like are formed.
-#[derive(Debug, Clone)]
-pub(super) struct Names {
-    /// The beginning of their names.
-    pub(super) base: String,
-    /// The ending of the names of segments.
-    pub(super) ending: &'static str,
-    /// The number of the first segment, where names have it and count from one behind it: in manifests of DASH numbers have to be
-    /// small, since ffmpeg takes the first one for an index into the timeline.
-    pub(super) run: Option<u64>,
-}
-
-impl Names {
-    /// Common prefix of the names of segments.
-    pub(super) fn stem(&self) -> String {
-        self.run.map_or_else(|| self.base.clone(), |run| format!("{}_{run}_", self.base))
-    }
-
-    /// The number in the name of the segment with this number.
-    pub(super) fn number(&self, number: u64) -> u64 {
-        self.run.map_or(number, |run| number.saturating_sub(run).saturating_add(1))
-    }
-
-    fn segment(&self, settings: &HlsSettings, number: u64) -> String {
-        format!("{}{}.{}", self.stem(), settings.suffix.of(self.number(number)), self.ending)
-    }
-
-    /// A part of a segment.
-    fn part(&self, settings: &HlsSettings, number: u64, part: usize) -> String {
-        format!("{}{}.{part}.{}", self.stem(), settings.suffix.of(self.number(number)), self.ending)
-    }
-
-    fn init(&self, date_ms: u64, epoch: u32) -> String {
-        if epoch <= 1 {
-            format!("{}_{date_ms}_init.mp4", self.base)
-        } else {
-            format!("{}_{date_ms}_{epoch}_init.mp4", self.base)
-        }
-    }
+    pub is_init: bool,
 }
 
 /// The place of a segment in the time of its track, for manifests of DASH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) number: u64,
-    /// Decode time of its first sample and its duration, in ticks.
-    pub(super) time: u64,
-    pub(super) ticks: u64,
+pub struct Span {
+    /// Its number.
+    pub number: u64,
+    /// The decode time of its first sample, in ticks.
+    pub time: u64,
+    /// Its duration, in ticks.
+    pub ticks: u64,
 }
 
 /// Description of an init segment, for manifests of DASH.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Described {
-    pub(super) uri: String,
-    pub(super) codecs: Vec<String>,
-    pub(super) kind: TrackKind,
-    pub(super) timescale: Timescale,
-    pub(super) size: Option<(u32, u32)>,
+pub struct Described {
+    /// Its URI, relative to the playlist.
+    pub uri: String,
+    /// The codecs of all tracks (RFC 6381).
+    pub codecs: Vec<String>,
+    /// The kind of the first track.
+    pub kind: TrackKind,
+    /// The timescale of the first track.
+    pub timescale: Timescale,
+    /// Width and height of the pictures.
+    pub size: Option<(u32, u32)>,
     /// Pictures in a thousand seconds, as they were in the first second or more.
-    pub(super) frame_rate_milli: Option<u64>,
+    pub frame_rate_milli: Option<u64>,
     /// Sampling rate and channels.
-    pub(super) sound: Option<(u32, u8)>,
+    pub sound: Option<(u32, u8)>,
 }
 
 /// A segment with what describes it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spanned<'a> {
-    pub(super) span: Span,
-    pub(super) described: &'a Described,
-    /// A period of a manifest begins with it.
-    pub(super) begins_period: bool,
+pub struct Spanned<'a> {
+    /// Its place.
+    pub span: Span,
+    /// Its init segment.
+    pub described: &'a Described,
+    /// Whether a period of a manifest begins with it.
+    pub begins_period: bool,
 }
 
 impl Spanned<'_> {
     /// Begin in the time of the segments, in milliseconds.
-    pub(super) fn begin_ms(&self) -> u64 {
+    #[must_use]
+    pub fn begin_ms(&self) -> u64 {
         self.span.time.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
     /// End in the time of the segments, in milliseconds.
-    pub(super) fn end_ms(&self) -> u64 {
+    #[must_use]
+    pub fn end_ms(&self) -> u64 {
         let end = self.span.time.saturating_add(self.span.ticks);
         end.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
 
     /// Middle in the time of the segments, in milliseconds. It decides the period: a segment of another track may begin a little
     /// earlier than the period.
-    pub(super) fn middle_ms(&self) -> u64 {
+    #[must_use]
+    pub fn middle_ms(&self) -> u64 {
         let middle = self.span.time.saturating_add(self.span.ticks / 2);
         middle.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
     }
@@ -172,16 +142,16 @@ struct PartRule {
     shown: VecDeque<Vec<String>>,
 }
 
-/// See the module.
+/// Cuts one track, or several together, into segments of fragmented MP4, and keeps their playlist.
 #[derive(Debug)]
-pub(super) struct Rendition {
-    pub(super) names: Names,
-    settings: HlsSettings,
+pub struct Mp4Segmenter {
+    names: Names,
+    rules: Rules,
     window: Window,
     /// None while its tracks have left the stream.
     lanes: Vec<Samples>,
     /// The tracks of the lanes.
-    pub(super) tracks: Vec<Track>,
+    tracks: Vec<Track>,
     epoch: u32,
     map: Option<Arc<Map>>,
     growing: Growing,
@@ -196,17 +166,15 @@ pub(super) struct Rendition {
     described: Vec<Described>,
 }
 
-impl Rendition {
-    pub(super) fn new(
-        names: Names,
-        settings: &HlsSettings,
-        low_latency: bool,
-        (start, shift_ms): (Start, i64),
-    ) -> Self {
+impl Mp4Segmenter {
+    /// Creates the segmenter of one playlist, with parts for `low_latency`. `shift_ms` is added to all decode times, so that none is
+    /// negative: the same for all playlists of a stream.
+    #[must_use]
+    pub fn new(names: Names, rules: &Rules, low_latency: bool, (start, shift_ms): (Start, i64)) -> Self {
         Self {
             names,
-            window: Window::new(settings, if low_latency { 9 } else { 6 }, start),
-            settings: settings.clone(),
+            window: Window::new(rules, if low_latency { 9 } else { 6 }, start),
+            rules: rules.clone(),
             lanes: Vec::new(),
             tracks: Vec::new(),
             epoch: 0,
@@ -224,8 +192,9 @@ impl Rendition {
 
     // ---- inputs
 
-    /// From the next unit on the tracks are these. What has come of others is a segment of its own.
-    pub(super) fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
+    /// Sets the tracks from the next unit on, of which the first one leads. What has come of others is a segment of its own. Another
+    /// `epoch` is a discontinuity.
+    pub fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
         let lane = |(number, track): (u32, &Track)| {
@@ -245,21 +214,22 @@ impl Rendition {
         self.map = None;
     }
 
-    /// Its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
+    /// Takes note that its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
     /// never look again.
-    pub(super) fn pause(&mut self) {
+    pub fn pause(&mut self) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
         self.lanes = Vec::new();
         self.parts.last = None;
     }
 
-    /// Nothing of its tracks has come until `end_ms`, where a segment of another rendition has ended. True when its playlist tells.
-    pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
+    /// Lists a gap: nothing of its tracks has come until `end_ms`, where a segment of another rendition has ended. `dated` gives the date of a DTS.
+    /// True when the playlist has changed.
+    pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
         // One at a time is no longer than a segment may be.
         for _ in 0..GAPS_AT_ONCE_MAX {
-            let uri = self.names.segment(&self.settings, self.window.number());
+            let uri = self.names.segment(&self.rules.suffix, self.window.number());
             if !self.window.add_gap(end_ms, &dated, (&uri, self.map.as_ref())) {
                 break;
             }
@@ -269,8 +239,9 @@ impl Rendition {
         has_passed
     }
 
-    /// Whether a unit of this track is one of its own.
-    pub(super) fn has(&self, track: TrackId) -> bool {
+    /// Whether this track is one of its own.
+    #[must_use]
+    pub fn has(&self, track: TrackId) -> bool {
         self.tracks.iter().any(|own| own.id == track)
     }
 
@@ -280,55 +251,57 @@ impl Rendition {
     }
 
     /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
-    pub(super) fn end_before(&self, entry: &Entry) -> Option<i64> {
-        let unit = self.unit_of(entry, 0)?;
+    #[must_use]
+    pub fn end_before(&self, timed: &Timed<'_>) -> Option<i64> {
+        let unit = self.unit_of(timed)?;
         self.window.ends_before(&unit, self.growing.bytes).map(|end| end.at_ms)
     }
 
     /// Adds so much to all dates, of which none was shown.
-    pub(super) fn move_dates(&mut self, by_ms: i64) {
+    pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
 
-    /// Takes a unit with its date. It decides itself where segments end; tells where one has ended, in milliseconds of DTS.
-    pub(super) fn unit(&mut self, entry: &Entry, date_ms: i64) -> Option<i64> {
-        let unit = self.unit_of(entry, date_ms)?;
+    /// Takes a unit, and ends the segment that grows where its own key frames say. Gives the end of that segment, in milliseconds of
+    /// DTS.
+    pub fn unit(&mut self, timed: &Timed<'_>) -> Option<i64> {
+        let unit = self.unit_of(timed)?;
         let end = self.window.ends_before(&unit, self.growing.bytes);
-        self.take(entry, &unit, end);
+        self.take(timed, &unit, end);
         end.map(|end| end.at_ms)
     }
 
     /// Takes a unit, behind another rendition whose last segment ended at `boundary_ms`.
-    pub(super) fn follow(&mut self, entry: &Entry, date_ms: i64, boundary_ms: Option<i64>) {
-        let Some(unit) = self.unit_of(entry, date_ms) else { return };
+    pub fn follow(&mut self, timed: &Timed<'_>, boundary_ms: Option<i64>) {
+        let Some(unit) = self.unit_of(timed) else { return };
         let is_behind = boundary_ms
             .is_some_and(|at| unit.dts_ms >= at && self.window.begin_ms().is_some_and(|begin| begin < at));
         let own = self.window.must_end_before(&unit, self.growing.bytes);
         let end = own.or_else(|| is_behind.then_some(End { at_ms: unit.dts_ms, changed: false }));
-        self.take(entry, &unit, end);
+        self.take(timed, &unit, end);
     }
 
     /// The stream is over, which the playlist tells or does not.
-    pub(super) fn finish(&mut self, is_told: bool) {
+    pub fn finish(&mut self, is_told: bool) {
         self.lanes.iter_mut().for_each(Samples::finish);
         self.close(self.window.end_ms());
         self.window.finish(is_told);
     }
 
-    fn unit_of(&self, entry: &Entry, date_ms: i64) -> Option<Unit> {
-        let leads = self.tracks.first().is_some_and(|first| first.id == entry.unit.track);
-        let begins = leads && (entry.unit.key_frame || !self.is_video());
+    fn unit_of(&self, timed: &Timed<'_>) -> Option<Unit> {
+        let leads = self.tracks.first().is_some_and(|first| first.id == timed.unit.track);
+        let begins = leads && (timed.unit.key_frame || !self.is_video());
         // A file begins with a key frame.
         (begins || self.window.begin_ms().is_some() || self.window.has_cut()).then_some(Unit {
-            dts_ms: entry.dts_ms,
-            date_ms,
+            dts_ms: timed.dts_ms,
+            date_ms: timed.date_ms,
             begins,
             epoch: self.epoch,
             leads,
         })
     }
 
-    fn take(&mut self, entry: &Entry, unit: &Unit, end: Option<End>) {
+    fn take(&mut self, timed: &Timed<'_>, unit: &Unit, end: Option<End>) {
         let changed = end.is_some_and(|end| end.changed);
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
@@ -338,13 +311,13 @@ impl Rendition {
         } else {
             self.end_part_before_last(unit);
         }
-        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == entry.unit.track) else { return };
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == timed.unit.track) else { return };
         let is_picture = lane.description.config.codec().kind() == TrackKind::Video;
-        let is_known = is_picture && !entry.unit.key_frame && !lane.description.first_unit.is_empty();
+        let is_known = is_picture && !timed.unit.key_frame && !lane.description.first_unit.is_empty();
         if lane.is_new() && !is_known {
-            lane.description.first_unit = entry.unit.payload.clone();
+            lane.description.first_unit = timed.unit.payload.clone();
         }
-        lane.push(&entry.unit);
+        lane.push(timed.unit);
         if let Some(end) = end.filter(|end| !end.changed) {
             self.close(end.at_ms);
         } else if self.is_part_due(unit) {
@@ -358,7 +331,7 @@ impl Rendition {
     }
 
     /// Sets the target duration, once.
-    pub(super) const fn adopt(&mut self, target: Duration) {
+    pub const fn adopt(&mut self, target: Duration) {
         self.window.adopt(target);
     }
 
@@ -418,7 +391,7 @@ impl Rendition {
             self.growing.slices.extend(slices);
             return;
         }
-        let uri = self.names.part(&self.settings, self.window.number(), self.growing.parts.len());
+        let uri = self.names.part(&self.rules.suffix, self.window.number(), self.growing.parts.len());
         let ms = end_ms.saturating_sub(begin_ms).max(1).unsigned_abs();
         let content = joined(&slices, bytes);
         self.growing.slices.push(content.clone());
@@ -468,7 +441,7 @@ impl Rendition {
         let parts_ms = i64::try_from(parts.as_millis()).unwrap_or(i64::MAX);
         let end_ms = end_ms.max(self.window.begin_ms().unwrap_or(end_ms).saturating_add(parts_ms));
         let number = self.window.number();
-        let uri = self.names.segment(&self.settings, number);
+        let uri = self.names.segment(&self.rules.suffix, number);
         let open = self.window.open_segment(self.map.as_ref(), &growing.parts);
         let kind = styp();
         let slices: Vec<Bytes> = std::iter::once(kind.clone()).chain(growing.slices).collect();
@@ -498,13 +471,13 @@ impl Rendition {
                 let longest = steps.last().map_or(step, |longest| (*longest).min(STEP_MS_MAX));
                 // A frame is 15 % of it, and a millisecond; but a part is no longer than a segment.
                 let target = longest.saturating_add(1).saturating_mul(100) / 15 + 1;
-                let target = target.max(self.settings.part_ms).min(self.settings.segment_ms);
+                let target = target.max(self.rules.part_ms).min(self.rules.segment_ms);
                 self.parts.target_ms = Some(target);
                 self.parts.least_ms = Some(target.saturating_mul(85).saturating_add(99) / 100);
                 return;
             }
             // As many frames as asked for, and room for jitter, which leaves more than 85 % of it.
-            let frames = self.settings.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
+            let frames = self.rules.part_ms.saturating_add(step / 2).checked_div(step).unwrap_or(1).max(1);
             let exact = frames.saturating_mul(step);
             self.parts.target_ms = Some(exact.saturating_add((exact / 12).min(step / 2)).saturating_add(1));
         }
@@ -588,43 +561,71 @@ impl Rendition {
 
     // ---- outputs
 
+    /// The names of its files.
+    #[must_use]
+    pub const fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Sets the text that names begin with, from the next file on.
+    pub fn set_name(&mut self, name: &str) {
+        name.clone_into(&mut self.names.base);
+    }
+
+    /// Its tracks, as they were set last.
+    #[must_use]
+    pub fn tracks(&self) -> &[Track] {
+        &self.tracks
+    }
+
+    /// The names of its segments as a manifest of DASH writes them, whose base is `stem`.
+    pub(super) fn template(&self, stem: &str) -> String {
+        self.rules.suffix.template(stem, self.names.ending)
+    }
+
     /// The files that can be fetched from now on, init segments first.
-    pub(super) fn take_made(&mut self) -> Vec<Made> {
+    pub fn take_made(&mut self) -> Vec<Made> {
         let mut made = std::mem::take(&mut self.made);
         made.sort_by_key(|made| !made.is_init);
         made
     }
 
-    /// Names of what is announced no longer.
-    pub(super) fn take_gone(&mut self) -> Vec<String> {
+    /// Names that the playlist had, and no player fetches any more, since the last call.
+    pub fn take_gone(&mut self) -> Vec<String> {
         std::mem::take(&mut self.gone)
     }
 
-    /// See [`Window::take_left`].
-    pub(super) fn take_left(&mut self) -> Vec<String> {
+    /// Names that the playlist has had until now, since the last call.
+    pub fn take_left(&mut self) -> Vec<String> {
         self.window.take_left()
     }
 
-    /// The first segment and part that are not there yet.
-    pub(super) fn progress(&self) -> (u64, u32) {
+    /// The numbers of the first segment and of its first part that are not there yet.
+    #[must_use]
+    pub fn progress(&self) -> (u64, u32) {
         (self.window.number(), u32::try_from(self.growing.parts.len()).unwrap_or(u32::MAX))
     }
 
-    pub(super) const fn window(&self) -> &Window {
+    /// The window, for its playlist and its figures.
+    #[must_use]
+    pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    pub(super) const fn window_mut(&mut self) -> &mut Window {
+    /// The window of one rendition of several, to be set from outside.
+    #[must_use]
+    pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
     /// The newest init segment, for a multivariant playlist.
-    pub(super) fn newest(&self) -> Option<&Described> {
+    #[must_use]
+    pub fn newest(&self) -> Option<&Described> {
         self.described.last()
     }
 
     /// The segments of the playlist that are there, with what describes them.
-    pub(super) fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
+    pub fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
         let playlist = self.window.playlist();
         self.spans.iter().filter_map(move |span| {
             let at = usize::try_from(span.number.checked_sub(playlist.media_sequence)?).ok()?;
@@ -636,7 +637,8 @@ impl Rendition {
     }
 
     /// The playlist as it is now.
-    pub(super) fn playlist(&self) -> hls::playlist::MediaPlaylist {
+    #[must_use]
+    pub fn playlist(&self) -> MediaPlaylist {
         let mut playlist = self.window.playlist().clone();
         let target = playlist.target_duration;
         playlist.low_latency = self.parts.target_ms.filter(|_| !playlist.ended).map(|part_ms| {
@@ -647,8 +649,9 @@ impl Rendition {
                 skip_until: Some(target.saturating_mul(SKIP_TARGETS)),
                 can_block_reload: true,
                 open: self.open_segment(),
-                hint: (!self.lanes.is_empty() && !self.window.is_over())
-                    .then(|| self.names.part(&self.settings, self.window.number(), self.growing.parts.len())),
+                hint: (!self.lanes.is_empty() && !self.window.is_over()).then(|| {
+                    self.names.part(&self.rules.suffix, self.window.number(), self.growing.parts.len())
+                }),
                 reports: Vec::new(),
             })
         });
@@ -666,3 +669,6 @@ fn joined(slices: &[Bytes], bytes: usize) -> Bytes {
     slices.iter().for_each(|slice| joined.extend_from_slice(slice));
     joined.freeze()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,22 +1,14 @@
-//! Renditions: segments, parts and playlists of random feeds, held to the rules of RFC 8216 and RFC 8216bis.
+//! Segments, parts and playlists of random feeds, held to the rules of RFC 8216 and RFC 8216bis.
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use hls::Playlist;
-use hls::playlist::MediaPlaylist;
 use media::codec::Codec;
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
 
-use super::manifest::{Moments, Stretch, manifest};
-use super::rendition::{Names, Rendition};
-use super::settings::HlsSettings;
-use super::window::Start;
-use crate::config::AppSettings;
-use crate::hub::Entry;
-use crate::mail::Progress;
-use crate::protocol::schema;
+use super::super::{Moments, Presentation, Start, Stretch};
+use super::*;
+use crate::Playlist;
 
 const START: Start = Start { number: 1, discontinuities: 0 };
 const H264: &[u8] = &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0];
@@ -31,20 +23,30 @@ fn audio() -> Track {
     Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS)
 }
 
-fn entry(track: &Track, dts: i64, key_frame: bool) -> Entry {
+fn unit(track: &Track, dts: i64, key_frame: bool) -> AccessUnit {
     let payload = Bytes::from(format!("{dts:8}"));
-    let unit = AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: track.epoch, payload };
-    let wall_ms = 1_700_000_000_000u64.saturating_add_signed(dts);
-    Entry::new(Instant::now(), wall_ms, unit, Arc::new(Tracks::new(1, [video(), audio()])))
+    AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: track.epoch, payload }
 }
 
-fn date(entry: &Entry) -> i64 {
-    entry.wall_ms.try_into().unwrap()
+/// A unit in the time of a track that counts milliseconds.
+const fn timed(unit: &AccessUnit) -> Timed<'_> {
+    Timed { unit, dts_ms: unit.dts, date_ms: 1_700_000_000_000 + unit.dts }
+}
+
+fn named(base: &str, run: Option<u64>) -> Names {
+    Names { base: base.to_owned(), ending: "m4s", run }
+}
+
+/// The manifest of a segmenter.
+fn manifest(rendition: &Mp4Segmenter, stretches: &[Stretch], listed: Option<usize>) -> String {
+    let renditions = &[rendition];
+    let of = Presentation { renditions, stretches, base: "../", ended: false, listed, latency_ms: 3500 };
+    of.manifest(Moments { zero_ms: 0, now_ms: 40_000 }).unwrap()
 }
 
 /// A rendition with everything that it has said, checked as it is said.
 struct Rig {
-    rendition: Rendition,
+    rendition: Mp4Segmenter,
     track: Track,
     there: Vec<(String, Bytes)>,
     /// Frames are missing: a part may be one frame shorter, so long, than it should be.
@@ -53,21 +55,19 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(track: Track, settings: &[(&str, &str)], low_latency: bool) -> Self {
-        Self::shifted(track, settings, low_latency, 0)
+    fn new(track: Track, low_latency: bool) -> Self {
+        Self::with(track, &Rules::DEFAULT, low_latency, 0)
     }
 
-    fn shifted(track: Track, settings: &[(&str, &str)], low_latency: bool, shift_ms: i64) -> Self {
-        let app = AppSettings::of(schema(), "live", settings).unwrap();
-        let names = Names { base: "cam".to_owned(), ending: "m4s", run: None };
-        let mut rendition = Rendition::new(names, HlsSettings::of(&app), low_latency, (START, shift_ms));
+    fn with(track: Track, rules: &Rules, low_latency: bool, shift_ms: i64) -> Self {
+        let mut rendition = Mp4Segmenter::new(named("cam", None), rules, low_latency, (START, shift_ms));
         rendition.set_tracks(vec![track.clone()], 1);
         Self { rendition, track, there: Vec::new(), missing_ms: 0, last: None }
     }
 
     fn unit(&mut self, dts: i64, key_frame: bool) {
-        let entry = entry(&self.track, dts, key_frame);
-        self.rendition.unit(&entry, date(&entry));
+        let unit = unit(&self.track, dts, key_frame);
+        self.rendition.unit(&timed(&unit));
         self.look();
     }
 
@@ -114,8 +114,7 @@ impl Rig {
             assert_eq!(now.target_duration, before.target_duration, "6.2.1");
             let gone = usize::try_from(now.media_sequence - before.media_sequence).unwrap();
             let (left, stays) = before.segments.split_at(gone);
-            let uris =
-                |of: &[hls::playlist::Segment]| of.iter().map(|one| one.uri.clone()).collect::<Vec<_>>();
+            let uris = |of: &[Segment]| of.iter().map(|one| one.uri.clone()).collect::<Vec<_>>();
             assert_eq!(uris(stays), uris(&now.segments[..stays.len()]), "6.2.1");
             let discontinuities = left.iter().filter(|segment| segment.discontinuity).count() as u64;
             assert_eq!(now.discontinuity_sequence, before.discontinuity_sequence + discontinuities, "6.2.2");
@@ -125,7 +124,7 @@ impl Rig {
         }
     }
 
-    fn check_parts(&self, now: &MediaPlaylist, low: &hls::playlist::LowLatency, text: &str) {
+    fn check_parts(&self, now: &MediaPlaylist, low: &LowLatency, text: &str) {
         assert!(low.can_block_reload && low.part_hold_back >= low.part_target * 3, "8216bis 4.4.3.8");
         assert!(low.skip_until.unwrap() >= now.target_duration * 6, "8216bis 4.4.3.8");
         let all = now.segments.iter().chain([&low.open]);
@@ -170,7 +169,7 @@ impl Rig {
 #[test]
 fn every_unit_is_in_a_segment_with_its_time() {
     for low_latency in [false, true] {
-        let mut rig = Rig::new(video(), &[], low_latency);
+        let mut rig = Rig::new(video(), low_latency);
         (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
         rig.rendition.finish(true);
         rig.look();
@@ -183,16 +182,11 @@ fn every_unit_is_in_a_segment_with_its_time() {
     }
 }
 
-const MOMENTS: Moments = Moments { zero_ms: 0, now_ms: 40_000 };
-
 #[test]
 fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
-    let mut rig = Rig::new(video(), &[], false);
+    let mut rig = Rig::new(video(), false);
     (0..250).for_each(|n| rig.unit(n * 40, n % 50 == 0));
-    let settings = AppSettings::of(schema(), "live", &[]).unwrap();
-    let text = |rig: &Rig, stretches: &[Stretch]| {
-        manifest(&[&rig.rendition], stretches, (HlsSettings::of(&settings), "../", false), MOMENTS).unwrap()
-    };
+    let text = |rig: &Rig, stretches: &[Stretch]| manifest(&rig.rendition, stretches, None);
     let first = Stretch { id: 1, begin_ms: 0, delay_ms: 0 };
     let period = |text: &str, n: usize| -> String {
         text.split("<Period ").nth(n).unwrap().split("</Period>").next().unwrap().to_owned()
@@ -229,14 +223,14 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
 
 #[test]
 fn an_init_segment_goes_behind_the_last_segment_that_needs_it() {
-    let mut rig = Rig::new(video(), &[("hlsListSize", "3")], false);
+    let mut rig = Rig::with(video(), &Rules { list_size: 3, ..Rules::DEFAULT }, false, 0);
     let mut gone = Vec::new();
     for n in 0..1500 {
         if n % 300 == 0 {
             rig.rendition.set_tracks(vec![rig.track.clone()], 1 + u32::try_from(n).unwrap() / 300);
         }
-        let entry = entry(&rig.track, n * 40, n % 50 == 0);
-        rig.rendition.unit(&entry, date(&entry));
+        let unit = unit(&rig.track, n * 40, n % 50 == 0);
+        rig.rendition.unit(&timed(&unit));
         rig.rendition.adopt(Duration::from_secs(2));
         let made = rig.rendition.take_made();
         rig.there.extend(made.into_iter().map(|made| (made.name, made.bytes)));
@@ -253,24 +247,19 @@ fn an_init_segment_goes_behind_the_last_segment_that_needs_it() {
 
 #[test]
 fn the_manifest_has_segments_and_a_window_of_its_own() {
-    let manifest_of = |own: &[(&str, &str)]| {
-        let app = AppSettings::of(schema(), "live", own).unwrap();
-        let settings = HlsSettings::of(&app).clone().of_single_tracks();
-        let names = Names { base: "cam".to_owned(), ending: "m4s", run: None };
-        let mut rendition = Rendition::new(names, &settings, false, (START, 0));
+    let manifest_of = |rules: Rules, listed: Option<usize>| {
+        let mut rendition = Mp4Segmenter::new(named("cam", None), &rules, false, (START, 0));
         rendition.set_tracks(vec![video()], 1);
         for n in 0..1000 {
-            let entry = entry(&video(), n * 40, n % 50 == 0);
-            rendition.unit(&entry, date(&entry));
+            rendition.unit(&timed(&unit(&video(), n * 40, n % 50 == 0)));
         }
         rendition.adopt(rendition.window().wanted_target());
-        let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
-        manifest(&[&rendition], &whole, (&settings, "../", false), MOMENTS).unwrap()
+        manifest(&rendition, &[Stretch { id: 1, begin_ms: 0, delay_ms: 0 }], listed)
     };
     let count = |text: &str, what: &str| text.matches(what).count();
-    let plain = manifest_of(&[]);
+    let plain = manifest_of(Rules::DEFAULT, None);
     assert_eq!((count(&plain, "<S t="), count(&plain, " d=\"2000\"")), (15, 15), "{plain}");
-    let own = manifest_of(&[("dashSegDuration", "4"), ("dashWindowSize", "3")]);
+    let own = manifest_of(Rules { segment_ms: 4000, list_size: 8, ..Rules::DEFAULT }, Some(3));
     assert_eq!((count(&own, "<S t="), count(&own, " d=\"4000\"")), (3, 3), "{own}");
     assert!(own.contains("timeShiftBufferDepth=\"PT12"), "{own}");
     // The last of them are the newest.
@@ -280,12 +269,9 @@ fn the_manifest_has_segments_and_a_window_of_its_own() {
 #[test]
 fn only_key_frames_are_said_to_begin_all_segments() {
     for (gop, are_said) in [(50, true), (700, false)] {
-        let mut rig = Rig::new(video(), &[], false);
+        let mut rig = Rig::new(video(), false);
         (0..1500).for_each(|n| rig.unit(n * 40, n % gop == 0));
-        let settings = AppSettings::of(schema(), "live", &[]).unwrap();
-        let whole = [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }];
-        let of = (HlsSettings::of(&settings), "../", false);
-        let text = manifest(&[&rig.rendition], &whole, of, MOMENTS).unwrap();
+        let text = manifest(&rig.rendition, &[Stretch { id: 1, begin_ms: 0, delay_ms: 0 }], None);
         assert_eq!(text.contains(" startWithSAP=\"1\""), are_said, "{text}");
         assert_eq!(rig.last.unwrap().independent_segments, are_said);
     }
@@ -293,9 +279,8 @@ fn only_key_frames_are_said_to_begin_all_segments() {
 
 #[test]
 fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
-    let settings = AppSettings::of(schema(), "live", &[]).unwrap();
     let text = |track: Track, step: i64| {
-        let mut rig = Rig::new(track, &[], true);
+        let mut rig = Rig::new(track, true);
         (0..1000).for_each(|n| rig.unit(n * step, n % 50 == 0));
         // What another init segment describes behind a change is not a second long.
         rig.rendition.set_tracks(vec![rig.track.clone()], 2);
@@ -305,7 +290,7 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
             begin_ms: begin_ms.unsigned_abs(),
             delay_ms: 0,
         });
-        manifest(&[&rig.rendition], &stretches, (HlsSettings::of(&settings), "../", false), MOMENTS).unwrap()
+        manifest(&rig.rendition, &stretches, None)
     };
     let pictures = text(video(), 40);
     assert_eq!(
@@ -317,7 +302,7 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
         !pictures.contains("audioSamplingRate") && text(video(), 33).contains(" frameRate=\"30303/1000\"")
     );
     // A picture in 41 or 42 milliseconds, as FLV has it.
-    let mut rig = Rig::new(video(), &[], false);
+    let mut rig = Rig::new(video(), false);
     (0..1000).for_each(|n| rig.unit(n * 1001 / 24, n % 48 == 0));
     assert_eq!(rig.rendition.newest().and_then(|one| one.frame_rate_milli), Some(23_976));
     let sound = text(audio(), 21);
@@ -327,21 +312,21 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
 
 #[test]
 fn parts_together_are_their_segment() {
-    let mut rig = Rig::new(video(), &[], true);
+    let mut rig = Rig::new(video(), true);
     (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
     let content = |name: &str| rig.there.iter().find(|(there, _)| there == name).unwrap().1.clone();
     let last = rig.last.as_ref().unwrap().segments.last().unwrap();
     assert!(last.parts.len() >= 6 && last.parts[0].independent && !last.parts[1].independent, "{last:?}");
     let parts: Vec<u8> = last.parts.iter().flat_map(|part| content(&part.uri)).collect();
     assert!(content(&last.uri).ends_with(&parts));
-    assert_eq!(content(&last.uri).len(), parts.len() + fmp4::styp().len());
+    assert_eq!(content(&last.uri).len(), parts.len() + styp().len());
     // What is announced no longer goes, but for what was announced a moment ago.
     assert!(rig.rendition.playlist().segments.iter().filter(|one| !one.parts.is_empty()).count() <= 3);
 }
 
 #[test]
 fn a_frame_that_is_missing_makes_no_part_too_long() {
-    let mut rig = Rig::new(video(), &[], true);
+    let mut rig = Rig::new(video(), true);
     rig.missing_ms = 40;
     // One frame a second is missing, now in the midst of a part, now at its end.
     (0..1500).filter(|n| n % 27 != 0 || n % 50 == 0).for_each(|n| rig.unit(n * 40, n % 50 == 0));
@@ -356,7 +341,7 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
     for seed in 0..40u64 {
         let mut random = crypto::Seed::from_number(seed).random();
         let longest = [100i64, 170, 250][usize::try_from(seed % 3).unwrap()];
-        let mut rig = Rig::new(video(), &[], true);
+        let mut rig = Rig::new(video(), true);
         // All distances are in the first segment; what is behind a key frame every two seconds, in random order.
         let (mut dts, mut key) = (0, 0);
         while dts < 60_000 {
@@ -373,7 +358,7 @@ fn parts_of_a_captured_screen_are_nearly_as_long_as_the_target() {
 
 #[test]
 fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
-    let mut rig = Rig::new(video(), &[], true);
+    let mut rig = Rig::new(video(), true);
     for n in 0..500 {
         rig.unit(n * 40, n % 50 == 0);
         if n % 50 == 49 || n % 50 == 0 {
@@ -390,7 +375,7 @@ fn frames_that_take_no_time_are_in_parts_that_are_as_long_as_their_segment() {
 
 #[test]
 fn a_track_that_leaves_has_gaps_until_it_comes_back_and_no_end() {
-    let mut rig = Rig::new(video(), &[], true);
+    let mut rig = Rig::new(video(), true);
     (0..300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
     rig.rendition.pause();
     rig.look();
@@ -425,7 +410,7 @@ fn a_track_that_leaves_has_gaps_until_it_comes_back_and_no_end() {
 
 #[test]
 fn an_end_that_is_not_told_promises_no_part() {
-    let mut rig = Rig::new(video(), &[], true);
+    let mut rig = Rig::new(video(), true);
     (0..300).for_each(|n| rig.unit(n * 40, n % 50 == 0));
     rig.rendition.finish(false);
     rig.look();
@@ -436,17 +421,17 @@ fn an_end_that_is_not_told_promises_no_part() {
 
 #[test]
 fn sound_ends_its_segments_where_the_video_does() {
-    let (mut lead, mut follower) = (Rig::new(video(), &[], true), Rig::new(audio(), &[], true));
+    let (mut lead, mut follower) = (Rig::new(video(), true), Rig::new(audio(), true));
     let mut boundary = None;
     for ms in 0..30_000i64 {
         if ms % 40 == 0 {
-            let entry = entry(&lead.track, ms, ms % 3000 == 0);
-            boundary = lead.rendition.unit(&entry, date(&entry)).or(boundary);
+            let unit = unit(&lead.track, ms, ms % 3000 == 0);
+            boundary = lead.rendition.unit(&timed(&unit)).or(boundary);
             lead.look();
         }
         if ms % 21 == 0 {
-            let entry = entry(&follower.track, ms, false);
-            follower.rendition.follow(&entry, date(&entry), boundary);
+            let unit = unit(&follower.track, ms, false);
+            follower.rendition.follow(&timed(&unit), boundary);
             follower.look();
         }
     }
@@ -467,19 +452,18 @@ fn sound_ends_its_segments_where_the_video_does() {
 fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
     let record = Bytes::from_static(&[1, 0, 0, 0, 0, 21, 0x82, 2, 2, 2, 0, 0]);
     let config = CodecConfig::read(Codec::Vp9, record).unwrap().unwrap();
-    let mut rig = Rig::new(Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS), &[], false);
+    let mut rig = Rig::new(Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS), false);
     for n in 0..200i64 {
         // In the middle of a group of pictures.
         if n == 75 {
             rig.rendition.set_tracks(vec![rig.track.clone()], 2);
         }
-        let mut entry = entry(&rig.track, n * 40, n % 50 == 0);
-        if entry.unit.key_frame {
+        let mut unit = unit(&rig.track, n * 40, n % 50 == 0);
+        if unit.key_frame {
             // VP9 §6.2: a key frame, its sync code, its colours, its size.
-            entry.unit.payload =
-                Bytes::from_static(&[0x82, 0x49, 0x83, 0x42, 0x20, 0x13, 0xf0, 0x0b, 0x30, 0]);
+            unit.payload = Bytes::from_static(&[0x82, 0x49, 0x83, 0x42, 0x20, 0x13, 0xf0, 0x0b, 0x30, 0]);
         }
-        rig.rendition.unit(&entry, date(&entry));
+        rig.rendition.unit(&timed(&unit));
         rig.look();
     }
     let inits: Vec<_> = rig.there.iter().filter(|(name, _)| name.ends_with("_init.mp4")).collect();
@@ -492,20 +476,20 @@ fn the_size_of_a_track_stays_known_when_others_change_between_its_key_frames() {
 
 #[test]
 fn sound_ends_its_segments_by_itself_where_those_of_the_video_are_too_long_for_it() {
-    let (mut lead, mut follower) = (Rig::new(video(), &[], true), Rig::new(audio(), &[], true));
+    let (mut lead, mut follower) = (Rig::new(video(), true), Rig::new(audio(), true));
     // The first segment of the sound is short, as that behind a change is, and those of the video have three seconds.
     let mut boundary = Some(20_700);
     follower.rendition.adopt(Duration::from_secs(2));
     for ms in 0..60_000i64 {
         if ms % 40 == 0 {
-            let entry = entry(&lead.track, ms, ms % 3000 == 0);
-            let end = lead.rendition.unit(&entry, date(&entry)).filter(|_| ms > 21_000);
+            let unit = unit(&lead.track, ms, ms % 3000 == 0);
+            let end = lead.rendition.unit(&timed(&unit)).filter(|_| ms > 21_000);
             boundary = end.or(boundary);
             lead.look();
         }
         if ms % 40 == 0 && ms > 20_000 {
-            let entry = entry(&follower.track, ms, false);
-            follower.rendition.follow(&entry, date(&entry), boundary);
+            let unit = unit(&follower.track, ms, false);
+            follower.rendition.follow(&timed(&unit), boundary);
             follower.look();
         }
     }
@@ -520,7 +504,7 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
         let step = [20, 33, 40, 66, 100, 200][usize::try_from(random.below(6)).unwrap()];
         let gop = 1 + random.below(100);
         let track = if seed % 3 == 0 { audio() } else { video() };
-        let mut rig = Rig::shifted(track, &[("hlsListSize", "4")], true, 1 << 40);
+        let mut rig = Rig::with(track, &Rules { list_size: 4, ..Rules::DEFAULT }, true, 1 << 40);
         let mut dts = random.below(1 << 40) as i64 - (1 << 39);
         for n in 0..600 {
             // Jitter of a millisecond, as clocks of milliseconds have it; now and then time is missing.
@@ -538,54 +522,6 @@ fn t_09_low_latency_playlists_keep_their_rules_over_random_feeds() {
     }
 }
 
-#[test]
-fn a_part_is_there_when_its_playlist_is_as_far() {
-    use crate::protocol::sinks::part_of;
-    let app = AppSettings::of(schema(), "live", &[("hlsEnableLowLatency", "true")]).unwrap();
-    let names = Names { base: "ll-hls/a/a__video2".to_owned(), ending: "m4s", run: Some(7000) };
-    let start = Start { number: 7000, discontinuities: 7000 };
-    let mut rendition = Rendition::new(names, HlsSettings::of(&app), true, (start, 0));
-    rendition.set_tracks(vec![video()], 1);
-    for n in 0..260 {
-        let entry = entry(&video(), n * 40, n % 50 == 0);
-        rendition.unit(&entry, date(&entry));
-    }
-    let playlist = rendition.playlist();
-    let hint = playlist.low_latency.unwrap().hint.unwrap();
-    let (segment, part) = rendition.progress();
-    assert_eq!((playlist.media_sequence, segment), (7000, 7005));
-    let of = ("ll-hls/a/a__video2.m3u8".to_owned(), Progress { segment, part: part + 1 });
-    assert_eq!(part_of(&app, &hint), Some(of), "{hint}");
-    let long = format!("a_9_{}.0.m4s", u64::MAX);
-    for other in ["a.m4s", "a.0.m4s", "a_7.0.m4s", "a_7_.0.m4s", "a_7_8.x.m4s", "7_8.0.m4s", &long] {
-        assert_eq!(part_of(&app, other), None, "{other}");
-    }
-}
-
-#[test]
-fn only_what_is_made_is_waited_for() {
-    use crate::protocol::sinks::maker_of;
-    let app = |set: &[(&str, &str)]| AppSettings::of(schema(), "live", set).unwrap();
-    let low = app(&[("hlsEnableLowLatency", "true")]);
-    let dash = app(&[("dashMuxingEnabled", "true")]);
-    for (name, of_low, of_dash) in [
-        ("ll-hls/a/a__master.m3u8", true, false),
-        ("ll-hls/a/a__master_adaptive.m3u8", false, false),
-        ("ll-hls/a/a_adaptive.m3u8", false, false),
-        ("ll-hls/a/a__video.m3u8", true, true),
-        ("ll-hls/a/a__video12.m3u8", true, true),
-        ("ll-hls/a/a__videox.m3u8", false, false),
-        ("ll-hls/a/a__audio.m3u8", true, true),
-        ("ll-hls/a/a__audio.mpd", false, false),
-        ("a/a.mpd", false, true),
-        ("a/a_adaptive.mpd", false, false),
-        ("ll-hls/a/b__master.m3u8", false, false),
-    ] {
-        assert_eq!(maker_of(&low, name).map(|(_, id)| id), of_low.then_some("a"), "{name}");
-        assert_eq!(maker_of(&dash, name).map(|(_, id)| id), of_dash.then_some("a"), "{name}");
-    }
-}
-
 /// A stream that began before the time that its manifest says is moved by as much on every clock.
 #[test]
 fn a_stream_is_moved_by_the_same_time_whatever_its_clock() {
@@ -593,13 +529,11 @@ fn a_stream_is_moved_by_the_same_time_whatever_its_clock() {
         let scale = Timescale::new(ticks);
         let track = Track { timescale: scale, ..video() };
         let first = |shift_ms| {
-            let mut rig = Rig::shifted(track.clone(), &[], true, shift_ms);
-            let tracks = Arc::new(Tracks::new(1, [track.clone()]));
+            let mut rig = Rig::with(track.clone(), &Rules::DEFAULT, true, shift_ms);
             for n in 0..200 {
-                let made = entry(&track, i64::from(ticks) * n / 25, n % 50 == 0);
-                let of_track =
-                    Entry::new(made.received, made.wall_ms, made.unit.clone(), Arc::clone(&tracks));
-                rig.rendition.unit(&of_track, date(&of_track));
+                let unit = unit(&track, i64::from(ticks) * n / 25, n % 50 == 0);
+                let dts_ms = scale.to_ms(unit.dts);
+                rig.rendition.unit(&Timed { dts_ms, ..timed(&unit) });
                 rig.look();
             }
             rig.samples()[0].0

@@ -1,36 +1,39 @@
-//! Makes the segments of a stream, MPEG-TS, where [`Window`] says, and keeps their playlist.
+//! Segments of MPEG-TS, cut where a [`Window`] says.
 //!
 //! A segment is written as a whole: it begins with the tables, and no audio frame that belongs to it is left for the next one.
 
 use bytes::{Bytes, BytesMut};
-use hls::playlist::MediaPlaylist;
+use media::{Track, TrackId, TrackKind};
+use mpegts::{Packing, Program};
 
 use super::seal::{Sealed, Sealer};
-use super::settings::{HlsSettings, Suffix};
 use super::window::{End, Start, Unit, Window};
-use crate::hub::{Chosen, Entry};
-use crate::mail::Progress;
-use crate::protocol::ts::TsPackage;
+use super::{Rules, Suffix, Timed};
+use crate::playlist::MediaPlaylist;
 
-/// A segment that is whole.
+/// A whole segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Cut {
+pub struct Cut {
     /// Its URI, relative to the playlist.
-    pub(super) uri: String,
+    pub uri: String,
     /// The content.
-    pub(super) bytes: Bytes,
+    pub bytes: Bytes,
     /// The name and the content of its key, if it is the first segment that has it.
-    pub(super) key: Option<(String, Bytes)>,
+    pub key: Option<(String, Bytes)>,
 }
 
-/// The segments of one stream.
+/// Cuts one stream into segments of MPEG-TS, and keeps their playlist.
 #[derive(Debug)]
-pub(super) struct Segmenter {
+pub struct TsSegmenter {
     /// The beginning of the URIs.
     name: String,
     suffix: Suffix,
     window: Window,
-    ts: TsPackage,
+    program: Program,
+    tracks: Vec<Track>,
+    epoch: u32,
+    /// Whether the program is yet to get these tracks: what waits of the former ones belongs to the segment before.
+    has_new_tracks: bool,
     bytes: BytesMut,
     /// Bytes of the last segment: the next one is about as large.
     last_bytes: usize,
@@ -39,13 +42,18 @@ pub(super) struct Segmenter {
     sealer: Option<Sealer>,
 }
 
-impl Segmenter {
-    pub(super) fn new(name: &str, settings: &HlsSettings, start: Start) -> Self {
+impl TsSegmenter {
+    /// Creates the segmenter of a stream whose segments have names that begin with `name`.
+    #[must_use]
+    pub fn new(name: &str, rules: &Rules, start: Start) -> Self {
         Self {
             name: name.to_owned(),
-            suffix: settings.suffix.clone(),
-            window: Window::new(settings, 3, start),
-            ts: TsPackage::segments(),
+            suffix: rules.suffix.clone(),
+            window: Window::new(rules, 3, start),
+            program: Program::with_packing(Packing::SEGMENT),
+            tracks: Vec::new(),
+            epoch: 0,
+            has_new_tracks: false,
             bytes: BytesMut::new(),
             last_bytes: 0,
             settles: true,
@@ -53,49 +61,87 @@ impl Segmenter {
         }
     }
 
-    /// Has its segments sealed, if there is something to seal them.
-    pub(super) fn sealed_by(self, sealer: Option<Sealer>) -> Self {
+    /// Has its segments encrypted, if there is a sealer.
+    #[must_use]
+    pub fn sealed_by(self, sealer: Option<Sealer>) -> Self {
         Self { sealer, ..self }
     }
 
-    /// As a rendition of a ladder, which gets its name and its first numbers when the first segment ends, and its target duration from outside.
-    pub(super) fn of_ladder(settings: &HlsSettings, start: Start) -> Self {
-        Self { settles: false, ..Self::new("", settings, start) }
+    /// Creates the segmenter of one rendition of several, which gets its name ([`Self::set_name`]) and its first numbers
+    /// ([`Window::begin_at`]) before its first segment ends, and its target duration from outside ([`Window::adopt`]).
+    #[must_use]
+    pub fn of_ladder(rules: &Rules, start: Start) -> Self {
+        Self { settles: false, ..Self::new("", rules, start) }
     }
 
-    /// Gives the name that URIs begin with, as long as there is none.
-    pub(super) fn set_name(&mut self, name: &str) {
+    /// Sets the text that URIs begin with, from the next segment on.
+    pub fn set_name(&mut self, name: &str) {
         name.clone_into(&mut self.name);
     }
 
-    pub(super) const fn window(&self) -> &Window {
+    /// The window, for its playlist and its figures.
+    #[must_use]
+    pub const fn window(&self) -> &Window {
         &self.window
     }
 
-    pub(super) const fn window_mut(&mut self) -> &mut Window {
+    /// The window of one rendition of several, to be set from outside.
+    #[must_use]
+    pub const fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
+    /// Sets the tracks from the next unit on, video first, each kind by rising ids. Key frames of the first video end segments; sound
+    /// alone is cut anywhere. Another `epoch` is a discontinuity.
+    pub fn set_tracks(&mut self, tracks: Vec<Track>, epoch: u32) {
+        self.tracks = tracks;
+        self.epoch = epoch;
+        self.has_new_tracks = true;
+    }
+
     /// The end of the segment that grows, if it ends before this unit, in milliseconds of DTS.
-    pub(super) fn end_before(&self, unit: &Unit) -> Option<i64> {
-        self.window.ends_before(unit, self.bytes.len()).map(|end| end.at_ms)
+    #[must_use]
+    pub fn end_before(&self, timed: &Timed<'_>) -> Option<i64> {
+        self.window.ends_before(&self.unit_of(timed), self.bytes.len()).map(|end| end.at_ms)
     }
 
     /// Adds so much to all dates, of which none was shown.
-    pub(super) fn move_dates(&mut self, by_ms: i64) {
+    pub fn move_dates(&mut self, by_ms: i64) {
         self.window.move_dates(by_ms);
     }
 
     /// Takes a unit. The segment that it ends.
-    pub(super) fn unit(&mut self, unit: Unit, entry: &Entry, chosen: &Chosen) -> Option<Cut> {
+    pub fn unit(&mut self, timed: &Timed<'_>) -> Option<Cut> {
+        let unit = self.unit_of(timed);
         let (end, cut) = self.close_before(&unit);
-        let packets = self.ts.write(entry, chosen).unwrap_or_default();
+        if std::mem::replace(&mut self.has_new_tracks, false) {
+            self.program.set_tracks(&self.tracks);
+        }
+        let track = self.tracks.iter().find(|track| track.id == timed.unit.track);
+        let packets = track.and_then(|track| self.program.write(timed.unit, track)).unwrap_or_default();
         self.add(&unit, end, &packets);
         cut
     }
 
+    fn unit_of(&self, timed: &Timed<'_>) -> Unit {
+        let lead = self.lead();
+        let leads = lead.is_none_or(|lead| lead == timed.unit.track);
+        Unit {
+            dts_ms: timed.dts_ms,
+            date_ms: timed.date_ms,
+            begins: leads && (lead.is_none() || timed.unit.key_frame),
+            epoch: self.epoch,
+            leads,
+        }
+    }
+
+    /// The track whose key frames end segments. `None`: there is no video.
+    fn lead(&self) -> Option<TrackId> {
+        self.tracks.iter().find(|track| track.kind() == TrackKind::Video).map(|track| track.id)
+    }
+
     /// Ends the stream: its last segment, and with `is_told` the end of the playlist.
-    pub(super) fn finish(&mut self, is_told: bool) -> Option<Cut> {
+    pub fn finish(&mut self, is_told: bool) -> Option<Cut> {
         let cut = self.close(self.window.end_ms());
         self.window.finish(is_told);
         if self.settles {
@@ -123,32 +169,25 @@ impl Segmenter {
     }
 
     /// The playlist; `None` while it would name too little.
-    pub(super) fn playlist(&self) -> Option<&MediaPlaylist> {
+    #[must_use]
+    pub fn playlist(&self) -> Option<&MediaPlaylist> {
         self.window.is_enough().then(|| self.window.playlist())
     }
 
-    /// The progress of the playlist.
-    pub(super) fn progress(&self) -> Progress {
-        if self.window.playlist().ended {
-            return Progress::ENDED;
-        }
-        Progress { segment: self.window.number(), part: 0 }
-    }
-
-    /// See [`Window::take_gone`].
-    pub(super) fn take_gone(&mut self) -> Vec<String> {
+    /// Names that the playlist had, and no player fetches any more, since the last call.
+    pub fn take_gone(&mut self) -> Vec<String> {
         self.window.take_gone()
     }
 
-    /// See [`Window::take_left`].
-    pub(super) fn take_left(&mut self) -> Vec<String> {
+    /// Names that the playlist has had until now, since the last call.
+    pub fn take_left(&mut self) -> Vec<String> {
         self.window.take_left()
     }
 
     fn close(&mut self, end_ms: i64) -> Option<Cut> {
-        let rest = self.ts.flush();
+        let rest = self.program.flush();
         self.bytes.extend_from_slice(&rest);
-        self.ts.begin();
+        self.program.begin();
         let uri = format!("{}{}.ts", self.name, self.suffix.of(self.window.number()));
         let mut segment = self.window.open_segment(None, &[]);
         let mut key = None;
@@ -178,38 +217,32 @@ impl Segmenter {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
-    use hls::Playlist;
-    use hls::playlist::MediaPlaylist;
-    use media::codec::{aac, h264};
-    use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, Tracks};
+    use media::codec::{aac, h264, mp3};
+    use media::{AccessUnit, CodecConfig, Timescale};
     use mpegts::{AUDIO_PID, Demuxer, Event, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID};
 
     use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX};
     use super::*;
-    use crate::config::AppSettings;
-    use crate::hub::Selection;
-    use crate::protocol::{schema, ts};
+    use crate::Playlist;
 
     /// A segmenter with all of its output, checked as it comes.
     struct Rig {
-        segmenter: Segmenter,
+        segmenter: TsSegmenter,
         /// The bytes of the segments by URI.
         segments: Vec<(String, Vec<u8>)>,
         last: MediaPlaylist,
     }
 
-    fn segmenter(settings: &[(&str, &str)]) -> Segmenter {
-        let app = AppSettings::of(schema(), "live", settings).unwrap();
-        Segmenter::new("cam", HlsSettings::of(&app), Start { number: 1, discontinuities: 0 })
+    fn segmenter(rules: &Rules) -> TsSegmenter {
+        TsSegmenter::new("cam", rules, Start { number: 1, discontinuities: 0 })
     }
 
     impl Rig {
-        fn new(settings: &[(&str, &str)]) -> Self {
+        fn new(rules: &Rules) -> Self {
             let (segments, last) = (Vec::new(), MediaPlaylist::default());
-            Self { segmenter: segmenter(settings), segments, last }
+            Self { segmenter: segmenter(rules), segments, last }
         }
 
         fn unit(&mut self, dts_ms: i64, begins: bool, epoch: u32, bytes: &[u8]) {
@@ -275,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_segment_ends_at_the_first_key_frame_after_its_time() {
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 9, |n| n % 25 == 0);
         assert_eq!(rig.durations(), [2000; 4]);
         assert_eq!(rig.last.target_duration, Duration::from_secs(2));
@@ -292,10 +325,10 @@ mod tests {
 
     #[test]
     fn the_list_is_as_long_as_asked_and_has_few_of_a_high_rate() {
-        let mut rig = Rig::new(&[("hlsListSize", "5"), ("hlsTime", "1")]);
+        let mut rig = Rig::new(&Rules { list_size: 5, segment_ms: 1000, ..Rules::DEFAULT });
         rig.frames(0, 25 * 20, |n| n % 25 == 0);
         assert_eq!((rig.last.segments.len(), rig.last.media_sequence), (5, 15));
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         let megabyte = vec![7; 1_000_000];
         (0..400).for_each(|n| rig.unit(n * 40, n % 50 == 0, 1, &megabyte));
         let named = |uri: &str| rig.last.segments.iter().any(|segment| segment.uri == uri);
@@ -307,30 +340,30 @@ mod tests {
 
     #[test]
     fn the_first_playlist_has_what_players_begin_with() {
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 6, |n| n % 25 == 0);
         assert_eq!((rig.segments.len(), rig.segmenter.playlist()), (2, None));
         rig.frames(25 * 6, 1, |_| true);
         assert_eq!(rig.durations(), [2000; 3]);
         // Of what is over, everything there is; of long segments, one.
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 10, |n| n == 0);
         rig.finish();
         assert_eq!((rig.durations(), rig.last.ended), (vec![400], true));
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 7, |n| n % 150 == 0);
         assert_eq!(rig.durations(), [6000]);
     }
 
     #[test]
     fn without_a_key_frame_in_time_it_is_cut_where_it_must_be() {
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 60, |n| n == 0);
         assert_eq!(rig.last.target_duration, Duration::from_secs(20));
         assert_eq!(rig.durations().first(), Some(&20_360));
         assert!(!rig.last.independent_segments);
         // Unsteady ones: the segments of the first playlist set what is allowed.
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
         assert_eq!(rig.last.target_duration, Duration::from_secs(8));
         assert_eq!(rig.durations()[..2], [2400, 7600]);
@@ -338,28 +371,24 @@ mod tests {
 
     #[test]
     fn an_end_that_is_not_told_leaves_the_playlist_as_it_is() {
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 60, |n| n % 50 == 0);
         let cut = rig.segmenter.finish(false);
         rig.take(cut);
         assert_eq!((rig.durations(), rig.last.ended), (vec![2000, 400], false), "it is shown, however short");
-        assert_eq!(
-            rig.segmenter.progress(),
-            Progress { segment: 3, part: 0 },
-            "what comes next is another stream's"
-        );
+        assert_eq!(rig.segmenter.window().number(), 3, "what comes next is another stream's");
     }
 
     #[test]
     fn sound_alone_is_cut_anywhere() {
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         (0..1000).for_each(|n| rig.unit(n * 23, true, 1, b"s"));
         assert!(rig.durations().iter().all(|ms| (2000..2023).contains(ms)), "{:?}", rig.durations());
     }
 
     #[test]
     fn other_tracks_and_missing_time_are_discontinuities() {
-        let mut rig = Rig::new(&[("hlsListSize", "3")]);
+        let mut rig = Rig::new(&Rules { list_size: 3, ..Rules::DEFAULT });
         rig.frames(0, 60, |n| n % 50 == 0);
         // The tracks change in the middle of a segment; four seconds are missing.
         (160..300).for_each(|n| rig.unit(n * 40, n % 50 == 10, 2, b"y"));
@@ -377,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_date_that_jumps_is_a_discontinuity_and_one_that_was_not_shown_is_corrected() {
-        let mut rig = Rig::new(&[]);
+        let mut rig = Rig::new(&Rules::DEFAULT);
         let dates = |rig: &Rig| -> Vec<(i64, bool)> {
             let segments = rig.last.segments.iter();
             segments.map(|one| (one.program_date_time.unwrap(), one.discontinuity)).collect()
@@ -400,8 +429,8 @@ mod tests {
     fn t_09_a_playlist_names_what_is_there() {
         for seed in 0..300u64 {
             let mut random = crypto::Seed::from_number(seed).random();
-            let mut rig =
-                Rig::new(&[("hlsTime", if seed % 2 == 0 { "2" } else { "1" }), ("hlsListSize", "4")]);
+            let segment_ms = if seed % 2 == 0 { 2000 } else { 1000 };
+            let mut rig = Rig::new(&Rules { segment_ms, list_size: 4, ..Rules::DEFAULT });
             let (mut dts_ms, mut epoch) = (random.below(1 << 40) as i64 - (1 << 39), 1);
             for _ in 0..400 {
                 dts_ms += match random.below(50) {
@@ -429,9 +458,7 @@ mod tests {
         let aac = aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
         let audio = Track::new(TrackId::AUDIO, CodecConfig::Aac(aac), Timescale::new(90_000));
         let has_video = video.is_some();
-        let tracks = Arc::new(Tracks::new(1, video.into_iter().chain([audio])));
-        let mut chosen = Chosen::default();
-        chosen.update(Selection::DEFAULT, &tracks, &ts::fit);
+        let tracks: Vec<Track> = video.into_iter().chain([audio]).collect();
         let mut units = Vec::new();
         for dts in (0..seconds * 90_000).filter(|dts| dts % 1920 == 0 || has_video && dts % 3600 == 0) {
             if has_video && dts % 3600 == 0 {
@@ -447,20 +474,13 @@ mod tests {
             }
         }
         let frames = units.len();
-        let mut segmenter = segmenter(&[]);
+        let mut segmenter = segmenter(&Rules::DEFAULT);
+        segmenter.set_tracks(tracks, 1);
         let mut segments = Vec::new();
         for (track, dts, key_frame, payload) in units {
             let unit = AccessUnit { track, dts, pts: dts, key_frame, config_epoch: 1, payload };
-            let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&tracks));
-            let begins = !has_video || key_frame;
-            let at = Unit {
-                dts_ms: entry.dts_ms,
-                date_ms: 0,
-                begins,
-                epoch: 1,
-                leads: !has_video || track == TrackId::VIDEO,
-            };
-            segments.extend(segmenter.unit(at, &entry, &chosen).map(|cut| cut.bytes));
+            let timed = Timed { unit: &unit, dts_ms: Timescale::new(90_000).to_ms(dts), date_ms: 0 };
+            segments.extend(segmenter.unit(&timed).map(|cut| cut.bytes));
         }
         segments.extend(segmenter.finish(true).map(|cut| cut.bytes));
         (segments, frames)
@@ -505,6 +525,53 @@ mod tests {
             }
             assert_eq!(came, frames);
         }
+    }
+
+    /// The payload bytes of all PES packets of a segment.
+    fn payload_bytes(segment: &Bytes) -> usize {
+        let (mut demuxer, mut input, mut bytes) = (Demuxer::new(), &segment[..], 0);
+        let mut take = |event| {
+            if let Event::Pes(pes) = event {
+                bytes += pes.payload.len()
+            }
+        };
+        while let Some(event) = demuxer.read(&mut input) {
+            take(event);
+        }
+        demuxer.finish();
+        while let Some(event) = demuxer.read(&mut &[][..]) {
+            take(event);
+        }
+        bytes
+    }
+
+    #[test]
+    fn frames_that_wait_when_the_tracks_change_are_of_the_segment_before() {
+        let aac = CodecConfig::Aac(aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap());
+        let mp3 = CodecConfig::Mp3(mp3::Config { sample_rate: 48_000, channels: 2 });
+        let track =
+            |config: &CodecConfig| Track::new(TrackId::AUDIO, config.clone(), Timescale::MILLISECONDS);
+        let mut segmenter = segmenter(&Rules::DEFAULT);
+        let mut cuts = Vec::new();
+        for n in 0..6i64 {
+            match n {
+                0 => segmenter.set_tracks(vec![track(&aac)], 1),
+                3 => segmenter.set_tracks(vec![track(&mp3)], 2),
+                _ => {}
+            }
+            let payload = Bytes::from_static(&[0x21; 100]);
+            let (dts, key_frame) = (n * 21, false);
+            let unit =
+                AccessUnit { track: TrackId::AUDIO, dts, pts: dts, key_frame, config_epoch: 1, payload };
+            cuts.extend(segmenter.unit(&Timed { unit: &unit, dts_ms: dts, date_ms: dts }));
+        }
+        cuts.extend(segmenter.finish(true));
+        // Each frame of AAC has a head of ADTS.
+        let bytes: Vec<usize> = cuts.iter().map(|cut| payload_bytes(&cut.bytes)).collect();
+        assert_eq!(bytes, [3 * 107, 3 * 100]);
+        let marks: Vec<bool> =
+            segmenter.playlist().unwrap().segments.iter().map(|one| one.discontinuity).collect();
+        assert_eq!(marks, [false, true]);
     }
 
     fn is_key_frame(packet: &Packet<'_>) -> bool {

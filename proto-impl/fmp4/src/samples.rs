@@ -1,17 +1,19 @@
 //! Units of a track as samples of fragments; each sample lasts until the next one.
 
 use bytes::Bytes;
-use fmp4::{Description, FragmentSample};
 use media::{AccessUnit, CodecConfig, Track, TrackId};
 
-/// The samples of one track that are not in a fragment yet.
+use crate::{Description, FragmentSample};
+
+/// The samples of one track that are in no fragment yet. A unit lasts until the next one of its track, so the newest is never
+/// complete.
 #[derive(Debug)]
-pub(in crate::protocol) struct Samples {
+pub struct Samples {
     /// The track.
-    pub(in crate::protocol) id: TrackId,
+    pub id: TrackId,
     /// The description of the track in an init segment.
-    pub(in crate::protocol) description: Description,
-    /// The newest sample, whose duration is not known yet, and its decode time.
+    pub description: Description,
+    /// The newest, whose duration is not known yet, and its decode time.
     open: Option<(i64, FragmentSample)>,
     /// Decode time of the first complete sample, in ticks of the stream.
     at: i64,
@@ -19,8 +21,9 @@ pub(in crate::protocol) struct Samples {
 }
 
 impl Samples {
-    /// Makes the samples of track `number` of a file.
-    pub(in crate::protocol) fn new(number: u32, track: &Track) -> Self {
+    /// Creates the samples of a track that is `number` in the file.
+    #[must_use]
+    pub fn new(number: u32, track: &Track) -> Self {
         Self {
             id: track.id,
             description: Description {
@@ -33,18 +36,20 @@ impl Samples {
         }
     }
 
-    /// True if no unit has come.
-    pub(in crate::protocol) const fn is_new(&self) -> bool {
+    /// Whether no unit has come.
+    #[must_use]
+    pub const fn is_new(&self) -> bool {
         self.open.is_none() && self.complete.is_empty()
     }
 
-    /// True if there is no complete sample.
-    pub(in crate::protocol) const fn is_empty(&self) -> bool {
+    /// Whether there is nothing for a fragment.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
         self.complete.is_empty()
     }
 
-    /// Adds a unit, which completes the one before it.
-    pub(in crate::protocol) fn push(&mut self, unit: &AccessUnit) {
+    /// Takes a unit. The one before it is complete.
+    pub fn push(&mut self, unit: &AccessUnit) {
         let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
         let sample = FragmentSample {
             duration: lasted,
@@ -61,20 +66,21 @@ impl Samples {
         self.add(dts, before);
     }
 
-    /// Completes the last sample, because no unit follows it directly.
-    pub(in crate::protocol) fn finish(&mut self) {
+    /// Nothing follows the last one directly.
+    pub fn finish(&mut self) {
         if let Some((dts, sample)) = self.open.take() {
             self.add(dts, sample);
         }
     }
 
-    /// Returns the number of complete samples and their duration in ticks.
-    pub(in crate::protocol) fn measure(&self) -> (usize, u64) {
+    /// Number of complete samples, and how many ticks they last.
+    #[must_use]
+    pub fn measure(&self) -> (usize, u64) {
         (self.complete.len(), self.complete.iter().map(|sample| u64::from(sample.duration)).sum())
     }
 
-    /// Takes the complete samples for a fragment, with the decode time of the first.
-    pub(in crate::protocol) fn take(&mut self) -> (i64, Vec<FragmentSample>) {
+    /// The complete samples, for a fragment, with the decode time of the first.
+    pub fn take(&mut self) -> (i64, Vec<FragmentSample>) {
         (self.at, std::mem::take(&mut self.complete))
     }
 
@@ -86,9 +92,10 @@ impl Samples {
     }
 }
 
-/// Returns the configuration changed to four-byte NAL unit lengths, which units have whatever it said (ISO/IEC 14496-15 §5.3.3.1,
-/// §8.3.3.1).
-pub(in crate::protocol) fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
+/// The configuration of units with four-byte NAL lengths, as access units have them, whatever it said when it came (ISO/IEC 14496-15
+/// §5.3.3.1, §8.3.3.1).
+#[must_use]
+pub fn with_four_byte_lengths(config: &CodecConfig) -> CodecConfig {
     let patched = |record: &Bytes, at: usize| {
         let mut record = record.to_vec();
         if let Some(byte) = record.get_mut(at) {

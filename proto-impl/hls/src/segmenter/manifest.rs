@@ -1,4 +1,4 @@
-//! The manifest of DASH (ISO/IEC 23009-1) for the segments of renditions: `SegmentTemplate` with a `SegmentTimeline` (§5.3.9.6).
+//! The manifest of DASH (ISO/IEC 23009-1) for segments of fragmented MP4: `SegmentTemplate` with a `SegmentTimeline` (§5.3.9.6).
 //!
 //! A change of the tracks or timestamps of a stream ends a period and begins another. The former period stays in the manifest until
 //! its last segment has left the window.
@@ -7,13 +7,13 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use media::TrackKind;
 
-use super::rendition::{Described, Rendition, Span, Spanned};
-use super::settings::HlsSettings;
+use super::mp4::{Described, Mp4Segmenter, Span, Spanned};
+use crate::playlist::Date;
 
 /// Seconds after which a player asks again.
 const UPDATE_PERIOD_S: u64 = 2;
-/// The parameter of segments that a manifest names.
-pub(super) const MARK: &str = "dash";
+/// The query parameter that tells the segments of a manifest's viewers from those of a playlist's ([`for_viewer`]).
+pub const MARK: &str = "dash";
 /// The beginning of the line with the time.
 const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014\"";
 /// Added to the index of a track of sound: the numbers of adaptation sets are of one kind.
@@ -32,15 +32,9 @@ impl Display for Period {
     }
 }
 
-/// A moment, in milliseconds of Unix time.
-struct Moment(u64);
-
-impl Display for Moment {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let crate::types::Civil { year, month, day, hour, minute, second, millis } =
-            crate::types::Civil::of_unix_ms(self.0);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-    }
+/// A moment, of milliseconds of Unix time.
+fn moment(unix_ms: u64) -> Date {
+    Date(i64::try_from(unix_ms).unwrap_or(i64::MAX))
 }
 
 /// Text in an attribute.
@@ -63,22 +57,23 @@ impl Display for Escaped<'_> {
 
 /// Dates by the calendar of the presentation, in milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Moments {
+pub struct Moments {
     /// The beginning of the presentation, which never changes (§5.3.1.2).
-    pub(super) zero_ms: u64,
+    pub zero_ms: u64,
     /// The present time.
-    pub(super) now_ms: u64,
+    pub now_ms: u64,
 }
 
 /// A stretch of the presentation in which tracks and timestamps do not change: a period (§5.3.2). What is said of one does not change
 /// while it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
-    pub(super) id: u64,
+pub struct Stretch {
+    /// Its number, unlike those of all others of the presentation.
+    pub id: u64,
     /// Begin in the time of the segments, in milliseconds.
-    pub(super) begin_ms: u64,
-    /// Distance from that time to the time of the presentation.
-    pub(super) delay_ms: u64,
+    pub begin_ms: u64,
+    /// Distance from that time to the time of the presentation, in milliseconds.
+    pub delay_ms: u64,
 }
 
 impl Stretch {
@@ -87,99 +82,111 @@ impl Stretch {
     }
 }
 
-/// The manifest of these renditions, of which the first leads, whose segments are below `base`. `None` while there is nothing to play.
-/// `ended` says that nothing more comes.
-pub(super) fn manifest(
-    renditions: &[&Rendition],
-    stretches: &[Stretch],
-    (settings, base, ended): (&HlsSettings, &str, bool),
-    Moments { zero_ms, now_ms }: Moments,
-) -> Option<String> {
-    let lead = renditions.first().filter(|lead| lead.window().is_enough())?;
-    let (last, stretch) = (lead.spanned().last()?, stretches.last()?);
-    let listed = settings.dash_own.window.unwrap_or(usize::MAX);
-    let window_ms: u64 = lead
-        .window()
-        .playlist()
-        .segments
-        .iter()
-        .rev()
-        .take(listed)
-        .map(|segment| u64::try_from(segment.duration.as_millis()).unwrap_or(0))
-        .sum();
-    let mut out = String::from(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
-    );
-    out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
-    let _ = if ended {
-        let end = last.end_ms().saturating_add(stretch.delay_ms);
-        write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end))
-    } else {
-        write!(
-            out,
-            "type=\"dynamic\" availabilityStartTime=\"{}\" publishTime=\"{}\" minimumUpdatePeriod=\"PT{UPDATE_PERIOD_S}S\" \
-             timeShiftBufferDepth=\"{}\" suggestedPresentationDelay=\"{}\"",
-            Moment(zero_ms),
-            Moment(now_ms),
-            Period(window_ms),
-            Period(settings.dash_own.latency_ms.max(longest_ms(lead).saturating_mul(2)))
-        )
-    };
-    let _ = writeln!(
-        out,
-        " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>",
-        Period(longest_ms(lead)),
-        Escaped(base),
-    );
-    for (at, stretch) in stretches.iter().enumerate() {
-        let next_ms = stretches.get(at.saturating_add(1)).map(|next| next.begin_ms);
-        period(&mut out, renditions, (stretch, next_ms), settings);
-    }
-    if !ended {
-        utc_timing(&mut out, now_ms);
-        out.push('\n');
-    }
-    out.push_str("</MPD>\n");
-    Some(out)
+/// The segments of a stream, as one manifest describes them.
+#[derive(Debug, Clone, Copy)]
+pub struct Presentation<'a> {
+    /// The segmenters, of which the first one leads.
+    pub renditions: &'a [&'a Mp4Segmenter],
+    /// The periods, the newest last.
+    pub stretches: &'a [Stretch],
+    /// The folder of the segments, relative to the manifest, with its slash.
+    pub base: &'a str,
+    /// Whether nothing more comes.
+    pub ended: bool,
+    /// The most segments that the manifest lists; `None`: all of the playlists.
+    pub listed: Option<usize>,
+    /// The distance from the live edge that players are asked to keep, in milliseconds: at least two segments.
+    pub latency_ms: u64,
 }
 
-/// Writes a stretch of which there is something.
-fn period(
-    out: &mut String,
-    renditions: &[&Rendition],
-    (stretch, next_ms): (&Stretch, Option<u64>),
-    settings: &HlsSettings,
-) {
-    let of_stretch = |one: &Spanned<'_>| {
-        one.middle_ms() >= stretch.begin_ms && next_ms.is_none_or(|next| one.middle_ms() < next)
-    };
-    let mut is_begun = false;
-    let listed = settings.dash_own.window.unwrap_or(usize::MAX);
-    for rendition in renditions {
-        let beyond = rendition.spanned().count().saturating_sub(listed);
-        let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
-        // One that is described otherwise is left over from the stretch before, or ahead of the next.
-        let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
-        let spans: Vec<Span> =
-            all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
-        if !std::mem::replace(&mut is_begun, true) {
-            let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+impl Presentation<'_> {
+    /// Writes the manifest. `None` while there is nothing to play.
+    #[must_use]
+    pub fn manifest(&self, Moments { zero_ms, now_ms }: Moments) -> Option<String> {
+        let lead = self.renditions.first().filter(|lead| lead.window().is_enough())?;
+        let (last, stretch) = (lead.spanned().last()?, self.stretches.last()?);
+        let window_ms: u64 = lead
+            .window()
+            .playlist()
+            .segments
+            .iter()
+            .rev()
+            .take(self.listed())
+            .map(|segment| u64::try_from(segment.duration.as_millis()).unwrap_or(0))
+            .sum();
+        let mut out = String::from(
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
+        );
+        out.push_str("profiles=\"urn:mpeg:dash:profile:isoff-live:2011\" ");
+        let _ = if self.ended {
+            let end = last.end_ms().saturating_add(stretch.delay_ms);
+            write!(out, "type=\"static\" mediaPresentationDuration=\"{}\"", Period(end))
+        } else {
+            write!(
+                out,
+                "type=\"dynamic\" availabilityStartTime=\"{}\" publishTime=\"{}\" minimumUpdatePeriod=\"PT{UPDATE_PERIOD_S}S\" \
+                 timeShiftBufferDepth=\"{}\" suggestedPresentationDelay=\"{}\"",
+                moment(zero_ms),
+                moment(now_ms),
+                Period(window_ms),
+                Period(self.latency_ms.max(longest_ms(lead).saturating_mul(2)))
+            )
+        };
+        let _ = writeln!(
+            out,
+            " maxSegmentDuration=\"{}\" minBufferTime=\"PT2S\">\n<BaseURL>{}</BaseURL>",
+            Period(longest_ms(lead)),
+            Escaped(self.base),
+        );
+        for (at, stretch) in self.stretches.iter().enumerate() {
+            let next_ms = self.stretches.get(at.saturating_add(1)).map(|next| next.begin_ms);
+            self.period(&mut out, stretch, next_ms);
         }
-        adaptation_set(out, rendition, (stretch, described, &spans), settings);
+        if !self.ended {
+            utc_timing(&mut out, now_ms);
+            out.push('\n');
+        }
+        out.push_str("</MPD>\n");
+        Some(out)
     }
-    if is_begun {
-        out.push_str("</Period>\n");
+
+    /// Writes a stretch of which there is something.
+    fn period(&self, out: &mut String, stretch: &Stretch, next_ms: Option<u64>) {
+        let of_stretch = |one: &Spanned<'_>| {
+            one.middle_ms() >= stretch.begin_ms && next_ms.is_none_or(|next| one.middle_ms() < next)
+        };
+        let mut is_begun = false;
+        for rendition in self.renditions {
+            let beyond = rendition.spanned().count().saturating_sub(self.listed());
+            let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
+            // One that is described otherwise is left over from the stretch before, or ahead of the next.
+            let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
+            let spans: Vec<Span> =
+                all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
+            if !std::mem::replace(&mut is_begun, true) {
+                let _ =
+                    writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+            }
+            adaptation_set(out, rendition, (stretch, described, &spans));
+        }
+        if is_begun {
+            out.push_str("</Period>\n");
+        }
+    }
+
+    fn listed(&self) -> usize {
+        self.listed.unwrap_or(usize::MAX)
     }
 }
 
 /// A line with the time (§5.8.4.11), from which players tell how far behind they are.
 fn utc_timing(out: &mut String, now_ms: u64) {
-    let _ = write!(out, "{UTC_TIMING} value=\"{}\"/>", Moment(now_ms));
+    let _ = write!(out, "{UTC_TIMING} value=\"{}\"/>", moment(now_ms));
 }
 
-/// Writes a line of the manifest for one viewer: the time is that of its request, and its credentials are on every URI, with the
+/// Gives the edit of a manifest's lines for one viewer: the time is that of its request, and its credentials are on every URI, with the
 /// parameter that tells viewers of the manifest from those of playlists.
-pub(super) fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool + Send + 'static {
+pub fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool + Send + 'static {
     let query = if echo.is_empty() { MARK.to_owned() } else { format!("{MARK}&{echo}") };
     let query = Escaped(&query).to_string();
     move |line, out| {
@@ -208,17 +215,16 @@ fn with_query(line: &str, query: &str) -> String {
     out
 }
 
-fn longest_ms(rendition: &Rendition) -> u64 {
+fn longest_ms(rendition: &Mp4Segmenter) -> u64 {
     u64::try_from(rendition.window().playlist().target_duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn adaptation_set(
     out: &mut String,
-    rendition: &Rendition,
+    rendition: &Mp4Segmenter,
     (stretch, described, spans): (&Stretch, &Described, &[Span]),
-    settings: &HlsSettings,
 ) {
-    let (Some(track), Some(first)) = (rendition.tracks.first(), spans.first()) else { return };
+    let (Some(track), Some(first)) = (rendition.tracks().first(), spans.first()) else { return };
     let kind = if described.kind == TrackKind::Video { "video" } else { "audio" };
     // It is the same in all periods, whichever tracks there are.
     let id = u64::from(track.id.index()).saturating_add(if described.kind == TrackKind::Video {
@@ -245,8 +251,8 @@ fn adaptation_set(
         "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
         stretch.begin_ms.saturating_mul(ticks) / 1000,
         Escaped(&described.uri),
-        settings.suffix.template(&Escaped(&rendition.names.stem()).to_string(), rendition.names.ending),
-        rendition.names.number(first.number)
+        rendition.template(&Escaped(&rendition.names().stem()).to_string()),
+        rendition.names().number(first.number)
     );
     for span in spans {
         let _ = writeln!(out, "<S t=\"{}\" d=\"{}\"/>", span.time, span.ticks.max(1));
@@ -256,7 +262,7 @@ fn adaptation_set(
     let _ = write!(
         out,
         "<Representation id=\"{}\" codecs=\"{}\" bandwidth=\"{bits}\"",
-        Escaped(&rendition.names.base),
+        Escaped(&rendition.names().base),
         Escaped(&described.codecs.join(","))
     );
     if let Some((width, height)) = described.size {

@@ -5,15 +5,24 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::playlist::{Key, Method};
 use bytes::{Bytes, BytesMut};
 use crypto::{AesCbcSealer, Random, Seed};
-use hls::playlist::{Key, Method};
-
-use super::settings::Sealing;
 
 const BLOCK: usize = 16;
 /// The ending of the names of keys.
-pub(super) const ENDING: &str = ".key";
+const ENDING: &str = ".key";
+
+/// The rules by which segments are encrypted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sealing {
+    /// Whether they are.
+    pub is_on: bool,
+    /// Segments that share a key; `None`: all.
+    pub segments: Option<u64>,
+    /// The text before the names of keys in playlists.
+    pub prefix: String,
+}
 
 /// A key, and where it stands in the order of them.
 struct Current {
@@ -33,8 +42,8 @@ struct Open {
     sealed: usize,
 }
 
-/// See the module.
-pub(super) struct Sealer {
+/// Encrypts the segments of one stream.
+pub struct Sealer {
     random: Random,
     sealing: Sealing,
     current: Option<Current>,
@@ -57,8 +66,9 @@ pub(super) struct Sealed {
 }
 
 impl Sealer {
-    /// `None`: segments are not sealed.
-    pub(super) fn of(sealing: &Sealing, seed: &Seed) -> Option<Self> {
+    /// Creates the sealer of a stream. Keys and vectors follow from the seed. `None`: segments are not encrypted.
+    #[must_use]
+    pub fn of(sealing: &Sealing, seed: &Seed) -> Option<Self> {
         sealing.is_on.then(|| Self {
             random: seed.derive("hls keys", 0).random(),
             sealing: sealing.clone(),

@@ -1,6 +1,6 @@
 //! The list of segments, and the playlist of the newest ones (RFC 8216).
 //!
-//! A segment ends at the first key frame of the leading video track after `hlsTime`; sound alone is cut anywhere. Lengths are
+//! A segment ends at the first key frame of the leading video track after [`Rules::segment_ms`]; sound alone is cut anywhere. Lengths are
 //! measured in that track, since units of others may come earlier or later. The segments of the first playlist end at key frames
 //! alone, up to [`FIRST_MS_MAX`], and set the target duration, which must not change (§6.2.1) and which no segment may exceed when
 //! rounded (§4.3.3.1): a later one without a key frame in time is cut where it would. So the segments of a publisher with unsteady
@@ -10,11 +10,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hls::playlist::{Map, MediaPlaylist, Part, Segment};
-
-use super::settings::HlsSettings;
-use crate::mail::Mark;
-use crate::types::Now;
+use super::Rules;
+use crate::playlist::{Map, MediaPlaylist, Part, Segment};
 
 /// The longest segment before the target duration is known, when no key frame comes: 20 s when rounded.
 const FIRST_MS_MAX: i64 = 20_390;
@@ -25,10 +22,10 @@ const ROUNDING_MS: u64 = 600;
 const GAP_MS: i64 = 5000;
 /// A leading track that is so far behind the others has paused: its segments end by their time.
 const SILENT_MS: i64 = 1000;
-/// Bytes of one segment.
-pub(super) const SEGMENT_BYTES_MAX: usize = 16 << 20;
-/// Bytes of the segments that a playlist names. There are few of a stream with a high rate.
-pub(super) const PLAYLIST_BYTES_MAX: usize = 44 << 20;
+/// Bytes of one segment, but for its last unit: with so many it ends.
+pub const SEGMENT_BYTES_MAX: usize = 16 << 20;
+/// Bytes of the segments that a playlist names: of a stream with a high rate there are few.
+pub const PLAYLIST_BYTES_MAX: usize = 44 << 20;
 /// A playlist is not shown with less than so many segments, or so much of them: players begin three from its end (§6.3.3),
 /// and some cannot when there are fewer.
 const FIRST_SEGMENTS: u64 = 3;
@@ -37,7 +34,7 @@ const FIRST_DURATION: Duration = Duration::from_secs(6);
 const STEP_MS: i64 = 20;
 
 /// Milliseconds of Unix time from which numbers count: the beginning of 2026.
-pub(super) const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
+pub const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
 /// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.
 const NUMBER_MS: u64 = 250;
 
@@ -47,20 +44,21 @@ const DISCONTINUITIES: u64 = 1 << 16;
 
 /// First numbers of a playlist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Start {
+pub struct Start {
     /// The number of the first segment.
-    pub(super) number: u64,
+    pub number: u64,
     /// The discontinuities before it.
-    pub(super) discontinuities: u64,
+    pub discontinuities: u64,
 }
 
 impl Start {
-    /// The start of a stream now. Its numbers follow from the wall clock and are larger than all that a stream of its name has had: over
+    /// The start of a stream now, in milliseconds of Unix time. Its numbers follow from the wall clock and are larger than all that a stream of its name has had: over
     /// a stop and a start, and a restart of the server, the media sequence does not fall (RFC 8216 §6.2.2), and no name comes to
     /// have another content, which caches would confuse. Another discontinuity tells players that the timestamps are others; its number
     /// begins anew every 4.5 hours.
-    pub(super) const fn at(now: Now) -> Self {
-        let number = now.wall_ms.saturating_sub(NUMBERS_FROM_MS) / NUMBER_MS + 1;
+    #[must_use]
+    pub const fn at_unix_ms(now_ms: u64) -> Self {
+        let number = now_ms.saturating_sub(NUMBERS_FROM_MS) / NUMBER_MS + 1;
         Self { number, discontinuities: number % DISCONTINUITIES }
     }
 }
@@ -109,6 +107,17 @@ pub(super) struct End {
     pub(super) changed: bool,
 }
 
+/// The beginning of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Its number.
+    pub number: u64,
+    /// The discontinuities before it, and its own.
+    pub discontinuities: u64,
+    /// Its time, in milliseconds of DTS.
+    pub begin_ms: i64,
+}
+
 /// The segment that grows.
 #[derive(Debug)]
 struct Open {
@@ -121,7 +130,7 @@ struct Open {
 
 /// The segments of one playlist.
 #[derive(Debug)]
-pub(super) struct Window {
+pub struct Window {
     segment_ms: i64,
     list_size: usize,
     open: Option<Open>,
@@ -170,7 +179,7 @@ impl Left {
 
 impl Window {
     /// Of a playlist with this version.
-    pub(super) fn new(settings: &HlsSettings, version: u32, start: Start) -> Self {
+    pub(super) fn new(rules: &Rules, version: u32, start: Start) -> Self {
         let playlist = MediaPlaylist {
             version,
             media_sequence: start.number,
@@ -179,8 +188,8 @@ impl Window {
             ..MediaPlaylist::default()
         };
         Self {
-            segment_ms: settings.segment_ms,
-            list_size: settings.list_size,
+            segment_ms: rules.segment_ms,
+            list_size: rules.list_size,
             open: None,
             epoch: None,
             last: None,
@@ -197,24 +206,27 @@ impl Window {
     }
 
     /// The number of the segment that grows.
-    pub(super) const fn number(&self) -> u64 {
+    #[must_use]
+    pub const fn number(&self) -> u64 {
         self.first.saturating_add(self.cut)
     }
 
     /// Whether there was a segment.
-    pub(super) const fn has_cut(&self) -> bool {
+    #[must_use]
+    pub const fn has_cut(&self) -> bool {
         self.cut > 0
     }
 
     /// First numbers of a playlist that runs beside this one from the next segment on.
-    pub(super) fn start_beside(&self) -> Start {
+    #[must_use]
+    pub fn start_beside(&self) -> Start {
         let shown = self.playlist.segments.iter().filter(|segment| segment.discontinuity).count() as u64;
         let discontinuities = self.playlist.discontinuity_sequence.saturating_add(shown);
         Start { number: self.number(), discontinuities }
     }
 
     /// Gives the first numbers, as long as there is no segment.
-    pub(super) const fn begin_at(&mut self, start: Start) {
+    pub const fn begin_at(&mut self, start: Start) {
         if self.cut == 0 {
             self.first = start.number;
             self.playlist.media_sequence = start.number;
@@ -223,12 +235,13 @@ impl Window {
     }
 
     /// The segment that grows is to end at the first key frame from this time on.
-    pub(super) const fn end_from(&mut self, due_ms: i64) {
+    pub const fn end_from(&mut self, due_ms: i64) {
         self.due_ms = Some(due_ms);
     }
 
     /// The beginning of the segment that grows.
-    pub(super) fn mark(&self) -> Option<Mark> {
+    #[must_use]
+    pub fn mark(&self) -> Option<Mark> {
         let open = self.open.as_ref()?;
         let Start { number, discontinuities } = self.start_beside();
         let discontinuities = discontinuities.saturating_add(u64::from(open.discontinuity));
@@ -236,12 +249,14 @@ impl Window {
     }
 
     /// The time at which the segment that grows began, in milliseconds of DTS.
-    pub(super) fn begin_ms(&self) -> Option<i64> {
+    #[must_use]
+    pub fn begin_ms(&self) -> Option<i64> {
         self.open.as_ref().map(|open| open.begin_ms)
     }
 
     /// The playlist as of now.
-    pub(super) const fn playlist(&self) -> &MediaPlaylist {
+    #[must_use]
+    pub const fn playlist(&self) -> &MediaPlaylist {
         &self.playlist
     }
 
@@ -252,17 +267,19 @@ impl Window {
     }
 
     /// Whether nothing more comes.
-    pub(super) const fn is_over(&self) -> bool {
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// The same, for what is not about single segments.
+    /// The playlist, to change what is not about single segments.
     pub(super) const fn playlist_mut(&mut self) -> &mut MediaPlaylist {
         &mut self.playlist
     }
 
     /// Bytes of the largest segment by its milliseconds, times 8000: bits per second.
-    pub(super) fn peak_bits(&self) -> u64 {
+    #[must_use]
+    pub fn peak_bits(&self) -> u64 {
         let bits = |(segment, bytes): (&Segment, &usize)| {
             let ms = u64::try_from(segment.duration.as_millis()).unwrap_or(u64::MAX).max(1);
             (*bytes as u64).saturating_mul(8000) / ms
@@ -271,7 +288,8 @@ impl Window {
     }
 
     /// Bytes of all segments of the playlist by their time, in bits per second.
-    pub(super) fn average_bits(&self) -> u64 {
+    #[must_use]
+    pub fn average_bits(&self) -> u64 {
         let bytes = self.sizes.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes as u64));
         let length: Duration = self.playlist.segments.iter().map(|segment| segment.duration).sum();
         bytes.saturating_mul(8000) / u64::try_from(length.as_millis()).unwrap_or(u64::MAX).max(1)
@@ -295,7 +313,8 @@ impl Window {
     }
 
     /// Whether a playlist would name enough to begin with, and its target duration is known.
-    pub(super) fn is_enough(&self) -> bool {
+    #[must_use]
+    pub fn is_enough(&self) -> bool {
         self.has_target() && self.has_enough()
     }
 
@@ -317,18 +336,21 @@ impl Window {
     }
 
     /// Whether the target duration can be set: it is not yet, and all segments for a first playlist are there.
-    pub(super) fn is_ripe(&self) -> bool {
+    #[must_use]
+    pub fn is_ripe(&self) -> bool {
         !self.has_target() && self.has_enough()
     }
 
     /// Whether there are segments of more time than one has that waits for a key frame.
-    pub(super) fn has_waited(&self) -> bool {
+    #[must_use]
+    pub fn has_waited(&self) -> bool {
         let longest = Duration::from_millis(FIRST_MS_MAX.unsigned_abs());
         self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>() >= longest
     }
 
     /// The target duration that the segments so far need, and the one that grows as far as it has come.
-    pub(super) fn wanted_target(&self) -> Duration {
+    #[must_use]
+    pub fn wanted_target(&self) -> Duration {
         let growing = self.begin_ms().map_or(0, |begin_ms| self.end_ms().saturating_sub(begin_ms).max(0));
         let growing = Duration::from_millis(growing.unsigned_abs());
         let longest =
@@ -338,7 +360,7 @@ impl Window {
     }
 
     /// Sets the target duration, once: that of all renditions has to be the same (RFC 8216 §6.2.4).
-    pub(super) const fn adopt(&mut self, target: Duration) {
+    pub const fn adopt(&mut self, target: Duration) {
         if !self.has_target() {
             self.playlist.target_duration = target;
         }
@@ -388,7 +410,8 @@ impl Window {
     }
 
     /// The end of what has come.
-    pub(super) fn end_ms(&self) -> i64 {
+    #[must_use]
+    pub fn end_ms(&self) -> i64 {
         let end_ms = |last: Option<Last>| last.map(|last| last.end_ms());
         let (lead, beside) = (end_ms(self.last), end_ms(self.beside));
         let paused = beside.filter(|beside| lead.is_none_or(|lead| beside.saturating_sub(lead) > SILENT_MS));
@@ -514,12 +537,11 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::AppSettings;
-    use crate::protocol::schema;
 
-    fn window(seconds: &str) -> Window {
-        let app = AppSettings::of(schema(), "live", &[("hlsTime", seconds)]).unwrap();
-        Window::new(HlsSettings::of(&app), 3, Start { number: 1, discontinuities: 0 })
+    const START: Start = Start { number: 1, discontinuities: 0 };
+
+    fn window() -> Window {
+        Window::new(&Rules::DEFAULT, 3, START)
     }
 
     /// Takes a unit of the leading track, or of another one, and ends the segment where it is to end.
@@ -542,7 +564,7 @@ mod tests {
     fn key_frames_that_are_further_apart_than_the_target_end_all_segments() {
         // Key frames 10.4, 12 and 20 s apart; frames of a stream of 24 a second.
         for (frames, target) in [(250, 11), (288, 12), (480, 20)] {
-            let mut window = window("2");
+            let mut window = window();
             (0..frames * 6).for_each(|n| feed(&mut window, n * 1000 / 24, n % frames == 0, true));
             let playlist = window.playlist();
             assert_eq!((playlist.target_duration.as_secs(), playlist.segments.len()), (target, 5));
@@ -553,7 +575,7 @@ mod tests {
 
     #[test]
     fn key_frames_beyond_the_cap_leave_segments_that_are_not_said_to_begin_with_one() {
-        let mut window = window("2");
+        let mut window = window();
         (0..24 * 70).for_each(|n| feed(&mut window, n * 1000 / 24, n % (24 * 30) == 0, true));
         let playlist = window.playlist();
         assert_eq!((playlist.target_duration.as_secs(), playlist.independent_segments), (20, false));
@@ -563,7 +585,7 @@ mod tests {
     #[test]
     fn lengths_are_those_of_the_leading_track_however_far_others_are_apart() {
         for apart_ms in [-3000, -2000, -700, 700, 900] {
-            let mut window = window("2");
+            let mut window = window();
             for ms in 0..60_000i64 {
                 if ms % 40 == 0 {
                     feed(&mut window, ms, ms % 2000 == 0, true);
@@ -579,7 +601,7 @@ mod tests {
 
     #[test]
     fn a_leading_track_that_pauses_leaves_lengths_to_the_others() {
-        let mut window = window("2");
+        let mut window = window();
         for ms in 0..60_000i64 {
             if ms % 40 == 0 && !(20_500..30_700).contains(&ms) {
                 feed(&mut window, ms, ms % 2000 == 0, true);
@@ -594,8 +616,7 @@ mod tests {
 
     #[test]
     fn what_has_left_stays_for_its_own_length_and_that_of_the_longest_playlist() {
-        let app = AppSettings::of(schema(), "live", &[("hlsListSize", "4")]).unwrap();
-        let mut window = Window::new(HlsSettings::of(&app), 3, Start { number: 1, discontinuities: 0 });
+        let mut window = Window::new(&Rules { list_size: 4, ..Rules::DEFAULT }, 3, START);
         let (mut left, mut gone) = (Vec::new(), Vec::new());
         for n in 0..600i64 {
             let unit = Unit { dts_ms: n * 100, date_ms: 0, begins: n % 20 == 0, epoch: 1, leads: true };
@@ -616,10 +637,9 @@ mod tests {
 
     #[test]
     fn numbers_of_discontinuities_are_small_and_differ_between_runs() {
-        let begin = |wall_ms| Start::at(Now { mono: std::time::Instant::now(), wall_ms });
         // The beginning of 2026, a day of it, and the end of 2033.
-        for wall_ms in [NUMBERS_FROM_MS, 1_795_806_797_674, 2_019_600_000_000] {
-            let runs: Vec<Start> = (0..4).map(|n| begin(wall_ms + n * NUMBER_MS)).collect();
+        for now_ms in [NUMBERS_FROM_MS, 1_795_806_797_674, 2_019_600_000_000] {
+            let runs: Vec<Start> = (0..4).map(|n| Start::at_unix_ms(now_ms + n * NUMBER_MS)).collect();
             assert!(runs.iter().all(|run| run.discontinuities < 65_536), "{runs:?}");
             for pair in runs.windows(2) {
                 assert!(pair[0].number < pair[1].number, "{pair:?}");

@@ -1,0 +1,118 @@
+//! Names of segments, parts and initialization sections.
+
+/// The form in which the number of a segment is written: C's `%d` with a width of zeros, and the text around it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Suffix {
+    before: String,
+    digits: usize,
+    after: String,
+}
+
+/// Digits that the numbers of files have at most: no more than 10 000 segments are kept.
+const FILE_DIGITS: usize = 5;
+
+impl Suffix {
+    /// `%09d`.
+    pub const NINE_DIGITS: Self = Self { before: String::new(), digits: 9, after: String::new() };
+
+    /// Reads a form such as `-%05d_x`: one `%d`, perhaps with a width, and letters, digits, `-` and `_`. `None`: it is no such form.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let (before, rest) = text.split_once('%')?;
+        let (digits, after) = rest.split_once('d')?;
+        let is_plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+        let digits = if digits.is_empty() { 1 } else { digits.strip_prefix('0')?.parse().ok()? };
+        (is_plain(before) && is_plain(after) && (1..=18).contains(&digits)).then(|| Self {
+            before: before.to_owned(),
+            digits,
+            after: after.to_owned(),
+        })
+    }
+
+    /// Writes the suffix of a number.
+    #[must_use]
+    pub fn of(&self, number: u64) -> String {
+        format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits)
+    }
+
+    /// The part of a segment's name before the suffix. `None`: no suffix, or one that cannot be told from an id that ends with
+    /// digits: numbers of files must never be longer than their width.
+    #[must_use]
+    pub fn strip<'n>(&self, stem: &'n str) -> Option<&'n str> {
+        let numbered = stem.strip_suffix(self.after.as_str()).filter(|_| self.digits >= FILE_DIGITS)?;
+        let digits = numbered.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let (before, _) = numbered.split_at_checked(numbered.len().checked_sub(self.digits)?)?;
+        (digits >= self.digits).then(|| before.strip_suffix(self.before.as_str()))?
+    }
+
+    /// The name of a segment as DASH has it for any number (ISO/IEC 23009-1 §5.3.9.4.4).
+    #[must_use]
+    pub fn template(&self, base: &str, ending: &str) -> String {
+        format!("{base}{}$Number%0{}d${}.{ending}", self.before, self.digits, self.after)
+    }
+}
+
+/// The rule by which names of segments and their like are formed.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// The beginning of their names.
+    pub base: String,
+    /// The ending of the names of segments.
+    pub ending: &'static str,
+    /// The number of the first segment, where names have it and count from one behind it: in manifests of DASH numbers have to be
+    /// small, since ffmpeg takes the first one for an index into the timeline.
+    pub run: Option<u64>,
+}
+
+impl Names {
+    /// The common prefix of the names of segments.
+    #[must_use]
+    pub fn stem(&self) -> String {
+        self.run.map_or_else(|| self.base.clone(), |run| format!("{}_{run}_", self.base))
+    }
+
+    /// The number in the name of the segment with this number.
+    #[must_use]
+    pub fn number(&self, number: u64) -> u64 {
+        self.run.map_or(number, |run| number.saturating_sub(run).saturating_add(1))
+    }
+
+    pub(super) fn segment(&self, suffix: &Suffix, number: u64) -> String {
+        format!("{}{}.{}", self.stem(), suffix.of(self.number(number)), self.ending)
+    }
+
+    pub(super) fn part(&self, suffix: &Suffix, number: u64, part: usize) -> String {
+        format!("{}{}.{part}.{}", self.stem(), suffix.of(self.number(number)), self.ending)
+    }
+
+    pub(super) fn init(&self, date_ms: u64, epoch: u32) -> String {
+        if epoch <= 1 {
+            format!("{}_{date_ms}_init.mp4", self.base)
+        } else {
+            format!("{}_{date_ms}_{epoch}_init.mp4", self.base)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suffix_has_one_number() {
+        let written = |text, number| Suffix::read(text).map(|suffix| suffix.of(number));
+        assert_eq!(written("%09d", 7).as_deref(), Some("000000007"));
+        assert_eq!(written("-%04d_x", 12345).as_deref(), Some("-12345_x"));
+        assert_eq!(written("%d", 0).as_deref(), Some("0"));
+        let stripped = |text, stem: &'static str| Suffix::read(text).and_then(|suffix| suffix.strip(stem));
+        assert_eq!(stripped("%09d", "cam000000007"), Some("cam"));
+        assert_eq!(stripped("%09d", "cam1000000007"), Some("cam1"));
+        assert_eq!(stripped("-%05d_x", "cam-00012_x"), Some("cam"));
+        assert_eq!(stripped("%09d", "cam00000007"), None);
+        assert_eq!(stripped("-%05d_x", "cam00012_x"), None);
+        assert_eq!(stripped("%d", "cam12"), None, "the 12th of cam, or the second of cam1");
+        for bad in ["", "%", "%s", "%9d", "%099d", "%00d", "../%d", "%d/x", "%d%d", "%Y%d"] {
+            assert_eq!(written(bad, 1), None, "{bad}");
+        }
+    }
+}

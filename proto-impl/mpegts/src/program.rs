@@ -1,0 +1,230 @@
+//! The tracks of a stream as a program: access units to transport packets.
+//!
+//! Times count 90 kHz, and the zero of the stream is at [`ZERO`]: a transport stream of ffmpeg begins there, so a stream that comes in
+//! that way and goes out again has the times it came with.
+//!
+//! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left out, and not
+//! announced.
+
+use bytes::Bytes;
+use media::codec::{h264, h265, opus};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, nal};
+use smallvec::SmallVec;
+
+use crate::{CLOCK_MASK, Kind, Muxer, Packing, StreamKind, StreamNumber, TICKS_PER_SECOND, Unit};
+
+/// Ticks of PTS and DTS.
+const TICKS: Timescale = Timescale::new(TICKS_PER_SECOND);
+/// The position of a stream's zero in a transport stream, in ticks: 1.4 s, twice ffmpeg's muxdelay. The clock,
+/// which stands [`LATE_MAX`](crate::LATE_MAX) before the unit at most, is then never negative.
+pub const ZERO: u64 = 126_000;
+/// Sample rates below this are those of MPEG-2 (ISO/IEC 13818-3).
+const MPEG2_RATE: u32 = 32_000;
+/// A piece of a payload: what most frames need without an allocation.
+type Pieces<'a> = SmallVec<[&'a [u8]; 24]>;
+
+/// A program of tracks.
+#[derive(Debug)]
+pub struct Program {
+    muxer: Muxer,
+    /// The first video and the first audio track, which are the first streams of their kinds, whatever their ids.
+    firsts: [Option<TrackId>; 2],
+}
+
+impl Program {
+    /// Creates a program without tracks.
+    #[must_use]
+    pub fn with_packing(packing: Packing) -> Self {
+        Self { muxer: Muxer::with_packing(packing), firsts: [None, None] }
+    }
+
+    /// Sets the tracks, of each kind the first one first. Those that cannot be carried are left out.
+    pub fn set_tracks<'a>(&mut self, tracks: impl IntoIterator<Item = &'a Track>) {
+        self.firsts = [None, None];
+        let mut streams = Vec::new();
+        for track in tracks {
+            let [video, audio] = &mut self.firsts;
+            let first = if track.kind() == TrackKind::Video { video } else { audio };
+            first.get_or_insert(track.id);
+            streams.extend(stream_kind(track).map(|kind| (stream_number(track, self.firsts), kind)));
+        }
+        self.muxer.set_program(streams);
+    }
+
+    /// Begins a segment: the tables stand before the next unit.
+    pub const fn begin(&mut self) {
+        self.muxer.begin();
+    }
+
+    /// The tables for a receiver that begins here ([`Muxer::tables`]).
+    #[must_use]
+    pub fn tables(&self) -> Bytes {
+        self.muxer.tables()
+    }
+
+    /// Makes the packets of the frames that still wait for others.
+    #[must_use]
+    pub fn flush(&mut self) -> Bytes {
+        self.muxer.flush()
+    }
+
+    /// Makes the packets of a unit of this track, with those of frames that have waited for it: none where it waits for others, `None`
+    /// when it cannot be carried.
+    pub fn write(&mut self, unit: &AccessUnit, track: &Track) -> Option<Bytes> {
+        stream_kind(track)?;
+        let head = audio_head(&track.config, &unit.payload);
+        let mut payload = Pieces::new();
+        match &track.config {
+            CodecConfig::H264(config) => {
+                let sets = config.parameter_sets().filter(|_| unit.key_frame);
+                let is = |kind| move |nal: &[u8]| h264::nal_type(nal) == kind;
+                picture(&h264::AUD, sets, &unit.payload, is(h264::NAL_AUD), is(h264::NAL_SPS), &mut payload);
+            }
+            CodecConfig::H265(config) => {
+                let sets = config.parameter_sets().filter(|_| unit.key_frame);
+                let is = |kind| move |nal: &[u8]| h265::nal_type(nal) == Some(kind);
+                picture(&h265::AUD, sets, &unit.payload, is(h265::NAL_AUD), is(h265::NAL_SPS), &mut payload);
+            }
+            CodecConfig::Aac(_)
+            | CodecConfig::Opus(_)
+            | CodecConfig::Mp3(_)
+            | CodecConfig::Ac3(_)
+            | CodecConfig::Eac3(_) => payload.extend([&head[..], &unit.payload]),
+            CodecConfig::Av1(_)
+            | CodecConfig::Vp9(_)
+            | CodecConfig::Vp8(_)
+            | CodecConfig::Flac(_)
+            | CodecConfig::G711(_) => return None,
+        }
+        let time = |ticks: i64| {
+            let ticks = track.timescale.convert(ticks, TICKS);
+            // Two's complement: what lies before zero lies before the end of the clock.
+            ticks.cast_unsigned().wrapping_add(ZERO) & CLOCK_MASK
+        };
+        let StreamNumber { kind, number } = stream_number(track, self.firsts);
+        let (pts, dts) = (time(unit.pts), time(unit.dts));
+        let made = Unit { kind, number, pts, dts, random_access: unit.key_frame, payload: &payload };
+        if kind == Kind::Video {
+            return Some(self.muxer.write(&made));
+        }
+        let duration = track.config.samples_of(&unit.payload).and_then(|(samples, rate)| {
+            samples.checked_mul(u64::from(TICKS_PER_SECOND))?.checked_div(u64::from(rate))
+        });
+        Some(self.muxer.pack(&made, duration.unwrap_or(0)))
+    }
+}
+
+/// Whether a track can be carried.
+#[must_use]
+pub fn carries(track: &Track) -> bool {
+    stream_kind(track).is_some()
+}
+
+/// The position of a track in the program.
+fn stream_number(track: &Track, [video, audio]: [Option<TrackId>; 2]) -> StreamNumber {
+    let (kind, first) =
+        if track.kind() == TrackKind::Video { (Kind::Video, video) } else { (Kind::Audio, audio) };
+    let number = if first == Some(track.id) { 0 } else { track.id.index() };
+    StreamNumber { kind, number }
+}
+
+/// The kind under which a track is announced; `None` when it cannot be carried.
+fn stream_kind(track: &Track) -> Option<StreamKind> {
+    Some(match &track.config {
+        CodecConfig::H264(_) => StreamKind::H264,
+        CodecConfig::H265(_) => StreamKind::H265,
+        CodecConfig::Aac(config) => {
+            config.adts(1)?;
+            StreamKind::AacAdts
+        }
+        CodecConfig::Opus(config) if config.channels <= 8 => StreamKind::Opus { channels: config.channels },
+        CodecConfig::Mp3(config) => StreamKind::MpegAudio { mpeg2: config.sample_rate < MPEG2_RATE },
+        CodecConfig::Ac3(_) => StreamKind::Ac3,
+        CodecConfig::Eac3(_) => StreamKind::Eac3,
+        CodecConfig::Opus(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Vp8(_)
+        | CodecConfig::Flac(_)
+        | CodecConfig::G711(_) => return None,
+    })
+}
+
+/// The bytes before an audio frame.
+fn audio_head(config: &CodecConfig, payload: &[u8]) -> SmallVec<[u8; 16]> {
+    match config {
+        CodecConfig::Aac(config) => {
+            config.adts(payload.len()).map(|head| SmallVec::from_slice(&head)).unwrap_or_default()
+        }
+        CodecConfig::Opus(_) => SmallVec::from_vec(opus::Control::write(payload.len())),
+        CodecConfig::H264(_)
+        | CodecConfig::H265(_)
+        | CodecConfig::Av1(_)
+        | CodecConfig::Vp9(_)
+        | CodecConfig::Vp8(_)
+        | CodecConfig::Mp3(_)
+        | CodecConfig::Ac3(_)
+        | CodecConfig::Eac3(_)
+        | CodecConfig::Flac(_)
+        | CodecConfig::G711(_) => SmallVec::new(),
+    }
+}
+
+/// A coded picture behind start codes: a delimiter first (H.264 in MPEG-TS must have one, ISO/IEC 13818-1 §2.14.1), then the
+/// parameter sets, unless the picture has brought its own.
+fn picture<'a>(
+    delimiter: &'a [u8],
+    sets: impl Iterator<Item = &'a [u8]>,
+    payload: &'a [u8],
+    is_delimiter: impl Fn(&[u8]) -> bool,
+    is_set: impl Fn(&[u8]) -> bool,
+    pieces: &mut Pieces<'a>,
+) {
+    let nals = || nal::Nals::new(payload, 4).flatten();
+    let has_sets = nals().any(is_set);
+    let own = nals().filter(|nal| !is_delimiter(nal));
+    let sets = sets.filter(|_| !has_sets);
+    for nal in std::iter::once(delimiter).chain(sets).chain(own) {
+        pieces.extend([&nal::START_CODE[..], nal]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AUDIO_PID, Demuxer, Event};
+
+    fn track(id: TrackId) -> Track {
+        let aac = media::codec::aac::Config::read(Bytes::from_static(&[0x11, 0x90])).unwrap();
+        Track::new(id, CodecConfig::Aac(aac), Timescale::new(48_000))
+    }
+
+    #[test]
+    fn the_first_track_of_a_kind_is_its_first_stream_and_time_begins_at_zero() {
+        let id = TrackId::nth(TrackKind::Audio, 3).unwrap();
+        let (tracks, unit) = ([track(id)], |dts| AccessUnit {
+            track: id,
+            dts,
+            pts: dts,
+            key_frame: false,
+            config_epoch: 1,
+            payload: Bytes::from_static(b"frame"),
+        });
+        let mut program = Program::with_packing(Packing::NONE);
+        program.set_tracks(&tracks);
+        let mut bytes = program.write(&unit(0), &tracks[0]).unwrap().to_vec();
+        bytes.extend(program.write(&unit(48_000), &tracks[0]).unwrap());
+        let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+        let mut times = Vec::new();
+        while let Some(event) = demuxer.read(&mut input) {
+            if let Event::Pes(pes) = event {
+                times.push((pes.stream.pid, pes.pts));
+            }
+        }
+        assert_eq!(times, [(AUDIO_PID, Some(ZERO)), (AUDIO_PID, Some(ZERO + 90_000))]);
+        let vp8 = CodecConfig::Vp8(media::codec::vp8::Config::default());
+        let other = Track::new(TrackId::VIDEO, vp8, TICKS);
+        assert!(!carries(&other) && carries(&tracks[0]));
+        assert_eq!(program.write(&AccessUnit { track: other.id, ..unit(0) }, &other), None);
+    }
+}
