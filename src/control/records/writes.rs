@@ -59,11 +59,38 @@ impl Pending {
     }
 }
 
+/// The reason a commit failed, as far as something follows from it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Fault {
+    /// The system refused.
+    #[default]
+    Refused,
+    /// The disk is full.
+    Full,
+    /// The home was removed under the server: nothing will be written until it is back.
+    Gone,
+}
+
+impl Fault {
+    const fn of(error: &store::Error) -> Self {
+        match error {
+            store::Error::Gone(_) => Self::Gone,
+            store::Error::Full { .. } => Self::Full,
+            store::Error::Locked(_)
+            | store::Error::Damaged { .. }
+            | store::Error::Version { .. }
+            | store::Error::Io { .. }
+            | store::Error::Missing(_)
+            | store::Error::Unknown => Self::Refused,
+        }
+    }
+}
+
 /// The state after a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
-    /// The home was removed under the server: nothing will be written until it is back.
-    gone: bool,
+    /// The reason of the last failure.
+    fault: Fault,
     /// The rebuild under way.
     batch: Option<u64>,
     /// The time of the next attempt to rebuild.
@@ -173,7 +200,7 @@ impl Records {
         let Some((_, writes)) = committed else { return false };
         if let Err(error) = reply.result {
             tracing::error!(%error, "the store cannot be written: changes fail until it can");
-            self.commit_failed(writes, matches!(error, store::Error::Gone(_)));
+            self.commit_failed(writes, Fault::of(&error));
             return false;
         }
         self.unstage();
@@ -270,7 +297,7 @@ impl Records {
         self.auxiliary.unstage();
     }
 
-    fn commit_failed(&mut self, writes: Vec<Pending>, gone: bool) {
+    fn commit_failed(&mut self, writes: Vec<Pending>, fault: Fault) {
         self.writes.failures += 1;
         self.unstage();
         self.writes.inserts = 0;
@@ -280,7 +307,7 @@ impl Records {
         for pending in writes.iter().chain(&gathered) {
             self.writes.fail(pending);
         }
-        self.writes.broken = Some(Broken { gone, ..Broken::default() });
+        self.writes.broken = Some(Broken { fault, ..Broken::default() });
         // Whether the directory has them is not known: what memory has is written when it is back.
         for key in std::mem::take(&mut self.writes.shared.under_way) {
             if key.kind == store::Kind::Broadcast {
@@ -297,8 +324,8 @@ impl Records {
     /// Everything in memory is written afresh. This is the one long turn of control; it follows a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
-        let gone = self.writes.is_gone();
-        self.writes.broken = Some(Broken { gone, batch: Some(batch), due: None });
+        let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();
+        self.writes.broken = Some(Broken { fault, batch: Some(batch), due: None });
         let all = if self.writes.keeps_all() {
             // Other nodes' records are not this one's to write. What has changed here is written when the directory is back.
             Vec::new()
@@ -319,9 +346,8 @@ impl Records {
             Err(error) => {
                 tracing::debug!(%error, "rebuild failed");
                 self.writes.failures += 1;
-                let gone = matches!(error, store::Error::Gone(_));
                 let due = now.mono.checked_add(REBUILD_PAUSE);
-                self.writes.broken = Some(Broken { gone, batch: None, due });
+                self.writes.broken = Some(Broken { fault: Fault::of(&error), batch: None, due });
             }
         }
     }
@@ -376,7 +402,12 @@ impl Writes {
 
     /// Whether the home was removed under the server.
     pub(in crate::control) fn is_gone(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.gone)
+        self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Gone)
+    }
+
+    /// Whether no change is taken because the disk is full.
+    pub(in crate::control) fn is_full(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Full)
     }
 
     /// The number of a request to the store that is none of changes; its reply has it.
