@@ -76,11 +76,11 @@ async function read(response) {
   }
 }
 
-/** A call of the management API. */
-export async function call(method, path, body, { open = false, signal } = {}) {
+/** The response to a call of the management API that was done. */
+async function respond(method, path, body, { open = false, signal } = {}) {
   for (;;) {
     const response = await send(method, path, body, signal);
-    if (response.ok) return read(response);
+    if (response.ok) return response;
     if (response.status === 403 && !open && !(await isLoggedIn())) {
       pending ??= logIn().finally(() => { pending = null; });
       await pending;
@@ -89,6 +89,18 @@ export async function call(method, path, body, { open = false, signal } = {}) {
     const answer = await read(response);
     throw new Refusal(response.status, answer?.message ?? "");
   }
+}
+
+/** A call of the management API. */
+export async function call(method, path, body, options) {
+  return read(await respond(method, path, body, options));
+}
+
+/** A page of a list that the server ends at a number of bytes; `next` is the offset of the page behind it, if there is one. */
+export async function pageOf(path, offset, signal) {
+  const response = await respond("GET", `${path}?offset=${offset}`, undefined, { signal });
+  const next = response.headers.get("Next-Offset");
+  return { list: (await read(response)) ?? [], next: next === null ? null : Number(next) };
 }
 
 /** A call of an application's API, through the panel's own address: a path is a parameter there, and encoded once. */

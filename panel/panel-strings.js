@@ -252,6 +252,9 @@ export const strings = {
   certificateTaken: "The certificate is in use",
   discard: "Discard",
   // Users
+  previous: "Previous",
+  next: "Next",
+  positions: (from, to) => `${from}–${to}`,
   addUser: "Add user",
   role: "Role",
   roles: { ADMIN: "Administrator: everything", USER: "User: broadcasts and recordings", READ_ONLY: "Reader: looks only" },

@@ -1,6 +1,6 @@
 // Who may log in, and do what.
 
-import { call, doCall } from "./panel-api.js";
+import { call, doCall, pageOf } from "./panel-api.js";
 import { Confirm, Dialog, Field, attempt, html, useEffect, usePolled, useState, valuesOf } from "./panel-kit.js";
 import { md5 } from "./panel-md5.js";
 import { strings } from "./panel-strings.js";
@@ -63,7 +63,11 @@ function Password({ onClose }) {
 const rightsOf = (user) => Object.entries(user.appNameUserType ?? (user.scope ? { [user.scope]: user.userType } : {}));
 
 export default function Users() {
-  const [list, again] = usePolled((signal) => call("GET", "/user-list", undefined, { signal }), 0, []);
+  // The offsets of the pages up to the one that is shown.
+  const [offsets, setOffsets] = useState([0]);
+  const offset = offsets.at(-1);
+  const [page, again] = usePolled((signal) => pageOf("/user-list", offset, signal), 0, [offset]);
+  const list = page?.list ?? [];
   const [apps, setApps] = useState([]);
   const [open, setOpen] = useState(null);
   const [removing, setRemoving] = useState(null);
@@ -81,13 +85,18 @@ export default function Users() {
     </header>
     <table>
       <thead><tr><th>${strings.email}</th><th>${strings.role}</th><th></th></tr></thead>
-      <tbody>${(list ?? []).map((user) => html`<tr key=${user.email}>
+      <tbody>${list.map((user) => html`<tr key=${user.email}>
         <td>${user.email}</td>
         <td data-label=${strings.role}>${rightsOf(user).map(([scope, role]) =>
           html`<div>${(strings.roles[role] ?? role).split(":")[0]} <span class="quiet">· ${scope === EVERYWHERE ? strings.everywhere : scope}</span></div>`)}</td>
         <td class="end"><button type="button" class="small" onClick=${() => setRemoving(user.email)}>${strings.remove}</button></td>
       </tr>`)}</tbody>
     </table>
+    ${(offset > 0 || page?.next) && html`<nav class="pages" aria-label=${strings.users}>
+      <button type="button" disabled=${offset === 0} onClick=${() => setOffsets(offsets.slice(0, -1))}>${strings.previous}</button>
+      <span>${strings.positions(offset + 1, offset + list.length)}</span>
+      <button type="button" disabled=${!page?.next} onClick=${() => setOffsets([...offsets, page.next])}>${strings.next}</button>
+    </nav>`}
     ${open === "add" && html`<${AddUser} apps=${apps} onClose=${close} onDone=${again} />`}
     ${open === "password" && html`<${Password} onClose=${close} />`}
     ${removing && html`<${Confirm} title=${strings.removeUser} text=${strings.removeUserText(removing)} onClose=${() => setRemoving(null)}

@@ -36,19 +36,33 @@ if command -v openssl >/dev/null 2>&1; then
     fi
 fi
 
-# Readable for the server's user alone from the first byte on, and never half a file.
-put() { # FROM TO MODE
-    draft=$(mktemp "$home/conf/.deploy.XXXXXX")
-    trap 'rm -f "$draft"' EXIT
+# Drafts first, readable for the server's user alone from the first byte on; then a mark, behind which a start of the server finishes
+# what a crash has cut off; then the drafts take their places. See "Files that change together" in src/disk/mod.rs.
+conf=$home/conf
+mark=$conf/fullchain.pem.commit
+draft=
+trap 'rm -f "$draft"' EXIT
+stage() { # FROM NAME MODE
+    draft=$(mktemp "$conf/.deploy.XXXXXX")
     cat "$1" > "$draft"
     if [ "$(id -u)" = 0 ]; then
-        chown --reference="$home/conf" "$draft"
+        chown --reference="$conf" "$draft"
     fi
     chmod "$3" "$draft"
-    mv -f "$draft" "$home/conf/$2"
-    trap - EXIT
+    mv -f "$draft" "$conf/$2"
+    draft=
 }
-put "$key" privkey.pem 600
-put "$certificate" fullchain.pem 644
+# A mark of an earlier run that was cut off is none of this one's drafts.
+rm -f "$mark"
+stage "$key" privkey.pem.draft 600
+stage "$certificate" fullchain.pem.draft 644
 # The chain is part of the certificate's file; one of before does not belong to it.
-rm -f "$home/conf/chain.pem"
+stage /dev/null chain.pem.draft 644
+sync
+stage /dev/null fullchain.pem.commit 600
+sync
+for name in fullchain.pem privkey.pem chain.pem; do
+    mv -f "$conf/$name.draft" "$conf/$name"
+done
+sync
+rm -f "$conf/chain.pem" "$mark"

@@ -11,6 +11,7 @@
 mod adopted;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::fs;
 use std::io::{self, Read};
@@ -25,7 +26,9 @@ use super::remarks::Remarks;
 use super::suggestion;
 use super::values::{Origin, Values};
 use super::{AppSettings, Error, Level, Schema, ServerSettings};
-use crate::disk::{self, SystemDisk};
+use crate::disk::{self, Disk as _, SystemDisk};
+
+use whole::damage_of;
 
 pub use adopted::{Adopted, Adoption, read_foreign};
 
@@ -35,6 +38,8 @@ pub const APPS_MAX: usize = 1000;
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
 /// Folders that are never served, compared without case.
 const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
+/// Prefix of the folder of an application that is being removed.
+const REMOVED: &str = ".removed-";
 /// Applications created at the first start.
 const FIRST_APPS: [&str; 2] = ["live", "LiveApp"];
 /// Longest value in a file named by `--set KEY=@FILE`, in bytes.
@@ -375,7 +380,7 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
     let unset: Vec<&str> = edit.unset.iter().map(String::as_str).collect();
     let set: Vec<(&str, &str)> = edit.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let new = properties::set_lines(&properties::comment_out(&old, &unset), &set);
-    write_whole(path, &new)?;
+    write_whole(path, &whole::ended(&new))?;
     read().inspect_err(|_| {
         let _ = write_whole(path, &old);
     })
@@ -408,18 +413,40 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     })
 }
 
-/// Deletes an application's folder with its settings, then removes the application from the list of known ones. In this order, a power cut
-/// in between leaves an application that is not started, not one with defaults.
+/// Moves an application's folder with its settings away in one step, removes the application from the list of known ones, then deletes the
+/// files. In this order, a power cut in between leaves an application that is not started, not one with defaults or with a part of its files.
 ///
 /// # Errors
 /// The disk.
 pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
-    let folder = options.home.join("webapps").join(name);
-    match fs::remove_dir_all(&folder) {
+    let all = options.home.join("webapps");
+    let (folder, removed) = (all.join(name), all.join(format!("{REMOVED}{name}")));
+    remove_folder(&removed)?;
+    match fs::rename(&folder, &removed) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(&folder, &error)),
         Ok(()) | Err(_) => {}
     }
-    known::forget(options, name)
+    if all.is_dir() {
+        SystemDisk.sync_folder(&all).map_err(|error| io_error(&all, &error))?;
+    }
+    known::forget(options, name)?;
+    remove_folder(&removed)
+}
+
+/// Removes a folder with everything in it; one that is not there is no error.
+fn remove_folder(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error(folder, &error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Removes what is left of applications whose removal was cut off. What cannot be removed is left to the next start.
+fn remove_removed(home: &Path) {
+    let entries = fs::read_dir(home.join("webapps")).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(REMOVED)) {
+        let _ = remove_folder(&entry.path());
+    }
 }
 
 /// True if a name is valid for an application: usable in a path, and not reserved.
@@ -534,15 +561,6 @@ fn read_limited(path: &Path) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// Returns the damage of a settings file after a power cut or on a full disk. The server itself never writes such a file, and none of its
-/// settings can be trusted.
-fn damage_of(bytes: &[u8]) -> Option<&'static str> {
-    if bytes.trim_ascii().is_empty() {
-        return Some("the file is empty");
-    }
-    bytes.contains(&0).then_some("the file has NUL bytes, as a power cut leaves them")
-}
-
 /// Fails if a settings file is missing that the home has had.
 fn must_exist(path: &Path) -> Result<(), Error> {
     if path.try_exists().map_err(|e| io_error(path, &e))? {
@@ -563,7 +581,7 @@ pub(super) fn app_names(home: &Path, remarks: &mut Remarks) -> Result<Vec<String
     for entry in entries {
         let entry = entry.map_err(|e| io_error(&folder, &e))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name == "root" || !entry.path().join("WEB-INF").is_dir() {
+        if name == "root" || name.starts_with(REMOVED) || !entry.path().join("WEB-INF").is_dir() {
             continue;
         }
         if is_app_name(&name) {
@@ -588,6 +606,7 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     for name in ["conf", "webapps"] {
         make_dir(&home.join(name), 0o755)?;
     }
+    remove_removed(home);
     for (name, mode) in [("data", 0o700), ("log", 0o750)] {
         let folder = home.join(name);
         make_dir(&folder, mode)?;
@@ -626,7 +645,7 @@ fn add_new_keys(path: &Path, keys: &[Key]) {
     let mark = concat!("New in ", env!("CARGO_PKG_VERSION"));
     let all = keys.iter().map(|key| (key.name, key.comment, key.default));
     if let Some(new) = properties::with_new_keys(&text, all, mark) {
-        let _ = write_whole(path, &new);
+        let _ = write_whole(path, &whole::ended(&new));
     }
 }
 
@@ -655,7 +674,7 @@ fn write_new(path: &Path, title: &str, table: &[Key], edit: impl Fn(&str) -> Str
             properties::escape_value(key.default)
         ));
     }
-    write_whole(path, &edit(&text))
+    write_whole(path, &whole::announced(&edit(&text)))
 }
 
 fn write_whole(path: &Path, text: &str) -> Result<(), Error> {

@@ -14,6 +14,8 @@ All keys of the settings files with their defaults. This page is the output of `
 - The command line (`--set KEY=VALUE`, `--set app.KEY=VALUE` for all applications) wins over the environment (`MILLSTREAM_KEY`,
   `MILLSTREAM_APP_KEY`, with `_` for `.`), that over the files, those over the defaults. `@FILE` as a value is read from that file.
 - SIGHUP reads the files again. Ports, addresses, certificates, `server.workers` and limits of connections need a restart.
+- A file that the server has made says in its first line that it ends with `# End of settings`. Without that line, empty, with NUL bytes, or ending in
+  half a key it was cut short: its application is not started, with one error in the log. Of the server's own nothing is.
 - *secret*: never printed or logged. *counts when set*: setting it means something even with the default's value.
 
 ";

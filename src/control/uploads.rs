@@ -154,7 +154,7 @@ impl Files {
             (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "upload not stored");
-                self.drop_upload(cx, records, now, &key);
+                self.drop_upload(cx, records, &key);
                 return cx.answer(requester, not_written());
             }
         };
@@ -174,8 +174,7 @@ impl Files {
     pub(super) fn upload_recorded(
         &mut self,
         cx: &mut Context,
-        records: &mut Records,
-        now: Now,
+        records: &Records,
         session: SessionRef,
     ) -> bool {
         let Some(upload) = self.uploads.by_session.get_mut(&session) else { return false };
@@ -193,12 +192,11 @@ impl Files {
             name.push_str(UNFINISHED);
         }
         let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = cx.submit(work, move |control, now, outcome| {
+        let sent = cx.submit(work, move |control, _, outcome| {
             let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
                 return control.files.upload_failed(
                     &mut control.cx,
-                    &mut control.records,
-                    now,
+                    &control.records,
                     session,
                     "the file cannot be made",
                 );
@@ -210,7 +208,7 @@ impl Files {
             control.cx.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
         });
         if !sent {
-            self.upload_failed(cx, records, now, session, "too many jobs wait");
+            self.upload_failed(cx, records, session, "too many jobs wait");
         }
         true
     }
@@ -219,18 +217,17 @@ impl Files {
     pub(super) fn upload_news(
         &mut self,
         cx: &mut Context,
-        records: &mut Records,
-        now: Now,
+        records: &Records,
         session: SessionRef,
         news: UploadNews,
     ) {
         match news {
-            UploadNews::Received { metadata } => self.upload_received(cx, records, now, session, metadata),
-            UploadNews::Failed(reason) => self.upload_failed(cx, records, now, session, reason),
+            UploadNews::Received { metadata } => self.upload_received(cx, records, session, metadata),
+            UploadNews::Failed(reason) => self.upload_failed(cx, records, session, reason),
             UploadNews::Gone => {
                 if let Some(upload) = self.uploads.by_session.remove(&session) {
                     tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "upload aborted");
-                    self.drop_upload(cx, records, now, &upload.key);
+                    self.drop_upload(cx, records, &upload.key);
                 }
             }
         }
@@ -239,8 +236,7 @@ impl Files {
     fn upload_received(
         &mut self,
         cx: &mut Context,
-        records: &mut Records,
-        now: Now,
+        records: &Records,
         session: SessionRef,
         metadata: Option<String>,
     ) {
@@ -262,29 +258,25 @@ impl Files {
             );
         });
         if !sent {
-            self.drop_upload(cx, records, now, &failed);
+            self.drop_upload(cx, records, &failed);
             cx.answer(requester, not_written());
         }
     }
 
-    fn upload_failed(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        now: Now,
-        session: SessionRef,
-        reason: &str,
-    ) {
+    fn upload_failed(&mut self, cx: &mut Context, records: &Records, session: SessionRef, reason: &str) {
         let Some(upload) = self.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "upload failed");
-        self.drop_upload(cx, records, now, &upload.key);
+        self.drop_upload(cx, records, &upload.key);
         cx.answer(upload.requester, not_written());
     }
 
-    /// Removes the record and file of an incomplete upload.
-    pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &mut Records, now: Now, key: &Key) {
+    /// Removes an upload that is not complete: its file, and then its record, which nobody sees. A start that finds the file without
+    /// its record would take it for a recording.
+    pub(super) fn drop_upload(&self, cx: &mut Context, records: &Records, key: &Key) {
         let Some(vod) = self.vod_of(records, key).cloned() else { return };
-        self.remove_file(cx, now, &key.app, &vod);
-        self.put_vod(records, now, key.clone(), None);
+        let gone = key.clone();
+        cx.remove_local_then(&key.app, &vod, move |control, now| {
+            control.files.put_vod(&mut control.records, now, gone, None);
+        });
     }
 }

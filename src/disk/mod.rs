@@ -7,13 +7,14 @@
 #[cfg(test)]
 pub(crate) mod tests;
 
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The operations that durable files need. None but the syncs promises that anything is on the disk.
-pub trait Disk {
+pub trait Disk: fmt::Debug {
     /// Writes a file, new or truncated.
     ///
     /// # Errors
@@ -31,6 +32,15 @@ pub trait Disk {
     /// # Errors
     /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file; one that is not there is no error.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Whether there is a file of this name.
+    fn has(&self, path: &Path) -> bool;
 
     /// Waits until the names in a folder are on the disk.
     ///
@@ -56,6 +66,17 @@ impl Disk for SystemDisk {
         fs::rename(from, to)
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        path.is_file()
+    }
+
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
     }
@@ -79,6 +100,82 @@ pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<(
     disk.sync(beside)?;
     disk.rename(beside, path)?;
     disk.sync_folder(folder_of(path))
+}
+
+/// Files that change together: after a power cut all of them are old or all are new.
+///
+/// 1. Each is written as a draft beside its place ([`Together::stage`]).
+/// 2. A mark is written: from here on the change has happened ([`Together::commit`]).
+/// 3. The drafts are renamed into place, and the mark is removed.
+///
+/// [`Together::recover`] does what is left of the third step, or removes drafts without a mark. It comes before the files are read.
+#[derive(Debug)]
+pub struct Together<'a> {
+    disk: &'a dyn Disk,
+    files: Vec<&'a Path>,
+    mark: PathBuf,
+}
+
+impl<'a> Together<'a> {
+    /// The files; the mark lies beside the first one.
+    #[must_use]
+    pub fn new(disk: &'a dyn Disk, files: Vec<&'a Path>) -> Self {
+        let mark = files.first().map(|first| first.with_added_extension("commit")).unwrap_or_default();
+        Self { disk, files, mark }
+    }
+
+    /// The path that the new version of a file has until it is in place.
+    #[must_use]
+    pub fn draft_of(path: &Path) -> PathBuf {
+        path.with_added_extension("draft")
+    }
+
+    /// Writes the new version of one of the files beside its place.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn stage(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        replace(self.disk, &Self::draft_of(path), bytes, mode)
+    }
+
+    /// Puts every draft in place. After an error behind the mark, [`Together::recover`] goes on.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn commit(&self) -> io::Result<()> {
+        replace(self.disk, &self.mark, b"the drafts beside this file are complete\n", 0o600)?;
+        self.put_drafts_in_place()
+    }
+
+    /// Removes what was staged and not committed.
+    pub fn discard(&self) {
+        if !self.disk.has(&self.mark) {
+            self.files.iter().for_each(|path| drop(self.disk.remove(&Self::draft_of(path))));
+        }
+    }
+
+    /// Ends a change that was cut off: it is finished when it was committed, and else undone. Whether it was finished now.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn recover(&self) -> io::Result<bool> {
+        if !self.disk.has(&self.mark) {
+            self.discard();
+            return Ok(false);
+        }
+        self.put_drafts_in_place().map(|()| true)
+    }
+
+    fn put_drafts_in_place(&self) -> io::Result<()> {
+        for path in &self.files {
+            let draft = Self::draft_of(path);
+            if self.disk.has(&draft) {
+                put_in_place(self.disk, &draft, path)?;
+            }
+        }
+        self.disk.remove(&self.mark)?;
+        self.disk.sync_folder(folder_of(&self.mark))
+    }
 }
 
 /// Makes a folder, and those above it, and waits until their names are on the disk.

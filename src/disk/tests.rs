@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use crypto::{Random, Seed};
 
@@ -14,6 +13,7 @@ enum Change {
     Content(usize, Vec<u8>),
     Name(PathBuf, PathBuf),
     Made(PathBuf, usize),
+    Removed(PathBuf),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -38,6 +38,11 @@ impl CutDisk {
     /// Cuts the power after this many operations.
     pub(crate) fn cut_after(&self, operations: usize) {
         self.0.borrow_mut().left = Some(operations);
+    }
+
+    /// Whether the power is gone.
+    fn is_cut(&self) -> bool {
+        self.0.borrow().left == Some(0)
     }
 
     /// Operations that were done.
@@ -80,7 +85,11 @@ impl CutDisk {
                     }
                     renamed += 1;
                 }
-                Change::Made(..) | Change::Name(..) => {}
+                Change::Removed(path) if renamed < names_arrive => {
+                    names.remove(&path);
+                    renamed += 1;
+                }
+                Change::Made(..) | Change::Name(..) | Change::Removed(_) => {}
             }
         }
         Self(RefCell::new(State {
@@ -148,6 +157,19 @@ impl Disk for CutDisk {
         })
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.operate(|state| {
+            if state.names.remove(path).is_some() {
+                state.unsynced.push(Change::Removed(path.to_owned()));
+            }
+            Ok(())
+        })
+    }
+
+    fn has(&self, path: &Path) -> bool {
+        self.0.borrow().names.contains_key(path)
+    }
+
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
         self.operate(|state| {
             let is_in = |name: &Path| name.parent() == Some(path);
@@ -155,7 +177,7 @@ impl Disk for CutDisk {
             let names = state.names.iter().filter(|(name, _)| is_in(name));
             state.kept_names.extend(names.map(|(name, inode)| (name.clone(), *inode)));
             state.unsynced.retain(|change| match change {
-                Change::Made(name, _) | Change::Name(_, name) => !is_in(name),
+                Change::Made(name, _) | Change::Name(_, name) | Change::Removed(name) => !is_in(name),
                 Change::Content(..) => true,
             });
             Ok(())
@@ -241,6 +263,78 @@ fn b_15_a_step_left_out_loses_or_damages_files() {
         disk.sync_folder(folder_of(path))
     });
     assert!(in_place.damaged > 0, "{in_place:?}");
+}
+
+fn together<'a>(disk: &'a CutDisk, files: &'a [PathBuf]) -> Together<'a> {
+    Together::new(disk, files.iter().map(PathBuf::as_path).collect())
+}
+
+/// A history of changes of three files that belong together, the power cut after each operation of it and again while the next start
+/// recovers. `change` makes the files those of a version, in one way or another.
+fn cut_together(change: impl Fn(&Together<'_>, &[PathBuf], usize) -> io::Result<()>) -> Cuts {
+    let files = ["/h/conf/fullchain.pem", "/h/conf/chain.pem", "/h/conf/privkey.pem"].map(PathBuf::from);
+    let content = |version: usize, file: usize| format!("{version} of {file} ").repeat(50).into_bytes();
+    let history = |disk: &CutDisk| {
+        (0..8).take_while(|version| change(&together(disk, &files), &files, *version).is_ok()).count()
+    };
+    let whole = CutDisk::default();
+    assert_eq!(history(&whole), 8);
+    let mut random = Seed::from_number(9).derive("disk", 0).random();
+    let mut sum = Cuts::default();
+    for operations in 0..=whole.operations() {
+        let disk = CutDisk::default();
+        disk.cut_after(operations);
+        let acknowledged = history(&disk);
+        for again in 0..16 {
+            sum.cuts += 1;
+            let mut after = disk.after_power_cut(&mut random);
+            after.cut_after(again);
+            let recovered = together(&after, &files).recover();
+            if recovered.is_err() || after.is_cut() {
+                after = after.after_power_cut(&mut random);
+                together(&after, &files).recover().unwrap();
+            }
+            let is_version = |version: usize| {
+                (0..files.len()).all(|file| after.read(&files[file]) == Some(content(version, file)))
+            };
+            let has_none = files.iter().all(|file| after.read(file).is_none());
+            let found = (0..8).find(|version| is_version(*version));
+            match found {
+                None if !has_none => sum.damaged += 1,
+                // As many as were acknowledged, or one more.
+                _ if !(acknowledged..=acknowledged + 1).contains(&found.map_or(0, |version| version + 1)) => {
+                    sum.lost += 1;
+                }
+                _ => {}
+            }
+            assert!(
+                !after.has(&together(&after, &files).mark)
+                    && files.iter().all(|file| !after.has(&Together::draft_of(file)))
+            );
+        }
+    }
+    sum
+}
+
+#[test]
+fn b_19_files_that_belong_together_are_all_old_or_all_new_wherever_the_power_goes() {
+    let stage = |together: &Together<'_>, files: &[PathBuf], version: usize| {
+        files.iter().enumerate().try_for_each(|(file, path)| {
+            together.stage(path, &format!("{version} of {file} ").repeat(50).into_bytes(), 0o600)
+        })
+    };
+    let sum = cut_together(|together, files, version| {
+        stage(together, files, version)?;
+        together.commit()
+    });
+    assert_eq!(sum, Cuts { cuts: sum.cuts, lost: 0, damaged: 0 });
+    assert!(sum.cuts > 3000, "{sum:?}");
+    // The simulation notices a change without its mark.
+    let unmarked = cut_together(|together, files, version| {
+        stage(together, files, version)?;
+        together.put_drafts_in_place()
+    });
+    assert!(unmarked.damaged > 0, "{unmarked:?}");
 }
 
 #[test]

@@ -422,7 +422,7 @@ fn certificate(config: &Config) -> Result<(CertificateFiles, Configs), Certifica
         .chain(["localhost".to_owned()])
         .chain(own_addresses().into_iter().map(|address| address.to_string()));
     let names: Vec<String> = names.collect();
-    let loaded = files.make_missing(names.clone()).and_then(|made| {
+    let loaded = files.recover().and_then(|()| files.make_missing(names.clone())).and_then(|made| {
         if made {
             tracing::info!(file = %files.certificate.display(), "self-signed certificate created");
         }

@@ -95,9 +95,12 @@ pub fn with_advice(error: &Error, store: &Path) -> String {
         Error::Missing(_) => format!(
             "{error}; {good}; 'millstream store reindex --home {home}' begins an empty one that lists the recordings again"
         ),
-        Error::Locked(_) | Error::Version { .. } | Error::Io { .. } | Error::Gone(_) | Error::Unknown => {
-            error.to_string()
-        }
+        Error::Locked(_)
+        | Error::Version { .. }
+        | Error::Io { .. }
+        | Error::Full { .. }
+        | Error::Gone(_)
+        | Error::Unknown => error.to_string(),
     }
 }
 

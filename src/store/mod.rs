@@ -57,7 +57,15 @@ pub enum Error {
         /// Text of the operating system.
         reason: String,
     },
-    /// The file is missing, although there was one before.
+    /// The disk, or the share of it that the server may use, is full.
+    #[error("{path}: {reason}")]
+    Full {
+        /// The file's path.
+        path: String,
+        /// The text of the operating system.
+        reason: String,
+    },
+    /// There is no file where one has been before.
     #[error("{0}: missing, although this home has been used; its users and records would be gone")]
     Missing(String),
     /// The file was removed or replaced while the server ran.

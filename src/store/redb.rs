@@ -432,7 +432,9 @@ fn damaged(path: &Path, reason: &str) -> Error {
 }
 
 pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
-    Error::Io { path: path.display().to_string(), reason: error.to_string() }
+    let (path, reason) = (path.display().to_string(), error.to_string());
+    let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded, io::ErrorKind::FileTooLarge];
+    if full.contains(&error.kind()) { Error::Full { path, reason } } else { Error::Io { path, reason } }
 }
 
 /// Converts an error of the library: a system error, or damaged content.

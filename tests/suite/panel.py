@@ -387,6 +387,33 @@ def task_users(browser, url):
     browser.text("user saved")
 
 
+def task_user_pages(browser, url):
+    """Users on several pages of a list, which the server ends by its bytes: all of them are reached."""
+    first_user(browser, url)
+    browser.run("""(() => {
+      const usual = window.fetch;
+      window.fetch = (to, init) => {
+        const asked = new URL(to, location.href);
+        if (!asked.pathname.endsWith("/rest/v2/user-list")) return usual(to, init);
+        const [offset, size, all] = [Number(asked.searchParams.get("offset")), 40, 100];
+        const users = [...Array(all).keys()].map((n) => ({ email: `user${n}@example.com`, scope: "system", userType: "USER" }));
+        const headers = offset + size < all ? { "Next-Offset": String(offset + size) } : {};
+        return Promise.resolve(new Response(JSON.stringify(users.slice(offset, offset + size)), { headers }));
+      };
+      location.hash = "#/users";
+    })()""")
+    for first, last in [(0, 39), (40, 79), (80, 99)]:
+        browser.text(f"{first + 1}\u2013{last + 1}")
+        browser.text(f"user{first}@example.com")
+        browser.text(f"user{last}@example.com")
+        browser.gone(f"user{last + 1}@example.com")
+        if last < 99:
+            browser.click("Next")
+    assert browser.run("[...document.querySelectorAll('nav.pages button')].map((one) => one.disabled)") == [False, True]
+    browser.click("Previous")
+    browser.text("user40@example.com")
+
+
 def task_session(browser, url):
     """A session that ends in mid-work: nothing typed is lost, and the call is made after the login."""
     first_user(browser, url)

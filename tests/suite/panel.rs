@@ -100,6 +100,11 @@ fn users_come_and_go_and_the_log_tells() {
 }
 
 #[test]
+fn users_on_several_pages_are_all_reached() {
+    does(CHROMIUM, "user_pages");
+}
+
+#[test]
 fn a_session_that_ends_in_mid_work_loses_nothing() {
     does(CHROMIUM, "session");
 }

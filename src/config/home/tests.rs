@@ -51,9 +51,15 @@ fn a_removed_application_does_not_come_back() {
     assert_eq!(config.apps.len(), 1);
 }
 
-/// Damage by a power cut, a full disk or a wrong `rm`.
-const LOSSES: [Option<&[u8]>; 5] =
-    [None, Some(b""), Some(b" \n\t\n"), Some(&[0; 300]), Some(b"gopCache=false\nremoteAll\0\0\0\0")];
+/// Damage by a power cut, a full disk, a copy that was broken off or a wrong `rm`.
+const LOSSES: [Option<&[u8]>; 6] = [
+    None,
+    Some(b""),
+    Some(b" \n\t\n"),
+    Some(&[0; 300]),
+    Some(b"gopCache=false\nremoteAll\0\0\0\0"),
+    Some(b"gopCache=false\npublishTokenControlEna"),
+];
 
 fn lose(file: &Path, loss: Option<&[u8]>) {
     match loss {
@@ -84,6 +90,15 @@ fn c_11_an_application_whose_settings_are_lost_is_not_started_and_the_others_are
         assert!(matches!(create_app(&options, "live"), Err(Error::Lost { .. })), "nor made anew");
         assert_eq!(fs::read(&file).ok().as_deref(), loss);
     }
+    // Its beginning alone, in the middle of a value and behind a line.
+    let text = std::str::from_utf8(&good).unwrap();
+    let at = text.find("\npublisherGraceMs=").unwrap();
+    for cut in [at + 20, at + 1] {
+        fs::write(&file, &good[..cut]).unwrap();
+        let config = Config::open(&options).unwrap();
+        assert!(config.lost[0].reason.contains("cut short"), "{}", config.lost[0].reason);
+        assert_eq!(fs::read(&file).unwrap(), good[..cut], "nothing is added to it");
+    }
     // A file with one setting is a decision.
     fs::write(&file, "gopCache=false\n").unwrap();
     assert_eq!(Config::open(&options).unwrap().apps.len(), 2);
@@ -96,6 +111,30 @@ fn c_11_an_application_whose_settings_are_lost_is_not_started_and_the_others_are
     assert_eq!(fs::read(&file).unwrap(), good);
     fs::remove_file(&file).unwrap();
     assert_eq!(Config::open(&options).unwrap().lost.len(), 1, "the new one is known, too");
+}
+
+#[test]
+fn b_14_an_application_is_removed_in_one_step_and_its_files_after_it() {
+    let home = Home::new();
+    let options = home.options(&[], &[]);
+    Config::open(&options).unwrap();
+    known::remember(&options, ["live", "LiveApp"]).unwrap();
+    let [folder, removed] = ["webapps/live", "webapps/.removed-live"].map(|name| home.0.join(name));
+    // The power went behind the first step.
+    fs::rename(&folder, &removed).unwrap();
+    for config in [Config::read(&options).unwrap(), Config::open(&options).unwrap()] {
+        assert_eq!((config.apps.len(), config.lost.len()), (1, 0));
+        assert!(config.warnings.iter().any(|line| line.contains("application live: its folder is missing")));
+    }
+    assert!(!removed.exists(), "its files are gone with the next start");
+    // The call is made again, with something of an earlier one in the way.
+    fs::create_dir_all(removed.join("streams")).unwrap();
+    delete_app(&options, "live").unwrap();
+    assert!(!removed.exists() && !folder.exists() && Config::open(&options).unwrap().lost.is_empty());
+    create_app(&options, "live").unwrap();
+    fs::write(folder.join("streams/a.mp4"), "a").unwrap();
+    delete_app(&options, "live").unwrap();
+    assert!(!removed.exists() && !folder.exists());
 }
 
 #[test]
@@ -315,7 +354,13 @@ fn c_16_keys_of_a_newer_server_are_added_to_an_old_home_as_comments() {
         let new = fs::read_to_string(file).unwrap();
         let marks: Vec<&str> = new.lines().filter(|line| line.starts_with("# New in ")).collect();
         assert_eq!(marks.len(), 1, "{marks:?}");
-        assert!(new.starts_with(&old.join("\n")) && new.contains(&format!("\n#{key}=")), "{new}");
+        let kept = old.split_last().unwrap().1.join("\n");
+        assert!(
+            new.starts_with(&kept)
+                && new.ends_with("\n# End of settings\n")
+                && new.contains(&format!("\n#{key}=")),
+            "{new}"
+        );
         let after = Config::open(&options).unwrap();
         assert_eq!(fs::read_to_string(file).unwrap(), new, "once");
         assert_eq!(after.server.values.text(key), before.server.values.text(key));

@@ -10,7 +10,7 @@ use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Vod};
-use crate::control::{Files, wall};
+use crate::control::{Control, Files, wall};
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
 use crate::store::{Key, Kind};
 use crate::types::{Now, RecordingId, StreamKey};
@@ -81,6 +81,11 @@ impl Files {
     /// Writes a record again, unless the store has it.
     pub(super) fn save_again(&mut self, cx: &Context, records: &mut Records, now: Now, key: Key) {
         let Some(vod) = self.recordings.unsaved.remove(&key) else { return };
+        if records.auxiliary.is_being_removed(&key) {
+            // Its file follows once the disk has that; where it takes no change the record stays, and is written.
+            self.recordings.unsaved.insert(key.clone(), vod);
+            return self.try_again(now, Retry::Save(key));
+        }
         let stored = records.auxiliary.get(&key);
         let is_stored = matches!(stored, Some(Auxiliary::Vod(stored)) if *stored == vod);
         if !is_stored && cx.apps.contains_key(&key.app) {
@@ -173,12 +178,37 @@ impl Files {
         self.recordings.sweep_due = now.mono.checked_add(SWEEP).filter(|_| !apps.is_empty());
         for app in apps {
             for vod in self.old_recordings(cx, records, now, &app) {
-                let Some(id) = &vod.vod_id else { continue };
-                tracing::info!(app = &*app, file = vod.file_path, "old recording removed");
-                self.remove_file(cx, now, &app, &vod);
-                self.put_vod(records, now, Vod::key(&app, id), None);
+                self.remove_old_recording(cx, records, now, &app, vod);
             }
         }
+    }
+
+    /// Removes the record of an old recording, and its file once the disk has that change. A full disk takes none, and has no room
+    /// until a file goes: there the file goes first, and the record with a later look.
+    fn remove_old_recording(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        now: Now,
+        app: &Arc<str>,
+        vod: Vod,
+    ) {
+        let Some(id) = &vod.vod_id else { return };
+        if records.writes.is_full() {
+            tracing::info!(
+                app = &**app,
+                file = vod.file_path,
+                "an old recording's file is removed: the disk is full"
+            );
+            return self.remove_file(cx, now, app, &vod);
+        }
+        if records.writes.is_broken() {
+            return;
+        }
+        tracing::info!(app = &**app, file = vod.file_path, "old recording removed");
+        let changes = vec![(Vod::key(app, id), None)];
+        let files = vec![(Arc::clone(app), vod)];
+        records.write_auxiliary(now, AuxiliaryWrite { changes, files, waiter: None });
     }
 
     fn old_recordings(&self, cx: &Context, records: &Records, now: Now, app: &Arc<str>) -> Vec<Vod> {
@@ -186,7 +216,7 @@ impl Files {
         let is_there = |vod: &&Vod| {
             let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
             vod.kind.as_deref() == Some(Vod::RECORDED)
-                && key.is_some_and(|key| self.vod_of(records, &key).is_some())
+                && key.is_some_and(|key| records.auxiliary.pending(&key).is_some())
         };
         let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
         let mut all = records.auxiliary.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
@@ -278,15 +308,27 @@ impl Files {
 impl Context {
     /// Removes the file on this machine.
     pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
-        if vod.kind.as_deref() == Some(Vod::IMPORTED) {
-            return;
+        if vod.kind.as_deref() != Some(Vod::IMPORTED) {
+            self.remove_local_then(app, vod, |_, _| ());
         }
+    }
+
+    /// Removes the file on this machine, and does what follows when it is gone.
+    pub(in crate::control) fn remove_local_then(
+        &mut self,
+        app: &str,
+        vod: &Vod,
+        gone: impl FnOnce(&mut Control, Now) + Send + 'static,
+    ) {
         let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
         let file = vod.file_path.clone();
-        let sent = self.submit(work, move |_, _, outcome| {
-            if let RecordingOutcome::Failed(reason) = outcome.recording() {
-                tracing::warn!(file, reason, "recording not removed");
-            }
+        let sent = self.submit(work, move |control, now, outcome| match outcome.recording() {
+            RecordingOutcome::Failed(reason) => tracing::warn!(file, reason, "recording not removed"),
+            RecordingOutcome::Removed
+            | RecordingOutcome::Empty
+            | RecordingOutcome::Finished(_)
+            | RecordingOutcome::SetAside(_)
+            | RecordingOutcome::Found(_) => gone(control, now),
         });
         if !sent {
             tracing::warn!(file = vod.file_path, "recording not removed yet");

@@ -58,11 +58,38 @@ impl Pending {
     }
 }
 
+/// Reason for which a commit failed, as far as the server reacts to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Fault {
+    /// Any other error of the system.
+    #[default]
+    Refused,
+    /// The disk is full.
+    Full,
+    /// The home was removed while the server ran. Nothing is written until it is back.
+    Gone,
+}
+
+impl Fault {
+    const fn of(error: &store::Error) -> Self {
+        match error {
+            store::Error::Gone(_) => Self::Gone,
+            store::Error::Full { .. } => Self::Full,
+            store::Error::Locked(_)
+            | store::Error::Damaged { .. }
+            | store::Error::Version { .. }
+            | store::Error::Io { .. }
+            | store::Error::Missing(_)
+            | store::Error::Unknown => Self::Refused,
+        }
+    }
+}
+
 /// State after a failed commit.
 #[derive(Debug, Default)]
 struct Broken {
-    /// True if the home was removed while the server ran. Nothing is written until the home is back.
-    gone: bool,
+    /// Reason of the last failure.
+    fault: Fault,
     /// The batch that rebuilds the file, if under way.
     batch: Option<u64>,
     /// Time of the next attempt to rebuild.
@@ -172,7 +199,7 @@ impl Records {
         let Some((_, writes)) = committed else { return false };
         if let Err(error) = reply.result {
             tracing::error!(%error, "store not writable; changes fail until it is");
-            self.commit_failed(writes, matches!(error, store::Error::Gone(_)));
+            self.commit_failed(writes, Fault::of(&error));
             return false;
         }
         self.unstage();
@@ -269,7 +296,7 @@ impl Records {
         self.auxiliary.unstage();
     }
 
-    fn commit_failed(&mut self, writes: Vec<Pending>, gone: bool) {
+    fn commit_failed(&mut self, writes: Vec<Pending>, fault: Fault) {
         self.writes.failures += 1;
         self.unstage();
         self.writes.inserts = 0;
@@ -279,7 +306,7 @@ impl Records {
         for pending in writes.iter().chain(&gathered) {
             self.writes.fail(pending);
         }
-        self.writes.broken = Some(Broken { gone, ..Broken::default() });
+        self.writes.broken = Some(Broken { fault, ..Broken::default() });
         // Whether the directory has them is not known: what memory has is written when it is back.
         for key in std::mem::take(&mut self.writes.shared.under_way) {
             if key.kind == store::Kind::Broadcast {
@@ -296,8 +323,8 @@ impl Records {
     /// Writes everything in memory to a new file. The only long turn of control; happens after a disk failure.
     fn rebuild(&mut self) {
         let batch = self.writes.next_batch();
-        let gone = self.writes.is_gone();
-        self.writes.broken = Some(Broken { gone, batch: Some(batch), due: None });
+        let fault = self.writes.broken.as_ref().map(|broken| broken.fault).unwrap_or_default();
+        self.writes.broken = Some(Broken { fault, batch: Some(batch), due: None });
         let all = if self.writes.keeps_all() {
             // Other nodes' records are not this one's to write. What has changed here is written when the directory is back.
             Vec::new()
@@ -318,9 +345,8 @@ impl Records {
             Err(error) => {
                 tracing::debug!(%error, "rebuild failed");
                 self.writes.failures += 1;
-                let gone = matches!(error, store::Error::Gone(_));
                 let due = now.mono.checked_add(REBUILD_PAUSE);
-                self.writes.broken = Some(Broken { gone, batch: None, due });
+                self.writes.broken = Some(Broken { fault: Fault::of(&error), batch: None, due });
             }
         }
     }
@@ -375,7 +401,12 @@ impl Writes {
 
     /// True if the home was removed while the server ran.
     pub(in crate::control) fn is_gone(&self) -> bool {
-        self.broken.as_ref().is_some_and(|broken| broken.gone)
+        self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Gone)
+    }
+
+    /// Whether no change is taken because the disk is full.
+    pub(in crate::control) fn is_full(&self) -> bool {
+        self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Full)
     }
 
     /// Submits a backup to the store. Returns the number of the request, which its reply repeats.

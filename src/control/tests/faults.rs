@@ -65,6 +65,33 @@ fn b_14_a_file_goes_when_the_disk_has_it_that_its_record_went() {
     assert_eq!(rig.answer(session).unwrap().0, 200);
 }
 
+#[test]
+fn b_14_an_old_recording_goes_record_first_and_file_first_where_the_disk_is_full() {
+    let (rig, faults) = with_vods(&["a", "b"]);
+    faults.fail(1, 0);
+    let mut rig = Rig::start(config(&[], &[("record.max_age", "3600")]), rig.store);
+    rig.run_for(ms(10));
+    assert_eq!((rig.removals(), rig.count_listed()), (vec![], 2), "the disk took no change");
+    let all = || vec!["a.mp4".to_owned(), "b.mp4".to_owned()];
+    rig.hold = true;
+    rig.run_for(secs(120));
+    assert_eq!((rig.removals(), rig.count_listed()), (vec![], 2), "the disk has not answered");
+    let full = Error::Full { path: "p".to_owned(), reason: "full".to_owned() };
+    let fault = Error::Io { path: "p".to_owned(), reason: "fault".to_owned() };
+    for (error, removed) in [(fault.clone(), vec![]), (full, all()), (fault, vec![])] {
+        rig.store_says(&Err(error));
+        assert_eq!(rig.removals(), Vec::<String>::new());
+        rig.run_for(secs(61));
+        assert_eq!((rig.removals(), rig.count_listed()), (removed, 2));
+    }
+    // With room for it, the records go, too.
+    rig.store_says(&Ok(()));
+    rig.run_for(secs(61));
+    assert_eq!((rig.removals(), rig.count_listed()), (vec![], 2));
+    rig.store_says(&Ok(()));
+    assert_eq!((rig.removals(), rig.count_listed()), (all(), 0));
+}
+
 impl Rig {
     /// Answers what waits for the store.
     fn store_says(&mut self, result: &Result<(), Error>) {

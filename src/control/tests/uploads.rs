@@ -150,6 +150,22 @@ fn r_45_uploads_are_counted_by_address_and_in_all() {
 }
 
 #[test]
+fn b_14_the_record_of_an_upload_that_was_broken_off_goes_when_its_file_is_gone() {
+    let mut rig = Rig::new();
+    let session = begin(&mut rig, "127.0.0.1:9");
+    made(&mut rig, session).unwrap();
+    news(&mut rig, session, UploadNews::Gone);
+    rig.run_for(Duration::from_secs(1));
+    let records = |rig: &mut Rig| rig.store.load().unwrap().len();
+    assert_eq!((rig.files.len(), records(&mut rig)), (1, 1), "a start would find the file without it");
+    finish(&mut rig, RecordingOutcome::Failed("the disk".into()));
+    assert_eq!(records(&mut rig), 1, "the next start tries again");
+    let mut rig = Rig::start_after(config(&[], &[]), rig.store, None);
+    finish(&mut rig, RecordingOutcome::Removed);
+    assert_eq!(records(&mut rig), 0);
+}
+
+#[test]
 fn what_a_crash_broke_off_goes_at_the_next_start() {
     let mut rig = Rig::new();
     let session = begin(&mut rig, "127.0.0.1:9");

@@ -9,6 +9,8 @@
 
 mod mp4;
 #[cfg(test)]
+mod power_cuts;
+#[cfg(test)]
 mod tests;
 mod webm;
 
@@ -231,6 +233,8 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         Err(error) => return Err(error),
     };
     let finished = finished(&file)?;
+    // An earlier life may have made the last change, and ended before it was on the disk.
+    file.sync_all()?;
     place.name_it()?;
     Ok(Finish::Done(finished))
 }

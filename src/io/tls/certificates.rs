@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::Configs;
-use crate::disk::{self, SystemDisk};
+use crate::disk::{self, SystemDisk, Together};
 use crate::io::mailbox::{Mail, MailSender};
 
 /// The interval at which the files are checked for changes.
@@ -92,17 +92,28 @@ impl CertificateFiles {
             return Ok(false);
         }
         let (certificate, key) = self_signed(names)?;
-        let written = make_folder_of(&self.key)
-            .and_then(|()| make_folder_of(&self.certificate))
-            .and_then(|()| write_new(&self.key, &key.serialize_pem(), 0o600))
-            .and_then(|()| write_new(&self.certificate, &certificate.pem(), 0o644));
-        if written.is_err() {
-            // One of them alone would count as the operator's, and stop every later start.
-            for file in [&self.key, &self.certificate] {
-                let _ = fs::remove_file(file);
-            }
+        make_folder_of(&self.key)?;
+        make_folder_of(&self.certificate)?;
+        let (certificate, key) = (certificate.pem(), key.serialize_pem());
+        self.write(&[
+            (&self.key, key.as_bytes(), 0o600),
+            (&self.certificate, certificate.as_bytes(), 0o644),
+        ])?;
+        Ok(true)
+    }
+
+    /// Ends a replacement that a crash has cut off: after it the files are the old ones or the new ones.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub(in crate::io) fn recover(&self) -> Result<(), CertificateError> {
+        if self.together().recover().map_err(|error| CertificateError::file(&self.certificate, error))? {
+            tracing::info!(
+                certificate = %self.certificate.display(),
+                "a replacement of the certificate was finished that a crash had cut off"
+            );
         }
-        written.map(|()| true)
+        Ok(())
     }
 
     /// Reads the files and makes the settings of TLS connections.
@@ -137,28 +148,36 @@ impl CertificateFiles {
         chain: &[u8],
         key: &[u8],
     ) -> Result<(), CertificateError> {
-        let draft = |path: &Path| path.with_extension("draft");
+        self.write(&[
+            (&self.key, key, 0o600),
+            (&self.certificate, full_chain, 0o644),
+            (&self.chain, chain, 0o644),
+        ])
+    }
+
+    /// Writes files together, when what there is then fits each other.
+    fn write(&self, files: &[(&Path, &[u8], u32)]) -> Result<(), CertificateError> {
+        // What an earlier replacement has left is none of this one's drafts.
+        self.recover()?;
+        let together = self.together();
+        let staged = files.iter().try_for_each(|(path, bytes, mode)| {
+            together.stage(path, bytes, *mode).map_err(|error| CertificateError::file(path, error))
+        });
+        let draft = |path: &PathBuf| {
+            if files.iter().any(|(of, ..)| of == path) { Together::draft_of(path) } else { path.clone() }
+        };
         let drafts =
             Self { certificate: draft(&self.certificate), chain: draft(&self.chain), key: draft(&self.key) };
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let written = write_new(&drafts.key, &text(key), 0o600)
-            .and_then(|()| write_new(&drafts.certificate, &text(full_chain), 0o644))
-            .and_then(|()| write_new(&drafts.chain, &text(chain), 0o644))
-            .and_then(|()| drafts.load().map(drop));
-        let moved = written.and_then(|()| {
-            let pairs = [
-                (&drafts.key, &self.key),
-                (&drafts.certificate, &self.certificate),
-                (&drafts.chain, &self.chain),
-            ];
-            pairs.into_iter().try_for_each(|(from, to)| {
-                disk::put_in_place(&SystemDisk, from, to).map_err(|error| CertificateError::file(to, error))
+        staged
+            .and_then(|()| drafts.load().map(drop))
+            .and_then(|()| {
+                together.commit().map_err(|error| CertificateError::file(&self.certificate, error))
             })
-        });
-        for path in [&drafts.key, &drafts.certificate, &drafts.chain] {
-            let _ = fs::remove_file(path);
-        }
-        moved
+            .inspect_err(|_| together.discard())
+    }
+
+    fn together(&self) -> Together<'_> {
+        Together::new(&SystemDisk, vec![&self.certificate, &self.key, &self.chain])
     }
 
     fn version(&self) -> Version {
@@ -185,13 +204,7 @@ fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Certif
         .map_err(|error| CertificateError::pem(path, "a certificate ('BEGIN CERTIFICATE', PEM)", &error))
 }
 
-/// Writes a file atomically.
-fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), CertificateError> {
-    disk::replace(&SystemDisk, path, text.as_bytes(), mode)
-        .map_err(|error| CertificateError::file(path, error))
-}
-
-/// Makes the parent folder of a file.
+/// Makes the folder of a file.
 fn make_folder_of(path: &Path) -> Result<(), CertificateError> {
     disk::make_folder(&SystemDisk, path.parent().unwrap_or(path), 0o755)
         .map_err(|error| CertificateError::file(path, error))
@@ -294,6 +307,58 @@ mod tests {
         files.replace(&certificate, &certificate, &key).unwrap();
         fs::remove_dir_all(home.join("conf")).unwrap();
         assert!(files.replace(&certificate, &certificate, &key).is_err() && !home.join("conf").exists());
+    }
+
+    /// A certificate and its key, as they are uploaded.
+    fn pair(name: &str) -> (Vec<u8>, Vec<u8>) {
+        let (certificate, key) = self_signed(vec![name.to_owned()]).unwrap();
+        (certificate.pem().into_bytes(), key.serialize_pem().into_bytes())
+    }
+
+    #[test]
+    fn b_19_a_replacement_that_is_cut_off_anywhere_leaves_a_certificate_with_its_key() {
+        let home = TempFolder::new();
+        // One name with two endings, as operators have it.
+        let folder = home.join("conf");
+        let files = CertificateFiles {
+            certificate: folder.join("server.pem"),
+            chain: folder.join("chain.pem"),
+            key: folder.join("server.key"),
+        };
+        files.make_missing(vec!["a".into()]).unwrap();
+        let all = [&files.certificate, &files.key, &files.chain];
+        let former = [files.certificate.clone(), files.key.clone()].map(|file| fs::read(file).unwrap());
+        let (certificate, key) = pair("b");
+        let cut = |marked: bool, moved: usize| {
+            for (path, bytes) in [&files.certificate, &files.key].into_iter().zip(&former) {
+                fs::write(path, bytes).unwrap();
+            }
+            fs::write(&files.chain, "").unwrap();
+            for (path, bytes) in all.into_iter().zip([&certificate, &key, &certificate]) {
+                fs::write(Together::draft_of(path), bytes).unwrap();
+            }
+            if marked {
+                fs::write(files.certificate.with_added_extension("commit"), "").unwrap();
+            }
+            for path in all.into_iter().take(moved) {
+                fs::rename(Together::draft_of(path), path).unwrap();
+            }
+            assert_eq!(files.load().is_err(), moved == 1, "half of it is no pair");
+            files.recover().unwrap();
+            files.load().unwrap();
+            let is_new = fs::read(&files.certificate).unwrap() == certificate;
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+            (is_new, fs::read(&files.key).unwrap() == key)
+        };
+        assert_eq!(cut(false, 0), (false, false));
+        for moved in 0..=3 {
+            assert_eq!(cut(true, moved), (true, true), "{moved}");
+        }
+        files.replace(&former[0], &former[0], &former[1]).unwrap();
+        assert_eq!(fs::read(&files.key).unwrap(), former[1]);
+        // Refused and gone: a certificate of another key.
+        assert!(files.replace(&certificate, &certificate, &former[1]).is_err());
+        assert_eq!((fs::read_dir(&folder).unwrap().count(), files.load().is_ok()), (3, true));
     }
 
     #[test]

@@ -3,6 +3,9 @@
  *
  *   f.INODE   bytes of a file
  *   d.INODE   names of a folder: a line for each, INODE KIND NAME (f, d)
+ *
+ * POWER_CUT_LIES=file or folder: syncs of those keep nothing.
+ * With POWER_CUT_AFTER=N the process ends in front of the call that would be the one behind N changes and syncs.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -15,9 +18,32 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
+static int is_below_root(int fd, char *path, size_t size)
+{
+    const char *root = getenv("POWER_CUT_ROOT");
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, size - 1);
+    if (!root || length < 0)
+        return 0;
+    path[length] = 0;
+    return !strncmp(path, root, strlen(root));
+}
+
+/* One change or sync is about to be made. */
+static void step(int fd)
+{
+    static int done;
+    char path[PATH_MAX];
+    const char *after = getenv("POWER_CUT_AFTER");
+    if (after && is_below_root(fd, path, sizeof path) && __sync_fetch_and_add(&done, 1) >= atoi(after))
+        _exit(9);
+}
 
 static int keep_names(const char *folder, FILE *out)
 {
@@ -49,14 +75,16 @@ static int keep_bytes(const char *file, FILE *out)
 
 static void keep(int fd)
 {
-    const char *root = getenv("POWER_CUT_ROOT"), *shadow = getenv("POWER_CUT_SHADOW");
+    const char *shadow = getenv("POWER_CUT_SHADOW");
     char link[64], path[PATH_MAX], part[PATH_MAX], name[PATH_MAX];
     struct stat st;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (!root || !shadow || length < 0 || strncmp(path, root, strlen(root)) || fstat(fd, &st))
+    if (!shadow || !is_below_root(fd, path, sizeof path) || fstat(fd, &st))
         return;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     int is_folder = S_ISDIR(st.st_mode);
+    const char *lies = getenv("POWER_CUT_LIES");
+    if (lies && !strcmp(lies, is_folder ? "folder" : "file"))
+        return;
     snprintf(name, sizeof name, "%s/%c.%lu", shadow, is_folder ? 'd' : 'f', (unsigned long)st.st_ino);
     snprintf(part, sizeof part, "%s/part", shadow);
     pthread_mutex_lock(&one_at_a_time);
@@ -72,6 +100,7 @@ static void keep(int fd)
 static int synced(const char *call, int fd)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, call);
+    step(fd);
     int result = real(fd), error = errno;
     if (!result)
         keep(fd);
@@ -106,6 +135,7 @@ int unlink(const char *path)
 
 int unlinkat(int folder, const char *name, int flags)
 {
+    step(folder);
     hold(folder, name);
     return ((int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat"))(folder, name, flags);
 }
@@ -118,6 +148,37 @@ int rename(const char *from, const char *to)
 
 int renameat(int a, const char *from, int b, const char *to)
 {
+    step(a);
     hold(b, to);
     return ((int (*)(int, const char *, int, const char *))dlsym(RTLD_NEXT, "renameat"))(a, from, b, to);
+}
+
+int renameat2(int a, const char *from, int b, const char *to, unsigned flags)
+{
+    step(a);
+    return ((int (*)(int, const char *, int, const char *, unsigned))dlsym(RTLD_NEXT, "renameat2"))(a, from, b, to, flags);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count)
+{
+    step(fd);
+    return ((ssize_t (*)(int, const void *, size_t))dlsym(RTLD_NEXT, "write"))(fd, bytes, count);
+}
+
+ssize_t writev(int fd, const struct iovec *pieces, int count)
+{
+    step(fd);
+    return ((ssize_t (*)(int, const struct iovec *, int))dlsym(RTLD_NEXT, "writev"))(fd, pieces, count);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at)
+{
+    step(fd);
+    return ((ssize_t (*)(int, const void *, size_t, off64_t))dlsym(RTLD_NEXT, "pwrite64"))(fd, bytes, count, at);
+}
+
+int ftruncate64(int fd, off64_t length)
+{
+    step(fd);
+    return ((int (*)(int, off64_t))dlsym(RTLD_NEXT, "ftruncate64"))(fd, length);
 }

@@ -234,6 +234,11 @@ impl AuxiliaryRecords {
         }
     }
 
+    /// Whether the removal of a record is on its way to the disk.
+    pub(in crate::control) fn is_being_removed(&self, key: &Key) -> bool {
+        matches!(self.overlay.get(key), Some(None))
+    }
+
     /// The records of an application by id, from the first that is not before `from`.
     pub(in crate::control) fn of<'a>(
         &'a self,

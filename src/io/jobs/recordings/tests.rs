@@ -12,10 +12,15 @@ use super::*;
 const ROOM: u32 = 64 << 10;
 
 /// A recorded file of so many fragments, as its sink leaves it.
-fn recorded(fragments: u32) -> Vec<u8> {
+pub(super) fn recorded(fragments: u32) -> Vec<u8> {
+    recorded_with(fragments, ROOM).concat()
+}
+
+/// The same in pieces: its head, with so much room behind it, and each fragment.
+pub(super) fn recorded_with(fragments: u32, room: u32) -> Vec<Vec<u8>> {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
     let track = Description::new(1, config, Timescale::new(48_000));
-    let mut file = recording_head(std::slice::from_ref(&track), ROOM).unwrap().to_vec();
+    let mut file = vec![recording_head(std::slice::from_ref(&track), room).unwrap().to_vec()];
     for sequence in 1..=fragments {
         let mut fragment = Fragment::new(sequence);
         let sample = |n: u32| FragmentSample {
@@ -25,26 +30,31 @@ fn recorded(fragments: u32) -> Vec<u8> {
             payload: Bytes::from(format!("sound {sequence} {n}").repeat(1 + n as usize % 3)),
         };
         fragment.add(&track, u64::from(sequence - 1) * 24 * 1024, (0..24).map(sample).collect());
-        file.extend(fragment.write().unwrap().concat());
+        file.push(fragment.write().unwrap().concat());
     }
     file
 }
 
 /// The times and the payload of each sample, as a reader finds them.
-fn samples(file: &[u8]) -> Vec<(i64, Bytes)> {
+pub(super) fn read_samples(file: &[u8]) -> Result<Vec<(i64, Bytes)>, fmp4::Error> {
     let mut reader = Reader::new(Limits::default());
     let mut input = file;
     let mut found = Vec::new();
-    while let Some(event) = reader.read(&mut input).unwrap() {
+    while let Some(event) = reader.read(&mut input)? {
         if let Event::Sample(sample) = event {
             found.push((sample.dts, sample.payload));
         }
     }
-    reader.finish().unwrap();
-    found
+    reader.finish()?;
+    Ok(found)
 }
 
-fn refuse(_: BorrowedFd<'_>, _: u64, _: u64) -> io::Result<()> {
+/// The same of a whole file.
+pub(super) fn samples(file: &[u8]) -> Vec<(i64, Bytes)> {
+    read_samples(file).unwrap()
+}
+
+pub(super) fn refuse(_: BorrowedFd<'_>, _: u64, _: u64) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
 }
 

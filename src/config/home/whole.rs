@@ -1,0 +1,113 @@
+//! Whether a settings file is whole. A copy that was broken off or a full disk leaves the beginning of one, whose missing settings would
+//! be taken for defaults: what they closed would be open.
+//!
+//! Files that the server has made say in their first line that they end with [`END`]. In a file by hand only a key without its
+//! value at the very end tells.
+
+use crate::config::properties::FILE_BYTES_MAX;
+
+/// The first line of a file that the server makes.
+const ANNOUNCEMENT: &str = "# This file counts only with the line \"# End of settings\" at its end; without that line it was cut short.";
+/// The last line that the server writes.
+const END: &str = "# End of settings";
+
+/// The text of a file that is made now.
+pub(super) fn announced(text: &str) -> String {
+    ended(&format!("{ANNOUNCEMENT}\n{text}"))
+}
+
+/// A text with its end behind what was appended to it. One that announces no end has none.
+pub(super) fn ended(text: &str) -> String {
+    if !is_announced(text) {
+        return text.to_owned();
+    }
+    let is_end = |line: &&str| line.trim_end_matches(['\r', '\n']) == END;
+    let mut out: String = text.split_inclusive('\n').filter(|line| !is_end(line)).collect();
+    if !out.ends_with('\n') {
+        out.push('\n');
+    }
+    out.push_str(END);
+    out.push('\n');
+    out
+}
+
+/// The damage that a power cut, a full disk or a copy that was broken off does to a settings file. The server writes none that is
+/// like this, and no setting of it is left to go by.
+pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
+    if bytes.trim_ascii().is_empty() {
+        return Some("the file is empty");
+    }
+    if bytes.contains(&0) {
+        return Some("the file has NUL bytes, as a power cut leaves them");
+    }
+    if bytes.len() > FILE_BYTES_MAX {
+        return None;
+    }
+    // What is no text has an error of its own.
+    let text = std::str::from_utf8(bytes).ok()?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if is_announced(text) {
+        return (!text.lines().any(|line| line == END)).then_some(
+            "the file was cut short: the line '# End of settings' is missing, which its first line announces",
+        );
+    }
+    if ANNOUNCEMENT.starts_with(text.trim_end()) {
+        return Some("the file was cut short in its first line");
+    }
+    let last = text.rsplit(['\r', '\n']).next().unwrap_or_default().trim_start();
+    let is_cut = !last.is_empty()
+        && !last.starts_with(['#', '!'])
+        && !last.contains(['=', ':', ' ', '\t', '\x0c', '\\']);
+    // A value may go on in the next line, so that this is no key.
+    let before = text.get(..text.len() - last.len()).unwrap_or_default().trim_end_matches(['\r', '\n']);
+    (is_cut && !before.ends_with('\\'))
+        .then_some("the file was cut short: its last line is a key without '=' and without an end of line")
+}
+
+fn is_announced(text: &str) -> bool {
+    text.lines().next() == Some(ANNOUNCEMENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn c_11_a_file_that_the_server_has_made_is_whole_or_known_to_be_cut_short_at_every_byte() {
+        let whole = announced("# Settings\n\n# A switch\na=1\n\n# Another\n#b=2\nc=x\\\n  y\n");
+        // The last end of a line may go.
+        for cut in 0..whole.len() - 1 {
+            let is_damaged = damage_of(&whole.as_bytes()[..cut]).is_some();
+            assert!(is_damaged, "{:?}", &whole[..cut]);
+        }
+        for good in [
+            &whole,
+            whole.trim_end(),
+            &whole.replace('\n', "\r\n"),
+            &format!("{whole}d=4"),
+            "a=1",
+            "#a=1\nb=2",
+        ] {
+            assert_eq!(damage_of(good.as_bytes()), None, "{good:?}");
+        }
+        // What is appended comes before the end, which is there once.
+        let more = ended(&format!("{whole}d=4"));
+        assert_eq!(
+            (more.matches(END).count(), more.ends_with("\nd=4\n# End of settings\n")),
+            (2, true),
+            "{more}"
+        );
+        assert_eq!(ended(&more), more);
+        assert_eq!(ended("a=1"), "a=1");
+    }
+
+    #[test]
+    fn c_11_a_key_that_is_cut_off_in_a_file_by_hand_is_known() {
+        for bad in ["a=1\npublishTok", "publishTok", "a=1\r\n\r\n  b", "#", "# This file co"] {
+            assert!(damage_of(bad.as_bytes()).is_some(), "{bad:?}");
+        }
+        for good in ["a=1\nb=", "a=1\nb\n", "a=1\\\nb", "a=1\n# c", "a=1\nb c", "\u{feff}a=1\n", "# off"] {
+            assert_eq!(damage_of(good.as_bytes()), None, "{good:?}");
+        }
+    }
+}
