@@ -16,7 +16,8 @@
 //! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with what it was in the
 //! track's first 2 s. The greatest lead in a window is least disturbed by the network. What changes for all tracks at once and
 //! quickly is the network's doing, or a file sent faster than real time, and is left alone. What changes slowly is drift: it
-//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on.
+//! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on. A track whose lead has changed at one
+//! pace from its first window on has drifted from its first moment: it is slewed from 30 ms on, to where that moment had it.
 //!
 //! **A clock that stands still** is replaced by arrival. Of units that come at once the last one is due then, and the others
 //! are spread over the time since those before.
@@ -477,6 +478,7 @@ impl Timeline {
         if started && let Some(clock) = self.tracks.first() {
             self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(common));
         }
+        let warmed = shared(self.tracks.iter().filter_map(TrackClock::warmed)).unwrap_or(0);
         // Reports know better than arrival how tracks lie to each other: a congested path delays video more than audio.
         let is_aligned = self.tracks.iter().any(|clock| clock.is_aligned(&self.limits));
         for clock in &mut self.tracks {
@@ -495,7 +497,14 @@ impl Timeline {
                 clock.slew = Slew::NEW;
                 clock.make_up(off.saturating_neg());
                 self.faults.note(ClockFault::Apart, clock.id, self.limits.to_ms(off));
-            } else if clock.slew.handle_error(off, &self.limits, Thresholds::TRACK) {
+                continue;
+            }
+            let own = clock.warmed().unwrap_or(0).saturating_sub(warmed);
+            let before = clock.drifted_before(off, own, &self.limits);
+            let is_early = before.is_some() && clock.draws_a_line();
+            let thresholds = if is_early { Thresholds::EARLY } else { Thresholds::TRACK };
+            if clock.slew.handle_error(off, &self.limits, thresholds) {
+                clock.absorb(before.unwrap_or(0).saturating_neg());
                 self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
             }
         }

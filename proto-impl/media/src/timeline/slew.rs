@@ -20,6 +20,8 @@ const LEARNT_MIN_PPM: i64 = 2_000;
 /// Weight of the newest window in the average of the noise, as a divisor, and the most that one counts.
 const NOISE_DIVISOR: i64 = 8;
 const NOISE_MAX_US: i64 = 500_000;
+/// Noise below this is little.
+const QUIET_US: i64 = 5_000;
 /// Windows of measurement in a second.
 const WINDOWS_A_SECOND: i64 = 2;
 const MILLION: i64 = 1_000_000;
@@ -38,6 +40,8 @@ pub(super) struct Thresholds {
 impl Thresholds {
     /// Of one track against the others.
     pub(super) const TRACK: Self = Self { start_us: 60_000, calm_us: 15_000, windows: DRIFT_WINDOWS };
+    /// Of one track whose error is as if it had drifted from its first moment.
+    pub(super) const EARLY: Self = Self { start_us: 30_000, ..Self::TRACK };
     /// Of all tracks together against arrival: networks delay them together, so it waits longer.
     pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
 }
@@ -88,6 +92,11 @@ impl Slew {
         owed: 0,
         noise: Noise::NONE,
     };
+
+    /// Whether arrival has been even of late.
+    pub(super) const fn is_quiet(&self) -> bool {
+        self.noise.mean_us < QUIET_US
+    }
 
     /// Whether a correction is being made.
     pub(super) const fn is_active(&self) -> bool {

@@ -1,5 +1,7 @@
 //! The clock of one track: where its units lie on the stream's time, and how that compares with their arrival.
 
+use std::ops::RangeInclusive;
+
 use super::limits::Limits;
 use super::slew::Slew;
 use crate::TrackId;
@@ -11,6 +13,10 @@ const FROZEN_UNITS: u32 = 8;
 const SUSPECTS_MAX: u8 = 8;
 /// Windows at the beginning of a track before its delay is known. The last two of them count: a start may come at once.
 const WARM_UP_WINDOWS: u8 = 4;
+/// A drift that shows after so many windows may be as old as the track.
+const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
+/// Windows that tell such a drift from unevenness.
+const LINE_WINDOWS: u8 = 4;
 /// Units after which their distance is known.
 const YOUNG_UNITS: u8 = 8;
 /// Weight of the newest distance of units in their average, as a divisor.
@@ -91,7 +97,11 @@ pub(super) struct TrackClock {
     previous: i64,
     /// The lead when all is well.
     reference: Option<i64>,
+    /// The lead in the first window.
+    first: i64,
     warm_up: u8,
+    /// Windows measured since.
+    measured: u8,
     /// The time by which the track was ahead of its reference in the last window, and in the last that was
     /// measured.
     pub(super) error: Option<i64>,
@@ -126,7 +136,9 @@ impl TrackClock {
             window: top.saturating_sub(now),
             previous: NONE,
             reference: None,
+            first: 0,
             warm_up: 0,
+            measured: 0,
             error: None,
             last_error: 0,
             change: None,
@@ -318,14 +330,41 @@ impl TrackClock {
         }
         self.previous = measured;
         if self.warm_up < WARM_UP_WINDOWS {
+            if self.warm_up == 0 {
+                self.first = measured;
+            }
             self.warm_up += 1;
             let before = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS);
             self.reference = Some(before.map_or(measured, |lead| lead.max(measured)));
         } else {
             let error = measured.saturating_sub(self.reference.unwrap_or(measured));
+            self.measured = self.measured.saturating_add(1);
             self.change = Some(error.saturating_sub(std::mem::replace(&mut self.last_error, error)));
             self.error = Some(error);
         }
+    }
+
+    /// The change of the lead from the first window to the reference.
+    pub(super) fn warmed(&self) -> Option<i64> {
+        Some(self.reference?.saturating_sub(self.first))
+    }
+
+    /// How far the reference itself is off, when the track has drifted from its first moment at the pace that has made it lie off by
+    /// `error` since the reference was taken. `warmed` is how far it came off before, against the others. `None`: it has not.
+    pub(super) fn drifted_before(&self, error: i64, warmed: i64, limits: &Limits) -> Option<i64> {
+        let pace = error / i64::from(self.measured.max(1));
+        // A falling lead is greatest at the beginning of a window.
+        let windows = if pace > 0 { i64::from(WARM_UP_WINDOWS) - 1 } else { i64::from(WARM_UP_WINDOWS) - 2 };
+        let expected = pace.saturating_mul(windows);
+        let unlike = warmed.saturating_sub(expected).saturating_abs();
+        let is_like = unlike <= expected.saturating_abs() / 2 + limits.uneven;
+        let is_early = FROM_START_WINDOWS.contains(&self.measured);
+        (is_early && is_like).then(|| expected.saturating_add(pace.max(0)))
+    }
+
+    /// Whether a line through its errors is no accident.
+    pub(super) const fn draws_a_line(&self) -> bool {
+        self.measured >= LINE_WINDOWS && self.slew.is_quiet()
     }
 
     /// A DTS that is never before the last one.

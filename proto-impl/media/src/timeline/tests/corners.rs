@@ -194,6 +194,23 @@ fn a_drift_is_met_before_lips_part() {
     }
 }
 
+/// Drift from the first moment is in all that is known of the track: it is taken back to where it began.
+#[test]
+fn a_drift_from_the_first_moment_keeps_no_distance() {
+    for ppm in [-50_000, -20_000, 20_000, 50_000] {
+        let (units, _) = Publisher::with(&[Fault::Drift { of: Of::One(1), at: 0, ppm }]).run();
+        let (early, late) = (lips(&units, 5_000, 10_000), lips(&units, 15_000, 60_000));
+        assert!(early <= 100 && late <= 30, "{ppm}: {early}, {late}");
+    }
+    // A burst at the beginning is none.
+    for seed in 0..40 {
+        let burst = Publisher { seed, faults: vec![Fault::Stall { at: 0, ms: 1_500 }], ..Publisher::clean() };
+        let (units, timeline) = burst.run();
+        assert!(units.iter().all(|unit| unit.out == unit.sampled), "{seed}");
+        assert_eq!(timeline.faults().total(), 0, "{seed}");
+    }
+}
+
 /// A clock that gets faster and faster, and is right again: the drift that was learnt must not outlast it.
 #[test]
 fn a_clock_that_races_is_let_go_when_it_is_right_again() {
