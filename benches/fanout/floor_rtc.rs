@@ -141,7 +141,11 @@ impl Floor {
         };
         // The agent that the peer has announced.
         let mut agent = LiteAgent::new(now, Arc::new(LiteConfig::default()), &seed.derive("ice", 0));
-        agent.set_remote(now, peer.remote_fragment());
+        let described = offer.media.first().map(|media| offer.transport(media));
+        let (ufrag, password) = described
+            .and_then(|of| Some((of.ufrag?, of.pwd?)))
+            .ok_or_else(|| io::Error::other("no credentials"))?;
+        agent.set_remote(now, ice::Credentials::new(ufrag, password).map_err(io::Error::other)?);
         let mut dtls = dtls::Connection::server(Arc::clone(&self.secured), seed.derive("floor", 0));
         dtls.start(now);
         self.demux.insert(agent.local().ufrag(), self.viewers.len());
