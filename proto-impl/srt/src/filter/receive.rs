@@ -223,7 +223,7 @@ impl FilterReceiver {
     }
 
     /// Takes the ranges, first to last and in order, of packets that the filter has lost and cannot rebuild. Collected
-    /// only with [`ArqLevel::OnRequest`](super::ArqLevel::OnRequest).
+    /// only with [`ArqLevel::OnRequest`].
     pub(crate) fn take_beyond_repair(&mut self) -> Vec<(Seq, Seq)> {
         let mut places = std::mem::take(&mut self.beyond_repair);
         places.sort_unstable();
