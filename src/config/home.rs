@@ -380,7 +380,7 @@ fn edit_file<T>(path: &Path, edit: &Edit, read: impl FnOnce() -> Result<T, Error
     let unset: Vec<&str> = edit.unset.iter().map(String::as_str).collect();
     let set: Vec<(&str, &str)> = edit.set.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let new = properties::set_lines(&properties::comment_out(&old, &unset), &set);
-    write_whole(path, &whole::ended(&new))?;
+    write_whole(path, &whole::ended(&old, new))?;
     read().inspect_err(|_| {
         let _ = write_whole(path, &old);
     })
@@ -645,7 +645,7 @@ fn add_new_keys(path: &Path, keys: &[Key]) {
     let mark = concat!("New in ", env!("CARGO_PKG_VERSION"));
     let all = keys.iter().map(|key| (key.name, key.comment, key.default));
     if let Some(new) = properties::with_new_keys(&text, all, mark) {
-        let _ = write_whole(path, &whole::ended(&new));
+        let _ = write_whole(path, &whole::ended(&text, new));
     }
 }
 

@@ -13,14 +13,17 @@ const END: &str = "# End of settings";
 
 /// The text of a file that is made now.
 pub(super) fn announced(text: &str) -> String {
-    ended(&format!("{ANNOUNCEMENT}\n{text}"))
+    with_end(&format!("{ANNOUNCEMENT}\n{text}"))
 }
 
-/// A text with its end behind what was appended to it. One that announces no end has none.
-pub(super) fn ended(text: &str) -> String {
-    if !is_announced(text) {
-        return text.to_owned();
-    }
+/// A changed text with its end behind what was appended to it. One that announces no end has none, and where nothing was appended every
+/// line stays in its place.
+pub(super) fn ended(old: &str, new: String) -> String {
+    if is_announced(&new) && new.lines().count() > old.lines().count() { with_end(&new) } else { new }
+}
+
+/// A text with its end behind everything else.
+fn with_end(text: &str) -> String {
     let is_end = |line: &&str| line.trim_end_matches(['\r', '\n']) == END;
     let mut out: String = text.split_inclusive('\n').filter(|line| !is_end(line)).collect();
     if !out.ends_with('\n') {
@@ -91,14 +94,17 @@ mod tests {
             assert_eq!(damage_of(good.as_bytes()), None, "{good:?}");
         }
         // What is appended comes before the end, which is there once.
-        let more = ended(&format!("{whole}d=4"));
+        let more = ended(&whole, format!("{whole}d=4"));
         assert_eq!(
             (more.matches(END).count(), more.ends_with("\nd=4\n# End of settings\n")),
             (2, true),
             "{more}"
         );
-        assert_eq!(ended(&more), more);
-        assert_eq!(ended("a=1"), "a=1");
+        assert_eq!(ended("", more.clone()), more);
+        assert_eq!(ended("", "a=1".to_owned()), "a=1");
+        // An operator's lines behind the end stay there when nothing is appended.
+        let behind = format!("{whole}# mine\nd=4\n");
+        assert_eq!(ended(&behind, behind.replace("a=1", "a=2")), behind.replace("a=1", "a=2"));
     }
 
     #[test]
