@@ -110,11 +110,11 @@ impl Outbound {
             match kind {
                 Repeat::Pull => {
                     let sources = self.supervisor.failing().1;
-                    tracing::info!(failures, sources, latest = %key, reason, "sources still failinging");
+                    tracing::info!(failures, sources, latest = %key, reason, "sources still failing");
                 }
                 Repeat::Push => {
                     let endpoints = self.supervisor.failing().0;
-                    tracing::info!(failures, endpoints, latest = %key, reason, "endpoints still failinging");
+                    tracing::info!(failures, endpoints, latest = %key, reason, "endpoints still failing");
                 }
                 Repeat::Resolver => {
                     tracing::info!(failures, latest = %key, reason, "DNS resolver still not answering");
