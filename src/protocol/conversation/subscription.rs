@@ -63,6 +63,8 @@ pub enum SubscriptionNews<'a> {
     Zero(i64),
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
+    /// The tracks of a stream that has got its first video beside sound, or its first sound beside video.
+    KindAdded(&'a Tracks),
     /// News of the main track that was asked for; the first is the answer to [`PlayAsk::takes_subtracks`].
     Subtracks(SubtrackNews<'a>),
     /// The stream has ended; a main track with its last subtrack.
