@@ -286,6 +286,15 @@ pub struct StreamFigures {
     pub derived: Vec<(&'static str, u64)>,
 }
 
+/// Derived tracks whose making costs processor time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TranscoderFigures {
+    /// Tracks that are made.
+    pub running: u64,
+    /// Tracks that are left out, because too many others are made.
+    pub wanting: u64,
+}
+
 /// The figures of a worker for a scrape.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerFigures {
@@ -316,7 +325,7 @@ pub struct WorkerFigures {
     /// Bytes that the rings retain.
     pub ring_bytes: u64,
     /// Derived tracks that are transcoded.
-    pub transcoders: u64,
+    pub transcoders: TranscoderFigures,
     /// Figures of each stream, when requested.
     pub per_stream: Vec<StreamFigures>,
 }
