@@ -33,7 +33,8 @@ fn refusal(
     since: &mut Option<Measured>,
     figures: &SourceFigures,
 ) -> Option<&'static str> {
-    if limits.height.is_some_and(|most| figures.height > most) {
+    let (_, height) = figures.size;
+    if limits.height.is_some_and(|most| height > most) {
         return Some("its pictures are higher than maxResolutionAccept");
     }
     let present = Measured::of(figures);
@@ -66,7 +67,7 @@ impl Control {
         let limits = app.limits.accept;
         let Some(reason) = refusal(limits, &mut live.received.measured, figures) else { return };
         let key = live.key.clone();
-        tracing::warn!(%key, reason, height = figures.height, "stream refused");
+        tracing::warn!(%key, reason, height = figures.size.1, "stream refused");
         let end = StreamEnd::Unaccepted(reason);
         if !self.outbound.stop_source(&mut self.cx, &mut self.records, &mut self.registry, now, &key, end) {
             self.registry.end(&mut self.cx, stream, end);
@@ -91,13 +92,13 @@ mod tests {
             received_bytes: bytes,
             position: Position { dts_ms: i64::from(seconds) * 1000, started: true },
             epoch: 1,
-            width: 0,
-            height,
+            size: (0, height),
             codecs: Vec::new(),
             video_codec: None,
             audio_codec: None,
             pictures,
             dropped: 0,
+            left_out: 0,
             clock: Default::default(),
             silent_ms: 0,
             reception: Default::default(),

@@ -197,8 +197,9 @@ impl Registry {
         // Whole seconds and integer division, as the reference: the average since the start in bit/s.
         record.bitrate =
             record.received_bytes.checked_div(record.duration / 1000).unwrap_or(0).saturating_mul(8);
-        record.width = i32::try_from(figures.width).unwrap_or(0);
-        record.height = i32::try_from(figures.height).unwrap_or(0);
+        let (width, height) = figures.size;
+        record.width = i32::try_from(width).unwrap_or(0);
+        record.height = i32::try_from(height).unwrap_or(0);
         record.drop_packet_count_in_ingestion = i32::try_from(figures.dropped).unwrap_or(i32::MAX);
         let Reception { expected, lost, rtt_ms, jitter_ms } = figures.reception;
         record.packets_lost = i32::try_from(lost).unwrap_or(i32::MAX);

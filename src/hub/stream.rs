@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use indexmap::IndexSet;
-use media::{Track, TrackId, TrackKind, TrackSet, Tracks};
+use media::{Origin, Track, TrackId, TrackKind, TrackSet, Tracks};
 use smallvec::SmallVec;
 use wire::Gather;
 
@@ -75,6 +75,8 @@ pub struct Pushed {
     pub trim: bool,
     /// True if the tracks that subscribers are sent have changed: check [`Stream::wanted`].
     pub rechosen: bool,
+    /// Whether the stream has published tracks of a kind of which it had none, beside others.
+    pub kind_added: bool,
 }
 
 /// A live stream.
@@ -190,15 +192,23 @@ impl Stream {
 
     /// Stops offering a derived track until `until`, and then until a retry is allowed.
     pub fn leave_out_track(&mut self, track: TrackId, until: Instant) {
-        let before = self.offer.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks);
-        self.offer = Offer { completed: None, left_out: Some((before.with(track), until)) };
+        self.offer = Offer { completed: None, left_out: Some((self.left_out().with(track), until)) };
+    }
+
+    /// The derived tracks that are left out now.
+    #[must_use]
+    pub fn left_out(&self) -> TrackSet {
+        self.offer.left_out.map_or(TrackSet::EMPTY, |(tracks, _)| tracks)
     }
 
     /// Appends a unit and packages it for the formats in use.
     pub fn push(&mut self, now: Instant, entry: Entry) -> Pushed {
         self.untrimmed = self.untrimmed.saturating_add(1);
         let trim = entry.unit.key_frame || self.untrimmed >= TRIM_UNITS;
+        let mut kind_added = false;
         if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
+            let adds = |kind| has_published(&entry.tracks, kind) && !has_published(&self.tracks, kind);
+            kind_added = !self.tracks.is_empty() && (adds(TrackKind::Video) || adds(TrackKind::Audio));
             self.tracks = Arc::clone(&entry.tracks);
         }
         let mut rechosen = false;
@@ -207,7 +217,7 @@ impl Stream {
         }
         let flush = self.flush.push(now, &entry, &self.settings);
         self.ring.push(entry);
-        Pushed { flush, trim, rechosen }
+        Pushed { flush, trim, rechosen, kind_added }
     }
 
     /// Removes a unit from all packages after a panic in [`Stream::push`], so that it is not in some of them only.
@@ -705,6 +715,10 @@ impl Stream {
 mod model;
 #[cfg(test)]
 mod viewers;
+
+fn has_published(tracks: &Tracks, kind: TrackKind) -> bool {
+    tracks.of_kind(kind).any(|track| track.origin == Origin::Published)
+}
 
 #[cfg(test)]
 mod tests {

@@ -21,10 +21,8 @@ pub struct SourceFigures {
     pub position: Position,
     /// The config epoch.
     pub epoch: u32,
-    /// Picture width, 0 when unknown.
-    pub width: u32,
-    /// Picture height, 0 when unknown.
-    pub height: u32,
+    /// Width and height of the pictures, 0 when unknown.
+    pub size: (u32, u32),
     /// The codecs of all tracks that the publisher sends.
     pub codecs: Vec<Codec>,
     /// The video codec.
@@ -35,6 +33,8 @@ pub struct SourceFigures {
     pub pictures: u64,
     /// Units dropped at ingest.
     pub dropped: u64,
+    /// Derived tracks that its viewers are not sent now, because too many are transcoded.
+    pub left_out: usize,
     /// Corrections by the stream's clock.
     pub clock: ClockFigures,
     /// Time since the last unit, in milliseconds.

@@ -156,7 +156,12 @@ impl Page {
             "Access units that entered a ring",
             self.each(|w| number(w.counters.units)),
         )?;
-        out.gauges("transcoders", "Audio tracks that are transcoded", self.each(|w| w.transcoders))?;
+        out.gauges("transcoders", "Audio tracks that are transcoded", self.each(|w| w.transcoders.running))?;
+        out.gauges(
+            "transcoders_wanting",
+            "Audio tracks that are left out now, because too many are transcoded",
+            self.each(|w| w.transcoders.wanting),
+        )?;
         out.counters(
             "transcoders_refused",
             "Audio tracks left out because too many are transcoded",

@@ -286,6 +286,15 @@ pub struct StreamFigures {
     pub derived: Vec<(&'static str, u64)>,
 }
 
+/// Derived tracks that are transcoded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TranscoderFigures {
+    /// Tracks being transcoded.
+    pub running: u64,
+    /// Tracks left out because too many others are being transcoded.
+    pub wanting: u64,
+}
+
 /// The figures of a worker for one scrape.
 #[derive(Debug, Clone, Default)]
 pub struct WorkerFigures {
@@ -315,8 +324,8 @@ pub struct WorkerFigures {
     pub subscribers: u64,
     /// Bytes retained by the rings.
     pub ring_bytes: u64,
-    /// Derived tracks being transcoded.
-    pub transcoders: u64,
+    /// Derived tracks being transcoded, and those left out.
+    pub transcoders: TranscoderFigures,
     /// Figures of each stream, if requested.
     pub per_stream: Vec<StreamFigures>,
 }

@@ -23,8 +23,11 @@ use crate::types::{ConnId, StreamId};
 /// Time for which a derived track is still made after its last subscriber has left, because viewers come back.
 pub(super) const LINGER: Duration = Duration::from_secs(5);
 
-/// Time after which a track that was left out, because too many were being transcoded, is offered again.
-const RETRY: Duration = Duration::from_secs(10);
+/// Minimum time after which a track that was left out, because too many were being transcoded, is offered again once there is room. All
+/// that wait try at once, and each attempt changes the tracks of their viewers.
+const RETRY: Duration = Duration::from_secs(1);
+/// Interval of log lines about tracks of one stream that are left out.
+const LEFT_OUT_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A derived track that is being made.
 #[derive(Debug)]
@@ -142,9 +145,7 @@ impl Live {
         if let Some(None) = permit {
             stream.leave_out_track(track, now.mono + RETRY);
             turn.meter.stats.transcoders_refused = turn.meter.stats.transcoders_refused.saturating_add(1);
-            let (key, name) = (&stream.key, derivation.name);
-            tracing::warn!(%key, name, "track not transcoded: audio.max_transcoders reached");
-            return;
+            return self.log_left_out(now.mono, id, derivation.name);
         }
         let seed = turn.session_seed();
         let session = (derivation.begin)(now, from, &settings, seed);
@@ -153,6 +154,17 @@ impl Live {
             let permit = permit.flatten();
             self.producers.insert((id, track), Producer { conn, ends: None, permit });
         }
+    }
+
+    /// Logs a track that is left out, once in [`LEFT_OUT_LOG_INTERVAL`] for each stream.
+    fn log_left_out(&mut self, now: Instant, id: StreamId, name: &str) {
+        let told = &mut self.sources.entry(id).or_default().left_out_told;
+        if told.is_some_and(|at| now.saturating_duration_since(at) < LEFT_OUT_LOG_INTERVAL) {
+            return;
+        }
+        *told = Some(now);
+        let Some(key) = self.streams.get(&id).map(|stream| &stream.key) else { return };
+        tracing::warn!(%key, name, "track not transcoded: audio.max_transcoders reached");
     }
 
     /// Appends a unit of a derived track.

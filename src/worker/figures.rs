@@ -15,7 +15,7 @@ use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
 use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
-    Traffic, ViewerFigures, WorkerFigures,
+    Traffic, TranscoderFigures, ViewerFigures, WorkerFigures,
 };
 use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
@@ -144,9 +144,8 @@ impl Turn {
         stream: StreamId,
         count: SourceCount,
     ) -> Option<SourceFigures> {
-        let tracks = live.streams.get(&stream)?.tracks();
-        let size = tracks.video().and_then(media::Track::picture_size);
-        let (width, height) = size.unwrap_or((0, 0));
+        let live = live.streams.get(&stream)?;
+        let tracks = live.tracks();
         let publisher = count.publisher.and_then(|session| conns.get(session.conn));
         let figures = publisher.and_then(|conn| conn.session.figures());
         let published = tracks.iter().filter(|track| track.origin == media::Origin::Published);
@@ -157,13 +156,13 @@ impl Turn {
             received_bytes: count.received_bytes,
             position: count.position,
             epoch: tracks.epoch,
-            width,
-            height,
+            size: tracks.video().and_then(media::Track::picture_size).unwrap_or((0, 0)),
             codecs: published.map(|track| track.config.codec()).collect(),
             video_codec: tracks.video().map(|track| track.config.codec()),
             audio_codec: tracks.default_of(media::TrackKind::Audio).map(|track| track.config.codec()),
             pictures: count.pictures,
             dropped: count.dropped,
+            left_out: live.left_out().iter().count(),
             clock: ClockFigures { faults: count.clock_faults, made_up_ms: count.made_up_ms },
             silent_ms: u64::try_from(silent.as_millis()).unwrap_or(u64::MAX),
             reception: figures.and_then(|figures| figures.reception()).unwrap_or_default(),
@@ -227,7 +226,10 @@ impl Turn {
             streams: count(live.streams.len()),
             subscribers: count(subscribers),
             ring_bytes: count(live.retained_bytes()),
-            transcoders: count(live.transcoders()),
+            transcoders: TranscoderFigures {
+                running: count(live.transcoders()),
+                wanting: live.streams.values().map(|stream| count(stream.left_out().iter().count())).sum(),
+            },
             per_stream: if per_stream { live.stream_figures() } else { Vec::new() },
         };
         self.tell(ToControl::Measured(self.id, Box::new(figures)));

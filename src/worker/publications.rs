@@ -240,23 +240,23 @@ impl Live {
         if pushed.rechosen || first {
             self.settle_demand(turn, conns, id);
         }
-        if first {
-            self.tell_tracks(turn, conns, id);
+        if first || pushed.kind_added {
+            self.tell_tracks(turn, conns, id, first);
         }
         Ok(())
     }
 
-    /// Notifies subscribers of a stream without tracks that it has tracks now.
-    fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId) {
+    /// Notifies subscribers of a stream without tracks that it has tracks now, or of one with video or sound alone that it has both.
+    fn tell_tracks(&self, turn: &mut Turn, conns: &mut Conns, id: StreamId, first: bool) {
         let Some(stream) = self.streams.get(&id) else { return };
         let (tracks, subscribers) = (Arc::clone(stream.tracks()), stream.subscribers.clone());
         for subscriber in subscribers {
-            let subscription = subscriber.handle;
-            conns.reply(
-                turn,
-                subscriber.conn,
-                Reply::Subscription(subscription, SubscriptionNews::TracksKnown(&tracks)),
-            );
+            let news = if first {
+                SubscriptionNews::TracksKnown(&tracks)
+            } else {
+                SubscriptionNews::KindAdded(&tracks)
+            };
+            conns.reply(turn, subscriber.conn, Reply::Subscription(subscriber.handle, news));
             conns.touch(turn, subscriber.conn);
         }
     }

@@ -358,13 +358,16 @@ fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     assert_eq!(rig.worker.turn.meter.stats.transcoders_refused, 1);
     assert!(rig.worker.live.producers.is_empty() && !wanted(&rig).contains(aac));
     assert!(wanted(&rig).contains(TrackId::AUDIO), "rather what few know than nothing");
-    // There is room, but it is not tried at once; and not without room.
-    for (limit, wait, runs) in [(1, 2, 0), (0, 20, 0), (1, 20, 1)] {
+    let left_out = |rig: &Rig| rig.worker.live.streams[&STREAM].left_out().iter().count();
+    assert_eq!(left_out(&rig), 1);
+    // There is room, but it is not tried within a second; and not without room.
+    for (limit, wait_ms, runs) in [(1, 900, 0), (0, 20_000, 0), (1, 0, 1)] {
         rig.worker.live.transcoders = Arc::new(TranscoderBudget::new(limit));
-        rig.now.mono += Duration::from_secs(wait);
+        rig.now.mono += Duration::from_millis(wait_ms);
         rig.publish(TrackId::VIDEO, true, b"key", &tracks);
         rig.publish(TrackId::VIDEO, true, b"key", &tracks);
-        assert_eq!(rig.worker.live.producers.len(), runs, "{limit} after {wait} s");
+        assert_eq!(rig.worker.live.producers.len(), runs, "{limit} after {wait_ms} ms");
+        assert_eq!(left_out(&rig), 1 - runs);
     }
     assert_eq!(rig.worker.turn.meter.stats.transcoders_refused, 1, "none was refused in vain");
     assert!(wanted(&rig).contains(aac));

@@ -184,6 +184,8 @@ pub(super) struct SourceCount {
     pub(super) made_up_ms: i64,
     /// Time of the last log line about each kind of clock fault.
     pub(super) clock_told: [Option<Instant>; media::ClockFault::ALL.len()],
+    /// Time of the last log line about a derived track that is left out.
+    pub(super) left_out_told: Option<Instant>,
     pub(super) last_unit: Option<Instant>,
     pub(super) video: VideoWatch,
     pub(super) position: media::Position,

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use media::TrackId;
+use media::{Origin, TrackId, TrackKind};
 
 use super::audience;
 use super::conn::{Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
@@ -15,7 +15,7 @@ use super::streams::{Live, mirror_request};
 use super::turn::Turn;
 use super::{Output, Worker};
 use crate::auth::access::{Credentials, Denial};
-use crate::hub::Selection;
+use crate::hub::{Pick, Selection};
 use crate::mail::{NoSubscription, PlayRequest, ToControl, ToWorker};
 use crate::protocol::{Format, PlayAsk, Reply, SubscriptionEvent, SubscriptionNews, derived};
 use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
@@ -241,6 +241,7 @@ impl Live {
             }),
         );
         conns.note_playing(self, id, stream_id);
+        conns.log_lacking(self, id, handle);
         self.mirror_here(turn, stream_id);
         self.settle_demand(turn, conns, stream_id);
         if let Some(track) = needed {
@@ -599,6 +600,30 @@ impl Conns {
             | Purpose::Recording { .. }
             | Purpose::Producer { .. }
             | Purpose::Ended => {}
+        }
+    }
+
+    /// Logs that a viewer is sent nothing of a kind that it asked for and that the stream has.
+    fn log_lacking(&self, live: &Live, id: ConnId, handle: Handle) {
+        let Some(conn) = self.get(id).filter(|conn| conn.purpose == Purpose::Peer) else { return };
+        let Some(playing) = conn.subscription(handle).and_then(Subscription::playing) else { return };
+        let Some(stream) = live.streams.get(&playing.subscriber.stream) else { return };
+        let Some(chosen) = stream.chosen(playing.subscriber.format) else { return };
+        let Selection { video, audio, .. } = playing.format.key().selection;
+        for (kind, pick, name) in [(TrackKind::Video, video, "video"), (TrackKind::Audio, audio, "sound")] {
+            let is_there = stream.tracks().of_kind(kind).any(|track| track.origin == Origin::Published)
+                && pick != Pick::None;
+            if !is_there || chosen.of_kind(kind).next().is_some() {
+                continue;
+            }
+            let is_full = kind == TrackKind::Audio && !stream.left_out().is_empty();
+            let reason = if is_full {
+                "too many tracks are being transcoded (audio.max_transcoders)"
+            } else {
+                "no track is of a codec that it takes"
+            };
+            let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
+            tracing::info!(%key, protocol, %peer, lacks = name, reason, "viewer is sent a part of the stream");
         }
     }
 

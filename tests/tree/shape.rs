@@ -11,7 +11,7 @@ const FIELDS_MAX: usize = 15;
 const LARGE: [(&str, usize); 16] = [
     ("proto-impl/ice/src/stats.rs::Stats", 16),
     ("proto-impl/media/src/timeline/limits.rs::Limits", 23),
-    ("proto-impl/media/src/timeline/track.rs::TrackClock", 25),
+    ("proto-impl/media/src/timeline/track.rs::TrackClock", 24),
     ("proto-impl/mpegts/src/demux/mod.rs::Stats", 16),
     ("proto-impl/rtmp/src/config.rs::Config", 17),
     ("proto-impl/rtp/src/bandwidth/feedback.rs::Feedback", 16),

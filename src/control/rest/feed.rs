@@ -249,6 +249,7 @@ fn source(registry: &Registry, app: &str, id: &str) -> Value {
             "audioCodec": figures.audio_codec.map(|codec| codec.to_string()),
             "silentMs": figures.silent_ms,
             "clockFaults": clock_faults(figures),
+            "tracksLeftOut": figures.left_out,
             "packets": figures.reception.expected,
             "packetsLost": figures.reception.lost,
             "rttMs": figures.reception.rtt_ms,

@@ -133,9 +133,10 @@ impl Asker<'_> {
         let figures = live.received.figures.as_ref();
         let codec = figures.and_then(|figures| figures.video_codec).map(|codec| codec.to_string());
         let rate = self.control.records.get(self.key).map_or(0, |record| record.bitrate);
+        let (width, height) = figures.map_or((0, 0), |figures| figures.size);
         let shown = json!({
-            "width": figures.map_or(0, |figures| figures.width),
-            "height": figures.map_or(0, |figures| figures.height),
+            "width": width,
+            "height": height,
             "videoBitrate": rate,
             "videoCodec": codec.unwrap_or_default(),
         });

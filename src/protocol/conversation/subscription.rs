@@ -61,6 +61,8 @@ pub enum SubscriptionNews<'a> {
     Zero(i64),
     /// The tracks of a stream that had none when it was subscribed to.
     TracksKnown(&'a Tracks),
+    /// Tracks of a stream that now has both video and sound, after it had only one of the two.
+    KindAdded(&'a Tracks),
     /// News of the requested main track; the first one answers [`PlayAsk::takes_subtracks`].
     Subtracks(SubtrackNews<'a>),
     /// The stream has ended; a main track ends with its last subtrack.

@@ -230,6 +230,7 @@ impl Responder for Viewer {
             }
             SubscriptionNews::Held
             | SubscriptionNews::Seasoned
+            | SubscriptionNews::KindAdded(_)
             | SubscriptionNews::Zero(_)
             | SubscriptionNews::Subtracks(_) => None,
         };

@@ -126,6 +126,7 @@ impl RelaySession {
             }
             SubscriptionNews::Held
             | SubscriptionNews::Seasoned
+            | SubscriptionNews::KindAdded(_)
             | SubscriptionNews::TracksKnown(_)
             | SubscriptionNews::Subtracks(_) => {}
         }

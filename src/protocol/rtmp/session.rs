@@ -421,6 +421,7 @@ impl Session for RtmpSession {
                 // A player hears of tracks in their own messages.
                 SubscriptionNews::Held
                 | SubscriptionNews::Seasoned
+                | SubscriptionNews::KindAdded(_)
                 | SubscriptionNews::Zero(_)
                 | SubscriptionNews::Subtracks(_)
                 | SubscriptionNews::TracksKnown(_) => {}

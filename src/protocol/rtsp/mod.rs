@@ -7,6 +7,7 @@
 //! client side.
 
 mod announce;
+mod awaited;
 mod load;
 mod package;
 mod pairs;

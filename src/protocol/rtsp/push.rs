@@ -12,6 +12,7 @@ use media::Tracks;
 use wire::SendQueue;
 
 use super::announce::Announcement;
+use super::awaited::Awaited;
 use super::package;
 use super::url::RtspUrl;
 use super::viewer::after;
@@ -22,8 +23,6 @@ use crate::protocol::{
 };
 use crate::types::Now;
 
-/// Maximum wait for the tracks of a stream that has none yet.
-const TRACKS_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum time from a request to its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -32,8 +31,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 enum Stage {
     /// Connecting; the connection must be open by this time.
     Connecting(Instant),
-    /// Waiting for the stream's tracks, which must be known by this time.
-    AwaitsTracks(Instant),
+    /// Waiting for the stream's tracks.
+    AwaitsTracks(Awaited),
     /// Announced to the target.
     Announced(Box<Announced>),
     Over,
@@ -44,6 +43,13 @@ enum Stage {
 struct Announced {
     machine: Client,
     announcement: Announcement,
+}
+
+impl Announced {
+    /// Whether more of these tracks can be announced than were.
+    fn lacks(&self, format: Format, tracks: &Tracks) -> bool {
+        Announcement::of(format.choose(tracks).iter()).tracks.len() > self.announcement.tracks.len()
+    }
 }
 
 /// An attempt of a push.
@@ -76,7 +82,7 @@ impl RtspPush {
 
     fn connected(&mut self, ctx: &Context<'_>) {
         if matches!(self.stage, Stage::Connecting(_)) {
-            self.stage = Stage::AwaitsTracks(after(ctx.now.mono, TRACKS_WITHIN));
+            self.stage = Stage::AwaitsTracks(Awaited::new(ctx.now.mono));
             self.attempt.prepare();
             self.attempt.attach(self.format);
             self.attempt.pause(true);
@@ -84,9 +90,23 @@ impl RtspPush {
     }
 
     fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
-        if tracks.is_empty() || !matches!(self.stage, Stage::AwaitsTracks(_)) {
-            return;
+        let selection = self.format.key().selection;
+        match &mut self.stage {
+            Stage::AwaitsTracks(awaited) => {
+                if awaited.take(ctx.now.mono, tracks, selection) {
+                    self.announce(ctx, tracks);
+                }
+            }
+            // The next attempt announces them all.
+            Stage::Announced(announced) if announced.lacks(self.format, tracks) => {
+                announced.machine.close(ctx.now.mono, CloseReason::Requested);
+                self.end("sound or video has begun that was not announced");
+            }
+            Stage::Connecting(_) | Stage::Announced(_) | Stage::Over => {}
         }
+    }
+
+    fn announce(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
         let announcement = Announcement::of(self.format.choose(tracks).iter());
         if announcement.tracks.is_empty() {
             return self.end("RTSP carries none of the tracks");
@@ -175,15 +195,17 @@ impl Session for RtspPush {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         if let Reply::Subscription(_, news) = reply {
             match news {
-                SubscriptionNews::Verdict(Ok(tracks)) | SubscriptionNews::TracksKnown(tracks) => {
-                    self.tracks_known(ctx, tracks);
+                SubscriptionNews::Verdict(Ok(tracks))
+                | SubscriptionNews::TracksKnown(tracks)
+                | SubscriptionNews::KindAdded(tracks) => self.tracks_known(ctx, tracks),
+                SubscriptionNews::Seasoned => {
+                    if let Stage::AwaitsTracks(awaited) = &mut self.stage {
+                        awaited.season();
+                    }
                 }
                 SubscriptionNews::Verdict(Err(_)) => self.close(ctx, "the stream is not there"),
                 SubscriptionNews::Ended(_) => self.close(ctx, "the stream ended"),
-                SubscriptionNews::Held
-                | SubscriptionNews::Seasoned
-                | SubscriptionNews::Zero(_)
-                | SubscriptionNews::Subtracks(_) => {}
+                SubscriptionNews::Held | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
             }
         }
     }
@@ -223,9 +245,12 @@ impl Session for RtspPush {
 impl Timers for RtspPush {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
-        match &self.stage {
+        match &mut self.stage {
             Stage::Connecting(until) if *until <= now => self.end("connect timed out"),
-            Stage::AwaitsTracks(until) if *until <= now => self.end("the stream has no tracks"),
+            Stage::AwaitsTracks(awaited) if awaited.until() <= now => match awaited.tracks() {
+                Some(tracks) => self.announce(ctx, &tracks),
+                None => self.end("the stream has no tracks"),
+            },
             Stage::Connecting(_) | Stage::AwaitsTracks(_) | Stage::Announced(_) | Stage::Over => {}
         }
         if let Some(machine) = self.machine() {
@@ -236,7 +261,8 @@ impl Timers for RtspPush {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let own = match &self.stage {
-            Stage::Connecting(until) | Stage::AwaitsTracks(until) => Some(*until),
+            Stage::Connecting(until) => Some(*until),
+            Stage::AwaitsTracks(awaited) => Some(awaited.until()),
             Stage::Announced(announced) => announced.machine.poll_timeout(),
             Stage::Over => None,
         };

@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ::rtsp::{
     AnnounceRequest, Channels, CloseReason, Event as Asked, Frame, Lower, RtpInfo, Server, SetupRequest,
@@ -15,11 +15,12 @@ use crypto::Seed;
 use media::Tracks;
 use wire::{Datagrams, SendQueue};
 
+use super::awaited::Awaited;
 use super::package::{self, channel_of};
 use super::pairs::{Opened, Pairs, path_of, track_of};
 use super::publisher::Publisher;
 use super::request::{key_of, no_subscription_status, params_of, refusal_status};
-use super::viewer::{self, Viewer};
+use super::viewer::Viewer;
 use crate::hub::{Delivery, Selection};
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::row::Security;
@@ -29,13 +30,10 @@ use crate::protocol::{
     PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
     SubscriptionEvent, SubscriptionNews, Timers, To, UnitSink, Verb, asked_selection,
 };
-use crate::types::{Handle, Now};
+use crate::types::{Handle, Now, StreamKey};
 
 /// The limits of docs/robustness.md, shared by all connections.
 static CONFIG: LazyLock<Arc<::rtsp::Config>> = LazyLock::new(|| Arc::new(::rtsp::Config::default()));
-
-/// Maximum wait of a viewer for the tracks of a stream that has none yet.
-const TRACKS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Reason for refusing a path that cannot be a stream's.
 const NO_STREAM: &str = "the path is not that of a stream, /APPLICATION/ID";
@@ -51,8 +49,8 @@ enum Role {
     Publisher(Box<Publisher>),
     /// Waits for the verdict on a play.
     AskedPlay,
-    /// Waits for the first tracks of its stream.
-    AwaitsTracks(Instant),
+    /// Waits for the tracks of its stream.
+    AwaitsTracks(Awaited),
     /// Plays, or is about to.
     Viewer(Box<Viewer>),
 }
@@ -69,6 +67,10 @@ pub(crate) struct RtspSession {
     setting_up: Option<Transport>,
     events: std::collections::VecDeque<Event>,
     format: Format,
+    /// The stream that it asked to play.
+    plays: Option<StreamKey>,
+    /// Whether the stream has been live for a while.
+    is_seasoned: bool,
     known: bool,
     closed: bool,
 }
@@ -83,6 +85,8 @@ impl RtspSession {
             setting_up: None,
             events: std::collections::VecDeque::new(),
             format: Format::new(&package::FORMAT, 0),
+            plays: None,
+            is_seasoned: false,
             known: false,
             closed: false,
         }
@@ -153,6 +157,7 @@ impl RtspSession {
             return self.machine.reject(ctx.now.mono, Status::NOT_VALID_IN_STATE);
         }
         self.role = Role::AskedPlay;
+        (self.plays, self.is_seasoned) = (Some(key.clone()), false);
         let params = params_of(&request.target);
         let selection = asked_selection(&params).unwrap_or(Selection::DEFAULT);
         self.format = Format::new(&package::FORMAT, 0).select(selection);
@@ -268,10 +273,12 @@ impl RtspSession {
             Ok(tracks) => {
                 self.known = true;
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
-                self.role = Role::AwaitsTracks(viewer::after(ctx.now.mono, TRACKS_WITHIN));
-                if !tracks.is_empty() {
-                    self.tracks_known(ctx, tracks);
+                let mut awaited = Awaited::new(ctx.now.mono);
+                if self.is_seasoned {
+                    awaited.season();
                 }
+                self.role = Role::AwaitsTracks(awaited);
+                self.tracks_known(ctx, tracks);
             }
             Err(why) => {
                 self.role = Role::None;
@@ -281,9 +288,25 @@ impl RtspSession {
     }
 
     fn tracks_known(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
-        if !matches!(self.role, Role::AwaitsTracks(_)) {
-            return;
+        let selection = self.format.key().selection;
+        match &mut self.role {
+            Role::AwaitsTracks(awaited) => {
+                if awaited.take(ctx.now.mono, tracks, selection) {
+                    self.describe_tracks(ctx, tracks);
+                }
+            }
+            // It was told what there is, and does not ask again.
+            Role::Viewer(viewer) if viewer.lacks_of(tracks) => {
+                if let Some(key) = &self.plays {
+                    let reason = "sound or video has begun that its description had not";
+                    tracing::info!(%key, reason, "RTSP viewer is sent a part of the stream");
+                }
+            }
+            Role::None | Role::AskedPublish(_) | Role::Publisher(_) | Role::AskedPlay | Role::Viewer(_) => {}
         }
+    }
+
+    fn describe_tracks(&mut self, ctx: &Context<'_>, tracks: &Tracks) {
         let viewer = Viewer::new(ctx.now.mono, &self.format.choose(tracks));
         if viewer.is_empty() {
             return self.give_up(ctx, Status::UNSUPPORTED_MEDIA_TYPE);
@@ -434,12 +457,12 @@ impl Session for RtspSession {
             },
             Reply::Subscription(_, news) => match news {
                 SubscriptionNews::Verdict(verdict) => self.subscribe_verdict(ctx, verdict),
-                SubscriptionNews::TracksKnown(tracks) => self.tracks_known(ctx, tracks),
+                SubscriptionNews::TracksKnown(tracks) | SubscriptionNews::KindAdded(tracks) => {
+                    self.tracks_known(ctx, tracks);
+                }
+                SubscriptionNews::Seasoned => self.is_seasoned = true,
                 SubscriptionNews::Ended(_) => self.machine.close(ctx.now.mono, CloseReason::Requested),
-                SubscriptionNews::Held
-                | SubscriptionNews::Seasoned
-                | SubscriptionNews::Zero(_)
-                | SubscriptionNews::Subtracks(_) => {}
+                SubscriptionNews::Held | SubscriptionNews::Zero(_) | SubscriptionNews::Subtracks(_) => {}
             },
             Reply::Request(_) | Reply::Job(_) | Reply::Family(_) | Reply::Port(_) => {}
         }
@@ -495,8 +518,13 @@ impl Timers for RtspSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         let now = ctx.now.mono;
         self.machine.handle_timeout(now);
-        if matches!(self.role, Role::AwaitsTracks(until) if until <= now) {
-            self.give_up(ctx, Status::NOT_FOUND);
+        if let Role::AwaitsTracks(awaited) = &mut self.role
+            && awaited.until() <= now
+        {
+            match awaited.tracks() {
+                Some(tracks) => self.describe_tracks(ctx, &tracks),
+                None => self.give_up(ctx, Status::NOT_FOUND),
+            }
         }
         if let Role::Publisher(publisher) = &mut self.role {
             publisher.handle_timeout(now);
@@ -508,7 +536,7 @@ impl Timers for RtspSession {
         let own = match &self.role {
             Role::Publisher(publisher) => publisher.poll_timeout(),
             Role::Viewer(viewer) => viewer.poll_timeout(),
-            Role::AwaitsTracks(until) => Some(*until),
+            Role::AwaitsTracks(awaited) => Some(awaited.until()),
             Role::None | Role::AskedPublish(_) | Role::AskedPlay => None,
         };
         [self.machine.poll_timeout(), own].into_iter().flatten().min()

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ::rtsp::Lower;
 use bytes::Bytes;
-use media::{TrackId, TrackKind};
+use media::{Origin, TrackId, TrackKind, Tracks};
 use sdp::{Attribute, Connection, Description, Host};
 use wire::Datagrams;
 
@@ -128,6 +128,13 @@ impl Viewer {
             (pick(TrackKind::Video, selection.video), pick(TrackKind::Audio, selection.audio));
         let narrowed = Selection { video, audio, ..selection };
         (narrowed != selection).then_some(narrowed)
+    }
+
+    /// True if the stream has video or sound that the description did not have.
+    pub(super) fn lacks_of(&self, tracks: &Tracks) -> bool {
+        let is_described = |kind| self.tracks.iter().any(|one| one.kind == kind);
+        let has = |kind| tracks.of_kind(kind).any(|track| track.origin == Origin::Published);
+        [TrackKind::Video, TrackKind::Audio].into_iter().any(|kind| has(kind) && !is_described(kind))
     }
 
     /// True if there is room for another unit.

@@ -361,6 +361,7 @@ impl Session for SrtSession {
                 // A viewer hears of tracks in the tables of its transport stream.
                 SubscriptionNews::Held
                 | SubscriptionNews::Seasoned
+                | SubscriptionNews::KindAdded(_)
                 | SubscriptionNews::Zero(_)
                 | SubscriptionNews::Subtracks(_)
                 | SubscriptionNews::TracksKnown(_) => {}

@@ -661,7 +661,7 @@ impl Session for RtcSession {
                 SubscriptionNews::TracksKnown(tracks) => self.describe_stream(ctx, tracks),
                 SubscriptionNews::Held => self.tell(FromSession::Soon),
                 SubscriptionNews::Seasoned => self.is_seasoned = true,
-                SubscriptionNews::Zero(_) => {}
+                SubscriptionNews::Zero(_) | SubscriptionNews::KindAdded(_) => {}
                 SubscriptionNews::Ended(_) => {
                     self.role = Role::None;
                     self.end(ctx, Departure::Clean);

@@ -1,6 +1,9 @@
-//! Viewers over WebRTC who come before the publisher's first sound, or its first picture. There is no second negotiation, and
-//! they must get it nevertheless.
+//! Viewers over WebRTC and RTSP who come before the publisher's first sound, or its first picture. There is no second negotiation,
+//! and they must get it nevertheless.
 
+use std::time::Instant;
+
+use bytes::Bytes;
 use netsim::publisher::{Fault, Of, Publisher};
 use netsim::{ms, secs};
 
@@ -23,19 +26,30 @@ fn opus(unit: &Unit) -> Vec<u8> {
     [&[whip::TOC], &unit.payload[1..]].concat()
 }
 
-/// A publisher of H.264 and Opus, one of which comes from `from` on only, and is not announced before where the protocol has
-/// it so.
-fn publish(world: &mut World, over: Over, is_video: bool, sent: &[Unit]) -> Id {
+/// The codec of a publisher's sound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sound {
+    Opus,
+    /// Each unit is silence.
+    Aac,
+}
+
+/// A frame of AAC-LC, of silence in two channels.
+const SILENCE: [u8; 6] = [0x21, 0x10, 0x04, 0x60, 0x8c, 0x1c];
+
+/// A publisher of H.264 and sound, one of which comes from its first unit on only, and is not announced before where the protocol
+/// has it so.
+fn publish(world: &mut World, over: Over, sound: Sound, is_video: bool, sent: &[Unit]) -> Id {
     let (now, seed) = (world.instant(), world.client_seed());
     let from = sent.iter().find(|unit| unit.is_video == is_video).map_or(NEVER, |unit| unit.at);
     match over {
-        Over::Rtmp => world.publish_by(over, Box::new(over_rtmp(is_video, sent, from).into_sender())),
+        Over::Rtmp => world.publish_by(over, Box::new(over_rtmp(sound, is_video, sent, from).into_sender())),
         Over::Srt => {
             let stream_id = format!("#!::r=live/{STREAM},m=publish");
-            let pieces = over_srt(is_video, sent, from).into_pieces();
+            let pieces = over_srt(sound, is_video, sent, from).into_pieces();
             world.publish_by(over, Box::new(sender::SrtSender::new(now, &seed, &stream_id, pieces)))
         }
-        Over::Rtsp => world.publish_by(over, Box::new(over_rtsp(sent).into_sender(STREAM))),
+        Over::Rtsp => world.publish_by(over, Box::new(over_rtsp(sound, sent).into_sender(STREAM))),
         _ => {
             let url = url(over, "live", STREAM, "publish");
             world.publish_by(over, Box::new(whip::WhipSender::new(now, &url, seed, sent)))
@@ -43,11 +57,11 @@ fn publish(world: &mut World, over: Over, is_video: bool, sent: &[Unit]) -> Id {
     }
 }
 
-fn over_rtmp(is_video: bool, sent: &[Unit], from: i64) -> rtmp::Plan {
+fn over_rtmp(sound: Sound, is_video: bool, sent: &[Unit], from: i64) -> rtmp::Plan {
     let mut plan = rtmp::Plan::new(STREAM, sent);
     plan.messages.retain(|message| message.kind != rtmp::DATA);
     let mut sounds = sent.iter().filter(|unit| !unit.is_video);
-    for (n, message) in plan.of_kind(rtmp::AUDIO).enumerate() {
+    for (n, message) in plan.of_kind(rtmp::AUDIO).enumerate().filter(|_| sound == Sound::Opus) {
         message.body = match n {
             0 => whip::opus_header(),
             _ => whip::opus_frame(sounds.next().unwrap()),
@@ -60,17 +74,23 @@ fn over_rtmp(is_video: bool, sent: &[Unit], from: i64) -> rtmp::Plan {
     plan
 }
 
-fn over_srt(is_video: bool, sent: &[Unit], from: i64) -> ts::Plan {
+fn over_srt(sound: Sound, is_video: bool, sent: &[Unit], from: i64) -> ts::Plan {
     let mut plan = ts::Plan::new(sent);
     // A registration, and the extension for two channels.
-    let sound = (6, ts::SOUND, b"\x05\x04Opus\x7f\x02\x80\x02".to_vec());
+    let stream = match sound {
+        Sound::Opus => (6, ts::SOUND, b"\x05\x04Opus\x7f\x02\x80\x02".to_vec()),
+        Sound::Aac => (ts::AAC, ts::SOUND, Vec::new()),
+    };
     let video = (ts::H264, ts::VIDEO, Vec::new());
-    let early = if is_video { sound.clone() } else { video.clone() };
+    let early = if is_video { stream.clone() } else { video.clone() };
     let of = |from, version, streams: Vec<(u8, u16, Vec<u8>)>| {
         let pcr = streams[0].1;
         ts::Tables { from, version, pcr, streams, ..ts::Tables::default() }
     };
-    plan.tables = vec![of(0, 0, vec![early]), of(from, 1, vec![video, sound])];
+    plan.tables = vec![of(0, 0, vec![early]), of(from, 1, vec![video, stream])];
+    if sound == Sound::Aac {
+        return plan;
+    }
     let mut sounds = sent.iter().filter(|unit| !unit.is_video);
     for pes in plan.of_pid(ts::SOUND) {
         let packet = opus(sounds.next().unwrap());
@@ -80,8 +100,11 @@ fn over_srt(is_video: bool, sent: &[Unit], from: i64) -> ts::Plan {
     plan
 }
 
-fn over_rtsp(sent: &[Unit]) -> rtsp::Plan {
+fn over_rtsp(sound: Sound, sent: &[Unit]) -> rtsp::Plan {
     let mut plan = rtsp::Plan::new(&units::clean(), sent);
+    if sound == Sound::Aac {
+        return plan;
+    }
     let (head, _) = plan.sdp.split_once("m=audio").unwrap();
     let head: Vec<&str> = head.split("\r\n").filter(|line| !line.starts_with("a=fmtp")).collect();
     plan.sdp = format!(
@@ -106,8 +129,8 @@ fn over_rtsp(sent: &[Unit]) -> rtsp::Plan {
     plan
 }
 
-/// Checks the units of a viewer of a publisher whose sound, or video, begins so late.
-fn check(over: Over, is_video: bool, late: i64) -> Result<(), String> {
+/// The units of a publisher whose sound, or video, begins so late.
+fn late_units(sound: Sound, is_video: bool, late: i64) -> Vec<Unit> {
     let mut publisher = units::clean();
     publisher.seconds = SECONDS;
     let of = Of::One(usize::from(!is_video));
@@ -116,38 +139,92 @@ fn check(over: Over, is_video: bool, late: i64) -> Result<(), String> {
     let mut sent = units::units(&publisher, &mut source);
     let key = sent.iter().find(|unit| unit.is_video && unit.key).map_or(0, |unit| unit.at);
     sent.retain(|unit| !unit.is_video || unit.at >= key);
-    let mut world = World::new(1, 1, &[]);
-    let id = publish(&mut world, over, is_video, &sent);
-    world.run_until("the publisher", secs(5), |world| world.is_ready(id));
-    let began = world.story(id).ready.unwrap();
-    world.run_for((began + ms(JOIN_MS)).saturating_duration_since(world.instant()));
-    let viewer = world.watch_over(Over::WebRtc, "live", STREAM);
-    let end = began + secs(SECONDS.unsigned_abs() + 1);
-    world.run_for(end.saturating_duration_since(world.instant()));
-    if !world.is_ready(viewer) {
-        return Err(format!("{:?}", world.rejection(viewer)));
+    for unit in sent.iter_mut().filter(|unit| sound == Sound::Aac && !unit.is_video) {
+        unit.payload = Bytes::from_static(&SILENCE);
     }
-    let joined = world.story(viewer).ready.unwrap().saturating_duration_since(began).as_millis();
-    let joined = i64::try_from(joined).unwrap();
-    for kind in [true, false] {
-        let got: Vec<&Got> = world.got(viewer).iter().filter(|unit| unit.is_video == kind).collect();
-        let begins = sent.iter().find(|unit| unit.is_video == kind).map_or(NEVER, |unit| unit.at);
-        let right: Vec<&Unit> = sent
+    sent
+}
+
+/// A publisher's life, of which a viewer has seen all but the beginning.
+struct Life {
+    world: World,
+    viewer: Id,
+    sent: Vec<Unit>,
+    began: Instant,
+    /// The viewer was let in then, in milliseconds since the publisher was.
+    joined: i64,
+}
+
+impl Life {
+    /// `by`: the protocol of the viewer.
+    fn of(over: Over, by: Over, sound: Sound, (is_video, late): (bool, i64)) -> Result<Self, String> {
+        let sent = late_units(sound, is_video, late);
+        let mut world = World::new(1, 1, &[]).computing();
+        let id = publish(&mut world, over, sound, is_video, &sent);
+        world.run_until("the publisher", secs(5), |world| world.is_ready(id));
+        let began = world.story(id).ready.unwrap();
+        world.run_for((began + ms(JOIN_MS)).saturating_duration_since(world.instant()));
+        let viewer = world.watch_over(by, "live", STREAM);
+        let end = began + secs(SECONDS.unsigned_abs() + 1);
+        world.run_for(end.saturating_duration_since(world.instant()));
+        if !world.is_ready(viewer) {
+            return Err(format!("{:?}", world.rejection(viewer)));
+        }
+        let joined = world.story(viewer).ready.unwrap().saturating_duration_since(began).as_millis();
+        Ok(Self { world, viewer, sent, began, joined: i64::try_from(joined).unwrap() })
+    }
+
+    fn got(&self, is_video: bool) -> impl Iterator<Item = &Got> {
+        self.world.got(self.viewer).iter().filter(move |unit| unit.is_video == is_video)
+    }
+
+    /// A kind's first unit.
+    fn begins(&self, is_video: bool) -> i64 {
+        self.sent.iter().find(|unit| unit.is_video == is_video).map_or(NEVER, |unit| unit.at)
+    }
+
+    /// Checks that the viewer has had every unit of a kind in time since it was let in.
+    fn check_kind(&self, is_video: bool) -> Result<(), String> {
+        let begins = self.begins(is_video);
+        let right: Vec<&Unit> = self
+            .sent
             .iter()
-            .filter(|unit| unit.is_video == kind && unit.at >= begins.max(joined + LATENESS_MS))
+            .filter(|unit| unit.is_video == is_video && unit.at >= begins.max(self.joined + LATENESS_MS))
             .filter(|unit| unit.at < NEVER - LATENESS_MS)
             .collect();
         let has = |unit: &&&Unit| {
-            let at = began + ms((unit.at + LATENESS_MS).unsigned_abs());
-            got.iter().any(|got| got.seen.is_ok_and(|seen| seen.counter == unit.number) && got.at <= at)
+            let at = self.began + ms((unit.at + LATENESS_MS).unsigned_abs());
+            let is = |got: &Got| got.seen.is_ok_and(|seen| seen.counter == unit.number) && got.at <= at;
+            self.got(is_video).any(is)
         };
         let missing: Vec<i64> = right.iter().filter(|unit| !has(unit)).map(|unit| unit.at).collect();
-        if !missing.is_empty() {
-            let name = if kind { "pictures" } else { "sounds" };
-            return Err(format!("{name} are late: {missing:?} of {}, joined at {joined} ms", right.len()));
+        if missing.is_empty() {
+            return Ok(());
         }
+        let name = if is_video { "pictures" } else { "sounds" };
+        Err(format!("{name} are late: {missing:?} of {}, joined at {} ms", right.len(), self.joined))
     }
-    Ok(())
+
+    /// Checks that the viewer has sound of the sound's own length from its beginning on, whatever it was made of.
+    fn check_made_sound(&self) -> Result<(), String> {
+        let from = self.begins(false).max(self.joined) + LATENESS_MS;
+        let instant = |at: i64| self.began + ms(at.unsigned_abs());
+        let ends = NEVER - LATENESS_MS;
+        let count = self.got(false).filter(|got| (instant(from)..instant(ends)).contains(&got.at)).count();
+        let right = usize::try_from((ends - from) / 20).unwrap();
+        // A job has a few packets at a time.
+        if count.abs_diff(right) <= 4 {
+            return Ok(());
+        }
+        Err(format!("{count} packets of sound in place of {right}, joined at {} ms", self.joined))
+    }
+}
+
+/// Checks the units of a viewer over WebRTC of a publisher whose sound, or video, begins so late.
+fn check(over: Over, is_video: bool, late: i64) -> Result<(), String> {
+    let life = Life::of(over, Over::WebRtc, Sound::Opus, (is_video, late))?;
+    life.check_kind(true)?;
+    life.check_kind(false)
 }
 
 #[test]
@@ -174,6 +251,50 @@ fn viewers_do_not_wait_for_what_never_comes() {
             assert_eq!(check(over, is_video, NEVER), Ok(()), "{over:?}, without video: {is_video}");
         }
     }
+}
+
+/// AAC becomes Opus for who watches over WebRTC, also when it begins behind them.
+#[test]
+fn viewers_hear_aac_that_begins_behind_them() {
+    let mut failed = Vec::new();
+    for over in [Over::Rtmp, Over::Srt, Over::Rtsp] {
+        for late in [0, 500, 2_000, 5_000] {
+            let check = |life: Life| life.check_kind(true).and_then(|()| life.check_made_sound());
+            let life = Life::of(over, Over::WebRtc, Sound::Aac, (false, late));
+            if let Err(why) = life.and_then(check) {
+                failed.push(format!("sound {late} ms late over {over:?}: {why}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Over RTSP a description is made once: it waits for what may still begin, and not for long.
+#[test]
+fn viewers_over_rtsp_are_described_sound_and_video_that_begin_behind_them() {
+    let mut failed = Vec::new();
+    for over in [Over::Rtmp, Over::Srt, Over::Rtsp, Over::WebRtc] {
+        for (is_video, late) in
+            [false, true].into_iter().flat_map(|kind| [0, 500, 2_000, NEVER].map(|late| (kind, late)))
+        {
+            let check = |life: Life| {
+                life.check_kind(true)?;
+                life.check_kind(false)?;
+                // Behind the wait for tracks there is one for the next key frame.
+                let within = late.min(4_000) + 1_500;
+                if life.joined <= within { Ok(()) } else { Err(format!("joined at {} ms", life.joined)) }
+            };
+            // With nothing but sound to come, there is no stream.
+            if is_video && late == NEVER && over == Over::Rtsp {
+                continue;
+            }
+            if let Err(why) = Life::of(over, Over::Rtsp, Sound::Opus, (is_video, late)).and_then(check) {
+                let name = if is_video { "video" } else { "sound" };
+                failed.push(format!("{name} {late} ms late over {over:?}: {why}"));
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
 /// The direction of video in the answer to a viewer.
@@ -206,7 +327,7 @@ fn viewers_of_a_stream_that_has_had_sound_alone_for_a_while_are_promised_no_vide
     };
     let sent = units::units(&publisher, &mut units::source());
     let mut world = World::new(1, 1, &[]);
-    let id = publish(&mut world, Over::Rtmp, true, &sent);
+    let id = publish(&mut world, Over::Rtmp, Sound::Opus, true, &sent);
     world.run_until("the publisher", secs(5), |world| world.is_ready(id));
     world.run_for(secs(1));
     assert_eq!(video_for_viewer(&mut world), "a=sendonly");

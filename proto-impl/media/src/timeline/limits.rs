@@ -39,8 +39,6 @@ pub(super) struct Limits {
     pub(super) window: i64,
     /// A change of the delay of all tracks by more than this within a window comes from the network.
     pub(super) absorbed: i64,
-    /// A change of a lead by so much may be unevenness of the network.
-    pub(super) uneven: i64,
     /// An error beyond this is stepped over and not slewed.
     pub(super) far: i64,
     /// Sender reports are believed up to this distance from arrival.
@@ -78,7 +76,6 @@ impl Limits {
             held: ms(5000),
             window: ms(500),
             absorbed: ms(125),
-            uneven: ms(5),
             far: ms(1000),
             believed: ms(1000),
             agree: ms(50),

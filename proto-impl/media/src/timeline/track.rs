@@ -15,6 +15,8 @@ const SUSPECTS_MAX: u8 = 8;
 const WARM_UP_WINDOWS: u8 = 4;
 /// A drift that shows after so many windows may be as old as the track.
 const FROM_START_WINDOWS: RangeInclusive<u8> = 2..=24;
+/// A change of a lead by such a share of a window may be unevenness of the network.
+const UNEVEN_DIVISOR: i64 = 100;
 /// Windows that tell such a drift from unevenness.
 const LINE_WINDOWS: u8 = 4;
 /// Units after which their distance is known.
@@ -62,6 +64,18 @@ pub(super) enum Alignment {
     Doubted(i64),
 }
 
+/// The lead of a track when all is well, and how it was found.
+#[derive(Debug, Clone, Copy)]
+struct Reference {
+    lead: Option<i64>,
+    /// The lead in the first window.
+    first: i64,
+    /// Windows of which it was made.
+    warm_up: u8,
+    /// Windows since.
+    measured: u8,
+}
+
 /// See the module. Times of arrival are zero for files.
 #[derive(Debug, Clone)]
 pub(super) struct TrackClock {
@@ -96,12 +110,7 @@ pub(super) struct TrackClock {
     window: i64,
     previous: i64,
     /// The lead when all is well.
-    reference: Option<i64>,
-    /// The lead in the first window.
-    first: i64,
-    warm_up: u8,
-    /// Windows measured since.
-    measured: u8,
+    reference: Reference,
     /// The time by which the track was ahead of its reference in the last window, and in the last that was
     /// measured.
     pub(super) error: Option<i64>,
@@ -135,10 +144,7 @@ impl TrackClock {
             last: 0,
             window: top.saturating_sub(now),
             previous: NONE,
-            reference: None,
-            first: 0,
-            warm_up: 0,
-            measured: 0,
+            reference: Reference { lead: None, first: 0, warm_up: 0, measured: 0 },
             error: None,
             last_error: 0,
             change: None,
@@ -155,12 +161,12 @@ impl TrackClock {
 
     /// Lead of late minus the lead when all is well: negative when the track is late.
     pub(super) fn lateness(&self) -> Option<i64> {
-        Some(self.peak().saturating_sub(self.reference?))
+        Some(self.peak().saturating_sub(self.reference.lead?))
     }
 
     /// The place of a unit that arrives now, when all tracks are late by `lateness`.
     pub(super) fn due(&self, now: i64, lateness: i64) -> i64 {
-        let lead = self.reference.map_or_else(|| self.peak(), |lead| lead.saturating_add(lateness));
+        let lead = self.reference.lead.map_or_else(|| self.peak(), |lead| lead.saturating_add(lateness));
         now.saturating_add(lead)
     }
 
@@ -223,12 +229,12 @@ impl TrackClock {
     }
 
     fn rebase(&mut self, ticks: i64) {
-        self.reference = self.reference.map(|lead| lead.saturating_add(ticks));
+        self.reference.lead = self.reference.lead.map(|lead| lead.saturating_add(ticks));
     }
 
     /// The track was silent for a window: its units are due as late as those of the others.
     pub(super) fn expect(&mut self, lateness: i64) {
-        if let Some(lead) = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS) {
+        if let Some(lead) = self.reference.lead.filter(|_| self.reference.warm_up == WARM_UP_WINDOWS) {
             self.previous = lead.saturating_add(lateness);
         }
     }
@@ -329,16 +335,17 @@ impl TrackClock {
             return;
         }
         self.previous = measured;
-        if self.warm_up < WARM_UP_WINDOWS {
-            if self.warm_up == 0 {
-                self.first = measured;
+        let reference = &mut self.reference;
+        if reference.warm_up < WARM_UP_WINDOWS {
+            if reference.warm_up == 0 {
+                reference.first = measured;
             }
-            self.warm_up += 1;
-            let before = self.reference.filter(|_| self.warm_up == WARM_UP_WINDOWS);
-            self.reference = Some(before.map_or(measured, |lead| lead.max(measured)));
+            reference.warm_up += 1;
+            let before = reference.lead.filter(|_| reference.warm_up == WARM_UP_WINDOWS);
+            reference.lead = Some(before.map_or(measured, |lead| lead.max(measured)));
         } else {
-            let error = measured.saturating_sub(self.reference.unwrap_or(measured));
-            self.measured = self.measured.saturating_add(1);
+            let error = measured.saturating_sub(reference.lead.unwrap_or(measured));
+            reference.measured = reference.measured.saturating_add(1);
             self.change = Some(error.saturating_sub(std::mem::replace(&mut self.last_error, error)));
             self.error = Some(error);
         }
@@ -346,25 +353,25 @@ impl TrackClock {
 
     /// The change of the lead from the first window to the reference.
     pub(super) fn warmed(&self) -> Option<i64> {
-        Some(self.reference?.saturating_sub(self.first))
+        Some(self.reference.lead?.saturating_sub(self.reference.first))
     }
 
-    /// How far the reference itself is off, when the track has drifted from its first moment at the pace that has made it lie off by
+    /// The error of the reference itself, when the track has drifted from its first moment at the pace that has made it lie off by
     /// `error` since the reference was taken. `warmed` is how far it came off before, against the others. `None`: it has not.
     pub(super) fn drifted_before(&self, error: i64, warmed: i64, limits: &Limits) -> Option<i64> {
-        let pace = error / i64::from(self.measured.max(1));
+        let pace = error / i64::from(self.reference.measured.max(1));
         // A falling lead is greatest at the beginning of a window.
         let windows = if pace > 0 { i64::from(WARM_UP_WINDOWS) - 1 } else { i64::from(WARM_UP_WINDOWS) - 2 };
         let expected = pace.saturating_mul(windows);
         let unlike = warmed.saturating_sub(expected).saturating_abs();
-        let is_like = unlike <= expected.saturating_abs() / 2 + limits.uneven;
-        let is_early = FROM_START_WINDOWS.contains(&self.measured);
+        let is_like = unlike <= expected.saturating_abs() / 2 + limits.window / UNEVEN_DIVISOR;
+        let is_early = FROM_START_WINDOWS.contains(&self.reference.measured);
         (is_early && is_like).then(|| expected.saturating_add(pace.max(0)))
     }
 
     /// Whether a line through its errors is no accident.
     pub(super) const fn draws_a_line(&self) -> bool {
-        self.measured >= LINE_WINDOWS && self.slew.is_quiet()
+        self.reference.measured >= LINE_WINDOWS && self.slew.is_quiet()
     }
 
     /// A DTS that is never before the last one.

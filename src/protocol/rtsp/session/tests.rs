@@ -2,6 +2,7 @@
 
 use crate::protocol::SocketEvent;
 use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
 
 use media::codec::{opus, vp8};
 use media::{CodecConfig, Timescale, Track, TrackId};
@@ -75,9 +76,11 @@ impl Rig {
     }
 
     fn answer(&mut self, verdict: Result<&Tracks, NoSubscription>) {
-        self.with(|session, ctx| {
-            session.handle_reply(ctx, Reply::Subscription(Handle::ONLY, SubscriptionNews::Verdict(verdict)));
-        });
+        self.tell(SubscriptionNews::Verdict(verdict));
+    }
+
+    fn tell(&mut self, news: SubscriptionNews<'_>) {
+        self.with(|session, ctx| session.handle_reply(ctx, Reply::Subscription(Handle::ONLY, news)));
         self.run();
     }
 
@@ -283,6 +286,44 @@ fn a_publisher_of_datagrams_is_reported_to_on_its_sockets_and_ends_behind_its_si
         |event: &Event| matches!(event, Event::Publication(_, PublicationEvent::Over(Departure::Lost)));
     assert!(events.iter().any(is_end), "{events:?}");
     assert_eq!(closed_paths(&events), [1, 2, 3, 4]);
+}
+
+/// The tracks of a stream that has begun its video alone.
+fn video_alone() -> Tracks {
+    Tracks::new(1, tracks().iter().filter(|track| track.id == TrackId::VIDEO).cloned())
+}
+
+/// A session that waits for what its stream may still begin.
+fn awaiting(is_seasoned: bool) -> Rig {
+    let mut rig = Rig::new(Security::Plain);
+    rig.ask("DESCRIBE", "", "", "");
+    if is_seasoned {
+        rig.tell(SubscriptionNews::Seasoned);
+    }
+    rig.answer(Ok(&video_alone()));
+    rig
+}
+
+#[test]
+fn a_description_waits_three_seconds_for_the_sound_of_a_young_stream() {
+    let mut rig = awaiting(false);
+    rig.pass(2);
+    assert_eq!(rig.said(), "");
+    rig.tell(SubscriptionNews::KindAdded(&tracks()));
+    let said = rig.said();
+    assert!(said.starts_with("RTSP/1.0 200") && said.contains("m=audio"), "{said}");
+    let mut rig = awaiting(false);
+    rig.pass(3);
+    let said = rig.said();
+    assert!(
+        said.starts_with("RTSP/1.0 200") && said.contains("m=video") && !said.contains("m=audio"),
+        "{said}"
+    );
+    // It is told once, and that was it.
+    rig.tell(SubscriptionNews::KindAdded(&tracks()));
+    assert_eq!(rig.said(), "");
+    let said = awaiting(true).said();
+    assert!(said.starts_with("RTSP/1.0 200") && !said.contains("m=audio"), "{said}");
 }
 
 #[test]

@@ -87,6 +87,7 @@ impl RtcSession {
             SubscriptionNews::Verdict(Err(_)) | SubscriptionNews::Ended(_) => room.remove(handle),
             SubscriptionNews::Held
             | SubscriptionNews::Seasoned
+            | SubscriptionNews::KindAdded(_)
             | SubscriptionNews::Zero(_)
             | SubscriptionNews::Subtracks(_) => {}
         }

@@ -69,6 +69,8 @@ pub struct World {
     trace: Trace,
     /// Lives of the server.
     lives: u64,
+    /// Its helper threads compute: sound is made of sound.
+    pub(super) computes: bool,
 }
 
 /// A client of the world.
@@ -139,7 +141,13 @@ impl World {
             wall_shift_ms: 0,
             seed,
             lives: 1,
+            computes: false,
         }
+    }
+
+    /// The same with helper threads that compute: without them nothing makes Opus of AAC, nor AAC of Opus.
+    pub fn computing(self) -> Self {
+        Self { computes: true, ..self }
     }
 
     // ---- what happens in it
@@ -405,8 +413,13 @@ impl World {
     }
 
     pub fn answer(&self, id: Id) -> Option<String> {
+        self.answer_bytes(id).map(|answer| String::from_utf8_lossy(answer).into_owned())
+    }
+
+    /// The same as bytes.
+    pub fn answer_bytes(&self, id: Id) -> Option<&[u8]> {
         match &self.clients[id.0].role {
-            Role::Http { answer } if self.is_closed(id) => Some(String::from_utf8_lossy(answer).into_owned()),
+            Role::Http { answer } if self.is_closed(id) => Some(answer),
             _ => None,
         }
     }

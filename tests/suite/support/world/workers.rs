@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use millstream::hub::MirroredUnit;
-use millstream::jobs::{FileError, JobDone, Outcome};
+use millstream::jobs::{FileError, JobDone, Outcome, Work};
 use millstream::mail::ToWorker;
 use millstream::protocol::{Listener, PathEvent, PathId};
 use millstream::types::ConnId;
@@ -135,7 +135,11 @@ impl World {
             Output::CloseUdp { conn, path } => self.network.end_own(worker, conn, Some(path)),
             Output::Close { conn, abort } => self.end_connection(worker, conn, abort),
             Output::Job { conn, job } => {
-                let done = JobDone { id: job.id, outcome: Outcome::Opened(Err(FileError::NotFound)) };
+                let outcome = match job.work {
+                    Work::Compute(work) if self.computes => Outcome::Computed(work.run()),
+                    _ => Outcome::Opened(Err(FileError::NotFound)),
+                };
+                let done = JobDone { id: job.id, outcome };
                 self.inboxes[worker].push_back(WorkerMail::Control(ToWorker::Job { conn, done }));
             }
             Output::Resume(_) | Output::UnsentLimit { .. } | Output::Authenticated { .. } => {}
