@@ -66,8 +66,13 @@ export default function Users() {
   // The offsets of the pages up to the one that is shown.
   const [offsets, setOffsets] = useState([0]);
   const offset = offsets.at(-1);
-  const [page, again] = usePolled((signal) => pageOf("/user-list", offset, signal), 0, [offset]);
-  const list = page?.list ?? [];
+  const [polled, again] = usePolled(async (signal) => ({ offset, ...await pageOf("/user-list", offset, signal) }), 0, [offset]);
+  // The page before is shown until this one is there; its buttons lead nowhere then.
+  const page = polled?.offset === offset ? polled : { ...polled, next: null };
+  const list = page.list ?? [];
+  useEffect(() => {
+    if (page.offset === offset && offset > 0 && list.length === 0) setOffsets(offsets.slice(0, -1));
+  }, [polled]);
   const [apps, setApps] = useState([]);
   const [open, setOpen] = useState(null);
   const [removing, setRemoving] = useState(null);
@@ -92,10 +97,10 @@ export default function Users() {
         <td class="end"><button type="button" class="small" onClick=${() => setRemoving(user.email)}>${strings.remove}</button></td>
       </tr>`)}</tbody>
     </table>
-    ${(offset > 0 || page?.next) && html`<nav class="pages" aria-label=${strings.users}>
+    ${(offset > 0 || page.next) && html`<nav class="pages" aria-label=${strings.users}>
       <button type="button" disabled=${offset === 0} onClick=${() => setOffsets(offsets.slice(0, -1))}>${strings.previous}</button>
-      <span>${strings.positions(offset + 1, offset + list.length)}</span>
-      <button type="button" disabled=${!page?.next} onClick=${() => setOffsets([...offsets, page.next])}>${strings.next}</button>
+      <span>${strings.positions((page.offset ?? 0) + 1, (page.offset ?? 0) + list.length)}</span>
+      <button type="button" disabled=${!page.next} onClick=${() => setOffsets([...offsets, page.next])}>${strings.next}</button>
     </nav>`}
     ${open === "add" && html`<${AddUser} apps=${apps} onClose=${close} onDone=${again} />`}
     ${open === "password" && html`<${Password} onClose=${close} />`}

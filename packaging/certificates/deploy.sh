@@ -52,8 +52,17 @@ stage() { # FROM NAME MODE
     mv -f "$draft" "$conf/$2"
     draft=
 }
-# A mark of an earlier run that was cut off is none of this one's drafts.
-rm -f "$mark"
+# An earlier run that was cut off behind its mark is finished first: its files may be in place in part.
+if [ -e "$mark" ]; then
+    for name in fullchain.pem privkey.pem chain.pem; do
+        if [ -e "$conf/$name.draft" ]; then
+            mv -f "$conf/$name.draft" "$conf/$name"
+        fi
+    done
+    sync
+    rm -f "$mark"
+    sync
+fi
 stage "$key" privkey.pem.draft 600
 stage "$certificate" fullchain.pem.draft 644
 # The chain is part of the certificate's file; one of before does not belong to it.

@@ -103,6 +103,7 @@ impl Config {
     /// # Errors
     /// The first fault; nothing is partly applied.
     pub fn open(options: &Options) -> Result<Self, Error> {
+        finish_removals(options)?;
         make_home(options, &Known::of(&options.home)?)?;
         Self::read(options)
     }
@@ -355,6 +356,7 @@ pub struct Edit {
 
 /// Changes the server's settings file, keeps every other line, and reads the result. A change that makes the settings unusable is undone.
 ///
+/// # Errors
 /// A fault of the result, or a disk error.
 pub fn edit_server(options: &Options, edit: &Edit) -> Result<ServerSettings, Error> {
     let overlays = Overlays::of(options)?;
@@ -430,7 +432,8 @@ pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
         SystemDisk.sync_folder(&all).map_err(|error| io_error(&all, &error))?;
     }
     known::forget(options, name)?;
-    remove_folder(&removed)
+    remove_files_of(&removed);
+    Ok(())
 }
 
 /// Removes a folder with everything in it; one that is not there is no error.
@@ -441,12 +444,26 @@ fn remove_folder(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes what is left of applications whose removal was cut off. What cannot be removed is left to the next start.
-fn remove_removed(home: &Path) {
-    let entries = fs::read_dir(home.join("webapps")).into_iter().flatten().flatten();
-    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(REMOVED)) {
-        let _ = remove_folder(&entry.path());
+/// Removes the files of an application that is gone from the list. Files that cannot be removed now are left to the next start.
+fn remove_files_of(removed: &Path) {
+    if let Err(error) = remove_folder(removed) {
+        tracing::warn!(folder = %removed.display(), %error, "files of a removed application left until the next start");
     }
+}
+
+/// Finishes removals of applications that were cut off: the application leaves the list, unless there is a new one of its name, and its
+/// files go.
+fn finish_removals(options: &Options) -> Result<(), Error> {
+    let all = options.home.join("webapps");
+    for entry in fs::read_dir(&all).into_iter().flatten().flatten() {
+        let folder = entry.file_name();
+        let Some(name) = folder.to_str().and_then(|folder| folder.strip_prefix(REMOVED)) else { continue };
+        if !all.join(name).exists() {
+            known::forget(options, name)?;
+        }
+        remove_files_of(&entry.path());
+    }
+    Ok(())
 }
 
 /// True if a name is valid for an application: usable in a path, and not reserved.
@@ -606,7 +623,6 @@ fn make_home(options: &Options, known: &Known) -> Result<(), Error> {
     for name in ["conf", "webapps"] {
         make_dir(&home.join(name), 0o755)?;
     }
-    remove_removed(home);
     for (name, mode) in [("data", 0o700), ("log", 0o750)] {
         let folder = home.join(name);
         make_dir(&folder, mode)?;

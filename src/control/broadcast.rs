@@ -326,6 +326,7 @@ pub fn checked(body: Body) -> Result<Body, BodyError> {
 /// Parses a body that is an object or null; `None` if it is blank. serde_json limits nesting to 128 levels of known members, and skips
 /// unknown ones without recursion.
 ///
+/// # Errors
 /// The body is no JSON, or not of the expected type.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyError> {
     let bytes = readable(bytes);

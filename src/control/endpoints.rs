@@ -191,6 +191,11 @@ impl Control {
             }
             PushState::Failed(reason) => self.push_failed(now, id, status::FAILED, &reason),
             PushState::Error(reason) => self.push_failed(now, id, status::ERROR, &reason),
+            PushState::Again(reason) => {
+                tracing::info!(%key, url = redact(&url), reason, "push restarted");
+                self.outbound.pushes.own.ended(id);
+                self.outbound.supervisor.again(now.mono, Job::Push(id));
+            }
             // The stream's end is on its way, or the worker ended it by mistake: then it is tried again.
             PushState::Finished => self.push_failed(now, id, status::FINISHED, "the worker ended it"),
         }

@@ -29,6 +29,8 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... consecutive failure, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
+/// Pause before an attempt that follows one that has not failed.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);
 /// Maximum number of reasons of a series of failures that are logged.
@@ -239,6 +241,11 @@ impl Supervisor {
         };
         self.enter(job, phase);
         Some(before.saturating_add(1))
+    }
+
+    /// Ends the attempt, which has not failed, and schedules the next one.
+    pub(super) fn again(&mut self, now: Instant, job: Job) {
+        self.enter(job, Phase::Waiting(later(now, RESTART_PAUSE)));
     }
 
     /// Returns the next due action, once.

@@ -345,7 +345,7 @@ impl Shared {
         Ok(())
     }
 
-    /// True if the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
+    /// Returns true, once, if the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }

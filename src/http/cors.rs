@@ -263,7 +263,8 @@ fn is_own_origin(request: &Request, origin: &str, names: &[String]) -> bool {
     })
 }
 
-/// Returns the browser's statement that the page is of the same origin as its request (Fetch Metadata §2.2), or `None` without one.
+/// Returns whether the request comes from a page of the same origin, or from no page, according to `Sec-Fetch-Site` (Fetch Metadata
+/// §2.2); `None` without that field.
 fn site_of(request: &Request) -> Option<bool> {
     request.header("sec-fetch-site").map(|site| site == "same-origin" || site == "none")
 }

@@ -11,7 +11,8 @@ use smallvec::SmallVec;
 const BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Maximum number of units retained by a ring.
 const UNITS_MAX: usize = 4000;
-/// A video track that is silent for longer than this, in milliseconds, while another goes on, does not retain entries.
+/// Minimum distance, in milliseconds, of a video track's last key frame behind the newest of another one beyond which it retains no
+/// entries; twice its previous GOP if that is longer.
 const TRACK_SILENT_MS: i64 = 10_000;
 /// Time in milliseconds without a picture, while other tracks go on, after which a video track is not waited for.
 const PICTURELESS_MS: i64 = 3_000;

@@ -375,7 +375,8 @@ impl Stream {
         here.chain(self.mirrors.iter().map(|mirror| mirror.wanted)).fold(TrackSet::EMPTY, TrackSet::or)
     }
 
-    /// True if a key frame of a track may be requested now. Requests are merged for [`KEY_FRAME_INTERVAL`].
+    /// Returns true if a key frame of a track may be requested now, and counts it as requested: further ones are merged for
+    /// [`KEY_FRAME_INTERVAL`].
     pub fn may_ask_key_frame(&mut self, now: Instant, track: TrackId) -> bool {
         let recent = |at: Instant| now.saturating_duration_since(at) < KEY_FRAME_INTERVAL;
         self.demand.key_asked.retain(|(_, at)| recent(*at));

@@ -72,6 +72,17 @@ impl Attempt {
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
 
+    /// Ends the attempt because a further track must be announced; the next attempt follows.
+    pub(super) fn restart(&mut self, reason: &str) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        self.look_at = None;
+        self.events.push_back(Event::Order(OrderEvent::Push(PushState::Again(reason.to_owned()))));
+        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
+        self.events.push_back(Event::Closed(reason.to_owned()));
+    }
+
     /// Requests a key frame when due, if the newest one is old.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         if self.look_at.is_some_and(|at| at <= now) {

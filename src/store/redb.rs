@@ -87,6 +87,7 @@ impl RedbStore {
 
     /// Replaces this store with a copy of another file; the old file is kept under the path `aside`. Returns the number of records.
     ///
+    /// # Errors
     /// The copy is damaged, a server runs, or the disk fails; the store is then unchanged.
     pub fn restore(path: &Path, from: &Path, aside: &Path) -> Result<usize, Error> {
         let _lock = lock(&lock_path(path))?;

@@ -617,10 +617,11 @@ impl Conns {
                 continue;
             }
             let is_full = kind == TrackKind::Audio && !stream.left_out().is_empty();
-            let reason = if is_full {
-                "too many tracks are being transcoded (audio.max_transcoders)"
-            } else {
-                "no track is of a codec that it takes"
+            let reason = match (is_full, stream.is_mirrored_here()) {
+                (true, _) => "too many tracks are being transcoded (audio.max_transcoders)",
+                (false, false) => "no track is of a codec that it takes",
+                // The worker of the publisher transcodes, and logs what it leaves out.
+                (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
             };
             let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
             tracing::info!(%key, protocol, %peer, lacks = name, reason, "viewer is sent a part of the stream");

@@ -207,7 +207,7 @@ impl LiteAgent {
     /// Validates and checks `path` because authentic media arrived on it, which was not a copy of an earlier packet: the peer's port has
     /// changed. Has no effect on a valid path, or if [`LiteAgent::may_follow`] is false.
     pub fn follow_media(&mut self, now: Instant, path: Path) {
-        if self.is_valid(&path) || !self.may_follow(&path) {
+        if self.is_valid(&path) || !self.may_follow(&path) || !self.probes.may_begin(now) {
             return;
         }
         if self.events.len() + 4 > EVENTS_MAX {
@@ -361,7 +361,10 @@ impl LiteAgent {
         (pair.checked, pair.is_unchecked) = (now, false);
         pair.nominated |= nominated;
         count(&mut self.stats.succeeded);
-        if self.selected != Some(path) {
+        // The peer may have nominated a path to elsewhere in the meantime.
+        let is_near =
+            |selected: Path| selected.local == path.local && selected.remote.ip() == path.remote.ip();
+        if self.selected != Some(path) && self.selected.is_some_and(is_near) {
             self.select(path);
         }
     }
@@ -395,6 +398,10 @@ impl LiteAgent {
             self.make_room();
             self.pairs.push(Pair { path, checked: now, nominated: nominates, is_unchecked: false });
             self.events.push_back(Event::Validated(path));
+        }
+        if nominates {
+            // Where the peer is, it says itself.
+            self.probes.end();
         }
         let first = self.selected.is_none() && self.config.selection == Selection::FirstValid;
         if (nominates || first) && self.selected != Some(path) {

@@ -551,7 +551,8 @@ mod tests {
         );
     }
 
-    /// Returns which of the datagrams `0..500` were lost by chance, with `change` applied to the link.
+    /// Returns which of the datagrams `0..500` were lost by chance or dropped elsewhere, and how many by chance, with `change` applied to
+    /// the link.
     fn losses(change: impl Fn(Link) -> Link, bytes: usize) -> (Vec<u32>, u64) {
         let link = change(seeded(9).loss(0.1).duplicate(0.1).jitter(ms(3)).reorder(0.1));
         let (mut clock, mut link, mut lost) = (Clock::new(), link, Vec::new());

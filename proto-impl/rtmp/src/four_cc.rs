@@ -35,7 +35,8 @@ impl Ability {
         Self(self.0 | other.0)
     }
 
-    /// True if a value of a map contains one of these abilities. False for anything but a whole number of 32 bits.
+    /// True if a value of a map contains one of these abilities. False for anything but a number from 0 to 2^32 - 1, whose fraction is
+    /// ignored.
     fn meets(self, value: &Value) -> bool {
         let Some(number) = value.as_number().filter(|n| (0.0..=f64::from(u32::MAX)).contains(n)) else {
             return false;

@@ -35,7 +35,7 @@ pub(crate) fn first_word(text: &str) -> (&str, &str) {
     }
 }
 
-/// Returns a text that is a single word; `None` if it contains blanks or control characters.
+/// Returns the text without surrounding blanks; `None` if it is empty, or has blanks or control characters inside.
 pub(crate) fn word(text: &str) -> Option<&str> {
     let text = text.trim_ascii();
     let clean = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());

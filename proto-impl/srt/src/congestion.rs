@@ -58,7 +58,8 @@ const BASE_US: i64 = 10_000_000;
 const TAKEN_PERCENT: u64 = 95;
 /// Limit while the queue drains, in percent of the limit set when the path is full.
 const DRAIN_PERCENT: u64 = 75;
-/// Minimum time in which a queue must become shorter, in microseconds. Otherwise the limit is halved.
+/// Least time, in microseconds, that a queue is given to become shorter before the limit is halved; [`DRAIN_ROUNDS`] times its length if
+/// that is longer.
 const DRAIN_US: i64 = 500_000;
 /// Multiple of the queue's length that is allowed if it is longer than [`DRAIN_US`].
 const DRAIN_ROUNDS: i64 = 3;

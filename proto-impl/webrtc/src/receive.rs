@@ -503,8 +503,8 @@ impl Incoming {
         self.layers.iter().any(|layer| layer.current.is_some_and(|(current, _)| current == ssrc))
     }
 
-    /// True if media of this source is accepted: the layer takes it already, or the source is new, or the current one
-    /// is silent.
+    /// True if media of a packet is accepted: it has a known format and a payload (`speaks`), and its source is the current one of the
+    /// layer, is new, or replaces a silent one. The source is then the current one.
     fn listens(&mut self, now: Instant, layer: u8, ssrc: Ssrc, speaks: bool, is_new: bool) -> bool {
         let Some(layer) = self.layers.get_mut(usize::from(layer)) else { return false };
         let silent = |heard: Instant| is_new || now.saturating_duration_since(heard) >= SILENCE_MAX;

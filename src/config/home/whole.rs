@@ -16,10 +16,16 @@ pub(super) fn announced(text: &str) -> String {
     with_end(&format!("{ANNOUNCEMENT}\n{text}"))
 }
 
-/// A changed text with its end behind what was appended to it. One that announces no end has none, and where nothing was appended every
-/// line stays in its place.
+/// Returns a changed text with its end line moved behind what the change has appended. A text that announces no end has none, and if nothing
+/// was appended every line stays in its place.
 pub(super) fn ended(old: &str, new: String) -> String {
-    if is_announced(&new) && new.lines().count() > old.lines().count() { with_end(&new) } else { new }
+    let appended = is_announced(&new) && behind_end(&new) != behind_end(old);
+    if appended { with_end(&new) } else { new }
+}
+
+/// Returns the lines behind the first end line.
+fn behind_end(text: &str) -> Vec<&str> {
+    text.lines().skip_while(|line| *line != END).skip(1).collect()
 }
 
 /// A text with its end behind everything else.
@@ -68,7 +74,7 @@ pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
 }
 
 fn is_announced(text: &str) -> bool {
-    text.lines().next() == Some(ANNOUNCEMENT)
+    text.strip_prefix('\u{feff}').unwrap_or(text).lines().next() == Some(ANNOUNCEMENT)
 }
 
 #[cfg(test)]
@@ -100,7 +106,13 @@ mod tests {
             (2, true),
             "{more}"
         );
-        assert_eq!(ended("", more.clone()), more);
+        // Nor does it matter that a value of several lines has become one of one.
+        let shorter = format!("{}d=4", whole.replace("c=x\\\n  y", "c=z"));
+        assert!(ended(&whole, shorter.clone()).ends_with("\nd=4\n# End of settings\n"), "{shorter}");
+        assert!(
+            ended(&format!("\u{feff}{whole}"), format!("\u{feff}{whole}d=4"))
+                .ends_with("\nd=4\n# End of settings\n")
+        );
         assert_eq!(ended("", "a=1".to_owned()), "a=1");
         // An operator's lines behind the end stay there when nothing is appended.
         let behind = format!("{whole}# mine\nd=4\n");

@@ -80,7 +80,7 @@ pub(in crate::control) struct Passes {
 }
 
 impl Passes {
-    /// Renews a viewer's pass. Returns false if it has none.
+    /// Renews a viewer's pass. Returns false if it has none from this network.
     pub(super) fn renew(
         &mut self,
         now: Instant,

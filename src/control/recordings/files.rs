@@ -200,11 +200,13 @@ impl Files {
                 file = vod.file_path,
                 "an old recording's file is removed: the disk is full"
             );
+            self.recordings.removed_while_full.insert(Vod::key(app, id));
             return self.remove_file(cx, now, app, &vod);
         }
         if records.writes.is_broken() {
             return;
         }
+        self.recordings.removed_while_full.remove(&Vod::key(app, id));
         tracing::info!(app = &**app, file = vod.file_path, "old recording removed");
         let changes = vec![(Vod::key(app, id), None)];
         let files = vec![(Arc::clone(app), vod)];
@@ -216,7 +218,11 @@ impl Files {
         let is_there = |vod: &&Vod| {
             let key = vod.vod_id.as_deref().map(|id| Vod::key(app, id));
             vod.kind.as_deref() == Some(Vod::RECORDED)
-                && key.is_some_and(|key| records.auxiliary.pending(&key).is_some())
+                && key.is_some_and(|key| {
+                    let is_gone =
+                        records.writes.is_full() && self.recordings.removed_while_full.contains(&key);
+                    !is_gone && records.auxiliary.pending(&key).is_some()
+                })
         };
         let bytes = |vod: &Vod| u64::try_from(vod.file_size).unwrap_or(0);
         let mut all = records.auxiliary.vods(app).filter(is_there).map(bytes).fold(0, u64::saturating_add);
@@ -331,7 +337,7 @@ impl Context {
             | RecordingOutcome::Found(_) => gone(control, now),
         });
         if !sent {
-            tracing::warn!(file = vod.file_path, "recording not removed yet");
+            tracing::warn!(file = vod.file_path, "recording not removed: the job queue is full");
         }
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn app_of(request: &Request) -> String {
     app.unwrap_or_default().to_owned()
 }
 
-/// Returns the request that `_path` describes; `None` if the path is ambiguous.
+/// Returns the request that `_path` describes; `None` if `_path` is missing or ambiguous.
 fn inner(request: &Request) -> Option<Request> {
     let given = request.query_value("_path")?;
     let (path, more) = given.split_once('?').unwrap_or((given, ""));

@@ -232,6 +232,24 @@ fn u_01_only_an_explicit_limit_ends_the_attempts() {
 }
 
 #[test]
+fn u_01_a_push_that_begins_anew_for_further_tracks_has_not_failed() {
+    let mut rig = Rig::with(&[], &[("endpointRepublishLimit", "0")]);
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    rig.add("rtsp://198.51.100.1/app/key");
+    for attempt in 1..=5 {
+        let (_, order) = rig.one_order();
+        assert_eq!(order.attempt, attempt);
+        rig.news(order.push, attempt, PushState::Broadcasting);
+        rig.news(order.push, attempt, PushState::Again("sound has begun".into()));
+        assert_eq!((rig.status().as_str(), rig.orders().len()), ("broadcasting", 0));
+        rig.run_for(secs(1));
+    }
+    assert_eq!(rig.one_order().1.attempt, 6);
+}
+
+#[test]
 fn each_attempt_resolves_anew_and_checks_the_address() {
     let mut rig = Rig::new();
     rig.create("s");

@@ -37,7 +37,7 @@ const METADATA_BYTES_MAX: usize = 64 * 1024;
 const COMPOSITION_MS_MAX: i32 = 60_000;
 /// Maximum number of unsupported tracks that are listed.
 const OTHERS_MAX: usize = 16;
-/// Maximum length of a track's name.
+/// Maximum length of a track's name, in bytes.
 const LABEL_BYTES_MAX: usize = 128;
 
 /// The result of a message.

@@ -53,6 +53,7 @@ impl Reading {
     /// Takes the next bytes; earlier ones must have been polled. Returns true if the rest of this part is useless and another part must be
     /// read.
     ///
+    /// # Errors
     /// The reason for which the source cannot be used.
     pub(in crate::protocol) fn push(&mut self, bytes: Bytes) -> Result<bool, &'static str> {
         let Part::Index { media_at, behind, .. } = &mut self.part else {

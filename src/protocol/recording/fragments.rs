@@ -1,6 +1,7 @@
 //! Units of a stream as the fragments of one file.
 //!
-//! A fragment contains [`FRAGMENT_MS`] of media, so that a crash loses no more than that.
+//! A fragment contains about [`FRAGMENT_MS`] of media, the first one [`FIRST_FRAGMENT_MS`], less if it reaches [`FRAGMENT_BYTES_MAX`]; a
+//! crash loses no more than the fragment begun.
 
 use std::fmt;
 

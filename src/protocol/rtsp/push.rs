@@ -100,7 +100,7 @@ impl RtspPush {
             // The next attempt announces them all.
             Stage::Announced(announced) if announced.lacks(self.format, tracks) => {
                 announced.machine.close(ctx.now.mono, CloseReason::Requested);
-                self.end("sound or video has begun that was not announced");
+                self.attempt.restart("sound or video has begun that was not announced");
             }
             Stage::Connecting(_) | Stage::Announced(_) | Stage::Over => {}
         }

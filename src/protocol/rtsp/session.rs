@@ -295,14 +295,16 @@ impl RtspSession {
                     self.describe_tracks(ctx, tracks);
                 }
             }
-            // It was told what there is, and does not ask again.
-            Role::Viewer(viewer) if viewer.lacks_of(tracks) => {
-                if let Some(key) = &self.plays {
+            // The description is not sent again: such a viewer misses the kind until it reconnects.
+            Role::Viewer(viewer) => {
+                if viewer.notices_lack(tracks)
+                    && let Some(key) = &self.plays
+                {
                     let reason = "sound or video has begun that its description had not";
-                    tracing::info!(%key, reason, "RTSP viewer is sent a part of the stream");
+                    tracing::info!(%key, reason, "viewer is sent a part of the stream");
                 }
             }
-            Role::None | Role::AskedPublish(_) | Role::Publisher(_) | Role::AskedPlay | Role::Viewer(_) => {}
+            Role::None | Role::AskedPublish(_) | Role::Publisher(_) | Role::AskedPlay => {}
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) struct Viewer {
     waiting_bytes: usize,
     /// Start of the pacing window and bytes sent in it.
     paced: (Instant, usize),
+    /// True once it was noticed that the stream has a kind of media that the description does not have.
+    lack_noticed: bool,
 }
 
 impl Viewer {
@@ -70,7 +72,14 @@ impl Viewer {
             description.media.push(section);
             tracks.push(Described { track: track.id, kind: track.kind(), lower: None });
         }
-        Self { tracks, description, waiting: VecDeque::new(), waiting_bytes: 0, paced: (now, 0) }
+        Self {
+            tracks,
+            description,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            paced: (now, 0),
+            lack_noticed: false,
+        }
     }
 
     /// True if there is no track that the viewer could be sent.
@@ -110,8 +119,8 @@ impl Viewer {
         self.tracks.iter().any(|one| one.lower == Some(Lower::Udp))
     }
 
-    /// Returns the selection for the tracks that are set up, or `None` if all are. Tracks not set up are not sent, and neither are tracks
-    /// that the stream gets later.
+    /// Returns the selection narrowed to the kinds, or the only track of a kind, that are set up; `None` if that changes nothing. Several
+    /// of many tracks of a kind cannot be selected: the others are left out when sending.
     pub(super) fn narrowed(&self, selection: Selection) -> Option<Selection> {
         let pick = |kind, whole| {
             let mut of_kind = self.tracks.iter().filter(|one| one.kind == kind && one.lower.is_some());
@@ -130,8 +139,14 @@ impl Viewer {
         (narrowed != selection).then_some(narrowed)
     }
 
-    /// True if the stream has video or sound that the description did not have.
-    pub(super) fn lacks_of(&self, tracks: &Tracks) -> bool {
+    /// Returns true, once, if the stream has video or sound that the description did not have.
+    pub(super) fn notices_lack(&mut self, tracks: &Tracks) -> bool {
+        let is_news = !self.lack_noticed && self.lacks_of(tracks);
+        self.lack_noticed |= is_news;
+        is_news
+    }
+
+    fn lacks_of(&self, tracks: &Tracks) -> bool {
         let is_described = |kind| self.tracks.iter().any(|one| one.kind == kind);
         let has = |kind| tracks.of_kind(kind).any(|track| track.origin == Origin::Published);
         [TrackKind::Video, TrackKind::Audio].into_iter().any(|kind| has(kind) && !is_described(kind))

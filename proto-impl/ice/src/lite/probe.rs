@@ -10,7 +10,7 @@ use crypto::{Random, Seed};
 
 use super::Generation;
 use crate::candidate::{CandidateKind, Transport, priority};
-use crate::limits::{PROBE_RTO, PROBE_TRIES};
+use crate::limits::{PROBE_INTERVAL, PROBE_RTO, PROBE_TRIES};
 use crate::path::Path;
 use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
 
@@ -31,6 +31,8 @@ pub(super) struct Probes {
     random: Random,
     tie_breaker: u64,
     open: Option<Open>,
+    /// Time from which the next probe may start.
+    next: Option<Instant>,
 }
 
 /// Action that is due for the open probe.
@@ -45,11 +47,17 @@ pub(super) enum Due {
 impl Probes {
     pub(super) fn new(seed: &Seed) -> Self {
         let mut random = seed.derive("ice probes", 0).random();
-        Self { tie_breaker: random.u64(), random, open: None }
+        Self { tie_breaker: random.u64(), random, open: None, next: None }
+    }
+
+    /// True if the last probe started long enough ago for another one.
+    pub(super) fn may_begin(&self, now: Instant) -> bool {
+        self.next.is_none_or(|next| next <= now)
     }
 
     /// Starts a probe of `path`, replacing an open one.
     pub(super) fn begin(&mut self, now: Instant, path: Path) {
+        self.next = Some(now + PROBE_INTERVAL);
         let mut id = [0; 12];
         self.random.fill(&mut id);
         self.open = Some(Open { path, id: TransactionId(id), tries: 0, next: now });

@@ -664,13 +664,19 @@ fn i_12_media_by_an_unchecked_path_is_no_consent() {
 #[test]
 fn i_12_many_paths_of_media_hold_no_more_than_the_limit() {
     let (mut server, _) = followed();
-    for port in 3..1000 {
-        server.agent.follow_media(server.clock.now(), path(port));
+    for port in 3..60 {
+        // A second one in the same quarter of a second is not followed.
+        server.pass(ms(250));
+        for port in [port, port + 1000] {
+            server.agent.follow_media(server.clock.now(), path(port));
+            assert_eq!(server.agent.is_valid(&path(port)), port < 1000);
+        }
         server.events();
+        let mut out = Vec::new();
+        while server.agent.poll_transmit(server.clock.now(), &mut out).is_some() {}
+        assert!(server.agent.valid_paths() <= PAIRS_MAX);
+        assert_eq!(server.selected(), Some(path(1)));
     }
-    assert!(server.agent.valid_paths() <= PAIRS_MAX);
-    assert_eq!(server.selected(), Some(path(1)));
-    assert!(server.agent.poll_transmit(server.clock.now(), &mut Vec::new()).is_some());
     assert!(server.agent.stats().no_room == 0 && server.agent.stats().evicted > 0);
 }
 
@@ -691,4 +697,19 @@ fn i_12_nothing_is_followed_before_a_check_over_tcp_from_elsewhere_and_behind_th
     server.agent.follow_media(server.clock.now(), path(2));
     assert_eq!(server.events(), [Event::Closed(CloseReason::Local)]);
     assert!(server.probe().is_none() && server.agent.poll_timeout().is_none());
+}
+
+#[test]
+fn i_12_a_nomination_in_the_meantime_counts_more_than_the_answer_to_a_check() {
+    let (mut server, probe) = followed();
+    let elsewhere = Path::udp(path(3).local, SocketAddr::from(([203, 0, 113, 8], 3)));
+    let bytes = Request { nominates: true, ..server.request() }.bytes();
+    server.agent.handle_datagram(server.clock.now(), elsewhere, &bytes);
+    assert_eq!(server.selected(), Some(elsewhere));
+    server.agent.handle_datagram(
+        server.clock.now(),
+        path(2),
+        &answer(&probe, Class::Success, peer(PEER).key()),
+    );
+    assert_eq!((server.selected(), server.agent.stats().succeeded), (Some(elsewhere), 0));
 }

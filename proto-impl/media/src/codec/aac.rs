@@ -142,8 +142,8 @@ impl Config {
         Self::of_parts(adts.object_type, adts.rate_index, adts.channel_configuration)
     }
 
-    /// Returns the number of channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None` if the frames
-    /// define them.
+    /// Returns the number of channels of the channelConfiguration (ISO/IEC 14496-3 table 1.19). `None` for 0, where the frames define
+    /// them, and for values not supported (8 to 10, 13, 15).
     #[must_use]
     pub const fn channels(&self) -> Option<u8> {
         match self.channel_configuration {

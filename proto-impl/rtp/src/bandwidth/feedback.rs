@@ -114,7 +114,8 @@ impl Feedback {
         self.apart.add(micros, bytes);
     }
 
-    /// Returns the estimated rate of the path, limited to what was tested; `None` before any feedback.
+    /// Returns the estimated rate of the path in bits per second, limited to what was tested while little is known of it, and reduced
+    /// during a silence; `None` before any feedback or report.
     pub(super) fn estimate(&self) -> Option<f64> {
         let rate = self.control.rate();
         let rate = if self.control.begins() { rate.min(tried(self.leaving_most)) } else { rate };

@@ -119,8 +119,8 @@ impl Queues {
         true
     }
 
-    /// Returns the next piece, of at most `room` bytes. `None` when nothing waits, or when the piece would be cut
-    /// although it fits a whole packet.
+    /// Returns the next piece, of at most `room` bytes. `None` when nothing waits, or when the piece would be cut although it fits a
+    /// whole packet or `room` is less than half a packet.
     pub(crate) fn next(&mut self, now: Instant, room: usize, packet: usize) -> Option<Piece> {
         if self.current.is_none() {
             self.begin(now);

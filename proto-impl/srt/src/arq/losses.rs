@@ -134,7 +134,7 @@ impl Losses {
         self.ranges.len()
     }
 
-    /// Writes the report of all gaps that are due. Returns how many packets are requested for the first time.
+    /// Appends the gaps that are due to the report in `body`, as far as [`REPORT_BYTES_MAX`] allows.
     pub(crate) fn report(&mut self, now_us: i64, rtt: Rtt, body: &mut Vec<u8>) {
         if self.next_at.is_none_or(|at| at > now_us) {
             return;

@@ -305,7 +305,7 @@ pub(crate) fn accept_answer(
     })
 }
 
-/// Returns an answered format with the descriptions of both sides; `None` if it was not offered.
+/// Returns an answered format with the descriptions of both sides; `None` if it was not offered, or is RTX or RED.
 fn agreed(offered: &Media, answered: &Media, remote: Format) -> Option<SectionFormat> {
     let local =
         offered.format(remote.payload_type()).filter(|local| local.rtpmap.same_codec(&remote.rtpmap))?;

@@ -306,7 +306,7 @@ impl Peer {
 
     /// Settles the format of a section that sends, before its first unit, and frees the other formats, which are half
     /// of a viewer's memory. Until then the first format is used. Returns false for a section that does not send, lacks
-    /// the format, or has sent a unit.
+    /// the format, or has already sent a unit in another format.
     pub fn settle(&mut self, now: Instant, id: SectionId, payload_type: PayloadType) -> bool {
         let Some(section) = self.negotiation.sections.iter_mut().find(|section| section.id == id) else {
             return false;
