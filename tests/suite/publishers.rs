@@ -19,6 +19,7 @@ mod viewers;
 mod whip;
 
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use netsim::publisher::{Publisher, Reports};
 use netsim::{MediaSource, ms, secs};
@@ -254,16 +255,23 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
             return Err(format!("{over:?}: was not told of the end"));
         }
         let log = std::mem::take(&mut *log.lock());
-        outcome.views.push(View { over: *over, began, log });
+        outcome.views.push(View { over: *over, began, joined: joined(&world, *viewer, began), log });
     }
     for (over, viewer) in counted {
         if !world.is_ready(viewer) {
             return Err(format!("{over:?}: {:?}", world.rejection(viewer)));
         }
-        outcome.views.push(View { over, began, log: Log::of_units(world.got(viewer)) });
+        let log = Log::of_units(world.got(viewer));
+        outcome.views.push(View { over, began, joined: joined(&world, viewer, began), log });
     }
     outcome.judge(over, &row.gets)?;
     bystander.check(&world)
+}
+
+/// Milliseconds from the publisher's consent to a viewer's.
+fn joined(world: &World, viewer: Id, began: Instant) -> i64 {
+    let ready = world.story(viewer).ready.unwrap_or(began);
+    i64::try_from(ready.saturating_duration_since(began).as_millis()).unwrap()
 }
 
 /// The publisher of a row.

@@ -30,6 +30,8 @@ pub struct View {
     pub over: Over,
     /// The publisher was let in then.
     pub began: Instant,
+    /// The viewer was let in so many milliseconds later.
+    pub joined: i64,
     pub log: Log,
 }
 
@@ -82,7 +84,7 @@ impl Outcome {
         let is_old = |unit: &Unit| {
             view.over == Over::WebRtc && !is_video && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
         };
-        let expected = self.expected(is_video).filter(|unit| !is_old(unit));
+        let expected = self.expected(is_video, view.joined).filter(|unit| !is_old(unit));
         let sent: Vec<u64> = expected.map(|unit| unit.number).collect();
         let lost: Vec<u64> = sent.iter().filter(|number| !got.contains(number)).copied().collect();
         if (damaged, falls) != (0, 0) || lost.len() > lost_max {
@@ -97,12 +99,16 @@ impl Outcome {
         Ok(())
     }
 
-    /// The units that a viewer must get: from the last key frame on that was sent before it came. Sound before the next
+    /// The units that a viewer must get: from the last key frame on that was sent before it was let in. Sound before the next
     /// picture may be left out, because a picture is whole when the next one begins.
-    fn expected(&self, is_video: bool) -> impl Iterator<Item = &Unit> {
-        let has_come =
-            |unit: &Unit| unit.is_video && unit.key && unit.at <= JOIN_MS.cast_signed() + LATENESS_MS;
-        let key = self.sent.iter().rposition(has_come).unwrap_or(0);
+    fn expected(&self, is_video: bool, joined: i64) -> impl Iterator<Item = &Unit> {
+        let joined = joined.max(JOIN_MS.cast_signed() + LATENESS_MS);
+        let has_come = |unit: &Unit| unit.is_video && unit.key && unit.at <= joined;
+        let key = self.sent.iter().rposition(has_come);
+        // Sound alone is played from where it is.
+        let is_mute = self.sent.iter().all(|unit| !unit.is_video);
+        let here = || self.sent.iter().position(|unit| is_mute && unit.at >= joined);
+        let key = key.or_else(here).unwrap_or(0);
         let rest = &self.sent[key..];
         let next = rest.iter().skip(1).position(|unit| unit.is_video).map_or(0, |next| next + 2);
         let from = if is_video { 0 } else { next };

@@ -53,18 +53,20 @@ impl Publisher {
 
     fn check_speed(&self, units: &[Unit]) -> Result<(), String> {
         for track in 0..self.tracks.len() {
-            let (mut heads, mut second) = (vec![0], 1000);
-            let mut head = 0;
+            // Until the first unit has come there is nothing to be ahead of.
+            let (mut heads, mut second) = (vec![None], 1000);
+            let mut head = None;
             for unit in units.iter().filter(|unit| unit.track == track) {
                 while unit.arrives >= second {
                     heads.push(head);
                     second += 1000;
                 }
-                head = unit.out.max(head);
+                head = head.max(Some(unit.out));
             }
             for (from, pair) in heads.iter().zip(heads.iter().skip(10)).enumerate().skip(3) {
                 let at = i64::try_from(from).unwrap_or(0) * 1000;
-                let advance = pair.1 - pair.0;
+                let (Some(first), Some(last)) = (*pair.0, *pair.1) else { continue };
+                let advance = last - first;
                 if !self.is_silent(track, at, at + 10_000) && !(9_000..=11_000).contains(&advance) {
                     return Err(format!("10 s from {at} on advance track {track} by {advance} ms"));
                 }
