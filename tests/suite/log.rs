@@ -227,7 +227,11 @@ fn keys_of_another_server_are_one_line_and_a_bad_application_stops_alone() {
         "{text}"
     );
     assert!(warnings.len() <= 3 && said(&text, &["did you mean"]).is_empty(), "{warnings:#?}");
-    assert_eq!(said(&text, &[" ERROR ", "old", "remoteAllowedCIDR", "is not started"]).len(), 1, "{text}");
+    assert_eq!(
+        said(&text, &[" ERROR ", "old", "remoteAllowedCIDR", "application not started"]).len(),
+        1,
+        "{text}"
+    );
     let count = |app: &str| server.api().get(&format!("/{app}/rest/v2/broadcasts/count")).status;
     assert_eq!((count("LiveApp"), count("old")), (200, 404));
     // Without its file it would have defaults, and be open: the home knows it.

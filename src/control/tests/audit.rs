@@ -118,6 +118,6 @@ fn r_60_strangers_have_a_share_of_the_audit_log_and_leave_the_rest_to_others() {
     assert_eq!(lines(&log, "from=198.51.100.7").len(), 101, "a hundred, and one more later: {log}");
     assert_eq!(lines(&log, "object=live/other").len(), 1);
     one(&log, ": Create a broadcast", &["INFO"]);
-    let left_out = lines(&log, "left out");
+    let left_out = lines(&log, "unauthenticated clients dropped");
     assert!(left_out.len() == 2 && left_out[1].contains("lines=199"), "{left_out:?}");
 }

@@ -241,6 +241,6 @@ fn q_13_another_reason_is_told_at_once_and_only_so_many_of_them() {
         ("four", true),
         ("five", false),
     ] {
-        assert_eq!(fail(reason).contains("it is tried again"), is_told, "{reason}");
+        assert_eq!(fail(reason).contains("retrying"), is_told, "{reason}");
     }
 }

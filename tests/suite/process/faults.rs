@@ -45,7 +45,7 @@ fn c_12_signals_of_rotation_reopen_the_log_and_no_common_one_kills() {
         assert_eq!(before, nth, "the line is in the new file alone");
     }
     server.signal("USR2");
-    wait_for("a line", secs(10), || log_of(&folder).contains("SIGUSR2 does nothing"));
+    wait_for("a line", secs(10), || log_of(&folder).contains("SIGUSR2 ignored"));
     server.signal("ALRM");
     // A signal behind it in the queue has been looked at when this one was.
     server.signal("USR1");
@@ -78,7 +78,7 @@ fn c_14_a_broken_certificate_is_told_and_the_rest_is_served() {
         wait_for("the error", secs(10), || log_of(&folder).contains(" ERROR "));
         let log = log_of(&folder);
         let line = log.lines().find(|line| line.contains(" ERROR ")).unwrap();
-        let served = "TLS is served with a temporary self-signed one";
+        let served = "TLS uses a temporary self-signed one";
         assert!(line.contains(words) && line.contains(served), "{line}");
         assert_eq!(create(&server, &format!("x{nth}")), 200);
         let url = format!("https://{}/live/rest/v2/version", server.https.unwrap());

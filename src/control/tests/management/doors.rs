@@ -198,7 +198,7 @@ fn users_who_were_all_deleted_leave_no_code_behind() {
 fn a_user_is_logged_as_saved_when_the_disk_has_it() {
     let faults = Faults::default();
     let mut rig = Rig::start(config(&[], &[]), Memory::with_faults(faults.clone()));
-    let (kept, refused) = ("user saved", "the store cannot be written");
+    let (kept, refused) = ("user saved", "store not writable");
     faults.fail(1, 1);
     let body = format!(r#"{{"email":"admin@a","password":"{MD5}"}}"#);
     let log = logged(|| {
