@@ -61,7 +61,7 @@ impl fmt::Debug for Secret {
 /// Switches for the checks of one direction. Every check that is on must pass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// One-time token.
+    /// Token that is valid once.
     pub token: bool,
     /// Signed token.
     pub jwt: bool,
@@ -146,7 +146,7 @@ pub fn is_stream_id(id: &str) -> bool {
 /// The check that failed; each protocol reports it in its own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Denial {
-    /// One-time token missing, for another stream or direction, or expired.
+    /// Missing one-time token, or one for another stream or direction, or an expired one.
     Token,
     /// Invalid signed token.
     Jwt,

@@ -36,13 +36,13 @@ impl Samples {
         }
     }
 
-    /// Whether no unit has come.
+    /// True if no unit has come.
     #[must_use]
     pub const fn is_new(&self) -> bool {
         self.open.is_none() && self.complete.is_empty()
     }
 
-    /// Whether there is nothing for a fragment.
+    /// True if there is no complete sample.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.complete.is_empty()

@@ -114,7 +114,7 @@ impl Program {
     }
 }
 
-/// Whether a track can be carried.
+/// True if MPEG-TS can carry the track.
 #[must_use]
 pub fn carries(track: &Track) -> bool {
     stream_kind(track).is_some()

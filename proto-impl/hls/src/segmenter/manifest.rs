@@ -68,9 +68,9 @@ pub struct Moments {
 /// while it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stretch {
-    /// Its number, unlike those of all others of the presentation.
+    /// Number of the period, unique in the presentation.
     pub id: u64,
-    /// Begin in the time of the segments, in milliseconds.
+    /// Beginning of the period in the time of the segments, in milliseconds.
     pub begin_ms: u64,
     /// Distance from that time to the time of the presentation, in milliseconds.
     pub delay_ms: u64,
@@ -91,7 +91,7 @@ pub struct Presentation<'a> {
     pub stretches: &'a [Stretch],
     /// The folder of the segments, relative to the manifest, with its slash.
     pub base: &'a str,
-    /// Whether nothing more comes.
+    /// True if the stream has ended.
     pub ended: bool,
     /// The most segments that the manifest lists; `None`: all of the playlists.
     pub listed: Option<usize>,

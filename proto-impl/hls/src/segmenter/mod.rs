@@ -50,10 +50,10 @@ impl Rules {
 /// An access unit with its place in the time of the playlist.
 #[derive(Debug, Clone, Copy)]
 pub struct Timed<'a> {
-    /// The unit. Its times are in the timescale of its track.
+    /// The unit, with times in the timescale of its track.
     pub unit: &'a AccessUnit,
-    /// Its DTS in milliseconds.
+    /// DTS in milliseconds.
     pub dts_ms: i64,
-    /// Its date, in milliseconds of Unix time.
+    /// Date of the unit, in milliseconds of Unix time.
     pub date_ms: i64,
 }

@@ -16,9 +16,9 @@ const ENDING: &str = ".key";
 /// The rules by which segments are encrypted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sealing {
-    /// Whether they are.
+    /// True if segments are encrypted.
     pub is_on: bool,
-    /// Segments that share a key; `None`: all.
+    /// Number of segments that share a key; `None` for all.
     pub segments: Option<u64>,
     /// The text before the names of keys in playlists.
     pub prefix: String,
@@ -28,9 +28,9 @@ pub struct Sealing {
 struct Current {
     number: u64,
     key: [u8; BLOCK],
-    /// Segments that it may still seal; `None`: all.
+    /// Number of segments that the key may still seal; `None` for all.
     left: Option<u64>,
-    /// Whether it was given out.
+    /// True if the key was handed out for publishing.
     is_shown: bool,
 }
 

@@ -11,14 +11,14 @@ use super::window::{End, Start, Unit, Window};
 use super::{Rules, Suffix, Timed};
 use crate::playlist::MediaPlaylist;
 
-/// A whole segment.
+/// A complete segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
-    /// Its URI, relative to the playlist.
+    /// URI of the segment, relative to the playlist.
     pub uri: String,
-    /// The content.
+    /// Content of the segment.
     pub bytes: Bytes,
-    /// The name and the content of its key, if it is the first segment that has it.
+    /// Name and content of the key, if this is the first segment sealed with it.
     pub key: Option<(String, Bytes)>,
 }
 

@@ -66,15 +66,15 @@ impl Start {
 /// The properties of a unit that a window uses.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unit {
-    /// Its DTS in milliseconds.
+    /// DTS in milliseconds.
     pub(super) dts_ms: i64,
-    /// Its date, in milliseconds of Unix time.
+    /// Date of the unit, in milliseconds of Unix time.
     pub(super) date_ms: i64,
-    /// Whether a segment may begin with it.
+    /// True if a segment may begin with the unit.
     pub(super) begins: bool,
-    /// Counts the changes of the tracks.
+    /// Number of changes of the tracks so far.
     pub(super) epoch: u32,
-    /// Whether it is of the leading track, which lengths are measured in.
+    /// True if the unit is of the leading track, by which the length of segments is measured.
     pub(super) leads: bool,
 }
 
@@ -101,20 +101,20 @@ impl Last {
 /// The end of the growing segment before a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct End {
-    /// Its end, in milliseconds of DTS.
+    /// DTS at which the segment ends, in milliseconds.
     pub(super) at_ms: i64,
-    /// The tracks are others behind it, or time is missing.
+    /// True if the tracks change there, or time is missing.
     pub(super) changed: bool,
 }
 
 /// The beginning of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
-    /// Its number.
+    /// Number of the segment.
     pub number: u64,
-    /// The discontinuities before it, and its own.
+    /// Number of discontinuities up to and including that of the segment.
     pub discontinuities: u64,
-    /// Its time, in milliseconds of DTS.
+    /// DTS at which the segment begins, in milliseconds.
     pub begin_ms: i64,
 }
 
@@ -124,7 +124,7 @@ struct Open {
     begin_ms: i64,
     date_ms: i64,
     discontinuity: bool,
-    /// Whether its first unit of the leading track is one that a segment may begin with; `None` before that.
+    /// True if a segment may begin with the first unit of the leading track; `None` before that unit.
     begins: Option<bool>,
 }
 

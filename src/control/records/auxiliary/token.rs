@@ -1,4 +1,4 @@
-//! One-time tokens of streams (docs/rest.md).
+//! Tokens of streams that are valid once (docs/rest.md).
 
 use std::fmt;
 use std::sync::Arc;

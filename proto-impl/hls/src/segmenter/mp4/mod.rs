@@ -38,32 +38,32 @@ const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
 
-/// Something that can be fetched.
+/// File that a player can fetch: an init segment, a segment or a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
-    /// The name, relative to the playlist.
+    /// Name of the file, relative to the playlist.
     pub name: String,
-    /// The content.
+    /// Content of the file.
     pub bytes: Bytes,
-    /// Whether it is an init segment.
+    /// True for an init segment.
     pub is_init: bool,
 }
 
 /// The place of a segment in the time of its track, for manifests of DASH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// Its number.
+    /// Number of the segment.
     pub number: u64,
-    /// The decode time of its first sample, in ticks.
+    /// Decode time of the first sample of the segment, in ticks.
     pub time: u64,
-    /// Its duration, in ticks.
+    /// Duration of the segment, in ticks.
     pub ticks: u64,
 }
 
 /// Description of an init segment, for manifests of DASH.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
-    /// Its URI, relative to the playlist.
+    /// URI of the init segment, relative to the playlist.
     pub uri: String,
     /// The codecs of all tracks (RFC 6381).
     pub codecs: Vec<String>,
@@ -73,7 +73,7 @@ pub struct Described {
     pub timescale: Timescale,
     /// Width and height of the pictures.
     pub size: Option<(u32, u32)>,
-    /// Pictures in a thousand seconds, as they were in the first second or more.
+    /// Frame rate in frames per 1000 seconds, measured over at least the first second.
     pub frame_rate_milli: Option<u64>,
     /// Sampling rate and channels.
     pub sound: Option<(u32, u8)>,
@@ -82,11 +82,11 @@ pub struct Described {
 /// A segment with what describes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Spanned<'a> {
-    /// Its place.
+    /// Place of the segment in the time of its track.
     pub span: Span,
-    /// Its init segment.
+    /// Description of the init segment.
     pub described: &'a Described,
-    /// Whether a period of a manifest begins with it.
+    /// True if a period of a manifest begins with the segment.
     pub begins_period: bool,
 }
 
@@ -239,13 +239,13 @@ impl Mp4Segmenter {
         has_passed
     }
 
-    /// Whether this track is one of its own.
+    /// True if the track belongs to this segmenter.
     #[must_use]
     pub fn has(&self, track: TrackId) -> bool {
         self.tracks.iter().any(|own| own.id == track)
     }
 
-    /// Whether its segments begin with key frames.
+    /// True if the segments begin with key frames.
     fn is_video(&self) -> bool {
         self.tracks.first().is_some_and(|track| track.kind() == TrackKind::Video)
     }
@@ -572,7 +572,7 @@ impl Mp4Segmenter {
         name.clone_into(&mut self.names.base);
     }
 
-    /// Its tracks, as they were set last.
+    /// Tracks as they were set last.
     #[must_use]
     pub fn tracks(&self) -> &[Track] {
         &self.tracks
