@@ -58,27 +58,25 @@ impl Attempt {
 
     /// Ends the attempt; the first reason counts.
     pub(super) fn end(&mut self, reason: &str) {
-        if std::mem::replace(&mut self.over, true) {
-            return;
-        }
-        self.look_at = None;
         let state = match (self.ending, self.broadcasting) {
             (true, _) => PushState::Finished,
             (false, true) => PushState::Error(reason.to_owned()),
             (false, false) => PushState::Failed(reason.to_owned()),
         };
-        self.events.push_back(Event::Order(OrderEvent::Push(state)));
-        self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
-        self.events.push_back(Event::Closed(reason.to_owned()));
+        self.leave(state, reason);
     }
 
     /// Ends the attempt because a further track must be announced; the next attempt follows.
     pub(super) fn restart(&mut self, reason: &str) {
+        self.leave(PushState::Again(reason.to_owned()), reason);
+    }
+
+    fn leave(&mut self, state: PushState, reason: &str) {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
         self.look_at = None;
-        self.events.push_back(Event::Order(OrderEvent::Push(PushState::Again(reason.to_owned()))));
+        self.events.push_back(Event::Order(OrderEvent::Push(state)));
         self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
         self.events.push_back(Event::Closed(reason.to_owned()));
     }
