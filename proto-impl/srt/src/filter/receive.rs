@@ -18,6 +18,9 @@ const MATRICES: u64 = 2;
 const ROWS: u64 = 4;
 /// Number of packets that may overtake the parity of a group before the packets missing from the group are reported.
 const OVERTAKING: u64 = 3;
+/// Smallest number of packets that may be lost in a row before parity behind them is refused. Small matrices have a
+/// window that an ordinary burst exceeds.
+const LEAD_MIN: u64 = 96;
 /// Number of cleared XOR buffers kept for later groups.
 const SPARE_MAX: usize = 8;
 
@@ -199,7 +202,7 @@ impl FilterReceiver {
             },
         };
         // A sender is no more than a lost burst ahead of the data that has come.
-        if at >= self.data_end.saturating_add(self.window) {
+        if at >= self.data_end.saturating_add(self.lead()) {
             return false;
         }
         self.advance(at);
@@ -215,6 +218,11 @@ impl FilterReceiver {
         }
         self.judge();
         true
+    }
+
+    /// Returns how many packets parity may be ahead of the newest data packet.
+    fn lead(&self) -> u64 {
+        self.window.max(LEAD_MIN)
     }
 
     /// Takes the packets rebuilt since the last call, in order.
@@ -521,7 +529,16 @@ mod tests {
                 line.sender.done(parity);
             }
         }
-        assert_eq!(u64::from(newest), line.receiver.window - 1, "no data has come");
+        assert_eq!(u64::from(newest), line.receiver.lead() - 1, "no data has come");
+    }
+
+    #[test]
+    fn parity_behind_a_burst_longer_than_a_small_window_is_taken() {
+        let mut line = Line::new("fec,cols:2,rows:1,layout:staircase");
+        line.run(20, &[]);
+        (0..40).for_each(|_| line.send(&mut |_, is_parity| !is_parity));
+        line.run(20, &[65]);
+        assert_eq!(line.rebuilt.last(), Some(&65), "{:?}", line.rebuilt);
     }
 
     #[test]
@@ -550,8 +567,8 @@ mod tests {
             (FIRST.previous(), &row),
             (at(0x3fff_ffff), &row),
             (at(0x3fff_fff3), &row),
-            (at(12 + 24), &body),
-            (at(15 + 24), &row),
+            (at(20 + 96), &body),
+            (at(15 + 96), &row),
         ] {
             assert!(!line.receiver.handle_parity(seq, 0, body), "{seq:?}");
         }
