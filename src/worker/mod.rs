@@ -43,6 +43,7 @@ mod streams;
 mod subscriptions;
 mod transcoders;
 mod turn;
+mod waits;
 mod write;
 
 use std::net::SocketAddr;

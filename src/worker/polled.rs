@@ -11,19 +11,20 @@ use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::streams::Live;
 use super::turn::Turn;
+use super::waits::{BlobName, Wait, Waits};
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Published};
-use crate::mail::{
-    Blob, BlobMail, BlobsInTransit, LeaseNews, Progress, SinkNews, ToControl, ToWorker, WatchedMail,
-};
+use crate::mail::{Blob, BlobMail, BlobsInTransit, LeaseNews, SinkNews, ToControl, ToWorker, WatchedMail};
 use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
 
-/// Application and name of a blob.
-type BlobName = (Arc<str>, Arc<str>);
+/// Time in which the last blobs of an ended stream arrive: its sinks publish them at once.
+const LAST_BLOBS: Duration = Duration::from_secs(1);
+/// Largest number of ended streams that are remembered although they have no blobs: the first of them may be on its way.
+pub(super) const ENDED_MAX: usize = 1024;
 
 /// Blobs and leases of a worker.
 #[derive(Debug, Default)]
@@ -35,15 +36,12 @@ pub(super) struct Polled {
     /// Number of workers among which viewers are divided.
     workers: Workers,
     pub(super) passes: Passes,
-    /// Ended streams that still have blobs, and the time to drop them.
+    /// Ended streams that still have blobs or may get their last, and the time to drop them.
     ended: VecDeque<(Instant, StreamId)>,
     /// Keys of the ended streams.
     ended_keys: BTreeMap<StreamId, StreamKey>,
-    /// Sessions by the blob that they wait for and the progress that it must reach.
-    waiting: BTreeMap<BlobName, BTreeSet<(Progress, ConnId)>>,
-    /// Waiting sessions, each with its deadline, the blob and the progress.
-    waits: BTreeMap<ConnId, (Instant, BlobName, Progress)>,
-    due: BTreeSet<(Instant, ConnId)>,
+    /// Requests that wait for blobs.
+    waits: Waits,
     /// Sinks to begin with streams that viewers have started and that are not live yet.
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
     /// Sinks that run on this worker.
@@ -65,36 +63,28 @@ impl Default for Workers {
 impl Polled {
     /// Number of table entries of waiting requests.
     pub(super) fn waiting_requests(&self) -> usize {
-        self.waiting.len() + self.waits.len() + self.due.len()
+        self.waits.entries()
     }
 
     /// Ends the wait of a connection. Returns false if it did not wait.
     pub(super) fn end_wait(&mut self, conn: ConnId) -> bool {
-        let Some((until, name, progress)) = self.waits.remove(&conn) else { return false };
-        self.due.remove(&(until, conn));
-        if let Some(waiting) = self.waiting.get_mut(&name) {
-            waiting.remove(&(progress, conn));
-            if waiting.is_empty() {
-                self.waiting.remove(&name);
-            }
-        }
-        if self.waiting.is_empty() {
+        let has_waited = self.waits.end(conn);
+        if has_waited && self.waits.is_empty() {
             self.sinks_to_come.clear();
         }
-        true
-    }
-
-    fn begin_wait(&mut self, until: Instant, conn: ConnId, name: BlobName, progress: Progress) {
-        self.end_wait(conn);
-        self.due.insert((until, conn));
-        self.waiting.entry(name.clone()).or_default().insert((progress, conn));
-        self.waits.insert(conn, (until, name, progress));
+        has_waited
     }
 
     /// Number of blobs that requests wait for.
     #[cfg(test)]
     pub(super) fn awaited(&self) -> usize {
-        self.waiting.len()
+        self.waits.awaited()
+    }
+
+    /// Number of ended streams that are remembered.
+    #[cfg(test)]
+    pub(super) fn ended_streams(&self) -> usize {
+        self.ended_keys.len()
     }
 
     /// Number of sinks that run on this worker.
@@ -150,14 +140,18 @@ impl Polled {
         self.keep_blob(turn, conns, live, &mail.blob);
     }
 
-    /// Stores a blob and answers the requests that wait for it. A blob that comes after the end of its stream is refused, unless other
-    /// blobs of the stream remain.
+    /// Stores a blob and answers the requests that wait for it. A stream that has just ended still gets its last blobs;
+    /// later ones are refused.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
-        if !live.streams.contains_key(&blob.stream) && !turn.blobs.has(blob.stream) {
+        let is_live = live.streams.contains_key(&blob.stream);
+        if !is_live && !self.ended_keys.contains_key(&blob.stream) {
             return Published::Refused;
         }
         let published = turn.blobs.publish(Arc::clone(blob));
         if published == Published::Stored {
+            if !is_live {
+                turn.blobs.retire(blob.stream);
+            }
             self.answer_waiting_for(turn, conns, blob);
             for (stream, kind) in missing_rungs(turn, live, self, blob) {
                 self.begin_sinks(turn, conns, live, stream, vec![kind]);
@@ -168,10 +162,7 @@ impl Polled {
 
     fn answer_waiting_for(&mut self, turn: &mut Turn, conns: &mut Conns, blob: &Blob) {
         let name = (Arc::clone(&blob.app), Arc::clone(&blob.name));
-        let Some(waiting) = self.waiting.get(&name) else { return };
-        let is_content = |(progress, _): &&(Progress, ConnId)| *progress <= blob.progress;
-        let answered: Vec<ConnId> = waiting.iter().take_while(is_content).map(|(_, conn)| *conn).collect();
-        for conn in answered {
+        for conn in self.waits.reached(&name, blob.progress) {
             self.end_wait(conn);
             conns.answer_waiting(turn, conn);
         }
@@ -204,8 +195,9 @@ impl Polled {
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return conns.answer_waiting(turn, id);
         }
-        let is_first = !self.waiting.contains_key(&name);
-        self.begin_wait(turn.now.mono + BLOB_WAIT, id, name, wanted.progress);
+        let is_first = !self.waits.has(&name);
+        let (until, progress, key) = (turn.now.mono + BLOB_WAIT, wanted.progress, wanted.key.clone());
+        self.waits.begin(id, Wait { until, name, progress, key });
         match (stream, wanted.sink) {
             (Some(stream), Some(sink)) if is_first => turn.order_sink(sink, stream),
             (None, Some(sink)) => {
@@ -254,17 +246,7 @@ impl Polled {
 
     /// Answers the requests that wait for playlists of a stream that does not come.
     pub(super) fn end_blob_waits(&mut self, turn: &mut Turn, conns: &mut Conns, key: &StreamKey) {
-        let from = (Arc::clone(&key.app), Arc::clone(&key.id));
-        let of_app = self
-            .waiting
-            .range(from..)
-            .take_while(|((app, name), _)| *app == key.app && name.starts_with(&*key.id));
-        let is_of_stream = |name: &str| {
-            let rest = name.get(key.id.len()..).unwrap_or_default();
-            rest.starts_with(['.', '/']) || rest.starts_with("_adaptive.")
-        };
-        let waiting = of_app.filter(|((_, name), _)| is_of_stream(name)).flat_map(|(_, waiting)| waiting);
-        for conn in waiting.map(|(_, conn)| *conn).collect::<Vec<_>>() {
+        for conn in self.waits.of(key) {
             self.end_wait(conn);
             conns.answer_waiting(turn, conn);
         }
@@ -383,16 +365,17 @@ impl Polled {
             self.ended_keys.remove(&stream);
             turn.blobs.end_stream(stream);
         }
-        while let Some((until, conn)) = self.due.first().copied()
-            && until <= now
-        {
-            self.end_wait(conn);
+        while let Some(conn) = self.waits.pop_due(now) {
             conns.answer_waiting(turn, conn);
+        }
+        if self.waits.is_empty() {
+            self.sinks_to_come.clear();
         }
         self.arm_polled(turn);
     }
 
-    /// Ends the leases and sinks of an ended stream; its blobs remain for a while, because viewers lag behind.
+    /// Ends the leases and sinks of an ended stream; its blobs remain for a while, because viewers lag behind. Requests
+    /// for a playlist that does not exist wait no longer than its last blobs need.
     pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
         self.leases.end_stream(stream);
         self.tell_ended_leases(turn);
@@ -400,16 +383,18 @@ impl Polled {
             let sink = *sink;
             self.making.remove(&sink);
         }
-        if turn.blobs.retire(stream) {
+        if turn.blobs.retire(stream) || self.ended.len() < ENDED_MAX {
             self.ended.push_back((turn.now.mono + LINGER, stream));
             self.ended_keys.insert(stream, key.clone());
-            self.arm_polled(turn);
         }
+        let is_there = |(app, name): &BlobName| turn.blobs.get(app, name).is_some();
+        self.waits.hasten(key, turn.now.mono + LAST_BLOBS, is_there);
+        self.arm_polled(turn);
     }
 
     fn arm_polled(&mut self, turn: &mut Turn) {
         let ended = self.ended.front().map(|(until, _)| *until);
-        let waits = self.due.first().map(|(until, _)| *until);
+        let waits = self.waits.poll_timeout();
         let due = [self.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };
         // What could not be ended at once is ended in the next turn.
