@@ -24,13 +24,34 @@ pub struct Outcome {
     pub metrics: String,
 }
 
+/// A kind of viewer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is played to while the stream is live.
+    Live(Over),
+    /// It reads the segments of the transport stream, when the stream has ended.
+    Hls,
+    /// The same of the renditions of low latency.
+    LowLatency,
+}
+
+impl Kind {
+    /// Its units have times.
+    fn is_timed(self) -> bool {
+        match self {
+            Self::Live(over) => TIMED.contains(&over),
+            Self::Hls | Self::LowLatency => true,
+        }
+    }
+}
+
 /// A viewer.
 #[derive(Debug)]
 pub struct View {
-    pub over: Over,
+    pub kind: Kind,
     /// The publisher was let in then.
     pub began: Instant,
-    /// The viewer was let in so many milliseconds later.
+    /// The viewer was let in so many milliseconds later. Who reads segments gets them from the first on.
     pub joined: i64,
     pub log: Log,
 }
@@ -49,16 +70,16 @@ impl Outcome {
             return Err(format!("the stream is not live: {}", self.broadcast));
         }
         for view in &self.views {
-            let wrong = |why: String| format!("{:?} viewer: {why}", view.over);
+            let wrong = |why: String| format!("{:?} viewer: {why}", view.kind);
             for is_video in [true, false] {
-                let lost_max = if may_miss(over, view.over, is_video, gets) {
+                let lost_max = if may_miss(over, view.kind, is_video, gets) {
                     usize::MAX
                 } else {
                     gets.lost[usize::from(!is_video)]
                 };
                 self.check_units(view, is_video, lost_max).map_err(wrong)?;
             }
-            if !TIMED.contains(&view.over) {
+            if !view.kind.is_timed() {
                 continue;
             }
             if let Some(most) = gets.exact {
@@ -82,7 +103,9 @@ impl Outcome {
         let got: BTreeSet<u64> = seen.iter().copied().collect();
         // Over WebRTC, where nothing is shown late, sound begins with what is new.
         let is_old = |unit: &Unit| {
-            view.over == Over::WebRtc && !is_video && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
+            view.kind == Kind::Live(Over::WebRtc)
+                && !is_video
+                && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
         };
         let expected = self.expected(is_video, view.joined).filter(|unit| !is_old(unit));
         let sent: Vec<u64> = expected.map(|unit| unit.number).collect();
@@ -141,16 +164,22 @@ impl Outcome {
         let unit = |got: &Got| {
             let sent = self.unit_of(got)?;
             let mut out = got.dts;
-            if view.over == Over::Rtsp {
+            if view.kind == Kind::Live(Over::Rtsp) {
                 // RTP says when a picture is shown, and that may fall.
                 out = (out - sent.cts).max(last[sent.track()]);
                 last[sent.track()] = out;
             }
-            let arrives = got.at.saturating_duration_since(view.began).as_millis();
+            // Segments come when they are asked for: their units are judged by their arrival at the server.
+            let arrives = match view.kind {
+                Kind::Live(_) => {
+                    i64::try_from(got.at.saturating_duration_since(view.began).as_millis()).unwrap()
+                }
+                Kind::Hls | Kind::LowLatency => sent.at,
+            };
             Some(publisher::Unit {
                 track: sent.track(),
                 sampled: sent.sampled,
-                arrives: i64::try_from(arrives).unwrap(),
+                arrives,
                 raw: sent.raw,
                 out,
                 is_outlier: sent.is_outlier,
@@ -188,11 +217,12 @@ impl Outcome {
 }
 
 /// Whether a viewer may miss all units of a kind.
-fn may_miss(publisher: Over, viewer: Over, is_video: bool, gets: &Gets) -> bool {
+fn may_miss(publisher: Over, viewer: Kind, is_video: bool, gets: &Gets) -> bool {
+    // Nothing in this world makes Opus of AAC, nor AAC of Opus.
+    let Kind::Live(viewer) = viewer else { return !is_video && publisher == Over::WebRtc };
     if is_video {
         return viewer == Over::WebRtc && gets.reorders;
     }
-    // Nothing in this world makes Opus of AAC, nor AAC of Opus.
     let is_foreign = match publisher {
         Over::WebRtc => viewer == Over::Flv,
         _ => viewer == Over::WebRtc,

@@ -5,7 +5,7 @@ use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
 use netsim::MediaSource;
 
-use super::judge::Outcome;
+use super::judge::{Kind, Outcome};
 use super::rtmp::{
     AGGREGATE, AUDIO, DATA, DATA_AMF3, Message, Plan, SET_CHUNK_SIZE, USER_CONTROL, VIDEO, amf, metadata,
     text, video_header,
@@ -193,7 +193,7 @@ fn larger(outcome: &Outcome) -> Result<(), String> {
 
 /// Viewers over RTMP are sent both headers.
 fn two_configs(outcome: &Outcome) -> Result<(), String> {
-    let view = outcome.views.iter().find(|view| view.over == Over::Rtmp).unwrap();
+    let view = outcome.views.iter().find(|view| view.kind == Kind::Live(Over::Rtmp)).unwrap();
     let configs = view.log.configs.iter().filter(|(is_video, _)| *is_video).count();
     if configs == 2 { Ok(()) } else { Err(format!("{configs} sequence headers")) }
 }

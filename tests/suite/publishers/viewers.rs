@@ -69,12 +69,12 @@ impl Shared {
         self.0.lock().unwrap()
     }
 
-    fn unit(&self, at: Instant, is_video: bool, (dts, pts): (i64, i64), payload: &[u8]) {
+    pub fn unit(&self, at: Instant, is_video: bool, (dts, pts): (i64, i64), payload: &[u8]) {
         let seen = Seen::read(payload).ok();
         self.lock().got.push(Got { at, is_video, seen, dts, pts });
     }
 
-    fn codec(&self, name: String) {
+    pub fn codec(&self, name: String) {
         let mut log = self.lock();
         if !log.codecs.contains(&name) {
             log.codecs.push(name);
@@ -189,40 +189,30 @@ impl LoadPlayer for RtmpViewer {
     }
 }
 
-/// Over SRT.
-#[derive(Debug)]
-pub struct SrtViewer {
-    connection: Connection,
-    demuxer: Demuxer,
-    log: Shared,
-    events: VecDeque<LoadEvent>,
-}
-
 /// Milliseconds of ticks of 90 kHz. The stream of a row is shorter than the wrap.
 fn ticks_to_ms(ticks: u64) -> i64 {
     i64::try_from(ticks / 90).unwrap()
 }
 
-impl SrtViewer {
-    pub fn new(now: Instant, stream: &str, seed: &Seed, log: Shared) -> Self {
-        let id = SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap());
-        let stream_id = format!("#!::r=live/{stream},m=request");
-        let connection = Connection::caller(now, Arc::default(), id, &stream_id, seed);
-        Self { connection, demuxer: Demuxer::new(), log, events: VecDeque::new() }
+/// A transport stream that a viewer gets, in pieces.
+#[derive(Debug)]
+pub struct TransportStream {
+    demuxer: Demuxer,
+    log: Shared,
+}
+
+impl TransportStream {
+    pub fn new(log: Shared) -> Self {
+        Self { demuxer: Demuxer::new(), log }
     }
 
-    fn drain(&mut self, now: Instant) {
-        while let Some(event) = self.connection.poll_event() {
-            match event {
-                srt::Event::Connected(_) => self.events.push_back(LoadEvent::Ready),
-                srt::Event::Closed(reason) => self.events.push_back(LoadEvent::Closed(format!("{reason:?}"))),
-                srt::Event::Payload(payload) => self.payload(now, &payload),
-                srt::Event::Skipped(_) => self.demuxer.lost(),
-            }
-        }
+    /// The end of a segment.
+    pub fn finish(&mut self, now: Instant) {
+        self.demuxer.finish();
+        self.payload(now, &[]);
     }
 
-    fn payload(&mut self, now: Instant, mut payload: &[u8]) {
+    pub fn payload(&mut self, now: Instant, mut payload: &[u8]) {
         while let Some(event) = self.demuxer.read(&mut payload) {
             match event {
                 mpegts::Event::Program(pmt) => {
@@ -264,6 +254,34 @@ impl SrtViewer {
         }
         if !payload.is_empty() {
             self.log.unit(now, false, (pts, pts), &payload);
+        }
+    }
+}
+
+/// Over SRT.
+#[derive(Debug)]
+pub struct SrtViewer {
+    connection: Connection,
+    media: TransportStream,
+    events: VecDeque<LoadEvent>,
+}
+
+impl SrtViewer {
+    pub fn new(now: Instant, stream: &str, seed: &Seed, log: Shared) -> Self {
+        let id = SocketId(1 | u32::try_from(seed.derive("socket id", 0).random().below(1 << 30)).unwrap());
+        let stream_id = format!("#!::r=live/{stream},m=request");
+        let connection = Connection::caller(now, Arc::default(), id, &stream_id, seed);
+        Self { connection, media: TransportStream::new(log), events: VecDeque::new() }
+    }
+
+    fn drain(&mut self, now: Instant) {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                srt::Event::Connected(_) => self.events.push_back(LoadEvent::Ready),
+                srt::Event::Closed(reason) => self.events.push_back(LoadEvent::Closed(format!("{reason:?}"))),
+                srt::Event::Payload(payload) => self.media.payload(now, &payload),
+                srt::Event::Skipped(_) => self.media.demuxer.lost(),
+            }
         }
     }
 }
