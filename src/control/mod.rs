@@ -382,7 +382,7 @@ impl Control {
             }
             ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
             ToControl::Upload { session, news } => {
-                self.files.upload_news(&mut self.cx, &self.records, session, news)
+                self.files.upload_news(&mut self.cx, &self.records, now, session, news)
             }
             ToControl::NextServer { pull, attempt, server } => self.outbound.next_server(
                 &mut self.cx,
