@@ -107,6 +107,7 @@ use uploads::Uploads;
 pub use admission::Ticket;
 pub use audit::AUDIT;
 pub use cluster::{Location, Membership};
+pub use held::{Ordered, Standing};
 pub use management::is_email;
 pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
 pub use records::imported::{ImportedRecord, NotImported, imported_key, imported_record};

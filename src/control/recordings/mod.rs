@@ -141,6 +141,12 @@ impl Recordings {
         self.by_id.len()
     }
 
+    /// Recordings that were not asked to end, with their streams, containers and workers.
+    pub(super) fn all(&self) -> impl Iterator<Item = (RecordingId, &StreamKey, Container, WorkerId)> {
+        let running = self.by_id.iter().filter(|(_, one)| !one.stopped);
+        running.map(|(id, one)| (*id, &one.key, one.container, one.worker))
+    }
+
     pub(super) const fn failures(&self) -> u64 {
         self.failures
     }
