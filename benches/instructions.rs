@@ -38,7 +38,7 @@ struct Row {
     ratio_max: f64,
 }
 
-const ROWS: [Row; 13] = [
+const ROWS: [Row; 15] = [
     row("fan-out-viewers", "77 units to 500 and to 1000 subscribers", [500, 1000], 2.05),
     row("fan-out-units", "77 and 154 units to 100 subscribers", [77, 154], 2.05),
     row("chunks-128", "1 s and 2 s of RTMP in chunks of 128", [1, 2], 2.05),
@@ -52,6 +52,8 @@ const ROWS: [Row; 13] = [
     row("leaving-viewers", "2000 and 4000 viewers of one stream that leave", [2000, 4000], 2.05),
     row("leaving-waiters", "2000 and 4000 requests for a playlist to come that leave", [2000, 4000], 2.05),
     row("leaving-streams", "2000 and 4000 streams that end", [2000, 4000], 2.05),
+    row("leaving-pushes", "2000 and 4000 endpoints of one stream that are removed", [2000, 4000], 2.05),
+    row("leaving-control", "2000 and 4000 publishers that leave control's tables", [2000, 4000], 2.05),
     row("request-length", "50 HTTP requests with headers of 2 KB and of 4 KB", [2_000, 4_000], 2.05),
 ];
 
@@ -135,6 +137,11 @@ fn run(name: &str, size: usize) {
         "leaving-viewers" => leave(leaving::Crowd::asking(size, "/live/cam.flv")),
         "leaving-waiters" => leave(leaving::Crowd::asking(size, "/live/streams/cam.m3u8")),
         "leaving-streams" => leave(leaving::Crowd::of_streams(size)),
+        "leaving-pushes" => leave(leaving::Crowd::pushing(size)),
+        "leaving-control" => {
+            let mut publishers = leaving::Publishers::new(size);
+            counted(&mut || assert!(publishers.leave() > 0, "nobody was there"));
+        }
         _ => eprintln!("instructions: no step is called '{name}'"),
     }
 }

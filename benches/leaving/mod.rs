@@ -1,15 +1,19 @@
 //! Leaving a worker: many peers, or many streams, that are there and end together. Each costs what it held and no walk over the others,
 //! so that twice as many cost twice as much (docs/security.md, "What peers can fill").
 
+mod control;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::Seed;
 use millstream::config::AppSettings;
-use millstream::mail::{StreamDetails, StreamEnd, ToWorker};
-use millstream::protocol::{Listener, PathEvent, PathId};
-use millstream::types::{ConnId, Ingest, Now, StreamId, StreamKey, WorkerId};
+use millstream::mail::{PushOrder, StreamDetails, StreamEnd, ToWorker};
+use millstream::protocol::{Listener, PathEvent, PathId, outbound};
+use millstream::types::{ConnId, Ingest, Now, PushId, StreamId, StreamKey, WorkerId};
 use millstream::worker::Worker;
+
+pub use control::Publishers;
 
 /// A worker, and who or what is to leave it.
 pub struct Crowd {
@@ -18,6 +22,7 @@ pub struct Crowd {
     settings: Arc<AppSettings>,
     peers: Vec<ConnId>,
     streams: Vec<StreamId>,
+    pushes: Vec<PushId>,
 }
 
 impl Crowd {
@@ -26,7 +31,8 @@ impl Crowd {
         let settings = Arc::new(AppSettings::defaults("live").expect("defaults"));
         let mut worker = Worker::new(WorkerId(0), now, Seed::from_number(1), &Seed::from_number(9));
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
-        let mut crowd = Self { worker, now, settings, peers: Vec::new(), streams: Vec::new() };
+        let (peers, streams, pushes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut crowd = Self { worker, now, settings, peers, streams, pushes };
         crowd.begin(1, "cam");
         crowd
     }
@@ -34,17 +40,43 @@ impl Crowd {
     /// So many HTTP peers that ask for this.
     pub fn asking(count: usize, target: &str) -> Self {
         let mut crowd = Self::new();
-        let listener = Listener::named("http").expect("a listener");
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
+        (0..count).for_each(|_| crowd.arrive(request.as_bytes()));
+        crowd
+    }
+
+    /// So many endpoints of one stream, whose servers have not answered yet.
+    pub fn pushing(count: usize) -> Self {
+        let mut crowd = Self::new();
         for number in 0..count {
-            let [_, _, high, low] = u32::try_from(number).unwrap_or(0).to_be_bytes();
-            let peer = ([10, 0, high, low], 4000).into();
-            let id = crowd.worker.accept(crowd.now, listener, peer).expect("a place");
-            crowd.worker.handle_bytes(crowd.now, id, request.as_bytes());
+            let push = PushId(u64::try_from(number).unwrap_or(0));
+            let target =
+                outbound::read_endpoint(&format!("rtmp://192.0.2.1/app/{number}")).expect("a target");
+            let order = PushOrder {
+                push,
+                attempt: 1,
+                stream: StreamId(1),
+                address: ([192, 0, 2, 1], 1935).into(),
+                target,
+                via: Vec::new(),
+                settings: Arc::clone(&crowd.settings),
+            };
+            crowd.worker.handle_mail(crowd.now, ToWorker::StartPush(Box::new(order)));
             crowd.settle();
-            crowd.peers.push(id);
+            crowd.pushes.push(push);
         }
         crowd
+    }
+
+    /// A peer that sends this.
+    fn arrive(&mut self, bytes: &[u8]) {
+        let listener = Listener::named("http").expect("a listener");
+        let [_, _, high, low] = u32::try_from(self.peers.len()).unwrap_or(0).to_be_bytes();
+        let peer = ([10, 0, high, low], 4000).into();
+        let id = self.worker.accept(self.now, listener, peer).expect("a place");
+        self.worker.handle_bytes(self.now, id, bytes);
+        self.settle();
+        self.peers.push(id);
     }
 
     /// So many streams that are published elsewhere.
@@ -89,6 +121,11 @@ impl Crowd {
                 .handle_mail(self.now, ToWorker::StreamDown { stream: *stream, end: StreamEnd::Stopped });
             self.settle();
         }
-        peers.len() + streams.len()
+        let pushes = std::mem::take(&mut self.pushes);
+        for push in &pushes {
+            self.worker.handle_mail(self.now, ToWorker::StopPush(*push));
+            self.settle();
+        }
+        peers.len() + streams.len() + pushes.len()
     }
 }

@@ -92,6 +92,11 @@ impl Pushes {
         self.by_id.len()
     }
 
+    /// Returns all pushes with their streams and URLs.
+    pub(super) fn all(&self) -> impl Iterator<Item = (PushId, &StreamKey, &str)> {
+        self.by_id.iter().map(|(id, push)| (*id, &push.key, push.url.as_str()))
+    }
+
     /// Returns the URLs of a live stream's endpoints, with the outcomes of attempts since it went live.
     pub(super) fn histories<'a>(
         &'a self,

@@ -1,6 +1,35 @@
-//! The size of each table of control, for simulations: without peers and streams all must be empty.
+//! The size of each table of control, for simulations: without peers and streams all must be empty. And the tasks that control has
+//! ordered, which must be those of its records.
 
 use super::Control;
+use super::supervisor::Job;
+use crate::types::{StreamKey, WorkerId};
+
+/// A task of an outgoing connection or of a recording, as control has it in its tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordered {
+    /// `push`, `pull` or `recording`, as in [`crate::worker::Worker::ordered`].
+    pub kind: &'static str,
+    /// Number of the task among those of its kind.
+    pub id: u64,
+    /// Stream that is pushed, fetched or recorded.
+    pub key: StreamKey,
+    /// URL of a push; name of the container of a recording; empty for a pull.
+    pub what: String,
+    /// Place of the task.
+    pub at: Standing,
+}
+
+/// Place of an ordered task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// Ordered from a worker, which is to have it.
+    Open(WorkerId),
+    /// Waiting for its next attempt, or for a name.
+    Waiting,
+    /// Not tried any more, because it failed too often.
+    GivenUp,
+}
 
 impl Control {
     /// Returns the tables whose entries belong to connections, streams and requests, with their sizes.
@@ -13,6 +42,7 @@ impl Control {
             ("names that are asked for", self.outbound.names.asking()),
             ("pushes", self.outbound.pushes.len()),
             ("sources", self.outbound.sources.len()),
+            ("sources held back", self.outbound.sources.held_back.len()),
             ("claims", self.registry.cluster.held()),
             ("admissions", self.access.admissions.held()),
             ("presences", self.access.presences.held()),
@@ -24,5 +54,24 @@ impl Control {
             ("jobs", self.cx.outbox.jobs_waiting()),
             ("outputs", self.cx.outbox.outputs.len()),
         ]
+    }
+
+    /// Returns the pushes, pulls and recordings under way; recordings that were asked to end are not among them.
+    #[must_use]
+    pub fn ordered(&self) -> Vec<Ordered> {
+        let supervisor = &self.outbound.supervisor;
+        let pushes = self.outbound.pushes.all().map(|(id, key, url)| {
+            let at = supervisor.standing(Job::Push(id));
+            Ordered { kind: "push", id: id.0, key: key.clone(), what: url.to_owned(), at }
+        });
+        let pulls = self.outbound.sources.by_id.iter().map(|(id, source)| {
+            let at = supervisor.standing(Job::Pull(*id));
+            Ordered { kind: "pull", id: id.0, key: source.key.clone(), what: String::new(), at }
+        });
+        let recordings = self.files.recordings.all().map(|(id, key, container, worker)| {
+            let at = Standing::Open(worker);
+            Ordered { kind: "recording", id: id.0, key: key.clone(), what: container.name().to_owned(), at }
+        });
+        pushes.chain(pulls).chain(recordings).collect()
     }
 }

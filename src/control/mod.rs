@@ -107,6 +107,7 @@ use uploads::Uploads;
 pub use admission::Ticket;
 pub use audit::AUDIT;
 pub use cluster::{Location, Membership};
+pub use held::{Ordered, Standing};
 pub use management::is_email;
 pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
 pub use records::imported::{ImportedRecord, NotImported, imported_key, imported_record};
@@ -382,7 +383,7 @@ impl Control {
             }
             ToControl::Recording { recording, news } => self.recording_news(now, recording, news),
             ToControl::Upload { session, news } => {
-                self.files.upload_news(&mut self.cx, &self.records, session, news)
+                self.files.upload_news(&mut self.cx, &self.records, now, session, news)
             }
             ToControl::NextServer { pull, attempt, server } => self.outbound.next_server(
                 &mut self.cx,

@@ -89,6 +89,8 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
+    /// Sources that are to run and found no room, or their id taken.
+    pub(super) held_back: BTreeSet<StreamKey>,
     /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,
     pulls: u64,
@@ -416,6 +418,7 @@ impl Outbound {
         key: &StreamKey,
         end: StreamEnd,
     ) -> bool {
+        self.sources.held_back.remove(key);
         let Some(id) = self.sources.by_key.remove(key) else { return false };
         let source = self.sources.by_id.remove(&id);
         if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
@@ -433,7 +436,8 @@ impl Outbound {
             }
             return true;
         }
-        if !is_copy {
+        // An application that goes stops nothing for good: one that comes back has what ran.
+        if !is_copy && end != StreamEnd::Deleted {
             records.source_wanted(now, key, false);
         }
         match registry.find(key) {

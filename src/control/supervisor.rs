@@ -18,6 +18,7 @@ use crypto::Random;
 
 use super::Control;
 use super::broadcast::status;
+use super::held::Standing;
 use super::jobs::{ResolveRequest, Resolved};
 use crate::auth::OutboundPolicy;
 use crate::control::Outbound;
@@ -321,6 +322,15 @@ impl Supervisor {
         match self.tasks.get(&job)?.phase {
             Phase::Open { worker, .. } => Some(worker),
             Phase::Waiting(_) | Phase::Resolving { .. } | Phase::Idle => None,
+        }
+    }
+
+    /// Returns the place of a job.
+    pub(super) fn standing(&self, job: Job) -> Standing {
+        match self.tasks.get(&job).map(|task| task.phase) {
+            Some(Phase::Open { worker, .. }) => Standing::Open(worker),
+            Some(Phase::Waiting(_) | Phase::Resolving { .. }) => Standing::Waiting,
+            Some(Phase::Idle) | None => Standing::GivenUp,
         }
     }
 

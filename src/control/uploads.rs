@@ -154,7 +154,7 @@ impl Files {
             (Some(vod), RecordingOutcome::Finished(finished)) => (vod, finished),
             (_, outcome) => {
                 tracing::error!(app = &*key.app, vod = &*key.id, ?outcome, "upload not stored");
-                self.drop_upload(cx, records, &key);
+                self.drop_upload(cx, records, now, &key);
                 return cx.answer(requester, not_written());
             }
         };
@@ -175,6 +175,7 @@ impl Files {
         &mut self,
         cx: &mut Context,
         records: &Records,
+        now: Now,
         session: SessionRef,
     ) -> bool {
         let Some(upload) = self.uploads.by_session.get_mut(&session) else { return false };
@@ -192,11 +193,12 @@ impl Files {
             name.push_str(UNFINISHED);
         }
         let work = Work::FileAppend { to: AppendTo::New { path }, data: Vec::new() };
-        let sent = cx.submit(work, move |control, _, outcome| {
+        let sent = cx.submit(work, move |control, now, outcome| {
             let jobs::Outcome::Appended(Ok(Appended { file, .. })) = outcome else {
                 return control.files.upload_failed(
                     &mut control.cx,
                     &control.records,
+                    now,
                     session,
                     "the file cannot be made",
                 );
@@ -208,7 +210,7 @@ impl Files {
             control.cx.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
         });
         if !sent {
-            self.upload_failed(cx, records, session, "too many jobs wait");
+            self.upload_failed(cx, records, now, session, "too many jobs wait");
         }
         true
     }
@@ -218,16 +220,17 @@ impl Files {
         &mut self,
         cx: &mut Context,
         records: &Records,
+        now: Now,
         session: SessionRef,
         news: UploadNews,
     ) {
         match news {
-            UploadNews::Received { metadata } => self.upload_received(cx, records, session, metadata),
-            UploadNews::Failed(reason) => self.upload_failed(cx, records, session, reason),
+            UploadNews::Received { metadata } => self.upload_received(cx, records, now, session, metadata),
+            UploadNews::Failed(reason) => self.upload_failed(cx, records, now, session, reason),
             UploadNews::Gone => {
                 if let Some(upload) = self.uploads.by_session.remove(&session) {
                     tracing::info!(app = &*upload.key.app, vod = &*upload.key.id, "upload aborted");
-                    self.drop_upload(cx, records, &upload.key);
+                    self.drop_upload(cx, records, now, &upload.key);
                 }
             }
         }
@@ -237,6 +240,7 @@ impl Files {
         &mut self,
         cx: &mut Context,
         records: &Records,
+        now: Now,
         session: SessionRef,
         metadata: Option<String>,
     ) {
@@ -258,25 +262,39 @@ impl Files {
             );
         });
         if !sent {
-            self.drop_upload(cx, records, &failed);
+            self.drop_upload(cx, records, now, &failed);
             cx.answer(requester, not_written());
         }
     }
 
-    fn upload_failed(&mut self, cx: &mut Context, records: &Records, session: SessionRef, reason: &str) {
+    fn upload_failed(
+        &mut self,
+        cx: &mut Context,
+        records: &Records,
+        now: Now,
+        session: SessionRef,
+        reason: &str,
+    ) {
         let Some(upload) = self.uploads.by_session.remove(&session) else { return };
         tracing::warn!(app = &*upload.key.app, vod = &*upload.key.id, reason, "upload failed");
-        self.drop_upload(cx, records, &upload.key);
+        self.drop_upload(cx, records, now, &upload.key);
         cx.answer(upload.requester, not_written());
     }
 
     /// Removes an upload that is not complete: its file, and then its record, which nobody sees. A start that finds the file without
-    /// its record would take it for a recording.
-    pub(super) fn drop_upload(&self, cx: &mut Context, records: &Records, key: &Key) {
+    /// its record would take it for a recording. A file that cannot be removed is tried again.
+    pub(super) fn drop_upload(&mut self, cx: &mut Context, records: &Records, now: Now, key: &Key) {
         let Some(vod) = self.vod_of(records, key).cloned() else { return };
         let gone = key.clone();
-        cx.remove_local_then(&key.app, &vod, move |control, now| {
-            control.files.put_vod(&mut control.records, now, gone, None);
+        let sent = cx.remove_local_then(&key.app, &vod, move |control, now, is_gone| {
+            if is_gone {
+                control.files.put_vod(&mut control.records, now, gone, None);
+            } else {
+                control.files.drop_upload_later(now, gone);
+            }
         });
+        if !sent {
+            self.drop_upload_later(now, key.clone());
+        }
     }
 }

@@ -2,6 +2,7 @@
 //! time; and those that stop because nobody watches.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,10 +21,19 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Interval at which timeouts of sources are checked.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
+/// Maximum number of sources that were held back and are begun at one check.
+const BEGUN_AT_ONCE: usize = 16;
+
 /// True if viewers may start the source of a record.
 fn starts_by_viewer(record: &Broadcast) -> bool {
     record.auto_start_stop_enabled
         && (is_playable(record) || is_source(&record.kind) && record.stream_url.is_some())
+}
+
+/// True if a source is to run without anybody's request: it was started and not stopped, or its application starts all.
+fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> bool {
+    let starts_all = cx.apps.get(&key.app).is_some_and(|app| app.start_sources);
+    records.get(key).is_some_and(|record| record.source_wanted || starts_all)
 }
 
 impl Control {
@@ -34,6 +44,7 @@ impl Control {
             // A record is of its next life when what began it is over.
             self.follow_ends(now);
             self.outbound.fire_planned(&mut self.cx, &mut self.records, &mut self.registry, now);
+            self.outbound.begin_held_back(&mut self.cx, &mut self.records, &mut self.registry, now);
         }
     }
 }
@@ -56,7 +67,8 @@ impl Outbound {
     fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
-            let idle = self.sources.by_id.is_empty() && self.sources.planned.is_empty();
+            let sources = &self.sources;
+            let idle = sources.by_id.is_empty() && sources.planned.is_empty() && sources.held_back.is_empty();
             self.sources.tick = if idle { None } else { now.mono.checked_add(TICK) };
         }
         is_due
@@ -148,6 +160,7 @@ impl Outbound {
             for key in running.cloned().collect::<Vec<_>>() {
                 self.stop_source(cx, records, registry, now, &key, StreamEnd::Deleted);
             }
+            self.sources.held_back.retain(|key| key.app != *name);
         }
         if cx.apps.contains_key(name) {
             self.begin_wanted(cx, records, registry, now, name);
@@ -172,9 +185,55 @@ impl Outbound {
         let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
         let keys: Vec<_> =
             keys.filter(|key| !self.sources.is_running(key) && !registry.is_live(key)).collect();
-        for key in keys {
-            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
-                tracing::info!(%key, reason, "source not started");
+        keys.iter().for_each(|key| self.begin_or_hold_back(cx, records, registry, now, key));
+    }
+
+    /// Starts a source that is to run. One that finds no room, or its id taken, is started when that has passed.
+    pub(super) fn begin_or_hold_back(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let Err(reason) = self.begin_source(cx, records, registry, now, key) else { return };
+        let is_short =
+            cx.apps.get(&key.app).is_some_and(|app| self.is_short_for_source(cx, registry, now, app));
+        let retries = is_short || registry.is_live(key) || registry.cluster.refuses();
+        if retries && self.sources.held_back.insert(key.clone()) {
+            self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
+        }
+        tracing::info!(%key, reason, retries, "source not started");
+    }
+
+    /// Starts sources that were held back, some at a time and none of an application without room.
+    fn begin_held_back(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
+        if self.sources.held_back.is_empty() || registry.cluster.refuses() || cx.is_draining() {
+            return;
+        }
+        let mut due = Vec::new();
+        let mut next = self.sources.held_back.first().cloned();
+        while let Some(key) = next.filter(|_| due.len() < BEGUN_AT_ONCE) {
+            let has_room = |app| !self.is_short_for_source(cx, registry, now, app);
+            let mut from = Bound::Excluded(key.clone());
+            if !cx.apps.get(&key.app).is_some_and(|app| has_room(app)) {
+                from = Bound::Included(StreamKey::new(&format!("{}\0", key.app), ""));
+            } else if !registry.is_live(&key) || !is_wanted(cx, records, &key) {
+                due.push(key);
+            }
+            next = self.sources.held_back.range((from, Bound::Unbounded)).next().cloned();
+        }
+        for key in due {
+            self.sources.held_back.remove(&key);
+            if is_wanted(cx, records, &key) && !self.sources.is_running(&key) {
+                self.begin_or_hold_back(cx, records, registry, now, &key);
             }
         }
     }
@@ -204,9 +263,7 @@ impl Outbound {
         let all = records.all();
         let all = all.filter(|(key, record)| is_source(record) && runs(key, record) && is_due(key));
         for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
-            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
-                tracing::info!(%key, reason, "source not started");
-            }
+            self.begin_or_hold_back(cx, records, registry, now, &key);
         }
     }
 }

@@ -51,7 +51,7 @@ impl Files {
             self.remove_file(cx, now, &app, &vod);
         }
         if let Some((requester, response)) = write.waiter
-            && !self.upload_recorded(cx, records, requester.session())
+            && !self.upload_recorded(cx, records, now, requester.session())
         {
             cx.answer(requester, response);
         }

@@ -102,6 +102,15 @@ pub fn put_in_place(disk: &dyn Disk, beside: &Path, path: &Path) -> io::Result<(
     disk.sync_folder(folder_of(path))
 }
 
+/// The outcome of a change that is made.
+#[derive(Debug)]
+pub enum Committed {
+    /// Every file is in place.
+    InPlace,
+    /// Some drafts are not in place, for this reason: the next [`Together::finish`] or [`Together::recover`] goes on.
+    Behind(io::Error),
+}
+
 /// Files that change together: after a power cut all of them are old or all are new.
 ///
 /// 1. Each is written as a draft beside its place ([`Together::stage`]).
@@ -138,19 +147,41 @@ impl<'a> Together<'a> {
         replace(self.disk, &Self::draft_of(path), bytes, mode)
     }
 
-    /// Puts every draft in place. After an error behind the mark, [`Together::recover`] goes on.
+    /// Puts every draft in place. What fails behind the mark is tried once more; then [`Together::finish`] goes on later.
     ///
     /// # Errors
-    /// The system's error.
-    pub fn commit(&self) -> io::Result<()> {
-        replace(self.disk, &self.mark, b"the drafts beside this file are complete\n", 0o600)?;
-        self.put_drafts_in_place()
+    /// The system's error. The change is not made; its text says so where even that is not sure, because the mark could neither be
+    /// synced nor removed.
+    pub fn commit(&self) -> io::Result<Committed> {
+        let marked = replace(self.disk, &self.mark, b"the drafts beside this file are complete\n", 0o600);
+        marked.map_err(|error| self.take_back(&error))?;
+        match self.put_drafts_in_place().or_else(|_| self.put_drafts_in_place()) {
+            Ok(()) => Ok(Committed::InPlace),
+            Err(error) => Ok(Committed::Behind(error)),
+        }
     }
 
-    /// Removes what was staged and not committed.
+    /// Removes a mark that may be on the disk, so that the next start does not make the change. Returns the error to report.
+    fn take_back(&self, error: &io::Error) -> io::Error {
+        let remove =
+            || self.disk.remove(&self.mark).and_then(|()| self.disk.sync_folder(folder_of(&self.mark)));
+        match remove().or_else(|_| remove()) {
+            Ok(()) => io::Error::new(error.kind(), error.to_string()),
+            Err(_) => io::Error::new(
+                error.kind(),
+                format!("{error}; the change could not be taken back, and may be made later"),
+            ),
+        }
+    }
+
+    /// Removes what was staged and not committed. Drafts stay while a mark may be on the disk, because with it only all of them fit.
     pub fn discard(&self) {
-        if !self.disk.has(&self.mark) {
-            self.files.iter().for_each(|path| drop(self.disk.remove(&Self::draft_of(path))));
+        let drafts = || self.files.iter().map(|path| Self::draft_of(path)).filter(|path| self.disk.has(path));
+        if drafts().next().is_none() || self.disk.has(&self.mark) {
+            return;
+        }
+        if self.disk.sync_folder(folder_of(&self.mark)).is_ok() {
+            drafts().for_each(|path| drop(self.disk.remove(&path)));
         }
     }
 
@@ -159,10 +190,23 @@ impl<'a> Together<'a> {
     /// # Errors
     /// The system's error.
     pub fn recover(&self) -> io::Result<bool> {
-        if !self.disk.has(&self.mark) {
+        let is_finished = self.finish()?;
+        if !is_finished {
             self.discard();
+        }
+        Ok(is_finished)
+    }
+
+    /// Puts the drafts of a committed change in place. Returns false if there is none, and leaves drafts without a mark alone.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn finish(&self) -> io::Result<bool> {
+        if !self.disk.has(&self.mark) {
             return Ok(false);
         }
+        // A mark that is not on the disk would not finish what the power cuts off.
+        self.disk.sync_folder(folder_of(&self.mark))?;
         self.put_drafts_in_place().map(|()| true)
     }
 
@@ -171,6 +215,9 @@ impl<'a> Together<'a> {
             let draft = Self::draft_of(path);
             if self.disk.has(&draft) {
                 put_in_place(self.disk, &draft, path)?;
+            } else if self.disk.has(path) {
+                // An earlier try may have renamed it, and failed behind that.
+                self.disk.sync_folder(folder_of(path))?;
             }
         }
         self.disk.remove(&self.mark)?;

@@ -1,8 +1,11 @@
 //! The thread of control: mail in, mail out, and a deadline. Blocking work is done by the store's thread and by the job service.
+//!
+//! After the process was held up (stopped, suspended with its machine), deadlines wait a moment: what came meanwhile is in the sockets of
+//! workers and jobs, which read it first and then tell of it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::clock;
 use super::directory::StoreSender;
@@ -21,6 +24,10 @@ use crate::types::{ConnId, SessionRef, WorkerId};
 const TURN_MESSAGES_MAX: usize = 256;
 /// Longest sleep without a deadline.
 const IDLE: Duration = Duration::from_secs(60);
+/// Excess over the expected duration of a wait or a turn from which the process counts as held up, as in `driver::poller`.
+const HELD_UP: Duration = Duration::from_secs(1);
+/// Time for which deadlines wait then.
+const CATCH_UP: Duration = Duration::from_secs(1);
 
 /// Mail of the control thread.
 #[derive(Debug)]
@@ -100,6 +107,43 @@ impl Local {
     }
 }
 
+/// Detects that the process was held up, and delays deadlines for [`CATCH_UP`].
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldUp {
+    /// Time at which the last wait ended.
+    woke: Instant,
+    /// Time until which deadlines wait; `None` if they do not.
+    until: Option<Instant>,
+}
+
+impl HeldUp {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { woke: now, until: None }
+    }
+
+    /// Notes a wait from `began` to `ended` that should have taken at most `patience`. A wait for deadlines that is under way is not
+    /// lengthened, so that they come in the end however slow the machine is.
+    fn waited(&mut self, began: Instant, ended: Instant, patience: Duration) {
+        let turn = began.saturating_duration_since(self.woke);
+        let waited = ended.saturating_duration_since(began);
+        if self.until.is_none() && (turn >= HELD_UP || waited >= patience.saturating_add(HELD_UP)) {
+            self.until = ended.checked_add(CATCH_UP);
+        }
+        self.woke = ended;
+    }
+
+    /// Returns when a deadline is judged.
+    fn judged(&self, due: Instant) -> Instant {
+        self.until.map_or(due, |until| due.max(until))
+    }
+
+    /// True if deadlines wait. Once they do not, the pause is over.
+    fn defers(&mut self, now: Instant) -> bool {
+        self.until = self.until.filter(|until| *until > now);
+        self.until.is_some()
+    }
+}
+
 /// The control machine and the receivers of its outputs.
 pub(super) struct ControlThread {
     pub(super) control: Control,
@@ -108,6 +152,7 @@ pub(super) struct ControlThread {
     pub(super) store: StoreSender,
     pub(super) jobs: Jobs,
     pub(super) local: Local,
+    pub(super) held_up: HeldUp,
 }
 
 impl ControlThread {
@@ -117,11 +162,13 @@ impl ControlThread {
             return;
         }
         loop {
-            let mut batch = match self.mail.recv_timeout(self.patience()) {
+            let (began, patience) = self.patience();
+            let mut batch = match self.mail.recv_timeout(patience) {
                 Ok(first) => vec![first],
                 Err(RecvTimeoutError::Timeout) => Vec::new(),
                 Err(RecvTimeoutError::Disconnected) => return,
             };
+            self.held_up.waited(began, clock::now().mono, patience);
             while batch.len() < TURN_MESSAGES_MAX {
                 match self.mail.try_recv() {
                     Ok(mail) => batch.push(mail),
@@ -135,9 +182,11 @@ impl ControlThread {
         }
     }
 
-    fn patience(&self) -> Duration {
+    /// Returns the time, and how long to wait for mail.
+    fn patience(&self) -> (Instant, Duration) {
         let now = clock::now().mono;
-        self.control.poll_timeout().map_or(IDLE, |due| due.saturating_duration_since(now))
+        let due = self.control.poll_timeout().map(|due| self.held_up.judged(due));
+        (now, due.map_or(IDLE, |due| due.saturating_duration_since(now)))
     }
 
     fn turn(&mut self, batch: Vec<ControlMail>) {
@@ -173,7 +222,7 @@ impl ControlThread {
                 ControlMail::Drain => self.control.drain(now),
             }
         }
-        if self.control.poll_timeout().is_some_and(|due| due <= now.mono) {
+        if !self.held_up.defers(now.mono) && self.control.poll_timeout().is_some_and(|due| due <= now.mono) {
             self.control.handle_timeout(now);
         }
     }
@@ -203,5 +252,35 @@ impl ControlThread {
             }
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn q_12_deadlines_of_control_wait_a_moment_after_the_process_was_stopped() {
+        let mut now = Instant::now();
+        let mut held_up = HeldUp::new(now);
+        let mut turn = |worked: u64, waited: u64| {
+            let (began, ended) = (now + ms(worked), now + ms(worked + waited));
+            held_up.waited(began, ended, ms(5));
+            now = ended;
+            (held_up.defers(now), held_up.judged(now) - now)
+        };
+        assert_eq!(turn(1, 5), (false, ms(0)));
+        assert_eq!(turn(900, 900), (false, ms(0)), "a busy moment");
+        assert_eq!(turn(1, 20_000), (true, CATCH_UP), "stopped in a wait");
+        assert_eq!(turn(1, 399), (true, ms(600)));
+        assert_eq!(turn(1, 599), (false, ms(0)), "and not for longer");
+        assert_eq!(turn(20_000, 5), (true, CATCH_UP), "stopped in a turn");
+        // A machine that is always slow: deadlines come all the same.
+        assert_eq!(turn(5000, 5), (false, ms(0)));
+        assert_eq!(turn(5000, 5), (true, CATCH_UP));
     }
 }

@@ -13,7 +13,7 @@ use mio::{Poll, Waker};
 
 use super::blob_files::BlobFiles;
 use super::budget::Budget;
-use super::control_thread::{self, ControlMail, ControlSender, ControlThread, Local};
+use super::control_thread::{self, ControlMail, ControlSender, ControlThread, HeldUp, Local};
 use super::directory::{Listeners, Records};
 use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
@@ -176,6 +176,7 @@ impl Server {
             store: requests,
             jobs: jobs.clone(),
             local: Local::default(),
+            held_up: HeldUp::new(clock::now().mono),
         };
         local::start(&config.home, control_sender.clone())?;
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the

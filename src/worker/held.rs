@@ -1,4 +1,4 @@
-//! The size of each table of a worker, for simulations: without peers and streams all must be empty.
+//! The size of each table of a worker, for simulations: without peers and streams all must be empty. And the tasks that the worker has.
 
 use super::Worker;
 
@@ -28,5 +28,15 @@ impl Worker {
             ("sessions of ports", self.ports.list.iter().map(|(_, demux)| demux.sessions()).sum()),
             ("outputs", self.turn.agenda.outputs.len()),
         ]
+    }
+
+    /// Returns the kinds and numbers of the tasks that control has ordered and that are not over, as in
+    /// [`crate::control::Ordered`].
+    #[must_use]
+    pub fn ordered(&self) -> Vec<(&'static str, u64)> {
+        let pushes = self.orders.pushes.keys().map(|id| ("push", id.0));
+        let pulls = self.orders.pulls.keys().map(|id| ("pull", id.0));
+        let recordings = self.orders.recordings.keys().map(|id| ("recording", id.0));
+        pushes.chain(pulls).chain(recordings).collect()
     }
 }

@@ -4,6 +4,7 @@
 //! `MILLSTREAM_SEEDS=1000` runs more of them.
 
 mod damaged;
+mod desired;
 mod random;
 mod records;
 mod streams;

@@ -315,30 +315,38 @@ impl Context {
     /// Removes the file on this machine.
     pub(in crate::control) fn remove_local(&mut self, app: &str, vod: &Vod) {
         if vod.kind.as_deref() != Some(Vod::IMPORTED) {
-            self.remove_local_then(app, vod, |_, _| ());
+            self.remove_local_then(app, vod, |_, _, _| ());
         }
     }
 
-    /// Removes the file on this machine, and does what follows when it is gone.
+    /// Removes the file on this machine. Calls `then` when that was tried, with true if the file is gone. Returns false if the job
+    /// cannot be begun; `then` is not called.
     pub(in crate::control) fn remove_local_then(
         &mut self,
         app: &str,
         vod: &Vod,
-        gone: impl FnOnce(&mut Control, Now) + Send + 'static,
-    ) {
+        then: impl FnOnce(&mut Control, Now, bool) + Send + 'static,
+    ) -> bool {
         let work = Work::Recording(RecordingWork::Remove { path: vod.path(app) });
         let file = vod.file_path.clone();
-        let sent = self.submit(work, move |control, now, outcome| match outcome.recording() {
-            RecordingOutcome::Failed(reason) => tracing::warn!(file, reason, "recording not removed"),
-            RecordingOutcome::Removed
-            | RecordingOutcome::Empty
-            | RecordingOutcome::Finished(_)
-            | RecordingOutcome::SetAside(_)
-            | RecordingOutcome::Found(_) => gone(control, now),
+        let sent = self.submit(work, move |control, now, outcome| {
+            let is_gone = match outcome.recording() {
+                RecordingOutcome::Failed(reason) => {
+                    tracing::warn!(file, reason, "recording not removed");
+                    false
+                }
+                RecordingOutcome::Removed
+                | RecordingOutcome::Empty
+                | RecordingOutcome::Finished(_)
+                | RecordingOutcome::SetAside(_)
+                | RecordingOutcome::Found(_) => true,
+            };
+            then(control, now, is_gone);
         });
         if !sent {
             tracing::warn!(file = vod.file_path, "recording not removed: the job queue is full");
         }
+        sent
     }
 }
 

@@ -39,7 +39,7 @@ impl Files {
         });
         self.recordings.held = sent.then(Vec::new);
         // Nobody was told that they are there.
-        uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, &key));
+        uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);
     }

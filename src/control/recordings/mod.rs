@@ -87,6 +87,8 @@ enum Retry {
     Finish(store::Key),
     /// A record that may not be in the store.
     Save(store::Key),
+    /// An upload that is not complete, whose file could not be removed.
+    Drop(store::Key),
 }
 
 /// A file that is written.
@@ -137,6 +139,12 @@ pub(super) enum Recorded {
 impl Recordings {
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// Recordings that were not asked to end, with their streams, containers and workers.
+    pub(super) fn all(&self) -> impl Iterator<Item = (RecordingId, &StreamKey, Container, WorkerId)> {
+        let running = self.by_id.iter().filter(|(_, one)| !one.stopped);
+        running.map(|(id, one)| (*id, &one.key, one.container, one.worker))
     }
 
     pub(super) const fn failures(&self) -> u64 {
@@ -207,6 +215,11 @@ impl Files {
     /// The stream is over: nothing of it is recorded any more.
     pub(in crate::control) fn forget_refused_recording(&mut self, key: &StreamKey) {
         self.recordings.refused.remove(key);
+    }
+
+    /// Tries later to remove an upload that is not complete.
+    pub(super) fn drop_upload_later(&mut self, now: Now, key: store::Key) {
+        self.try_again(now, Retry::Drop(key));
     }
 
     fn try_again(&mut self, now: Now, retry: Retry) {
@@ -392,6 +405,7 @@ impl Files {
                 }
                 Retry::Finish(key) => self.finish_file(cx, records, now, key),
                 Retry::Save(key) => self.save_again(cx, records, now, key),
+                Retry::Drop(key) => self.drop_upload(cx, records, now, &key),
             }
         }
         if self.recordings.sweep_due.is_some_and(|due| due <= now.mono) {

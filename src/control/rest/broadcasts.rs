@@ -374,18 +374,28 @@ pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
         stopped |= outbound.stop_live(cx, records, registry, at, key);
     }
     let is_playlist = records.get(&key).is_some_and(is_playlist);
+    // One that is to run and does not, for want of room or because its id is taken, is not to run any more.
+    let was_wanted = outbound.sources.held_back.contains(&key)
+        || records.pending(&key).is_some_and(|record| record.source_wanted);
     if outbound.stop_source(cx, records, registry, at, &key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
         let outcome = if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) };
         return source_kept(records, at, call, &key, false, outcome.response(200));
     }
+    if was_wanted && records.writes.is_broken() {
+        records.source_wanted(at, &key, false);
+    }
     if outbound.stop_live(cx, records, registry, at, &key) || stopped {
-        return now(Outcome::success());
+        let outcome = Outcome::success();
+        if was_wanted {
+            return source_kept(records, at, call, &key, false, outcome.response(200));
+        }
+        return now(outcome);
     }
     let is_elsewhere = registry.cluster.elsewhere(&key).is_some() && !records.writes.is_broken();
     match records.pending(&key).map(|record| record.kind.as_str()) {
-        Some(kind) if is_elsewhere && (is_source(kind) || kind == "playlist") => {
-            // The node that runs it hears of it by the record.
+        Some(kind) if (is_elsewhere || was_wanted) && (is_source(kind) || kind == "playlist") => {
+            // A node that runs it hears of it by the record.
             let outcome = Outcome::success().message(Some("Stream stopped"));
             source_kept(records, at, call, &key, false, outcome.response(200))
         }

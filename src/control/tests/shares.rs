@@ -119,3 +119,76 @@ fn q_17_an_application_leaves_room_for_the_records_and_sources_of_others() {
     assert_eq!(start(&mut rig, "live"), 14, "an eighth is left");
     assert_eq!(start(&mut rig, "LiveApp"), 2);
 }
+
+/// Beside the floods below, whatever the other application asks is answered with the same commit, or in the same turn, as without them.
+const COMMIT: Duration = Duration::from_millis(5);
+
+#[test]
+fn q_17_a_hundred_thousand_records_of_one_application_hold_up_no_other() {
+    let mut rig = Rig::new();
+    let (mut made, mut refused) = (0, 0);
+    for thousand in 0..100 {
+        rig.take();
+        let mut others = Vec::new();
+        for n in 0..1000 {
+            let body = format!(r#"{{"streamId":"{thousand}-{n}"}}"#);
+            rig.send(Method::Post, "/live/rest/v2/broadcasts/create", &body);
+            if n == 500 {
+                let body = format!(r#"{{"streamId":"{thousand}"}}"#);
+                others.push(rig.send(Method::Post, "/LiveApp/rest/v2/broadcasts/create", &body));
+            }
+        }
+        rig.run_for(COMMIT);
+        for session in others {
+            let (status, text) = rig.answer(session).expect("an answer with the commit");
+            assert_eq!(status, 200, "{thousand}: {text}");
+        }
+        for (_, mail) in rig.take() {
+            if let ToWorker::RestReply { response, .. } = mail {
+                *(if response.status == 200 { &mut made } else { &mut refused }) += 1;
+            }
+        }
+    }
+    assert_eq!(made + refused, 100_000);
+    assert!((70_000..87_500).contains(&made), "{made}");
+}
+
+#[test]
+fn q_17_forty_slow_uploads_of_one_application_hold_up_no_other() {
+    let mut rig = Rig::with(&[], &[("remoteAllowedCIDR", "127.0.0.0/8")]);
+    let begin = |rig: &mut Rig, app: &str, n: usize| {
+        let path = format!("/{app}/rest/v2/vods/create?name=a.mp4");
+        let mut request = request(Method::Post, &path, "");
+        request.headers.push("Content-Type", "multipart/form-data; boundary=b");
+        // As many as an address may have.
+        let session = rig.send_request(&format!("127.0.0.{}:9", 1 + n / 4), request);
+        rig.run_for(COMMIT);
+        // The file that is to be made for it.
+        rig.answer(session).is_none() && rig.files.pop().is_some()
+    };
+    let slow = (0..40).filter(|n| begin(&mut rig, "live", *n)).count();
+    assert!((30..36).contains(&slow), "{slow} uploads that never end");
+    for n in 40..43 {
+        assert!(begin(&mut rig, "LiveApp", n), "{n}");
+    }
+}
+
+#[test]
+fn q_17_five_hundred_sources_of_one_application_that_wait_hold_up_no_other() {
+    let mut rig = Rig::new();
+    let start = |rig: &mut Rig, app: &str, n: usize| {
+        let body = format!(r#"{{"streamId":"{n}","type":"streamSource","streamUrl":"udp://:{}"}}"#, 5000 + n);
+        let path = format!("/{app}/rest/v2/broadcasts/create?autoStart=true");
+        let (_, text) = rig.post(&path, &body);
+        let ordered = rig.take().iter().any(|(_, mail)| matches!(mail, ToWorker::StartPull(_)));
+        assert_eq!(ordered, text.contains("\"success\":true"), "{text}");
+        ordered
+    };
+    let waiting = (0..500).filter(|n| start(&mut rig, "live", *n)).count();
+    assert!((400..500).contains(&waiting), "{waiting}");
+    // Nothing comes for them, for minutes.
+    rig.run_for(Duration::from_secs(120));
+    for n in 600..620 {
+        assert!(start(&mut rig, "LiveApp", n), "{n}");
+    }
+}

@@ -83,6 +83,12 @@ fn upload(rig: &mut Rig) -> String {
     id
 }
 
+/// Records of files in the store.
+fn vods(rig: &mut Rig) -> usize {
+    let stored = rig.store.load().unwrap();
+    stored.iter().filter(|(key, _)| key.kind == store::Kind::Vod).count()
+}
+
 fn count(rig: &mut Rig) -> String {
     rig.get(&format!("{VODS}/count")).1
 }
@@ -225,4 +231,23 @@ fn r_48_a_file_that_is_due_while_s3_is_off_is_uploaded_when_it_is_on_again() {
     rig.control.install_app(rig.now, settings(&S3));
     rig.drain();
     assert!(matches!(rig.files.pop(), Some((_, Work::Object(_)))));
+}
+
+#[test]
+fn b_14_an_upload_s_file_that_cannot_be_removed_is_removed_later() {
+    let mut rig = Rig::new();
+    let session = begin(&mut rig, "127.0.0.1:9");
+    made(&mut rig, session).unwrap();
+    news(&mut rig, session, UploadNews::Gone);
+    for _ in 0..3 {
+        let failed = RecordingOutcome::Failed("the disk is gone".into());
+        assert!(matches!(finish(&mut rig, failed), RecordingWork::Remove { .. }));
+        assert_eq!(rig.files.len(), 0, "not at once");
+        assert_eq!(vods(&mut rig), 1, "its record says that it is no recording");
+        rig.run_for(Duration::from_secs(31));
+    }
+    assert!(matches!(finish(&mut rig, RecordingOutcome::Removed), RecordingWork::Remove { .. }));
+    assert_eq!(vods(&mut rig), 0);
+    rig.run_for(Duration::from_secs(100));
+    assert!(rig.files.is_empty());
 }

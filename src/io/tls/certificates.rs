@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
 use super::Configs;
-use crate::disk::{self, SystemDisk, Together};
+use crate::disk::{self, Committed, SystemDisk, Together};
 use crate::io::mailbox::{Mail, MailSender};
 
 /// The interval at which the files are checked for changes.
@@ -157,8 +158,10 @@ impl CertificateFiles {
 
     /// Writes files together, when what there is then fits each other.
     fn write(&self, files: &[(&Path, &[u8], u32)]) -> Result<(), CertificateError> {
+        let mut is_behind = behind();
         // What an earlier replacement has left is none of this one's drafts.
         self.recover()?;
+        *is_behind = false;
         let together = self.together();
         let staged = files.iter().try_for_each(|(path, bytes, mode)| {
             together.stage(path, bytes, *mode).map_err(|error| CertificateError::file(path, error))
@@ -174,6 +177,28 @@ impl CertificateFiles {
                 together.commit().map_err(|error| CertificateError::file(&self.certificate, error))
             })
             .inspect_err(|_| together.discard())
+            .map(|committed| match committed {
+                Committed::InPlace => {}
+                Committed::Behind(error) => {
+                    tracing::error!(%error, "certificate stored, but not in place yet; retrying");
+                    *is_behind = true;
+                }
+            })
+    }
+
+    /// Puts a stored replacement in place that the disk did not take before.
+    fn finish(&self) {
+        let mut is_behind = behind();
+        if !*is_behind {
+            return;
+        }
+        match self.together().finish() {
+            Ok(_) => {
+                tracing::info!("stored certificate in place");
+                *is_behind = false;
+            }
+            Err(error) => tracing::debug!(%error, "stored certificate still not in place"),
+        }
     }
 
     fn together(&self) -> Together<'_> {
@@ -186,6 +211,12 @@ impl CertificateFiles {
             Some((data.mtime(), data.mtime_nsec(), data.len(), data.ino()))
         })
     }
+}
+
+/// True while a stored replacement is not in place yet. Held by the thread that changes the files: the watch finishes what a job could not.
+fn behind() -> MutexGuard<'static, bool> {
+    static BEHIND: Mutex<bool> = Mutex::new(false);
+    BEHIND.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn self_signed(names: Vec<String>) -> Result<(Certificate, KeyPair), rcgen::Error> {
@@ -234,6 +265,7 @@ fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) 
         if ask == Err(RecvTimeoutError::Disconnected) {
             return;
         }
+        files.finish();
         let version = files.version();
         if ask.is_err() && version == known {
             continue;
@@ -374,5 +406,63 @@ mod tests {
         assert!(error.contains("privkey.pem") && !error.contains("secret"), "{error}");
         fs::remove_file(&files.certificate).unwrap();
         assert!(files.load().unwrap_err().to_string().contains("fullchain.pem"));
+    }
+
+    /// Runs `packaging/certificates/deploy.sh`, which dies as it begins this command of those that it runs. False if it came to its end.
+    fn deploy(home: &Path, bin: &Path, pair: [&Path; 2], cut: usize) -> bool {
+        let count = bin.join("count");
+        fs::write(&count, "0\n").unwrap();
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/certificates/deploy.sh");
+        // Its process has the number of this shell.
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", r#"SCRIPT=$$ exec sh "$@""#, "sh"]).arg(script).args(pair);
+        let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+        let path = [("PATH", path), ("CUT", cut.to_string())];
+        let status = command.envs(path).env("COUNT", &count).env("SERVER_HOME", home).output().unwrap();
+        !status.status.success()
+    }
+
+    #[test]
+    fn b_19_a_deployment_that_is_cut_off_anywhere_leaves_the_old_certificate_or_the_new_one() {
+        use std::os::unix::fs::PermissionsExt;
+        let home = TempFolder::new();
+        let files = files(&home);
+        files.make_missing(vec!["a".into()]).unwrap();
+        let bin = home.join("bin");
+        fs::create_dir(&bin).unwrap();
+        for name in ["mktemp", "cat", "id", "chown", "chmod", "mv", "sync", "rm"] {
+            // Names in place are what is looked at; nothing loses its power here.
+            let run = if name == "sync" { "exit 0".to_owned() } else { format!("exec /bin/{name} \"$@\"") };
+            let text = format!(
+                "#!/bin/sh\nread n < \"$COUNT\"\necho $((n + 1)) > \"$COUNT\"\n\
+                 if [ \"$n\" -ge \"$CUT\" ]; then kill -9 \"$SCRIPT\"; exit 1; fi\n{run}\n"
+            );
+            fs::write(bin.join(name), text).unwrap();
+            fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let given = [home.join("new.pem"), home.join("new.key")];
+        let (mut cuts, mut olds, mut news) = (0, 0, 0);
+        loop {
+            let old = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());
+            let (certificate, key) = pair(&format!("b{cuts}"));
+            fs::write(&given[0], &certificate).unwrap();
+            fs::write(&given[1], &key).unwrap();
+            let was_cut = deploy(&home, &bin, [&given[0], &given[1]], cuts);
+            // What the next start does before it reads them.
+            files.recover().unwrap();
+            files.load().unwrap();
+            let found = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());
+            let is_new = found == [certificate, key];
+            assert!(is_new || found == old, "cut at command {cuts}");
+            if !was_cut {
+                assert!(is_new && cuts > 20 && olds > 5 && news > 2, "{cuts} {olds} {news}");
+                break;
+            }
+            *(if is_new { &mut news } else { &mut olds }) += 1;
+            cuts += 1;
+        }
+        let left = fs::read_dir(home.join("conf")).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().contains("draft")).collect();
+        assert!(left.is_empty(), "{left:?}");
     }
 }

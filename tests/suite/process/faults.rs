@@ -6,7 +6,12 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::super::support::{Home, Server, run, secs, wait_for};
+use crypto::Seed;
+use netsim::MediaSource;
+
+use super::super::support::{
+    Home, Player, Publisher, RtmpPeer, Server, publish_synthetic, run, secs, wait_for,
+};
 use super::{output_of, program, refusal};
 
 fn new_home() -> (Home, PathBuf) {
@@ -149,6 +154,32 @@ fn q_12_what_came_while_the_server_was_stopped_is_read_before_it_is_late() {
     let mut answer = String::new();
     silent.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(server.terminate().success());
+}
+
+/// Its grace ends while the server is stopped; but the publisher is back before the server looks at the time.
+#[test]
+fn q_12_a_publisher_that_returns_while_the_server_is_stopped_keeps_its_stream() {
+    let (_home, folder) = new_home();
+    let mut server = Server::start_in(&folder, &["app.publisherGraceMs=3000"]);
+    let rtmp = server.rtmp;
+    let mut source = MediaSource::new(&Seed::from_number(5));
+    let mut first = RtmpPeer::publish(rtmp, "live", "s").unwrap();
+    first.send_configs().unwrap();
+    publish_synthetic(&mut first, &mut source, 60).unwrap();
+    let player = Player::start(rtmp, "live", "s");
+    wait_for("media", secs(10), || player.units() > 0);
+    drop(first);
+    // That it is lost is known.
+    std::thread::sleep(secs(1));
+    server.signal("STOP");
+    let returns = std::thread::spawn(move || Publisher::start_from(rtmp, "live", "s", source));
+    std::thread::sleep(secs(5));
+    let before = player.units();
+    server.signal("CONT");
+    let _publisher = returns.join().unwrap();
+    wait_for("more media", secs(10), || player.units() > before + 60 || !player.is_playing());
+    assert!(player.is_playing(), "its stream was ended: {}", log_of(&folder));
     assert!(server.terminate().success());
 }
 

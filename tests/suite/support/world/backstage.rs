@@ -2,11 +2,17 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
-use millstream::control::{self, Control, ControlConfig, Restored};
-use millstream::jobs::{Job, JobDone, Outcome, Work};
+use millstream::config::{AppSettings, Config};
+use millstream::control::{self, Control, ControlConfig, Ordered, Restored};
+use millstream::jobs::{
+    AdminOutcome, AdminWork, Finished, Job, JobDone, Outcome, RecordingOutcome, RecordingWork, Work,
+};
 use millstream::mail::ToControl;
 use millstream::store::{self, Faults, Memory, Store};
 use millstream::types::Now;
@@ -53,6 +59,33 @@ impl Backstage {
             jobs: 0,
             exited: false,
         }
+    }
+
+    pub(super) fn install(&mut self, apps: Vec<Arc<AppSettings>>) {
+        self.config.apps = apps;
+        self.control.reload();
+    }
+
+    /// What a reload reads.
+    fn settings(&self) -> Config {
+        Config {
+            home: PathBuf::new(),
+            server: Arc::clone(&self.config.server),
+            apps: self.config.apps.clone(),
+            lost: Vec::new(),
+            used: true,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// The records on the disk.
+    pub fn stored(&mut self) -> Vec<(store::Key, Bytes)> {
+        self.store.load().unwrap()
+    }
+
+    /// Pushes, pulls and recordings as control has them.
+    pub fn ordered(&self) -> Vec<Ordered> {
+        self.control.ordered()
     }
 
     /// The next commits and rebuilds of the store fail.
@@ -195,7 +228,21 @@ impl World {
                 (true, false) => (secs(3), Outcome::Posted(Err("silent".to_owned()))),
                 (false, _) => (Duration::ZERO, Outcome::Posted(Ok(200))),
             },
-            // Nobody logs in and nobody changes settings here.
+            Work::Admin(AdminWork::Reload) => {
+                let config = Box::new(self.backstage.settings());
+                (Duration::ZERO, Outcome::Admin(AdminOutcome::Config(config)))
+            }
+            Work::Recording(work) if self.records => {
+                let outcome = match work {
+                    RecordingWork::Finish { .. } | RecordingWork::Adopt { .. } => {
+                        RecordingOutcome::Finished(Finished { bytes: 1000, duration_ms: Some(1000) })
+                    }
+                    RecordingWork::Find { .. } => RecordingOutcome::Found(Vec::new()),
+                    RecordingWork::Remove { .. } => RecordingOutcome::Removed,
+                };
+                (Duration::ZERO, Outcome::Recording(outcome))
+            }
+            // Nobody logs in here.
             _ => (Duration::ZERO, Outcome::Failed),
         };
         self.backstage.answer_at(now + after, JobDone { id, outcome });

@@ -71,6 +71,8 @@ pub struct World {
     lives: u64,
     /// Its helper threads compute: sound is made of sound.
     pub(super) computes: bool,
+    /// Its disk takes recordings.
+    pub(super) records: bool,
 }
 
 /// A client of the world.
@@ -108,7 +110,7 @@ impl World {
         let trace = Trace::new(seed);
         let seed = Seed::from_number(seed);
         let now = Now { mono: clock.now(), wall_ms: clock.wall_ms() };
-        let app = |name| Arc::new(AppSettings::of(millstream::protocol::schema(), name, settings).unwrap());
+        let app = |name| app_of(name, settings);
         let config = ControlConfig {
             server: Arc::new(ServerSettings::with(&[("store.backup_hours", "0")]).unwrap()),
             apps: vec![app("live"), app("copies")],
@@ -142,12 +144,18 @@ impl World {
             seed,
             lives: 1,
             computes: false,
+            records: false,
         }
     }
 
     /// The same with helper threads that compute: without them nothing makes Opus of AAC, nor AAC of Opus.
     pub fn computing(self) -> Self {
         Self { computes: true, ..self }
+    }
+
+    /// The same with a disk for recordings: without one each fails.
+    pub fn recording(self) -> Self {
+        Self { records: true, ..self }
     }
 
     // ---- what happens in it
@@ -317,6 +325,12 @@ impl World {
         self.backstage.control.drain(now);
     }
 
+    /// The settings are others: these applications with these settings, and no others. They are read again, also by the next server.
+    pub fn install(&mut self, apps: &[(&str, &[(&str, &str)])]) {
+        let app = |(name, settings): &(&str, &[(&str, &str)])| app_of(name, settings);
+        self.backstage.install(apps.iter().map(app).collect());
+    }
+
     /// The machine's clock is set.
     pub fn shift_wall(&mut self, by_ms: i64) {
         self.wall_shift_ms += by_ms;
@@ -434,6 +448,11 @@ impl World {
 
     pub const fn backstage(&self) -> &Backstage {
         &self.backstage
+    }
+
+    /// The records on the disk of the server.
+    pub fn stored(&mut self) -> Vec<(millstream::store::Key, Bytes)> {
+        self.backstage.stored()
     }
 
     pub fn workers(&self) -> &[Worker] {
@@ -649,6 +668,10 @@ impl World {
         }
         progress
     }
+}
+
+fn app_of(name: &str, settings: &[(&str, &str)]) -> Arc<AppSettings> {
+    Arc::new(AppSettings::of(millstream::protocol::schema(), name, settings).unwrap())
 }
 
 fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {

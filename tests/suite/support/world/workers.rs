@@ -1,9 +1,12 @@
 //! What drives the workers: their mail, their turns, and what they want done.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use millstream::hub::MirroredUnit;
-use millstream::jobs::{FileError, JobDone, Outcome, Work};
+use millstream::jobs::{AppendError, AppendFile, AppendTo, Appended, FileError, JobDone, Outcome, Work};
 use millstream::mail::ToWorker;
 use millstream::protocol::{Listener, PathEvent, PathId};
 use millstream::types::ConnId;
@@ -19,6 +22,31 @@ use super::{HTTP, RTMP, SRT, World};
 pub(super) enum WorkerMail {
     Control(ToWorker),
     Mirrored(MirroredUnit),
+}
+
+/// A file that keeps nothing but its length.
+#[derive(Debug, Default)]
+struct SimFile(AtomicU64);
+
+impl AppendFile for SimFile {
+    fn append(&self, data: &[Bytes]) -> Result<u64, AppendError> {
+        let bytes = data.iter().map(|bytes| bytes.len() as u64).sum();
+        Ok(self.0.fetch_add(bytes, Ordering::Relaxed) + bytes)
+    }
+
+    fn sync(&self) -> Result<(), AppendError> {
+        Ok(())
+    }
+}
+
+/// What a disk that takes everything does.
+fn append(to: AppendTo, data: &[Bytes]) -> Outcome {
+    let (file, name): (Arc<dyn AppendFile>, _) = match to {
+        AppendTo::New { .. } | AppendTo::Path { .. } => (Arc::new(SimFile::default()), None),
+        AppendTo::Recording { path } => (Arc::new(SimFile::default()), path.last().cloned()),
+        AppendTo::Open(file) => (file, None),
+    };
+    Outcome::Appended(file.append(data).map(|length| Appended { file, length, name }))
 }
 
 impl World {
@@ -137,6 +165,8 @@ impl World {
             Output::Job { conn, job } => {
                 let outcome = match job.work {
                     Work::Compute(work) if self.computes => Outcome::Computed(work.run()),
+                    Work::FileAppend { to, data } if self.records => append(to, &data),
+                    Work::FileSync { .. } if self.records => Outcome::Synced(Ok(())),
                     _ => Outcome::Opened(Err(FileError::NotFound)),
                 };
                 let done = JobDone { id: job.id, outcome };
