@@ -8,9 +8,9 @@ use rtp::rtcp::{Rtcp, packets};
 
 /// Bytes of a packet that is sent.
 const PACKET: usize = 1200;
-/// What an estimate may be, in bits per second.
+/// Bounds of an estimate, in bits per second.
 const BITS: std::ops::RangeInclusive<u64> = 50_000..=1_000_000_000;
-/// What an estimator may hold: four bytes for each of 4096 packets, in a vector that doubles, and its own state.
+/// Memory of an estimator at most: four bytes for each of 4096 packets, in a vector that doubles, and its own state.
 const HELD_MAX: usize = (4096 * 2 * 4) + (4 << 10);
 
 fn epoch() -> Instant {

@@ -31,7 +31,7 @@ const FIRST: u64 = STREAM / 4;
 /// Video that waits in an encoder's sender before pictures are left out.
 const BACKLOG_MAX: Duration = ms(300);
 
-/// One request with an offer, and its answer.
+/// A request with an offer, and its answer.
 #[derive(Debug)]
 struct Signalling {
     target: String,

@@ -20,7 +20,7 @@ const WHIP: &[Over] = &[Over::WebRtc];
 const SRT: &[Over] = &[Over::Srt];
 const TCP: &[Over] = &[Over::Rtmp, Over::Rtsp];
 
-/// What comes of publishers: of pictures in percent, the longest freeze, the latest picture.
+/// Bounds of publishers: pictures shown in percent, the longest freeze, the latest picture.
 const ROWS: &[Row] = &[
     row("twice the rate", path(200), 99, 450, 500).over(WHIP),
     row("75 %", path(75), 99, 700, 850).over(WHIP),
@@ -60,7 +60,7 @@ struct Seen {
     late: Duration,
     /// Time from the end of a cut until the encoder makes four fifths of the full rate.
     rises: Option<Duration>,
-    /// What was sent, in thousandths of what the path carries.
+    /// Bytes sent, in thousandths of those that the path carries.
     load: u64,
 }
 

@@ -17,10 +17,10 @@ const RUN_MAX: u16 = 0x1fff;
 const KEY_FRAMES: u8 = 20;
 /// Sequence numbers that are asked for in each portion.
 const NACKED: u16 = 4000;
-/// Those of them that may still be kept: a second of packets.
+/// Newest sequence numbers, which may still be kept: a second of packets.
 const RECENT: u16 = 300;
 
-/// What a viewer tells of its path, fifty times a second.
+/// A lie of a viewer about its path, told fifty times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     /// Nothing has come, by transport-wide feedback and by reports.

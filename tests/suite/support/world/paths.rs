@@ -33,7 +33,7 @@ impl World {
         self.limit(id, path, 0);
     }
 
-    /// What this end of a client's connections sends is limited by the path's rate: 0 for the client, 1 for the server.
+    /// Limits one direction of a client's connections to the rate of the path: 0 is what the client sends, 1 the server.
     fn limit(&mut self, id: Id, path: Path, sender: usize) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
