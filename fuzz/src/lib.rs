@@ -10,6 +10,7 @@ mod client_targets;
 mod codecs;
 mod control;
 mod dtls_targets;
+mod feedback_target;
 mod hls_targets;
 mod http2_target;
 mod http_targets;
@@ -64,6 +65,7 @@ mod srt_url;
 pub use client_targets::http_client;
 pub use codecs::{aac_config, amf0, av1_config, avc_config, enhanced_tags, flv_tag, hevc_config, vp9_config};
 pub use dtls_targets::{dtls_handshake, dtls_record, x509_peer};
+pub use feedback_target::rtp_feedback;
 pub use hls_targets::{hls_client, m3u8};
 pub use http_targets::{http_chunked, http_request};
 pub use http2_target::http2;
@@ -140,6 +142,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("srt_handshake", srt_handshake),
     ("srt_km", srt_km),
     ("srt_packet", srt_packet),
+    ("rtp_feedback", rtp_feedback),
     ("srtp_rtp_rtcp", srtp_rtp_rtcp),
     ("store_recover", store_recover),
     ("stun", stun),

@@ -3,6 +3,12 @@
 //! Each row is a path; on it are viewers over every protocol, one at a time, beside one on a path without limits, by which their
 //! delay is measured. A picture is shown when all since its key frame have come.
 
+mod clients;
+#[path = "../../proto-impl/webrtc/tests/liar/mod.rs"]
+mod liar;
+mod lies;
+mod publishers;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -37,6 +43,8 @@ struct Row {
     freeze: Duration,
     /// The longest delay behind a viewer on a path without limits.
     late: Duration,
+    /// `maxLatencyMs` of the application.
+    max_latency: &'static str,
 }
 
 /// So many percent of the stream's rate, 64 KB of queue, a round trip of 40 ms.
@@ -51,12 +59,25 @@ const SRT: &[Over] = &[Over::Srt];
 const OTHERS: &[Over] = &[Over::Rtmp, Over::Flv, Over::Rtsp, Over::Srt];
 
 const fn row(name: &'static str, path: Path, pictures: usize, freeze: u64, late: u64) -> Row {
-    Row { name, path, over: WEBRTC, layers: false, pictures, freeze: ms(freeze), late: ms(late) }
+    Row {
+        name,
+        path,
+        over: WEBRTC,
+        layers: false,
+        pictures,
+        freeze: ms(freeze),
+        late: ms(late),
+        max_latency: "5000",
+    }
 }
 
 impl Row {
     const fn layers(self) -> Self {
         Self { layers: true, ..self }
+    }
+
+    const fn max_latency(self, max_latency: &'static str) -> Self {
+        Self { max_latency, ..self }
     }
 
     const fn over(self, over: &'static [Over]) -> Self {
@@ -109,6 +130,11 @@ const ROWS: &[Row] = &[
     row("60 %, a queue of 20 KB", queue(path(60), 20_000), 42, 1200, 6200).over(SRT),
     row("60 %, a queue of 500 KB", queue(path(60), 500_000), 45, 1200, 6200).over(SRT),
     row("twice the rate, cut to 30 %", cut(path(200), 30), 36, 8500, 6500).over(SRT),
+    row("ten times the rate, 1 % lost", loss(round_trip(path(1000), 10, 0), 0.01), 98, 450, 400).over(SRT),
+    row("ten times the rate, 5 % lost", loss(round_trip(path(1000), 10, 0), 0.05), 98, 450, 400).over(SRT),
+    row("60 %, 2 s at most", path(60), 45, 1000, 3200).over(OTHERS).max_latency("2000"),
+    row("60 %, 1 s at most", path(60), 45, 1000, 3200).over(OTHERS).max_latency("1000"),
+    row("30 %, 2 s at most", path(30), 18, 2200, 3900).over(OTHERS).max_latency("2000"),
 ];
 
 /// Viewers that fail today, with the reason.
@@ -164,7 +190,7 @@ fn see(
 }
 
 fn run(row: &Row, over: Over, seed: u64) -> Seen {
-    let mut world = World::new(seed, 1, &[]);
+    let mut world = World::new(seed, 1, &[("maxLatencyMs", row.max_latency)]);
     let source = MediaSource::new(&crypto::Seed::from_number(seed)).fps(FPS).gop(GOP).sizes(PICTURE, 170);
     let source = source.layers(row.layers);
     let publisher = world.publish("live", "one", source);
@@ -178,15 +204,27 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     see(&world, viewer, reference, (began + SETTLES, began + WATCHED), (over, row.layers))
 }
 
+/// The latest that a viewer over TCP or SRT gets a picture: what is older than `maxLatencyMs` is left out up to the newest key
+/// frame, which may be a GOP old; then a key frame is on its way, which may be half as large again as the mean. Buffers of
+/// the path and of SRT come on top.
+fn latest(row: &Row) -> Duration {
+    const BUFFERED: Duration = ms(500);
+    let max_latency = ms(row.max_latency.parse().unwrap());
+    let key_frame = ms(PICTURE as u64 * 8 * 3 / 2 * 8 * 1000 / row.path.rate);
+    max_latency.max(secs(GOP / FPS)) + key_frame + BUFFERED + ms(row.path.queue as u64 * 8000 / row.path.rate)
+}
+
 impl Row {
     fn judge(&self, over: Over, seen: &Seen) -> Result<(), String> {
         let (dropped, sent) = seen.dropped;
         // A sender of SRT finds out how narrow the path is by what it has sent of the time before the viewer came.
         let share = if over == Over::Srt { 10 } else { 33 };
+        let row_is_cut = self.path.cut.is_some();
         let checks = [
             (seen.shown * 100 >= seen.of * self.pictures, "too few pictures"),
             (seen.freeze <= self.freeze, "a freeze"),
             (seen.late <= self.late, "late"),
+            (over == Over::WebRtc || row_is_cut || seen.late <= latest(self), "later than any may be"),
             (dropped * share <= sent, "too many are dropped by the queue of the path"),
         ];
         let wrong: Vec<&str> = checks.iter().filter(|(holds, _)| !holds).map(|(_, what)| *what).collect();

@@ -36,6 +36,8 @@ pub struct StreamLink {
     random: Random,
     latency: Duration,
     bits_per_second: Option<u64>,
+    /// Another rate between two times.
+    between: Option<(Instant, Instant, u64)>,
     window: usize,
     cut: Cut,
     reset_at: Option<Instant>,
@@ -56,6 +58,7 @@ impl StreamLink {
             random: seed.derive("netsim stream link", 0).random(),
             latency: Duration::ZERO,
             bits_per_second: None,
+            between: None,
             window: 64 * 1024,
             cut: Cut::Never,
             reset_at: None,
@@ -80,6 +83,13 @@ impl StreamLink {
     #[must_use]
     pub const fn rate(mut self, bits_per_second: u64) -> Self {
         self.bits_per_second = Some(bits_per_second);
+        self
+    }
+
+    /// Sets another rate for bytes that begin to leave from `from` until before `to`.
+    #[must_use]
+    pub const fn rate_between(mut self, from: Instant, to: Instant, bits_per_second: u64) -> Self {
+        self.between = Some((from, to, bits_per_second));
         self
     }
 
@@ -123,8 +133,9 @@ impl StreamLink {
             return 0;
         }
         let starts = self.busy_until.map_or(now, |at| at.max(now));
-        let leaves =
-            self.bits_per_second.map_or(starts, |rate| starts + transmission_time(taken.len(), rate));
+        let is_between = |(from, to, _): &(Instant, Instant, u64)| (*from..*to).contains(&starts);
+        let rate = self.between.filter(is_between).map(|(_, _, rate)| rate).or(self.bits_per_second);
+        let leaves = rate.map_or(starts, |rate| starts + transmission_time(taken.len(), rate));
         self.busy_until = Some(leaves);
         self.in_flight.push_back((leaves + self.latency, Bytes::copy_from_slice(taken)));
         self.in_flight_bytes = self.in_flight_bytes.saturating_add(taken.len());
@@ -291,6 +302,17 @@ mod tests {
         assert_eq!(link.poll_delivery(clock.at(ms(49))), None);
         assert_eq!(pieces(&mut link, clock.at(ms(50))).last(), Some(&StreamDelivery::Fin));
         assert_eq!((link.next_at(), link.has_ended(), link.delivered()), (None, true, 10));
+    }
+
+    #[test]
+    fn another_rate_holds_between_two_times() {
+        let clock = Clock::new();
+        let mut link = link().rate(8_000).rate_between(clock.at(ms(10)), clock.at(ms(20)), 80_000);
+        for (at, leaves) in [(0, 10), (10, 11), (20, 30)] {
+            link.send(clock.at(ms(at)), &[0; 10]);
+            assert_eq!(link.next_at(), Some(clock.at(ms(leaves))), "{at}");
+            pieces(&mut link, clock.at(ms(leaves)));
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub struct Stats {
     pub loss: u16,
     /// Datagrams dropped because the owner did not poll events.
     pub no_room: u64,
-    /// RTP packets, RTCP packets and payloads that are malformed.
+    /// RTP packets, RTCP packets and payloads that are malformed, and feedback about more packets than a datagram may.
     pub malformed: u64,
     /// Packets of unannounced sources.
     pub unknown_sources: u64,

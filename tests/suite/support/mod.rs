@@ -8,7 +8,7 @@ mod ports;
 mod programs;
 mod receiver;
 mod relay;
-mod rtc;
+pub mod rtc;
 mod rtc_raw;
 mod rtmp_peer;
 mod server;

@@ -8,11 +8,11 @@ use super::loss::Losses;
 use super::micros_since;
 use super::queue::Queue;
 use super::rate::{self, RateMeter};
-use super::sent::SentLog;
+use super::sent::{SentLog, SentPacket};
 use crate::rtcp::TransportFeedback;
 
-/// Maximum number of packets read from one feedback: more than any sender has in flight.
-const FEEDBACK_SPAN_MAX: usize = 2048;
+/// Maximum number of packets that are read from one feedback: more than any sender has in flight.
+pub const FEEDBACK_SPAN_MAX: usize = 2048;
 /// Minimum number of received packets for a probe to count.
 const PROBE_PACKETS_MIN: u32 = 8;
 /// Time without feedback while packets leave, in microseconds and beyond two round trips, that counts as silence. Seven
@@ -42,6 +42,9 @@ struct Probe {
     bytes: u64,
     first_at: i64,
     last_at: i64,
+    /// Departure times of the first packet and of the last, in microseconds since the epoch.
+    first_left: i64,
+    last_left: i64,
 }
 
 /// Estimate from transport-wide feedback, described in the module.
@@ -213,7 +216,7 @@ impl Feedback {
             arrived_any = true;
             let bytes = u64::from(packet.bytes);
             self.delivered.add(arrived, bytes);
-            self.note_probe(packet.number, arrived, bytes);
+            self.note_probe(&packet, arrived);
             if !self.queue.packet(packet.sent, arrived, bytes) {
                 (self.delay, self.delivered) = (DelayDetector::new(), RateMeter::default());
             }
@@ -261,7 +264,16 @@ impl Feedback {
 
     pub(super) fn begin_probe(&mut self) {
         let first = self.sent.next();
-        self.probe = Some(Probe { first, end: None, packets: 0, bytes: 0, first_at: 0, last_at: 0 });
+        self.probe = Some(Probe {
+            first,
+            end: None,
+            packets: 0,
+            bytes: 0,
+            first_at: 0,
+            last_at: 0,
+            first_left: 0,
+            last_left: 0,
+        });
     }
 
     pub(super) fn close_probe(&mut self) {
@@ -271,16 +283,18 @@ impl Feedback {
         }
     }
 
-    fn note_probe(&mut self, number: u64, arrived: i64, bytes: u64) {
-        let Some(probe) = self.probe.as_mut().filter(|probe| number >= probe.first) else { return };
-        if probe.end.is_some_and(|end| number >= end) {
+    fn note_probe(&mut self, packet: &SentPacket, arrived: i64) {
+        let Some(probe) = self.probe.as_mut().filter(|probe| packet.number >= probe.first) else { return };
+        if probe.end.is_some_and(|end| packet.number >= end) {
             return;
         }
         if probe.packets == 0 {
             (probe.first_at, probe.last_at) = (arrived, arrived);
+            (probe.first_left, probe.last_left) = (packet.sent, packet.sent);
         } else {
-            probe.bytes = probe.bytes.saturating_add(bytes);
+            probe.bytes = probe.bytes.saturating_add(packet.bytes.into());
             probe.last_at = probe.last_at.max(arrived);
+            probe.last_left = probe.last_left.max(packet.sent);
         }
         probe.packets = probe.packets.saturating_add(1);
     }
@@ -291,7 +305,9 @@ impl Feedback {
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
         self.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
-        let took = probe.last_at.saturating_sub(probe.first_at);
+        // What came faster than it left was held up together on the way, or is a lie.
+        let left = probe.last_left.saturating_sub(probe.first_left);
+        let took = probe.last_at.saturating_sub(probe.first_at).max(left);
         // A fifth may be lost; more says that it did not fit.
         let is_whole =
             probe.packets >= PROBE_PACKETS_MIN && probe.packets.saturating_mul(5) >= sent.saturating_mul(4);

@@ -28,6 +28,7 @@ mod sent;
 use std::time::{Duration, Instant};
 
 use crate::rtcp::TransportFeedback;
+pub use feedback::FEEDBACK_SPAN_MAX;
 use feedback::Feedback;
 use loss::Losses;
 pub use received::{QueueDelay, ReceivedRate};

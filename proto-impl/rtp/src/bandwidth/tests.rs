@@ -198,6 +198,24 @@ fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing
     }
 }
 
+/// Checks feedback by which a whole probe of 3 Mb/s has come within a millisecond.
+#[test]
+fn x_13_a_probe_shows_no_more_than_was_sent() {
+    let mut line = Line::new(100_000_000);
+    line.run(3_000, 500_000);
+    line.estimator.begin_probe();
+    for _ in 0..50 {
+        line.send(1500);
+        line.now += 4_000;
+    }
+    line.estimator.end_probe();
+    for (n, (_, number)) in (0..).zip(std::mem::take(&mut line.flying)) {
+        line.recorder.handle_packet(line.at(line.now + n * 20), number);
+    }
+    line.run(400, 500_000);
+    assert!((2_000_000..3_400_000).contains(&line.estimate()), "{}", line.estimate());
+}
+
 #[test]
 fn what_the_receiver_estimates_is_obeyed_while_it_says_so() {
     let start = netsim::Clock::new().now();

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use rtp::bandwidth::FEEDBACK_SPAN_MAX;
 use rtp::report::{ReportSchedule, round_trip_of_receiver};
 use rtp::rtcp::{Compound, Dlrr, ExtendedReportBlock, Pli, ReportBlock, Rtcp};
 use rtp::{NtpTime, Ssrc};
@@ -15,6 +16,9 @@ use crate::send::Sender;
 const DATAGRAM_BYTES_MIN: usize = 548;
 /// Maximum number of report blocks in one report.
 const BLOCKS_MAX: usize = 31;
+/// Maximum number of packets for which the transport-wide feedback of one datagram is read: more than are sent between two
+/// honest ones. A chunk of two bytes is about thousands of packets.
+const FEEDBACK_PACKETS_MAX: usize = 2 * FEEDBACK_SPAN_MAX;
 
 /// State of our RTCP reports and feedback.
 #[derive(Debug)]
@@ -54,7 +58,15 @@ impl Reports {
 
 impl Peer {
     pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) {
+        let mut left = FEEDBACK_PACKETS_MAX;
         for part in rtp::rtcp::packets(compound) {
+            if let Ok(Rtcp::TransportFeedback(feedback)) = &part {
+                let Some(rest) = left.checked_sub(FEEDBACK_SPAN_MAX.min(feedback.count.into())) else {
+                    self.stats.malformed += 1;
+                    continue;
+                };
+                left = rest;
+            }
             match part {
                 Ok(part) => self.handle_part(now, &part),
                 // Behind a part that is malformed others may be good.

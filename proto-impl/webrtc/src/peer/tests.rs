@@ -349,6 +349,18 @@ fn storms_of_requests_are_bounded() {
     assert!(bench.peer.held_bytes() < 64 << 10, "{}", bench.peer.held_bytes());
 }
 
+/// Checks that the feedback of a datagram is read for so many packets, however many its few bytes are about.
+#[test]
+fn x_13_feedback_about_a_hundred_thousand_packets_in_a_datagram_is_not_read_to_its_end() {
+    // A part about 8191 packets that were lost, in one run.
+    let part = [0x8f, 205, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0x1f, 0xff, 0, 0, 0, 0, 0x1f, 0xff, 0, 0];
+    let mut bench = Bench::without(&[]);
+    bench.peer.handle_rtcp(bench.now, &part.repeat(2));
+    assert_eq!(bench.peer.stats().malformed, 0);
+    bench.peer.handle_rtcp(bench.now, &part.repeat(45));
+    assert_eq!(bench.peer.stats().malformed, 43);
+}
+
 #[test]
 fn a_section_that_is_sent_is_settled_once_and_before_its_first_unit() {
     let mut bench = Bench::new(|_| true);

@@ -17,6 +17,9 @@ mod guard;
 mod harness;
 mod hijack;
 mod keys;
+#[path = "../liar/mod.rs"]
+mod liar;
+mod lies;
 mod loss;
 mod narrow;
 mod rebinding;

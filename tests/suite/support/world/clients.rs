@@ -469,7 +469,7 @@ impl SimClient {
 }
 
 /// A publisher's parameter sets as bodies of FLV.
-pub(super) fn heads(source: &MediaSource) -> Vec<(TagKind, Bytes)> {
+pub fn heads(source: &MediaSource) -> Vec<(TagKind, Bytes)> {
     let video = VideoTag::write_header(FrameType::Key, VideoPacket::SequenceHeader, 0);
     let mut heads = vec![(TagKind::Video, [&video[..], &MediaSource::video_config()].concat().into())];
     if source.has_audio() {

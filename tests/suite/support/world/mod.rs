@@ -35,7 +35,7 @@ use rtmp::{Client, ClientConfig};
 pub use backstage::Backstage;
 pub use chaos::Chaos;
 use chaos::Threads;
-pub use clients::{Got, Sent, Story};
+pub use clients::{Got, Sent, Story, heads};
 use clients::{Machine, Role, SimClient, Way};
 use damage::Damage;
 use network::{End, LineEnd, Network, Place};
@@ -179,7 +179,7 @@ impl World {
             Over::Srt | Over::Rtsp | Over::WebRtc => {
                 let (now, seed) = (self.clock.now(), self.client_seed());
                 let target = target(over, app, id, "publish");
-                let heads = clients::heads(&source);
+                let heads = heads(&source);
                 let machine = target.publish(now, patience(secs(10), secs(30)), seed, &heads).unwrap();
                 let (machine, role) = (Machine::Publisher(machine), Role::publish(source));
                 self.come(over, machine, role)
@@ -208,6 +208,11 @@ impl World {
     /// A publisher whose machine knows by itself what it sends.
     pub fn publish_by(&mut self, over: Over, machine: Box<dyn LoadPublisher>) -> Id {
         self.come(over, Machine::Publisher(machine), Role::Own)
+    }
+
+    /// A publisher of a source by a machine of the test's own.
+    pub fn publish_from(&mut self, over: Over, machine: Box<dyn LoadPublisher>, source: MediaSource) -> Id {
+        self.come(over, Machine::Publisher(machine), Role::publish(source))
     }
 
     /// A viewer whose machine keeps what it gets.

@@ -23,26 +23,40 @@ pub struct Path {
 }
 
 impl World {
-    /// From now on a client is behind this path.
+    /// From now on a viewer is behind this path.
     pub fn narrow(&mut self, id: Id, path: Path) {
+        self.limit(id, path, 1);
+    }
+
+    /// From now on a publisher is behind this path, whose rate is that towards the server.
+    pub fn narrow_publisher(&mut self, id: Id, path: Path) {
+        self.limit(id, path, 0);
+    }
+
+    /// Limits one direction of a client's connections to the rate of the path: 0 is what the client sends, 1 the server.
+    fn limit(&mut self, id: Id, path: Path, sender: usize) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
         if let Some(line) = way.line() {
-            self.network.lines[line].links = [0, 1].map(|side| {
-                let link = Link::new(&self.seed.derive("narrow line", line as u64 * 2 + side));
+            self.network.lines[line].links = [0, 1].map(|side: usize| {
+                let link = Link::new(&self.seed.derive("narrow line", line as u64 * 2 + side as u64));
                 let link = link.latency(path.latency).jitter(path.jitter).loss(path.loss);
                 let narrow = |link: Link| link.rate(path.rate).queue_bytes(path.queue);
                 let cut = |link: Link| match path.cut {
                     Some((from, to, rate)) => link.rate_between(now + from, now + to, rate),
                     None => link,
                 };
-                if side == 1 { cut(narrow(link)) } else { link }
+                if side == sender { cut(narrow(link)) } else { link }
             });
         }
         if let Some(wire) = way.wire() {
             let link = StreamLink::new(&self.seed.derive("narrow wire", wire as u64));
             let link = link.latency(path.latency).rate(path.rate).window(path.queue);
-            self.network.wires[wire].links[1] = link;
+            let link = match path.cut {
+                Some((from, to, rate)) => link.rate_between(now + from, now + to, rate),
+                None => link,
+            };
+            self.network.wires[wire].links[sender] = link;
         }
     }
 
@@ -50,5 +64,17 @@ impl World {
     pub fn line_stats(&self, id: Id) -> LinkStats {
         let line = self.clients[id.0].way.line().expect("a client over datagrams");
         self.network.lines[line].links[1].stats()
+    }
+
+    /// Bytes of the datagrams towards a viewer that have reached its narrow path.
+    pub fn line_bytes(&self, id: Id) -> u64 {
+        let line = self.clients[id.0].way.line().expect("a client over datagrams");
+        self.network.lines[line].links[1].bottleneck_bytes().offered
+    }
+
+    /// Bytes of a publisher's datagrams that have reached its narrow path.
+    pub fn published_bytes(&self, id: Id) -> u64 {
+        let line = self.clients[id.0].way.line().expect("a client over datagrams");
+        self.network.lines[line].links[0].bottleneck_bytes().offered
     }
 }

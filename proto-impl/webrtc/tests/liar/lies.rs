@@ -1,0 +1,220 @@
+//! Feedback that is not true.
+
+use rtp::rtcp::{Compound, FirEntry, Pli, ReportBlock};
+use rtp::{SequenceNumber, Ssrc};
+
+use super::Seen;
+
+/// Source of the feedback.
+const SELF: Ssrc = Ssrc(1);
+/// Bytes of a compound.
+const COMPOUND_BYTES: usize = 1100;
+/// Transport-wide feedback of RFC 4585's generic kind: format 15, type 205.
+const TRANSPORT_FEEDBACK: [u8; 2] = [0x8f, 205];
+/// Longest run of one chunk.
+const RUN_MAX: u16 = 0x1fff;
+/// Requests of key frames in each portion.
+const KEY_FRAMES: u8 = 20;
+/// Sequence numbers that are asked for in each portion.
+const NACKED: u16 = 4000;
+/// Newest sequence numbers, which may still be kept: a second of packets.
+const RECENT: u16 = 300;
+
+/// A lie of a viewer about its path, told fifty times a second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Nothing has come, by transport-wide feedback and by reports.
+    AllLost,
+    /// All has come, each packet as soon as the first.
+    NoneLost,
+    /// All has come, later packets before earlier ones.
+    BackInTime,
+    /// All has come, each time half a day before or behind the last.
+    Leaps,
+    /// The path carries nothing.
+    RembOfNothing,
+    /// The path carries more than any.
+    RembOfAll,
+    /// All has come, and everything is to be sent again, all the time.
+    NacksAll,
+    /// Every second packet is lost, and everything is to be sent again.
+    HalfLost,
+    /// Reports say that nothing comes, and everything is to be sent again.
+    NacksAndReports,
+    /// Key frames are wanted, by PLI and by FIR.
+    KeyFrames,
+    /// Packets have come that were not sent.
+    NeverSent,
+    /// Feedback about many packets in few bytes, and many of them in a datagram.
+    LongRuns,
+    /// Reports of sources that nobody has, and with times of the future.
+    Reports,
+}
+
+impl Lie {
+    pub(crate) const ALL: [Self; 13] = [
+        Self::AllLost,
+        Self::NoneLost,
+        Self::BackInTime,
+        Self::Leaps,
+        Self::RembOfNothing,
+        Self::RembOfAll,
+        Self::NacksAll,
+        Self::HalfLost,
+        Self::NacksAndReports,
+        Self::KeyFrames,
+        Self::NeverSent,
+        Self::LongRuns,
+        Self::Reports,
+    ];
+
+    /// Returns the compounds of this portion.
+    pub(super) fn tell(self, seen: &mut Seen) -> Vec<Vec<u8>> {
+        seen.told += 1;
+        let numbers: Vec<u16> = seen.numbers.drain(..).collect();
+        let newest = numbers.last().copied().unwrap_or(0);
+        // In units of 64 ms.
+        let reference = i32::try_from(seen.told).unwrap() * 20 / 64;
+        match self {
+            Self::AllLost => [report(seen, 255), about(&numbers, |_| None, reference)].concat(),
+            Self::NoneLost => [report(seen, 0), about(&numbers, |_| Some(0), reference)].concat(),
+            Self::BackInTime => about(&numbers, |_| Some(-40), 1_000_000 - 10 * reference),
+            Self::Leaps => {
+                let far = if seen.told.is_multiple_of(2) { 700_000 } else { -700_000 };
+                about(&numbers, |n| Some(if n % 2 == 0 { i16::MAX } else { i16::MIN }), far)
+            }
+            Self::RembOfNothing => remb(seen, 0),
+            Self::RembOfAll => [report(seen, 0), remb(seen, 1 << 60)].concat(),
+            Self::NacksAll => [about(&numbers, |_| Some(0), reference), nacks(seen)].concat(),
+            Self::HalfLost => {
+                let half = about(&numbers, |n| (n % 2 == 0).then_some(0), reference);
+                [report(seen, 128), half, nacks(seen)].concat()
+            }
+            Self::NacksAndReports => [report(seen, 255), nacks(seen)].concat(),
+            Self::KeyFrames => (0..KEY_FRAMES).flat_map(|n| key_frame(seen, n)).collect(),
+            Self::NeverSent => {
+                let never: Vec<u16> = (1000..1100).map(|ahead| newest.wrapping_add(ahead * 7)).collect();
+                [about(&never, |_| Some(1), reference), about(&[newest ^ 0x8000], |_| None, reference)]
+                    .concat()
+            }
+            Self::LongRuns => vec![long_runs(newest)],
+            Self::Reports => (0..4).flat_map(|n| foreign_reports(seen, n)).collect(),
+        }
+    }
+}
+
+fn compound(fill: impl FnOnce(&mut Compound)) -> Vec<Vec<u8>> {
+    let mut compound = Compound::new(COMPOUND_BYTES);
+    compound.receiver_reports(SELF, &[]);
+    fill(&mut compound);
+    vec![compound.into_bytes()]
+}
+
+fn block(seen: &Seen, source: usize, fraction_lost: u8) -> ReportBlock {
+    ReportBlock {
+        ssrc: seen.sources[source],
+        fraction_lost,
+        cumulative_lost: 0,
+        highest_sequence: seen.newest[source].0.into(),
+        jitter: 0,
+        last_sender_report: 0,
+        delay_since_report: 0,
+    }
+}
+
+fn report(seen: &Seen, fraction_lost: u8) -> Vec<Vec<u8>> {
+    let blocks: Vec<_> = (0..seen.sources.len()).map(|source| block(seen, source, fraction_lost)).collect();
+    let mut compound = Compound::new(COMPOUND_BYTES);
+    compound.receiver_reports(SELF, &blocks);
+    vec![compound.into_bytes()]
+}
+
+/// Thirty blocks about nobody or about ours, with round trips below zero and of hours.
+fn foreign_reports(seen: &Seen, portion: u32) -> Vec<Vec<u8>> {
+    let blocks: Vec<_> = (0..30u32)
+        .map(|n| ReportBlock {
+            ssrc: if n % 3 == 0 { Ssrc(n) } else { seen.sources[usize::from(n % 3 == 1)] },
+            fraction_lost: if n % 2 == 0 { 255 } else { 0 },
+            cumulative_lost: i32::MIN,
+            highest_sequence: u32::MAX - n,
+            jitter: u32::MAX,
+            last_sender_report: seen.told.wrapping_mul(0x9e37_79b9).wrapping_add(portion),
+            delay_since_report: n << 24,
+        })
+        .collect();
+    let mut compound = Compound::new(COMPOUND_BYTES);
+    compound.receiver_reports(SELF, &blocks);
+    vec![compound.into_bytes()]
+}
+
+fn remb(seen: &Seen, bits: u64) -> Vec<Vec<u8>> {
+    compound(|compound| assert!(compound.remb(SELF, bits, &seen.sources)))
+}
+
+fn nacks(seen: &Seen) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for (source, newest) in seen.sources.iter().zip(&seen.newest) {
+        // What is kept first: further ones fill up the list, and are unknown.
+        let back = (0..RECENT).rev().chain((RECENT..NACKED).rev());
+        let numbers: Vec<_> = back.map(|back| SequenceNumber(newest.0.wrapping_sub(back))).collect();
+        let mut rest = numbers.as_slice();
+        while !rest.is_empty() {
+            let mut compound = Compound::new(COMPOUND_BYTES);
+            compound.receiver_reports(SELF, &[]);
+            let written = compound.nack(SELF, *source, rest);
+            rest = &rest[written..];
+            all.push(compound.into_bytes());
+        }
+    }
+    all
+}
+
+fn key_frame(seen: &Seen, number: u8) -> Vec<Vec<u8>> {
+    let sequence = u8::try_from(seen.told % 12).unwrap() * KEY_FRAMES + number;
+    compound(|compound| {
+        let media = seen.sources[1];
+        compound.pli(Pli { sender: SELF, media });
+        compound.fir(SELF, &[FirEntry { ssrc: media, sequence }]);
+    })
+}
+
+/// Returns transport-wide feedback: by each packet's place its delta, or `None` for a lost one. A gap of numbers ends
+/// a part.
+fn about(numbers: &[u16], delta: impl Fn(usize) -> Option<i16>, reference: i32) -> Vec<Vec<u8>> {
+    let parts = numbers.chunk_by(|a, b| a.wrapping_add(1) == *b);
+    let write = |part: &[u16]| {
+        let deltas: Vec<Option<i16>> = (0..part.len()).map(&delta).collect();
+        let count = u16::try_from(part.len()).unwrap();
+        // Vectors of seven symbols: lost, or with a delta of 16 bits.
+        let symbols = |seven: &[Option<i16>]| {
+            let symbol = |at: usize| seven.get(at).is_some_and(Option::is_some);
+            (0..7usize).fold(0b11, |chunk, at| chunk << 2 | u16::from(symbol(at)) << 1)
+        };
+        let chunks: Vec<u16> = deltas.chunks(7).map(symbols).collect();
+        let deltas: Vec<u8> = deltas.iter().flatten().flat_map(|delta| delta.to_be_bytes()).collect();
+        feedback(part[0], count, reference, &chunks, &deltas)
+    };
+    parts.map(write).collect()
+}
+
+fn feedback(base: u16, count: u16, reference: i32, chunks: &[u16], deltas: &[u8]) -> Vec<u8> {
+    let mut out = TRANSPORT_FEEDBACK.to_vec();
+    let [_, a, b, c] = reference.to_be_bytes();
+    let mut body =
+        [&1u32.to_be_bytes()[..], &[0; 4], &base.to_be_bytes(), &count.to_be_bytes(), &[a, b, c, 0]].concat();
+    chunks.iter().for_each(|chunk| body.extend_from_slice(&chunk.to_be_bytes()));
+    body.extend_from_slice(deltas);
+    while body.len() % 4 != 0 {
+        body.push(0);
+    }
+    out.extend_from_slice(&u16::try_from(body.len() / 4).unwrap().to_be_bytes());
+    out.extend_from_slice(&body);
+    out
+}
+
+/// A datagram of parts that are each about eight thousand packets.
+fn long_runs(newest: u16) -> Vec<u8> {
+    let part =
+        |n: u16| feedback(newest.wrapping_sub(RUN_MAX).wrapping_add(n), RUN_MAX, 0, &[RUN_MAX, 0], &[]);
+    (0..45).flat_map(part).collect()
+}

@@ -1,0 +1,43 @@
+//! A viewer over WebRTC that lies of its path, beside an honest one of the same stream and the same worker.
+
+use std::time::Duration;
+
+use netsim::{MediaSource, secs};
+
+use super::clients::LiarViewer;
+use super::liar::Lie;
+use super::{FPS, GOP, PICTURE, path, see};
+use crate::support::world::{Over, World};
+
+/// Time for which both are watched.
+const WATCHED: Duration = secs(9);
+/// Time from the beginning from which on the honest viewer is judged.
+const SETTLES: Duration = secs(3);
+
+/// whatever a viewer tells, it is sent no more than an honest one and its repairs, and others lose nothing.
+#[test]
+fn x_13_a_viewer_whose_feedback_lies_takes_nothing_from_others() {
+    for lie in Lie::ALL {
+        let mut world = World::new(5, 1, &[]);
+        let source = MediaSource::new(&crypto::Seed::from_number(5)).fps(FPS).gop(GOP).sizes(PICTURE, 170);
+        let publisher = world.publish("live", "one", source);
+        world.run_until("the publisher", secs(5), |world| world.is_ready(publisher));
+        let reference = world.watch_over(Over::Flv, "live", "one");
+        let honest = world.watch_over(Over::WebRtc, "live", "one");
+        let seed = world.client_seed();
+        let liar = world.watch_by(Over::WebRtc, Box::new(LiarViewer::new(lie, "one", seed)));
+        for viewer in [honest, liar] {
+            world.narrow(viewer, path(10_000));
+        }
+        let began = world.instant();
+        world.run_for(WATCHED);
+        assert!(world.is_ready(liar) && !world.is_closed(liar), "{lie:?}");
+        let seen = see(&world, honest, reference, (began + SETTLES, began + WATCHED), (Over::WebRtc, false));
+        let [fair, lied] = [honest, liar].map(|viewer| world.line_bytes(viewer));
+        println!("{lie:?}: {lied} bytes where an honest viewer has {fair}; {seen:?}");
+        assert!(seen.shown + 1 >= seen.of && seen.freeze <= netsim::ms(450), "{lie:?}: {seen:?}");
+        // Repairs take a quarter, and what was saved up.
+        let repairs = if lie == Lie::NacksAll { fair / 4 + 131_072 } else { 0 };
+        assert!(lied <= fair + fair / 50 + repairs && lied * 50 >= fair, "{lie:?}: {lied} of {fair}");
+    }
+}
