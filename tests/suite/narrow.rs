@@ -134,7 +134,7 @@ const ROWS: &[Row] = &[
     row("ten times the rate, 5 % lost", loss(round_trip(path(1000), 10, 0), 0.05), 98, 450, 400).over(SRT),
     row("60 %, 2 s at most", path(60), 45, 1000, 3200).over(OTHERS).max_latency("2000"),
     row("60 %, 1 s at most", path(60), 45, 1000, 3200).over(OTHERS).max_latency("1000"),
-    row("30 %, 2 s at most", path(30), 18, 2200, 3900).over(OTHERS).max_latency("2000"),
+    row("30 %, 2 s at most", path(30), 15, 2200, 3900).over(OTHERS).max_latency("2000"),
 ];
 
 /// Viewers that fail today, with the reason.
