@@ -126,9 +126,8 @@ impl Publisher {
 
 /// Returns the usual time between neighbouring units of a track in milliseconds; 0 with fewer than two units.
 fn spacing(units: &[Unit], track: usize) -> i64 {
-    let sampled: Vec<i64> =
-        units.iter().filter(|unit| unit.track == track).map(|unit| unit.sampled).collect();
-    let mut gaps: Vec<i64> = sampled.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let sampled = || units.iter().filter(|unit| unit.track == track).map(|unit| unit.sampled);
+    let mut gaps: Vec<i64> = sampled().skip(1).zip(sampled()).map(|(next, this)| next - this).collect();
     gaps.sort_unstable();
     gaps.get(gaps.len() / 2).copied().unwrap_or(0)
 }
