@@ -223,7 +223,7 @@ mod tests {
     use media::{AccessUnit, CodecConfig, Timescale};
     use mpegts::{AUDIO_PID, Demuxer, Event, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID};
 
-    use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX};
+    use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, SILENT_MS};
     use super::*;
     use crate::Playlist;
 
@@ -266,6 +266,15 @@ mod tests {
             (from..from + count).for_each(|n| self.unit(n * 40, is_key(n), 1, b"x"));
         }
 
+        /// A unit of another track than the leading one.
+        fn sound(&mut self, dts_ms: i64) {
+            let date_ms = dts_ms + 1_700_000_000_000;
+            let unit = Unit { dts_ms, date_ms, begins: false, epoch: 1, leads: false };
+            let (end, cut) = self.segmenter.close_before(&unit);
+            self.segmenter.add(&unit, end, b"s");
+            self.take(cut);
+        }
+
         fn take(&mut self, cut: Option<Cut>) {
             let Some(cut) = cut else { return };
             assert!(cut.bytes.len() <= SEGMENT_BYTES_MAX + 1_000_000);
@@ -303,6 +312,25 @@ mod tests {
 
         fn durations(&self) -> Vec<u128> {
             self.last.segments.iter().map(|segment| segment.duration.as_millis()).collect()
+        }
+    }
+
+    #[test]
+    fn no_time_is_missing_where_the_pictures_pause_and_the_sound_goes_on() {
+        for pause in (0..6_000).step_by(40) {
+            let mut rig = Rig::new(&Rules { list_size: 40, ..Rules::DEFAULT });
+            for ms in (0..24_000).step_by(20) {
+                let paused = (8_000..8_000 + 3_000).contains(&(ms - pause));
+                if ms % 40 == 0 && !paused {
+                    rig.unit(ms, ms % 2_000 == 0, 1, b"v");
+                }
+                rig.sound(ms);
+            }
+            rig.finish();
+            let listed: Duration = rig.last.segments.iter().map(|segment| segment.duration).sum();
+            let listed = i64::try_from(listed.as_millis()).unwrap();
+            let jumps = rig.last.segments.iter().filter(|segment| segment.discontinuity).count();
+            assert!((24_000 - listed).abs() <= SILENT_MS && jumps == 0, "{pause}: {listed} ms, {jumps}");
         }
     }
 

@@ -20,8 +20,10 @@ const FIRST_MS_MAX: i64 = 20_390;
 const ROUNDING_MS: u64 = 600;
 /// Time between two units that is missing, where segments may be longer.
 const GAP_MS: i64 = 5000;
-/// A leading track that is so far behind the others has paused: its segments end by their time.
-const SILENT_MS: i64 = 1000;
+/// Lag, beyond its usual one, of a leading track that has paused: its segments end by the time of the others.
+pub(super) const SILENT_MS: i64 = 300;
+/// Largest lag that is a usual one.
+const LAG_MS_MAX: i64 = 1000;
 /// Bytes of one segment, but for its last unit: with so many it ends.
 pub const SEGMENT_BYTES_MAX: usize = 16 << 20;
 /// Bytes of the segments that a playlist names: of a stream with a high rate there are few.
@@ -139,6 +141,8 @@ pub struct Window {
     /// The last unit of the leading track, and of all others.
     last: Option<Last>,
     beside: Option<Last>,
+    /// Lag of the leading track behind the others at its last unit, in milliseconds; at most [`LAG_MS_MAX`].
+    lag_ms: i64,
     /// Milliseconds from DTS to the date, in the last segment that began.
     offset_ms: Option<i64>,
     playlist: MediaPlaylist,
@@ -194,6 +198,7 @@ impl Window {
             epoch: None,
             last: None,
             beside: None,
+            lag_ms: 0,
             offset_ms: None,
             playlist,
             sizes: Vec::new(),
@@ -372,7 +377,10 @@ impl Window {
         if changed {
             return Some(End { at_ms: self.end_ms(), changed });
         }
-        self.is_due(unit, bytes).then_some(End { at_ms: unit.dts_ms, changed })
+        // Behind a pause of the leading track, the unit may lie a little beyond the longest duration.
+        let latest_ms =
+            self.begin_ms().map_or(unit.dts_ms, |begin_ms| begin_ms.saturating_add(self.longest_ms()));
+        self.is_due(unit, bytes).then(|| End { at_ms: unit.dts_ms.min(latest_ms), changed })
     }
 
     /// As [`Self::ends_before`], for a segment that ends where another window's does, and here only where it must.
@@ -386,6 +394,10 @@ impl Window {
         self.epoch = Some(unit.epoch);
         if changed {
             (self.last, self.beside) = (None, None);
+        }
+        if unit.leads {
+            let ahead_ms = self.beside.map_or(0, |beside| beside.dts_ms.saturating_sub(unit.dts_ms));
+            self.lag_ms = ahead_ms.clamp(0, LAG_MS_MAX);
         }
         let last = if unit.leads { &mut self.last } else { &mut self.beside };
         *last = Some(Last::next(*last, unit.dts_ms, changed));
@@ -414,7 +426,8 @@ impl Window {
     pub fn end_ms(&self) -> i64 {
         let end_ms = |last: Option<Last>| last.map(|last| last.end_ms());
         let (lead, beside) = (end_ms(self.last), end_ms(self.beside));
-        let paused = beside.filter(|beside| lead.is_none_or(|lead| beside.saturating_sub(lead) > SILENT_MS));
+        let paused =
+            beside.filter(|beside| lead.is_none_or(|lead| beside.saturating_sub(lead) > self.silent_ms()));
         paused.or(lead).unwrap_or(0)
     }
 
@@ -479,13 +492,22 @@ impl Window {
     /// Whether a unit tells how long the open segment is: one of the leading track, or any while that has paused.
     fn is_measure(&self, unit: &Unit) -> bool {
         let lead = self.last.map_or_else(|| self.begin_ms().unwrap_or(unit.dts_ms), |last| last.dts_ms);
-        unit.leads || unit.dts_ms.saturating_sub(lead) > SILENT_MS
+        unit.leads || unit.dts_ms.saturating_sub(lead) > self.silent_ms()
+    }
+
+    /// Lag of the leading track from which on it has paused, in milliseconds.
+    const fn silent_ms(&self) -> i64 {
+        self.lag_ms.saturating_add(SILENT_MS)
     }
 
     /// Whether so much is missing before this unit that the open segment does not last until it.
     fn is_behind_a_gap(&self, unit: &Unit) -> bool {
         let is_longer = |open: &Open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms();
         let is_missing = self.step_to(unit) > GAP_MS;
+        // The other tracks go on where the leading one pauses: nothing is missing.
+        if !unit.leads && self.step_to(unit) <= SILENT_MS {
+            return false;
+        }
         self.open.as_ref().is_some_and(|open| is_missing || is_longer(open)) && self.is_measure(unit)
     }
 
