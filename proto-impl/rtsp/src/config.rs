@@ -57,6 +57,8 @@ pub struct ClientConfig {
     pub allows_basic: bool,
     /// Value of the `User-Agent` header field.
     pub user_agent: String,
+    /// Servers that a published stream has passed, first to last, for the `Via` field of `ANNOUNCE` (RFC 2326 §12.43).
+    pub via: Vec<String>,
     /// A track that the server refuses over UDP (461) is tried interleaved.
     pub falls_back_to_tcp: bool,
     /// The owner of a pull chooses again if the server refuses to interleave the first track.
@@ -77,6 +79,7 @@ impl ClientConfig {
             credentials,
             allows_basic: true,
             user_agent: "millstream".to_owned(),
+            via: Vec::new(),
             falls_back_to_tcp: true,
             falls_back_to_udp: false,
             request_timeout: Duration::from_secs(10),

@@ -48,6 +48,9 @@ pub struct AnnounceRequest {
     pub stream: StreamRequest,
     /// Description of the stream. Its sections are the tracks, in order.
     pub description: Description,
+    /// Servers that the stream has passed, first to last, by its `Via` fields (RFC 2326 §12.43); at most
+    /// [`crate::limits::VIA_MAX`].
+    pub via: Vec<String>,
 }
 
 /// A `SETUP` request (RFC 2326 §10.4).

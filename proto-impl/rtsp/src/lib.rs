@@ -19,6 +19,7 @@ mod testing;
 mod timers;
 mod transport;
 pub mod uri;
+mod via;
 
 // A program that embeds this crate needs no other for what stands in signatures.
 pub use bytes::Bytes;

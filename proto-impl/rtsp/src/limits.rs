@@ -20,6 +20,8 @@ pub const FRAME_BYTES_MAX: usize = 65_535;
 pub const TRANSPORTS_MAX: usize = 16;
 /// Maximum number of challenges of a 401. Servers send Basic and one or two of Digest.
 pub const CHALLENGES_MAX: usize = 8;
+/// Maximum number of servers read from `Via` fields.
+pub const VIA_MAX: usize = 64;
 /// Maximum number of tracks of a session; interleaving has channels for 128.
 pub const TRACKS_MAX: usize = 64;
 /// Maximum number of bytes between two frames or messages that belong to neither.

@@ -47,16 +47,18 @@ impl Announcement {
             .collect()
     }
 
-    /// Makes a client that publishes the announcement.
+    /// Makes a client that publishes the announcement of a stream that has passed the servers `via`.
     pub(super) fn publish(
         &self,
         now: Instant,
         (url, timeout): (&RtspUrl, Duration),
+        via: &[String],
         seed: Seed,
         setups: &[TrackSetup],
     ) -> Client {
         let config = ClientConfig {
             request_timeout: timeout,
+            via: via.to_vec(),
             falls_back_to_tcp: false,
             ..ClientConfig::new(url.uri.clone())
         };

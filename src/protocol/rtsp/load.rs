@@ -139,7 +139,7 @@ impl RtspLoad {
 
     fn announce(&mut self, now: Instant, setups: &[TrackSetup]) {
         let how = (&self.url, self.timeout);
-        let machine = self.announcement.publish(now, how, self.seed.clone(), setups);
+        let machine = self.announcement.publish(now, how, &[], self.seed.clone(), setups);
         self.machine = Some(Box::new(machine));
     }
 

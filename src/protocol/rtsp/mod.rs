@@ -105,9 +105,8 @@ impl Request for RtspUrl {
             && key_of(&Target::of_track(&self.uri)).as_ref() == Some(key)
     }
 
-    // The protocol has no word for the streams that one has gone through.
-    fn push(&self, now: Now, _via: &[String], seed: Seed) -> Option<Box<dyn Session>> {
-        Some(Box::new(RtspPush::new(now, self, seed)))
+    fn push(&self, now: Now, via: &[String], seed: Seed) -> Option<Box<dyn Session>> {
+        Some(Box::new(RtspPush::new(now, self, via, seed)))
     }
 
     fn pull(&self, patience: Patience, seed: Seed) -> Option<Box<dyn Client>> {

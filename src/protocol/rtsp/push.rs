@@ -56,6 +56,8 @@ impl Announced {
 #[derive(Debug)]
 pub(crate) struct RtspPush {
     url: RtspUrl,
+    /// Servers that the stream has passed.
+    via: Vec<String>,
     seed: Seed,
     format: Format,
     stage: Stage,
@@ -63,9 +65,10 @@ pub(crate) struct RtspPush {
 }
 
 impl RtspPush {
-    pub(super) fn new(now: Now, url: &RtspUrl, seed: Seed) -> Self {
+    pub(super) fn new(now: Now, url: &RtspUrl, via: &[String], seed: Seed) -> Self {
         Self {
             url: url.clone(),
+            via: via.to_vec(),
             seed,
             format: Format::new(&package::FORMAT, 0),
             stage: Stage::Connecting(after(now.mono, crate::protocol::CONNECT_TIMEOUT)),
@@ -112,8 +115,13 @@ impl RtspPush {
             return self.end("RTSP carries none of the tracks");
         }
         let (now, seed) = (ctx.now.mono, self.seed.clone());
-        let machine =
-            announcement.publish(now, (&self.url, ANSWER_WITHIN), seed, &announcement.interleaved());
+        let machine = announcement.publish(
+            now,
+            (&self.url, ANSWER_WITHIN),
+            &self.via,
+            seed,
+            &announcement.interleaved(),
+        );
         self.stage = Stage::Announced(Box::new(Announced { machine, announcement }));
     }
 

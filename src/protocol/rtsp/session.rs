@@ -133,7 +133,7 @@ impl RtspSession {
             ingest: super::INGEST,
             user_agent: user_agent.clone(),
             params: params_of(target),
-            via: Vec::new(),
+            via: request.via.clone(),
             zero_ms: None,
             of_foreign_page: false,
         };

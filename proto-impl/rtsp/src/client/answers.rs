@@ -7,6 +7,7 @@ use sdp::Description;
 
 use super::{Client, Phase};
 use crate::presentation::Presentation;
+use crate::via;
 use crate::{
     ClientEvent, CloseReason, Error, Headers, Lower, Method, Mode, Request, Response, Status, Timer,
     TrackSetup, Transport, Violation, rtp_info,
@@ -39,6 +40,9 @@ impl Client {
             Method::Describe => request.headers.push("Accept", SDP),
             Method::Announce => {
                 request.headers.push("Content-Type", SDP);
+                if let Some(via) = via::written(&self.config.via) {
+                    request.headers.push(via::NAME, &via);
+                }
                 request.body = self.announced.clone();
             }
             Method::Play | Method::Record => request.headers.push("Range", "npt=0.000-"),

@@ -79,6 +79,18 @@ fn a_pull_plays_through_any_cut_of_the_stream() {
 }
 
 #[test]
+fn a_push_names_the_servers_that_its_stream_has_passed() {
+    let via = vec!["node-a".to_owned(), "node-b".to_owned()];
+    let config = Arc::new(ClientConfig { via: via.clone(), ..ClientConfig::clone(&config()) });
+    let description = Description::read(ANNOUNCED.as_bytes()).unwrap();
+    let client = Client::publish(start(), config, description, &[tcp(0), tcp(1)], Seed::from_number(3));
+    let mut line = Line::new(client, Rig::new(Config::default()), 4096);
+    line.run();
+    let Event::Announce(request) = &line.rig.events[0] else { panic!("{:?}", line.rig.events) };
+    assert_eq!(request.via, via);
+}
+
+#[test]
 fn a_push_records() {
     for cut in [1, 7, 4096] {
         let mut line =

@@ -7,6 +7,7 @@ use sdp::Description;
 use super::{Pending, Server, State, Step};
 use crate::auth::Authorization;
 use crate::presentation::Presentation;
+use crate::via;
 use crate::{
     AnnounceRequest, Error, Event, Lower, Method, Mode, Request, Response, SetupRequest, Status,
     StreamRequest, Target, Timer, Transport, Uri,
@@ -101,7 +102,11 @@ impl Server {
         })?;
         let presentation = Presentation::new(Mode::Record, &request.uri, &description);
         let presentation = presentation.ok_or(Status::BAD_REQUEST)?;
-        let event = Event::Announce(Box::new(AnnounceRequest { stream, description }));
+        let event = Event::Announce(Box::new(AnnounceRequest {
+            stream,
+            description,
+            via: via::read(&request.headers),
+        }));
         self.ask(request, Step::Announce(presentation), event);
         Ok(())
     }

@@ -59,6 +59,7 @@ fn ffmpeg_publishes() {
     assert_eq!((request.stream.target.path.as_str(), request.description.media.len()), ("live/s", 2));
     assert_eq!(request.stream.target.query.as_deref(), Some("token=a"));
     assert_eq!(request.stream.user_agent, "Lavf59.27.100");
+    assert_eq!(request.via, [""; 0]);
     let Event::Setup(request) = &rig.events[2] else { panic!("{:?}", rig.events) };
     assert_eq!((request.track, request.mode), (1, Mode::Record));
     assert_eq!(rig.server.channels(1), Some(Channels { rtp: 2, rtcp: 3 }));

@@ -351,6 +351,15 @@ fn who_waits_for_tracks_that_do_not_come_is_told_that_there_is_no_such_stream() 
 }
 
 #[test]
+fn a_publisher_says_what_servers_its_stream_has_passed() {
+    let mut rig = Rig::new(Security::Plain);
+    rig.ask("ANNOUNCE", "", "Via: RTSP/1.0 node/live/a, RTSP/1.0 other/live/b\r\n", DESCRIPTION);
+    let events = rig.take_events();
+    let [Event::Publication(_, PublicationEvent::Publish(ask))] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(ask.via, ["node/live/a", "other/live/b"]);
+}
+
+#[test]
 fn a_refusal_has_its_status_and_what_is_out_of_order_another_one() {
     let mut rig = Rig::new(Security::Plain);
     rig.ask("DESCRIBE", "", "", "");
