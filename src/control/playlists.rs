@@ -259,8 +259,9 @@ impl Outbound {
         let keys: Vec<StreamKey> = planned.filter(|(_, at)| due(at)).map(|(key, _)| key.clone()).collect();
         for key in keys {
             self.sources.planned.remove(&key);
-            if let Err(reason) = self.begin_source(cx, records, registry, now, &key) {
-                tracing::info!(%key, reason, "scheduled playlist not started");
+            self.begin_or_hold_back(cx, records, registry, now, &key);
+            if self.sources.held_back.contains(&key) {
+                records.source_wanted(now, &key, true);
             }
         }
     }

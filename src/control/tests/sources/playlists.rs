@@ -223,6 +223,25 @@ fn a_playlist_begins_at_its_planned_time() {
 }
 
 #[test]
+fn b_34_a_playlist_without_room_at_its_planned_time_begins_when_there_is_some() {
+    let mut rig = Rig::with(&[], &[("ingestingStreamLimit", "1")]);
+    let wall = rig.now.wall_ms / 1000;
+    rig.source("a", URL);
+    for id in ["p", "q"] {
+        rig.playlist(id, &ITEMS, &format!(r#","plannedStartDate":{}"#, wall + 100));
+    }
+    rig.run_for(secs(120));
+    rig.take();
+    assert_eq!(rig.op("q", "stop"), stopped());
+    rig.op("a", "stop");
+    rig.run_for(secs(2));
+    rig.item("/a.mp4");
+    rig.op("p", "stop");
+    rig.run_for(secs(20));
+    assert!(rig.pulls().is_empty(), "what was stopped while it waited");
+}
+
+#[test]
 fn a_viewer_starts_a_playlist_and_the_last_one_s_leaving_stops_it() {
     let mut rig = Rig::new();
     rig.playlist("p", &ITEMS, r#","autoStartStopEnabled":true"#);
