@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use media::Position;
-use millstream::auth::{CidrList, OutboundPolicy};
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{Control, ControlConfig, Output};
 use millstream::mail::{Departure, PublishRequest, Report, SourceFigures, ToControl, ToWorker};
-use millstream::protocol::Addresses;
 use millstream::stats::Reception;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
@@ -115,23 +113,9 @@ impl Bench {
     fn new() -> Self {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let server = [("limits.publishers_per_address", "1000000")];
-        let config = ControlConfig {
-            server: Arc::new(ServerSettings::with(&server).unwrap()),
-            apps: vec![Arc::new(AppSettings::with("live", &[("ingestingStreamLimit", "1000000")]).unwrap())],
-            lost: Default::default(),
-            workers: WORKERS,
-            node: "bench".into(),
-            host_address: "127.0.0.1".into(),
-            outbound: OutboundPolicy {
-                deny: CidrList::default(),
-                public_only: false,
-                own_addresses: Vec::new(),
-                own_ports: Vec::new(),
-            },
-            addresses: Addresses::of(&[("rtmp", 1935)]),
-            secret: None,
-            cluster: None,
-        };
+        let server = ServerSettings::with(&server).unwrap();
+        let app = Arc::new(AppSettings::with("live", &[("ingestingStreamLimit", "1000000")]).unwrap());
+        let config = ControlConfig { workers: WORKERS, ..ControlConfig::alone(server, vec![app]) };
         let control = Control::new(now, config, [], &Seed::from_number(1)).unwrap();
         Self { control, store: Memory::new(), now, conns: 0 }
     }

@@ -5,11 +5,9 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use media::Position;
-use millstream::auth::{CidrList, OutboundPolicy};
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{Control, ControlConfig, Output};
 use millstream::mail::{Departure, PublishRequest, ToControl, ToWorker};
-use millstream::protocol::Addresses;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
@@ -27,23 +25,9 @@ impl Publishers {
         let now = Now { mono: Instant::now(), wall_ms: 1_700_000_000_000 };
         let server = [("limits.publishers_per_address", "1000000"), ("store.backup_hours", "0")];
         let app = [("ingestingStreamLimit", "1000000")];
-        let config = ControlConfig {
-            server: Arc::new(ServerSettings::with(&server).expect("settings")),
-            apps: vec![Arc::new(AppSettings::with("live", &app).expect("settings"))],
-            lost: Default::default(),
-            workers: 2,
-            node: "bench".into(),
-            host_address: "127.0.0.1".into(),
-            outbound: OutboundPolicy {
-                deny: CidrList::default(),
-                public_only: false,
-                own_addresses: Vec::new(),
-                own_ports: Vec::new(),
-            },
-            addresses: Addresses::of(&[("rtmp", 1935)]),
-            secret: None,
-            cluster: None,
-        };
+        let server = ServerSettings::with(&server).expect("settings");
+        let app = Arc::new(AppSettings::with("live", &app).expect("settings"));
+        let config = ControlConfig { workers: 2, ..ControlConfig::alone(server, vec![app]) };
         let control = Control::new(now, config, [], &Seed::from_number(1)).expect("control");
         let mut publishers = Self { control, store: Memory::new(), now, granted: Vec::new() };
         (0..count).for_each(|number| publishers.publish(u32::try_from(number).unwrap_or(0)));

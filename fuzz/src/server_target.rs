@@ -10,12 +10,11 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
-use millstream::auth::{CidrList, OutboundPolicy};
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{self, Control, ControlConfig};
 use millstream::jobs::{FileError, Job, JobDone, Outcome, Work};
 use millstream::mail::{ToControl, ToWorker};
-use millstream::protocol::{Addresses, Listener, PathEvent, PathId, Port, Remote};
+use millstream::protocol::{Listener, PathEvent, PathId, Port, Remote};
 use millstream::store::{self, Faults, Memory};
 use millstream::types::{ConnId, Now, WorkerId};
 use millstream::worker::{Output, Routed, Way, Worker, Writers};
@@ -113,23 +112,8 @@ impl Rig {
         let schema = millstream::protocol::schema;
         let settings = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
         let app = Arc::new(AppSettings::of(schema(), "live", &settings).expect("they are in range"));
-        let config = ControlConfig {
-            server: Arc::new(ServerSettings::of(schema(), &[]).expect("defaults are in range")),
-            apps: vec![app],
-            lost: Default::default(),
-            workers: 1,
-            node: "fuzzed".into(),
-            host_address: "127.0.0.1".into(),
-            outbound: OutboundPolicy {
-                deny: CidrList::default(),
-                public_only: false,
-                own_addresses: Vec::new(),
-                own_ports: Vec::new(),
-            },
-            addresses: Addresses::of(&[("rtmp", 1935)]),
-            secret: None,
-            cluster: None,
-        };
+        let server = ServerSettings::of(schema(), &[]).expect("defaults are in range");
+        let config = ControlConfig::alone(server, vec![app]);
         let seed = Seed::from_number(1);
         let control = Control::new(now, config, [], &seed).expect("an empty store is good");
         let faults = Faults::default();

@@ -201,6 +201,24 @@ struct Walks {
 }
 
 impl ControlConfig {
+    /// Makes the parameters of a server without neighbours, for simulations and benches: one worker, RTMP at its usual
+    /// port, no outbound policy, no secret. They set what differs.
+    #[must_use]
+    pub fn alone(server: ServerSettings, apps: Vec<Arc<AppSettings>>) -> Self {
+        Self {
+            server: Arc::new(server),
+            apps,
+            lost: BTreeSet::new(),
+            workers: 1,
+            node: "alone".to_owned(),
+            host_address: "127.0.0.1".to_owned(),
+            outbound: OutboundPolicy::default(),
+            addresses: Addresses::of(&[("rtmp", 1935)]),
+            secret: None,
+            cluster: None,
+        }
+    }
+
     /// Returns the URL to which an encoder publishes this stream.
     fn publish_url(&self, key: &StreamKey) -> String {
         let name = self.server.name();

@@ -25,8 +25,8 @@ use crypto::{Random, Seed};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::ControlConfig;
+use millstream::protocol::Listener;
 use millstream::protocol::load::{LoadPlayer, LoadPublisher, LoadTarget, patience};
-use millstream::protocol::{Addresses, Listener};
 use millstream::types::{Now, WorkerId};
 use millstream::worker::Worker;
 use netsim::{Clock, Cut, Link, MediaSource, StreamLink, Trace, Verifier, ms, secs};
@@ -111,22 +111,15 @@ impl World {
         let seed = Seed::from_number(seed);
         let now = Now { mono: clock.now(), wall_ms: clock.wall_ms() };
         let app = |name| app_of(name, settings);
+        let server = ServerSettings::with(&[("store.backup_hours", "0")]).unwrap();
+        let own = "127.0.0.1".parse().unwrap();
+        let outbound =
+            OutboundPolicy { own_addresses: vec![own], own_ports: vec![5080], ..OutboundPolicy::default() };
         let config = ControlConfig {
-            server: Arc::new(ServerSettings::with(&[("store.backup_hours", "0")]).unwrap()),
-            apps: vec![app("live"), app("copies")],
-            lost: Default::default(),
             workers,
             node: "simulated".into(),
-            host_address: "127.0.0.1".into(),
-            outbound: OutboundPolicy {
-                deny: millstream::auth::CidrList::default(),
-                public_only: false,
-                own_addresses: vec!["127.0.0.1".parse().unwrap()],
-                own_ports: vec![5080],
-            },
-            addresses: Addresses::of(&[("rtmp", 1935)]),
-            secret: None,
-            cluster: None,
+            outbound,
+            ..ControlConfig::alone(server, vec![app("live"), app("copies")])
         };
         let backstage = Backstage::new(now, config, &seed);
         Self {
