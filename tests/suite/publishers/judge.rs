@@ -27,11 +27,11 @@ pub struct Outcome {
 /// A kind of viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is played to while the stream is live.
+    /// A viewer that is played to while the stream is live.
     Live(Over),
-    /// It reads the segments of the transport stream, when the stream has ended.
+    /// A player that reads the segments of the transport stream, when the stream has ended.
     Hls,
-    /// The same of the renditions of low latency.
+    /// A player that reads the renditions of low latency, when the stream has ended.
     LowLatency,
 }
 

@@ -29,7 +29,7 @@ type Task = (String, String, String, String);
 /// Live streams by application and id, with their records as the API shows them.
 type Live = BTreeMap<(String, String), Value>;
 
-/// One life.
+/// A simulated life: the world, the plan of its operators, and their wishes.
 struct Run {
     world: World,
     plan: Random,
@@ -43,24 +43,24 @@ struct Run {
     log: Vec<String>,
 }
 
-/// What its operator has asked for a source.
+/// Wish of the operator for a source.
 #[derive(Debug, Clone, Copy, Default)]
 struct Source {
     /// The last call, and whether the source is to run when that succeeds.
     asked: Option<(Id, Ask)>,
-    /// Whether it is to run; `None`: a call was cut off.
+    /// True if the source is to run; `None` after a call that was cut off.
     intent: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ask {
-    /// It runs when this succeeds.
+    /// A start: the source runs when the call succeeds.
     Start,
-    /// It does not run any more, whatever is answered: there may have been nothing to stop.
+    /// A stop: the source does not run any more, whatever the answer is, for there may have been nothing to stop.
     Stop,
 }
 
-/// What is set in an application.
+/// Settings of an application.
 #[derive(Debug, Clone, Copy, Default)]
 struct Settings {
     records: bool,
@@ -385,7 +385,7 @@ impl Run {
         desired
     }
 
-    /// Whether a limit of its application keeps a task from running.
+    /// True if a limit of its application keeps a task from running.
     fn is_at_limit(&self, task: &Task, actual: &BTreeSet<Task>, live: &Live) -> bool {
         let (kind, app, ..) = task;
         let settings = if app == "live" { self.live } else { self.copies.unwrap_or_default() };

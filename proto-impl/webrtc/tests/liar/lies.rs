@@ -23,7 +23,7 @@ const RECENT: u16 = 300;
 /// A lie of a viewer about its path, told fifty times a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
-    /// Nothing has come, by transport-wide feedback and by reports.
+    /// All packets are lost, by transport-wide feedback and by reports.
     AllLost,
     /// All has come, each packet as soon as the first.
     NoneLost,

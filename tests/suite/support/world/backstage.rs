@@ -66,7 +66,7 @@ impl Backstage {
         self.control.reload();
     }
 
-    /// What a reload reads.
+    /// Settings that a reload reads.
     fn settings(&self) -> Config {
         Config {
             home: PathBuf::new(),

@@ -39,7 +39,7 @@ impl AppendFile for SimFile {
     }
 }
 
-/// What a disk that takes everything does.
+/// Behaviour of a disk that takes everything.
 fn append(to: AppendTo, data: &[Bytes]) -> Outcome {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::New { .. } | AppendTo::Path { .. } => (Arc::new(SimFile::default()), None),
