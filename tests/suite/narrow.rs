@@ -8,6 +8,7 @@ mod clients;
 mod liar;
 mod lies;
 mod publishers;
+mod segments;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
