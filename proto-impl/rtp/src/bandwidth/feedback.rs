@@ -42,7 +42,7 @@ struct Probe {
     bytes: u64,
     first_at: i64,
     last_at: i64,
-    /// Departure times of the first packet and of the last, in microseconds since the epoch.
+    /// Earliest and latest departure of a packet that arrived, in microseconds since the epoch.
     first_left: i64,
     last_left: i64,
 }
@@ -294,6 +294,8 @@ impl Feedback {
         } else {
             probe.bytes = probe.bytes.saturating_add(packet.bytes.into());
             probe.last_at = probe.last_at.max(arrived);
+            // In whatever order the receiver tells of them.
+            probe.first_left = probe.first_left.min(packet.sent);
             probe.last_left = probe.last_left.max(packet.sent);
         }
         probe.packets = probe.packets.saturating_add(1);

@@ -94,9 +94,16 @@ impl Line {
             self.recorder.handle_packet(self.at(at), number);
             self.flying.pop_front();
         }
+        let mut recorder = std::mem::replace(&mut self.recorder, ArrivalRecorder::new(self.start));
+        self.tell(&mut recorder);
+        self.recorder = recorder;
+    }
+
+    /// Hands the feedback of a recorder to the sender.
+    fn tell(&mut self, recorder: &mut ArrivalRecorder) {
         loop {
             let mut out = Compound::new(1200);
-            if !self.recorder.poll_feedback(self.at(self.now), Ssrc(1), Ssrc(2), &mut out) {
+            if !recorder.poll_feedback(self.at(self.now), Ssrc(1), Ssrc(2), &mut out) {
                 break;
             }
             let Some(Ok(Rtcp::TransportFeedback(feedback))) = packets(out.as_bytes()).next() else {
@@ -214,6 +221,29 @@ fn x_13_a_probe_shows_no_more_than_was_sent() {
     }
     line.run(400, 500_000);
     assert!((2_000_000..3_400_000).contains(&line.estimate()), "{}", line.estimate());
+}
+
+/// Checks feedback that tells of the last packets of a probe first, and of all others as if they had come at once.
+#[test]
+fn x_13_a_probe_shows_no_more_than_was_sent_whatever_the_order_of_feedback() {
+    let mut line = Line::new(100_000_000);
+    line.run(3_000, 500_000);
+    line.estimator.begin_probe();
+    for _ in 0..50 {
+        line.send(1500);
+        line.now += 4_000;
+    }
+    line.estimator.end_probe();
+    let numbers: Vec<u16> = std::mem::take(&mut line.flying).into_iter().map(|(_, number)| number).collect();
+    let arrived = line.at(line.now);
+    for told in [&numbers[48..49], &numbers[..48], &numbers[49..]] {
+        let mut recorder = ArrivalRecorder::new(line.start);
+        told.iter().for_each(|number| recorder.handle_packet(arrived, *number));
+        line.now += 200_000;
+        line.tell(&mut recorder);
+    }
+    line.run(400, 500_000);
+    assert!((400_000..3_400_000).contains(&line.estimate()), "{}", line.estimate());
 }
 
 #[test]
