@@ -317,10 +317,10 @@ mod tests {
 
     #[test]
     fn no_time_is_missing_where_the_pictures_pause_and_the_sound_goes_on() {
-        for pause in (0..6_000).step_by(40) {
+        for (begins, lasts) in (8_000..14_000).step_by(40).flat_map(|ms| [(ms, 3_000), (ms, 7_000)]) {
             let mut rig = Rig::new(&Rules { list_size: 40, ..Rules::DEFAULT });
             for ms in (0..24_000).step_by(20) {
-                let paused = (8_000..8_000 + 3_000).contains(&(ms - pause));
+                let paused = (begins..begins + lasts).contains(&ms);
                 if ms % 40 == 0 && !paused {
                     rig.unit(ms, ms % 2_000 == 0, 1, b"v");
                 }
@@ -330,8 +330,40 @@ mod tests {
             let listed: Duration = rig.last.segments.iter().map(|segment| segment.duration).sum();
             let listed = i64::try_from(listed.as_millis()).unwrap();
             let jumps = rig.last.segments.iter().filter(|segment| segment.discontinuity).count();
-            assert!((24_000 - listed).abs() <= SILENT_MS && jumps == 0, "{pause}: {listed} ms, {jumps}");
+            assert!((24_000 - listed).abs() <= SILENT_MS && jumps == 0, "{begins}: {listed} ms, {jumps}");
         }
+    }
+
+    #[test]
+    fn pictures_that_come_in_bursts_have_not_paused() {
+        let phases = |period: i64| (0..period).step_by(20).map(move |phase| (period, phase));
+        for (period, phase) in (80..=1_000).step_by(40).flat_map(phases) {
+            let mut rig = Rig::new(&Rules { list_size: 40, ..Rules::DEFAULT });
+            let mut shown = 0;
+            for ms in (0..30_000).step_by(20) {
+                if (ms + phase) % period == 0 {
+                    (shown..=ms).step_by(40).for_each(|ms| rig.unit(ms, ms % 2_000 == 0, 1, b"v"));
+                    shown = (ms / 40 + 1) * 40;
+                }
+                rig.sound(ms);
+            }
+            let lengths: Vec<_> =
+                rig.last.segments.iter().map(|segment| segment.duration.as_millis()).collect();
+            assert!(
+                lengths.iter().all(|ms| *ms == 2_000) && rig.last.independent_segments,
+                "{period} {phase}: {lengths:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn sound_that_comes_first_behind_a_silence_of_all_begins_anew() {
+        let mut rig = Rig::new(&Rules { list_size: 40, ..Rules::DEFAULT });
+        rig.frames(0, 100, |n| n % 50 == 0);
+        (14_000..16_000).step_by(20).for_each(|ms| rig.sound(ms));
+        rig.finish();
+        let jumps: Vec<_> = rig.last.segments.iter().map(|segment| segment.discontinuity).collect();
+        assert!(jumps.iter().filter(|jump| **jump).count() == 1, "{jumps:?}");
     }
 
     #[test]

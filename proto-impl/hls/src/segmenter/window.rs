@@ -20,7 +20,8 @@ const FIRST_MS_MAX: i64 = 20_390;
 const ROUNDING_MS: u64 = 600;
 /// Time between two units that is missing, where segments may be longer.
 const GAP_MS: i64 = 5000;
-/// Lag, beyond its usual one, of a leading track that has paused: its segments end by the time of the others.
+/// Lag, beyond its usual one, of a leading track that has paused: its segments end by the time of the others. The usual
+/// lag is the largest one of this segment and the last at which the track went on.
 pub(super) const SILENT_MS: i64 = 300;
 /// Largest lag that is a usual one.
 const LAG_MS_MAX: i64 = 1000;
@@ -141,8 +142,9 @@ pub struct Window {
     /// The last unit of the leading track, and of all others.
     last: Option<Last>,
     beside: Option<Last>,
-    /// Lag of the leading track behind the others at its last unit, in milliseconds; at most [`LAG_MS_MAX`].
-    lag_ms: i64,
+    /// Largest lag of the leading track behind the others after which it went on, in milliseconds: in the last segment and
+    /// in this one. At most [`LAG_MS_MAX`].
+    lags_ms: [i64; 2],
     /// Milliseconds from DTS to the date, in the last segment that began.
     offset_ms: Option<i64>,
     playlist: MediaPlaylist,
@@ -198,7 +200,7 @@ impl Window {
             epoch: None,
             last: None,
             beside: None,
-            lag_ms: 0,
+            lags_ms: [0; 2],
             offset_ms: None,
             playlist,
             sizes: Vec::new(),
@@ -377,7 +379,7 @@ impl Window {
         if changed {
             return Some(End { at_ms: self.end_ms(), changed });
         }
-        // Behind a pause of the leading track, the unit may lie a little beyond the longest duration.
+        // When a pause of the leading track is noticed, the unit may lie beyond the longest duration.
         let latest_ms =
             self.begin_ms().map_or(unit.dts_ms, |begin_ms| begin_ms.saturating_add(self.longest_ms()));
         self.is_due(unit, bytes).then(|| End { at_ms: unit.dts_ms.min(latest_ms), changed })
@@ -395,9 +397,12 @@ impl Window {
         if changed {
             (self.last, self.beside) = (None, None);
         }
-        if unit.leads {
-            let ahead_ms = self.beside.map_or(0, |beside| beside.dts_ms.saturating_sub(unit.dts_ms));
-            self.lag_ms = ahead_ms.clamp(0, LAG_MS_MAX);
+        if unit.leads
+            && let (Some(last), Some(beside)) = (self.last, self.beside)
+        {
+            let lag_ms = beside.dts_ms.saturating_sub(last.dts_ms).min(LAG_MS_MAX);
+            let [_, largest_ms] = &mut self.lags_ms;
+            *largest_ms = lag_ms.max(*largest_ms);
         }
         let last = if unit.leads { &mut self.last } else { &mut self.beside };
         *last = Some(Last::next(*last, unit.dts_ms, changed));
@@ -445,6 +450,8 @@ impl Window {
     /// Ends the segment that grows. False when there is none.
     pub(super) fn close(&mut self, end_ms: i64, uri: &str, bytes: usize, segment: Segment) -> bool {
         let Some(open) = self.open.take() else { return false };
+        let [_, largest_ms] = self.lags_ms;
+        self.lags_ms = [largest_ms, 0];
         self.due_ms = None;
         let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
         self.playlist.independent_segments &= open.begins != Some(false);
@@ -496,18 +503,20 @@ impl Window {
     }
 
     /// Lag of the leading track from which on it has paused, in milliseconds.
-    const fn silent_ms(&self) -> i64 {
-        self.lag_ms.saturating_add(SILENT_MS)
+    fn silent_ms(&self) -> i64 {
+        let [before_ms, largest_ms] = self.lags_ms;
+        before_ms.max(largest_ms).saturating_add(SILENT_MS)
     }
 
     /// Whether so much is missing before this unit that the open segment does not last until it.
     fn is_behind_a_gap(&self, unit: &Unit) -> bool {
         let is_longer = |open: &Open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms();
-        let is_missing = self.step_to(unit) > GAP_MS;
+        let since = |last: Last| unit.dts_ms.saturating_sub(last.dts_ms);
         // The other tracks go on where the leading one pauses: nothing is missing.
-        if !unit.leads && self.step_to(unit) <= SILENT_MS {
+        if !unit.leads && self.beside.is_some_and(|beside| since(beside) <= SILENT_MS) {
             return false;
         }
+        let is_missing = self.last.into_iter().chain(self.beside).all(|last| since(last) > GAP_MS);
         self.open.as_ref().is_some_and(|open| is_missing || is_longer(open)) && self.is_measure(unit)
     }
 
