@@ -140,11 +140,13 @@ impl Polled {
         self.keep_blob(turn, conns, live, &mail.blob);
     }
 
-    /// Stores a blob and answers the requests that wait for it. A stream that has just ended still gets its last blobs;
-    /// later ones are refused.
+    /// Stores a blob and answers the requests that wait for it. A stream that has just ended still gets its last blobs,
+    /// unless another one has its name; later ones are refused.
     fn keep_blob(&mut self, turn: &mut Turn, conns: &mut Conns, live: &Live, blob: &Arc<Blob>) -> Published {
         let is_live = live.streams.contains_key(&blob.stream);
-        if !is_live && !self.ended_keys.contains_key(&blob.stream) {
+        // The names are those of the next stream when there is one.
+        let is_last = |key| !live.directory.contains_key(key);
+        if !is_live && !self.ended_keys.get(&blob.stream).is_some_and(is_last) {
             return Published::Refused;
         }
         let published = turn.blobs.publish(Arc::clone(blob));

@@ -23,6 +23,18 @@ fn a_stream_that_ends_before_its_first_playlist_is_answered_with_its_last() {
 }
 
 #[test]
+fn the_last_playlist_of_a_stream_does_not_come_under_the_next_one() {
+    let mut pair = Pair::new();
+    pair.end();
+    pair.begin(StreamId(8));
+    let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
+    assert_eq!(pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U end")), Published::Refused);
+    assert_eq!(pair.answer(waiting), (Vec::new(), false));
+    pair.publish_of(StreamId(8), "cam.m3u8", 2, Bytes::from_static(b"#EXTM3U new"));
+    assert_eq!(body(&pair.answer(waiting).0), b"#EXTM3U new");
+}
+
+#[test]
 fn a_reload_of_a_playlist_without_an_end_waits_for_the_next_stream() {
     let mut pair = Pair::new();
     pair.publish_as(STREAM, "cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"), Progress { segment: 3, part: 0 });
