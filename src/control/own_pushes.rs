@@ -3,7 +3,7 @@
 //!
 //! A push is recognised by the local end of its connection, which is the address of the resulting publisher. The push's worker reports it
 //! before the second flight of any protocol, so before any publisher is admitted. Behind a relay on this machine, which has another end,
-//! RTMP and SRT are recognised by `via`.
+//! RTMP, RTSP and SRT are recognised by `via`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -59,8 +59,11 @@ impl OwnPushes {
         self.prune(now);
         let app = &*request.key.app;
         let is_push = self.ends.get(&canonical(request.peer)).is_some_and(|end| *end.app != *app);
-        let last = request.via.last().and_then(|entry| entry.strip_prefix(node)?.strip_prefix('/'));
-        let is_forwarded = last.and_then(|entry| entry.split('/').next()).is_some_and(|from| from != app);
+        // A relay may have added itself behind the entry of this node.
+        let own = |entry: &'_ String| Some(entry.strip_prefix(node)?.strip_prefix('/')?.to_owned());
+        let last = request.via.iter().rev().find_map(own);
+        let is_forwarded =
+            last.as_deref().and_then(|entry| entry.split('/').next()).is_some_and(|from| from != app);
         if is_push || is_forwarded {
             tracing::debug!(key = %request.key, "a push of this server into another application is a stranger");
             request.peer = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), request.peer.port());
@@ -132,6 +135,8 @@ mod tests {
         let via = |own: &mut OwnPushes, entry| peer_of(own, now, "b", "127.0.0.1:1", &[entry]);
         assert_eq!(via(&mut own, "node/a/x"), "0.0.0.0", "through a relay");
         assert_eq!(via(&mut own, "node/b/x"), "127.0.0.1");
+        let behind = peer_of(&mut own, now, "b", "127.0.0.1:1", &["node/a/x", "relay"]);
+        assert_eq!(behind, "0.0.0.0", "a relay that adds itself");
         assert_eq!(via(&mut own, "node2/a/x"), "127.0.0.1");
     }
 
