@@ -150,8 +150,8 @@ impl<'a> Together<'a> {
     /// Puts every draft in place. What fails behind the mark is tried once more; then [`Together::finish`] goes on later.
     ///
     /// # Errors
-    /// The system's error. The change is not made; its text says so where even that is not sure, because the mark could neither be
-    /// synced nor removed.
+    /// The system's error. The change is not made; its text says so where even that is not sure, because the mark, or its removal,
+    /// could not be synced.
     pub fn commit(&self) -> io::Result<Committed> {
         let marked = replace(self.disk, &self.mark, b"the drafts beside this file are complete\n", 0o600);
         marked.map_err(|error| self.take_back(&error))?;
@@ -183,6 +183,14 @@ impl<'a> Together<'a> {
         if self.disk.sync_folder(folder_of(&self.mark)).is_ok() {
             drafts().for_each(|path| drop(self.disk.remove(&path)));
         }
+    }
+
+    /// Syncs the removal of an earlier mark: drafts that are staged while one may be on the disk could be put in place half.
+    ///
+    /// # Errors
+    /// The system's error; nothing may be staged.
+    pub fn settle(&self) -> io::Result<()> {
+        self.disk.sync_folder(folder_of(&self.mark))
     }
 
     /// Ends a change that was cut off: it is finished when it was committed, and else undone. Whether it was finished now.

@@ -163,6 +163,7 @@ impl CertificateFiles {
         self.recover()?;
         *is_behind = false;
         let together = self.together();
+        together.settle().map_err(|error| CertificateError::file(&self.certificate, error))?;
         let staged = files.iter().try_for_each(|(path, bytes, mode)| {
             together.stage(path, bytes, *mode).map_err(|error| CertificateError::file(path, error))
         });
