@@ -122,8 +122,8 @@ impl Outbound {
         Playlist { barren: 0, began: (now.mono, Duration::ZERO) }
     }
 
-    /// Schedules the start of a planned playlist, or cancels it.
-    pub(super) fn note_planned(&mut self, records: &Records, now: Now, key: &StreamKey) {
+    /// Schedules the start of a planned playlist, or cancels it. One that waits for room since its former time waits for the new one.
+    pub(super) fn note_planned(&mut self, records: &mut Records, now: Now, key: &StreamKey) {
         let planned = |record: &&Broadcast| {
             is_playlist(record) && record.planned_start_date.saturating_mul(1000) > super::wall(now)
         };
@@ -131,6 +131,9 @@ impl Outbound {
         match at.and_then(|at| u64::try_from(at).ok()) {
             Some(at) => {
                 self.sources.planned.insert(key.clone(), at);
+                if self.sources.held_back.remove(key) {
+                    records.source_wanted(now, key, false);
+                }
                 self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
             }
             None => {

@@ -312,6 +312,7 @@ impl Outbound {
                 records.end_playlist(now, &source.key);
             }
         }
+        self.sources.held_back.clear();
         self.sources.tick = None;
     }
 }

@@ -175,7 +175,7 @@ impl Control {
             self.registry.follow_subtracks(&mut self.records, now, &main);
         }
         self.outbound.note_auto_start(&mut self.cx, &self.records, &key);
-        self.outbound.note_planned(&self.records, now, &key);
+        self.outbound.note_planned(&mut self.records, now, &key);
         if let Some((requester, answer)) = waiter {
             let Some(answer) = self.outbound.started(
                 &mut self.cx,

@@ -94,7 +94,7 @@ impl Outbound {
         }
     }
 
-    /// Starts a source of a node that is gone.
+    /// Starts a source of a node that is gone, or holds it back until there is room.
     fn resume_source(
         &mut self,
         cx: &mut Context,
@@ -106,9 +106,7 @@ impl Outbound {
         if !records.get(key).is_some_and(|record| record.source_wanted) || cx.is_draining() {
             return;
         }
-        if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
-            tracing::info!(%key, reason, "source of a lost node not started");
-        }
+        self.begin_or_hold_back(cx, records, registry, now, key);
     }
 }
 

@@ -242,6 +242,22 @@ fn b_34_a_playlist_without_room_at_its_planned_time_begins_when_there_is_some() 
 }
 
 #[test]
+fn b_34_a_playlist_that_waits_for_room_waits_for_the_new_time_when_it_is_planned_anew() {
+    let mut rig = Rig::with(&[], &[("ingestingStreamLimit", "1")]);
+    let wall = rig.now.wall_ms / 1000;
+    rig.source("a", URL);
+    rig.playlist("p", &ITEMS, &format!(r#","plannedStartDate":{}"#, wall + 100));
+    rig.run_for(secs(120));
+    rig.put("p", &format!(r#"{{"plannedStartDate":{}}}"#, wall + 200));
+    rig.op("a", "stop");
+    rig.take();
+    rig.run_for(secs(60));
+    assert!(rig.pulls().is_empty());
+    rig.run_for(secs(40));
+    rig.item("/a.mp4");
+}
+
+#[test]
 fn a_viewer_starts_a_playlist_and_the_last_one_s_leaving_stops_it() {
     let mut rig = Rig::new();
     rig.playlist("p", &ITEMS, r#","autoStartStopEnabled":true"#);
