@@ -18,6 +18,7 @@ use media::Position;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{Control, ControlConfig, Output};
 use millstream::mail::{Departure, PublishRequest, Report, SourceFigures, ToControl, ToWorker};
+use millstream::protocol::Addresses;
 use millstream::stats::Reception;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
@@ -115,7 +116,11 @@ impl Bench {
         let server = [("limits.publishers_per_address", "1000000")];
         let server = ServerSettings::with(&server).unwrap();
         let app = Arc::new(AppSettings::with("live", &[("ingestingStreamLimit", "1000000")]).unwrap());
-        let config = ControlConfig { workers: WORKERS, ..ControlConfig::alone(server, vec![app]) };
+        let config = ControlConfig {
+            workers: WORKERS,
+            addresses: Addresses::of(&[("rtmp", 1935)]),
+            ..ControlConfig::alone(server, vec![app])
+        };
         let control = Control::new(now, config, [], &Seed::from_number(1)).unwrap();
         Self { control, store: Memory::new(), now, conns: 0 }
     }

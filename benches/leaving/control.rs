@@ -8,6 +8,7 @@ use media::Position;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{Control, ControlConfig, Output};
 use millstream::mail::{Departure, PublishRequest, ToControl, ToWorker};
+use millstream::protocol::Addresses;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
@@ -27,7 +28,11 @@ impl Publishers {
         let app = [("ingestingStreamLimit", "1000000")];
         let server = ServerSettings::with(&server).expect("settings");
         let app = Arc::new(AppSettings::with("live", &app).expect("settings"));
-        let config = ControlConfig { workers: 2, ..ControlConfig::alone(server, vec![app]) };
+        let config = ControlConfig {
+            workers: 2,
+            addresses: Addresses::of(&[("rtmp", 1935)]),
+            ..ControlConfig::alone(server, vec![app])
+        };
         let control = Control::new(now, config, [], &Seed::from_number(1)).expect("control");
         let mut publishers = Self { control, store: Memory::new(), now, granted: Vec::new() };
         (0..count).for_each(|number| publishers.publish(u32::try_from(number).unwrap_or(0)));

@@ -14,7 +14,7 @@ use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::{self, Control, ControlConfig};
 use millstream::jobs::{FileError, Job, JobDone, Outcome, Work};
 use millstream::mail::{ToControl, ToWorker};
-use millstream::protocol::{Listener, PathEvent, PathId, Port, Remote};
+use millstream::protocol::{Addresses, Listener, PathEvent, PathId, Port, Remote};
 use millstream::store::{self, Faults, Memory};
 use millstream::types::{ConnId, Now, WorkerId};
 use millstream::worker::{Output, Routed, Way, Worker, Writers};
@@ -113,7 +113,8 @@ impl Rig {
         let settings = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
         let app = Arc::new(AppSettings::of(schema(), "live", &settings).expect("they are in range"));
         let server = ServerSettings::of(schema(), &[]).expect("defaults are in range");
-        let config = ControlConfig::alone(server, vec![app]);
+        let addresses = Addresses::of(&[("rtmp", 1935)]);
+        let config = ControlConfig { addresses, ..ControlConfig::alone(server, vec![app]) };
         let seed = Seed::from_number(1);
         let control = Control::new(now, config, [], &seed).expect("an empty store is good");
         let faults = Faults::default();

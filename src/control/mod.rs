@@ -201,8 +201,8 @@ struct Walks {
 }
 
 impl ControlConfig {
-    /// Makes the parameters of a server without neighbours, for simulations and benches: one worker, RTMP at its usual
-    /// port, no outbound policy, no secret. They set what differs.
+    /// Makes the parameters of a server without neighbours, for simulations and benches: one worker, no
+    /// listeners, no outbound policy, no secret. They set what differs.
     #[must_use]
     pub fn alone(server: ServerSettings, apps: Vec<Arc<AppSettings>>) -> Self {
         Self {
@@ -213,7 +213,7 @@ impl ControlConfig {
             node: "alone".to_owned(),
             host_address: "127.0.0.1".to_owned(),
             outbound: OutboundPolicy::default(),
-            addresses: Addresses::of(&[("rtmp", 1935)]),
+            addresses: Addresses::of(&[]),
             secret: None,
             cluster: None,
         }

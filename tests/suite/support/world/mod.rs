@@ -25,8 +25,8 @@ use crypto::{Random, Seed};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::ControlConfig;
-use millstream::protocol::Listener;
 use millstream::protocol::load::{LoadPlayer, LoadPublisher, LoadTarget, patience};
+use millstream::protocol::{Addresses, Listener};
 use millstream::types::{Now, WorkerId};
 use millstream::worker::Worker;
 use netsim::{Clock, Cut, Link, MediaSource, StreamLink, Trace, Verifier, ms, secs};
@@ -119,6 +119,7 @@ impl World {
             workers,
             node: "simulated".into(),
             outbound,
+            addresses: Addresses::of(&[("rtmp", 1935)]),
             ..ControlConfig::alone(server, vec![app("live"), app("copies")])
         };
         let backstage = Backstage::new(now, config, &seed);
