@@ -100,7 +100,7 @@ impl Peer {
             Rtcp::Fir(fir) => fir.entries().for_each(|entry| self.handle_key_frame_request(entry.ssrc)),
             Rtcp::Remb(remb) => {
                 self.stats.remote_estimate = Some(remb.bitrate);
-                self.sending.bandwidth.handle_remb(now, remb.bitrate);
+                self.sending.handle_remb(now, remb);
                 self.take_estimate(now);
             }
             Rtcp::TransportFeedback(feedback) => {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rtp::NtpAnchor;
 use rtp::bandwidth::BandwidthEstimator;
 use rtp::history::PacketLog;
+use rtp::rtcp::Remb;
 use srtp::Outbound;
 use wire::Datagrams;
 
@@ -59,6 +60,14 @@ impl Sending {
     /// Returns the sender of a section.
     pub(super) fn of(&mut self, section: SectionId) -> Option<&mut Sender> {
         self.senders.iter_mut().find(|sender| sender.section == section)
+    }
+
+    /// Takes the receiver's estimate (draft-alvestrand-rmcat-remb-03). It is one of the sources in its list: aiortc lists
+    /// those of the video and measures no others, so the audio comes on top.
+    pub(super) fn handle_remb(&mut self, now: Instant, remb: &Remb<'_>) {
+        let is_audio = |ssrc| self.senders.iter().any(|sender| !sender.is_video() && sender.ssrc() == ssrc);
+        let beside = if remb.ssrcs().any(is_audio) { 0 } else { self.outflow.bits(now, Purpose::Audio) };
+        self.bandwidth.handle_remb(now, remb.bitrate.saturating_add(beside));
     }
 
     /// Queues a unit; see [`super::Peer::send`].
@@ -143,7 +152,8 @@ impl Sending {
         let total = self.bandwidth.target(now)?;
         let others = [Purpose::Audio, Purpose::Repair].map(|purpose| self.outflow.bits(now, purpose));
         let usable = u128::from(total).saturating_mul(USABLE.into()) / 1000;
-        Some(u64::try_from(usable).unwrap_or(u64::MAX).saturating_sub(others.iter().sum()))
+        let video = u64::try_from(usable).unwrap_or(u64::MAX).saturating_sub(others.iter().sum());
+        Some(video.max(TRICKLE))
     }
 
     /// Returns the video that waits; see [`super::Peer::queued`].
@@ -178,5 +188,38 @@ fn fill<'l>(
     }
     if road.prober.ends(now) {
         road.bandwidth.end_probe();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rtp::Ssrc;
+    use rtp::rtcp::{Compound, Rtcp, packets};
+
+    use super::*;
+
+    #[test]
+    fn an_estimate_of_the_video_alone_leaves_the_audio_beside_it() {
+        let start = netsim::Clock::new().now();
+        let mut sending = Sending::default();
+        let mut now = start;
+        for _ in 0..150 {
+            sending.outflow.add(now, Purpose::Audio, 160);
+            now += Duration::from_millis(20);
+        }
+        let mut out = Compound::new(1200);
+        out.remb(Ssrc(1), 60_000, &[Ssrc(2)]);
+        let Some(Ok(Rtcp::Remb(remb))) = packets(out.as_bytes()).next() else { panic!("an estimate") };
+        sending.handle_remb(now, &remb);
+        let estimate = sending.bandwidth.estimate(now).unwrap();
+        assert!((120_000..128_000).contains(&estimate), "{estimate}");
+        // However little it is, video goes on, so that the receiver has something to measure.
+        let mut out = Compound::new(1200);
+        out.remb(Ssrc(1), 2_000, &[Ssrc(2)]);
+        let Some(Ok(Rtcp::Remb(remb))) = packets(out.as_bytes()).next() else { panic!("an estimate") };
+        sending.handle_remb(now, &remb);
+        assert_eq!(sending.video_budget(now), Some(TRICKLE));
     }
 }
