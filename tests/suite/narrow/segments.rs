@@ -110,7 +110,7 @@ impl Player {
             },
             Asked::Playlist => self.due = Some(now + SEGMENT),
             Asked::Segment { number, newest } => {
-                let is_whole = body.len() % PACKET_BYTES == 0 && body.first() == Some(&0x47);
+                let is_whole = body.len().is_multiple_of(PACKET_BYTES) && body.first() == Some(&0x47);
                 let mut log = self.log.lock().unwrap();
                 log.fetched.push(Fetched { number, at: now, newest });
                 if is_ok && !is_whole {
