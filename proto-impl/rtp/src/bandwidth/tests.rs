@@ -205,9 +205,9 @@ fn a_probe_finds_what_the_line_carries_and_one_that_does_not_fit_changes_nothing
     }
 }
 
-/// Checks feedback by which a whole probe of 3 Mb/s has come within a millisecond.
-#[test]
-fn x_13_a_probe_shows_no_more_than_was_sent() {
+/// Returns a fast line on which a probe of 50 packets and 3 Mb/s has just left, and the numbers of its packets, of which
+/// the receiver has told nothing.
+fn probed() -> (Line, Vec<u16>) {
     let mut line = Line::new(100_000_000);
     line.run(3_000, 500_000);
     line.estimator.begin_probe();
@@ -216,7 +216,15 @@ fn x_13_a_probe_shows_no_more_than_was_sent() {
         line.now += 4_000;
     }
     line.estimator.end_probe();
-    for (n, (_, number)) in (0..).zip(std::mem::take(&mut line.flying)) {
+    let numbers = std::mem::take(&mut line.flying).into_iter().map(|(_, number)| number).collect();
+    (line, numbers)
+}
+
+/// Checks feedback by which a whole probe of 3 Mb/s has come within a millisecond.
+#[test]
+fn x_13_a_probe_shows_no_more_than_was_sent() {
+    let (mut line, numbers) = probed();
+    for (n, number) in (0..).zip(numbers) {
         line.recorder.handle_packet(line.at(line.now + n * 20), number);
     }
     line.run(400, 500_000);
@@ -226,15 +234,7 @@ fn x_13_a_probe_shows_no_more_than_was_sent() {
 /// Checks feedback that tells of the last packets of a probe first, and of all others as if they had come at once.
 #[test]
 fn x_13_a_probe_shows_no_more_than_was_sent_whatever_the_order_of_feedback() {
-    let mut line = Line::new(100_000_000);
-    line.run(3_000, 500_000);
-    line.estimator.begin_probe();
-    for _ in 0..50 {
-        line.send(1500);
-        line.now += 4_000;
-    }
-    line.estimator.end_probe();
-    let numbers: Vec<u16> = std::mem::take(&mut line.flying).into_iter().map(|(_, number)| number).collect();
+    let (mut line, numbers) = probed();
     let arrived = line.at(line.now);
     for told in [&numbers[48..49], &numbers[..48], &numbers[49..]] {
         let mut recorder = ArrivalRecorder::new(line.start);
