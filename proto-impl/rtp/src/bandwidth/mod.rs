@@ -23,6 +23,7 @@ mod loss;
 mod queue;
 mod rate;
 mod received;
+mod reported;
 mod sent;
 
 use std::time::{Duration, Instant};
@@ -32,6 +33,7 @@ pub use feedback::FEEDBACK_SPAN_MAX;
 use feedback::Feedback;
 use loss::Losses;
 pub use received::{QueueDelay, ReceivedRate};
+pub use reported::ReportedPath;
 
 /// The lowest estimate, in bits per second.
 const ESTIMATE_MIN: f64 = 50_000.0;

@@ -1,0 +1,353 @@
+//! Rate of a path to a receiver that tells its sender nothing but what was lost (receiver reports, RFC 3550 §6.4), as players of
+//! RTSP do.
+//!
+//! Loss has two causes. A path that is too narrow loses less once less is sent; a path that loses at random does not. So each
+//! lowering of the limit is a trial, judged by reports about packets that left after it:
+//!
+//! | loss behind the trial | verdict | then |
+//! |---|---|---|
+//! | half or less, of little a quarter | the path is narrow | the limit stays, and rises while nothing more is lost |
+//! | more, for the first time | unknown | the limit is lowered once more: packets from before may have been judged |
+//! | more, for the second time | the path loses at random | the limit is what it was before; this loss is the path's own |
+//!
+//! A path without a limit that loses little is first sent the same at an even pace, because bursts alone may be too much for its queue.
+//!
+//! A receiver that lies lowers its own rate, to [`LIMIT_MIN`] at most, or is sent what it does not receive.
+
+use std::time::{Duration, Instant};
+
+use crate::number::{SequenceNumber, Ssrc};
+use crate::rtcp::ReportBlock;
+
+/// The lowest limit, in bits per second.
+const LIMIT_MIN: u64 = 50_000;
+/// Maximum number of sources; more are ignored.
+const SOURCES_MAX: usize = 16;
+/// Loss beyond the path's own that begins a trial, in thousandths, in packets, and in standard deviations of the path's own: little, for
+/// each packet that is lost spoils the pictures up to the next key frame.
+const EXCESS: u64 = 2;
+const EXCESS_PACKETS: u64 = 3;
+const EXCESS_DEVIATIONS: u64 = 4;
+/// Minimum duration, and minimum number of packets, that are judged together; a shorter one suffices for a loss beyond the path's own from
+/// so many thousandths on, in which chance has little part.
+const WINDOW: Duration = Duration::from_secs(5);
+const WINDOW_PACKETS: u64 = 40;
+const WINDOW_BAD: Duration = Duration::from_secs(1);
+const BAD_FROM: u64 = 50;
+/// Number of packets that would be lost in the window that decides a trial if as much were lost as before.
+const EVIDENCE: u64 = 16;
+/// Maximum duration for which so many packets are awaited.
+const WINDOW_MAX: Duration = Duration::from_secs(10);
+/// Time after a change of the limit for which packets from before it are still on their way.
+const SETTLES: Duration = Duration::from_secs(1);
+/// Time behind a change from which a report counts whole, if the one before came with the change: few of its packets left before.
+const SETTLED: Duration = Duration::from_secs(3);
+/// Part of what arrived, in percent, to which a trial lowers the limit.
+const LOWERED: u64 = 92;
+/// Loss, in thousandths, up to which bursts may be its reason; the limit that spreads them, in percent of what was sent.
+const BURSTS_MAX: u64 = 150;
+const SPREAD: u64 = 125;
+/// Time from the first packet on in which a receiver may be sent what was published before; that is not judged.
+const JOINS: Duration = Duration::from_millis(500);
+/// Loss, in thousandths, up to which that is the only trial.
+const LITTLE: u64 = 20;
+/// Maximum number of lowerings before the loss counts as random.
+const LOWERINGS_MAX: u8 = 2;
+/// Growth of the limit per second and its maximum at once, in percent, near the rate that was too much and elsewhere.
+const GROWTH_NEAR: (u64, u64) = (2, 4);
+const GROWTH: (u64, u64) = (8, 20);
+/// Bounds of "near", in percent of the rate that was too much; within them the limit rises to the middle value until the hold is over.
+const NEAR: (u64, u64, u64) = (80, 92, 115);
+/// Time for which the rate that was too much is not tried again; doubled each time it is too much again.
+const HOLD: Duration = Duration::from_secs(20);
+const HOLD_MAX: Duration = Duration::from_secs(300);
+/// Time without a trial after loss was found to be random; doubled each time.
+const RANDOM_FOR: Duration = Duration::from_secs(10);
+const RANDOM_FOR_MAX: Duration = Duration::from_secs(160);
+/// Maximum of the limit, in percent of the sent rate.
+const HEADROOM: u64 = 130;
+
+/// A source that the receiver reports about.
+#[derive(Debug, Clone, Copy)]
+struct Source {
+    ssrc: Ssrc,
+    /// Extended number of the last packet, and at the last change of the limit.
+    sent: u32,
+    sent_before: u32,
+    /// Highest number and losses of the last report.
+    highest: u32,
+    lost: i32,
+    /// Time of that report.
+    at: Option<Instant>,
+    /// Number of the last change of the limit behind which a report has come.
+    change: u32,
+}
+
+/// Reports that are judged together.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    since: Instant,
+    /// Bytes sent before it.
+    sent: u64,
+    expected: u64,
+    lost: u64,
+}
+
+/// Result of a window.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    took: Duration,
+    /// Bits per second that left, and that arrived.
+    sent: u64,
+    arrived: u64,
+    /// Share of all packets that was lost, in thousandths.
+    loss_of_all: u64,
+    /// Packets that are judged, and those of them that were lost.
+    expected: u64,
+    lost: u64,
+}
+
+impl Seen {
+    /// Returns the share that was lost, in thousandths.
+    const fn loss(&self) -> u64 {
+        self.lost.saturating_mul(1000) / if self.expected == 0 { 1 } else { self.expected }
+    }
+
+    /// True if more was lost than a path that loses `own` thousandths does by chance.
+    const fn is_excess(&self, own: u64) -> bool {
+        let mean = self.expected.saturating_mul(own) / 1000;
+        let margin = self.expected.saturating_mul(EXCESS) / 1000;
+        let margin = if margin < EXCESS_PACKETS { EXCESS_PACKETS } else { margin };
+        self.lost > mean.saturating_add(margin).saturating_add(EXCESS_DEVIATIONS * mean.isqrt())
+    }
+}
+
+/// A lowering of the limit that is not judged yet.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    /// Loss and limit before it.
+    loss: u64,
+    limit: Option<u64>,
+    /// Rate that was too much, if the path is narrow.
+    arrived: u64,
+    lowerings: u8,
+}
+
+/// Estimator of a path by receiver reports alone, described in the module.
+#[derive(Debug, Default)]
+pub struct ReportedPath {
+    sources: Vec<Source>,
+    /// Bytes sent so far.
+    sent: u64,
+    /// Time of the first packet, and number of packets that are not judged.
+    joined: Option<(Instant, u64)>,
+    window: Option<Window>,
+    /// Number of changes of the limit, and what was sent before the last one, and when that was.
+    change: u32,
+    changed: Option<Window>,
+    /// Loss before it, in thousandths, of all packets.
+    loss_of_all: u64,
+    limit: Option<u64>,
+    trial: Option<Trial>,
+    /// Loss of the path's own, in thousandths.
+    own: u64,
+    /// Rate that was too much.
+    capacity: Option<u64>,
+    hold: Duration,
+    held: Option<Instant>,
+    random_for: Duration,
+    random: Option<Instant>,
+}
+
+impl ReportedPath {
+    /// Creates the state for a path of which nothing is known.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { hold: HOLD, random_for: RANDOM_FOR, ..Self::default() }
+    }
+
+    /// Returns the bits per second that may be sent, RTP headers included; `None` while the path is not known to be narrow.
+    #[must_use]
+    pub const fn limit(&self) -> Option<u64> {
+        self.limit
+    }
+
+    /// Counts a packet that leaves. A source's numbers have no gaps; reports about sources that were not sent are ignored.
+    pub fn packet_sent(&mut self, now: Instant, ssrc: Ssrc, number: SequenceNumber, bytes: usize) {
+        if self.window.is_none() && self.changed.is_none() {
+            self.open(now);
+        }
+        self.sent = self.sent.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
+        let (first, packets) = self.joined.get_or_insert((now, 0));
+        if now.saturating_duration_since(*first) < JOINS {
+            *packets = packets.saturating_add(1);
+        }
+        if let Some(source) = self.sources.iter_mut().find(|source| source.ssrc == ssrc) {
+            source.sent = source.sent.wrapping_add(1);
+            return;
+        }
+        if self.sources.len() >= SOURCES_MAX {
+            self.sources.remove(0);
+        }
+        let sent = u32::from(number.0);
+        let (highest, change) = (sent.wrapping_sub(1), self.change);
+        self.sources.push(Source { ssrc, sent, sent_before: highest, highest, lost: 0, at: None, change });
+    }
+
+    /// Applies a report. Returns true if the limit has changed.
+    pub fn handle_report(&mut self, now: Instant, block: &ReportBlock) -> bool {
+        let Some(source) = self.sources.iter_mut().find(|source| source.ssrc == block.ssrc) else {
+            return false;
+        };
+        let came = block.highest_sequence.wrapping_sub(source.highest).cast_signed();
+        // Repeated, or older than the last one.
+        let Some(expected) = u64::try_from(came).ok().filter(|expected| *expected > 0) else { return false };
+        let lost = i64::from(block.cumulative_lost) - i64::from(source.lost);
+        let lost = u64::try_from(lost).unwrap_or(0).min(expected);
+        let unreported = u64::from(source.sent_before.wrapping_sub(source.highest)).min(expected);
+        (source.highest, source.lost) = (block.highest_sequence, block.cumulative_lost);
+        let before = source.at.replace(now);
+        let mut old = 0;
+        let since = self.changed.map(|changed| changed.since);
+        if since.is_some_and(|since| now.saturating_duration_since(since) < SETTLES) {
+            return false;
+        }
+        if std::mem::replace(&mut source.change, self.change) != self.change {
+            let is_whole = since.is_some_and(|since| {
+                before == Some(since) && now.saturating_duration_since(since) >= SETTLED
+            });
+            if self.window.is_none() {
+                self.open(now);
+                self.window = self.changed.filter(|_| is_whole).or(self.window);
+            }
+            if !is_whole {
+                // Some of these packets left before the change.
+                return false;
+            }
+            old = unreported;
+        }
+        let Some(window) = &mut self.window else { return false };
+        // What left before the change was lost as before.
+        let (expected, lost) =
+            (expected - old, lost.saturating_sub(old.saturating_mul(self.loss_of_all) / 1000));
+        window.expected = window.expected.saturating_add(expected);
+        window.lost = window.lost.saturating_add(lost.min(expected));
+        let before = self.limit;
+        if let Some(seen) = self.close(now) {
+            self.judge(now, seen);
+        }
+        self.limit != before
+    }
+
+    /// Begins a window.
+    const fn open(&mut self, now: Instant) {
+        self.window = Some(Window { since: now, sent: self.sent, expected: 0, lost: 0 });
+    }
+
+    /// Ends the window if it is long enough, and begins the next one.
+    fn close(&mut self, now: Instant) -> Option<Seen> {
+        let window = self.window?;
+        let took = now.saturating_duration_since(window.since);
+        let own = window.expected.saturating_mul(self.own.saturating_mul(2).saturating_add(BAD_FROM));
+        let is_bad = window.lost.saturating_mul(1000) >= own;
+        let least = if is_bad || self.trial.is_some() { WINDOW_BAD } else { WINDOW };
+        // Chance must not decide a trial.
+        let packets =
+            self.trial.map_or(WINDOW_PACKETS, |trial| EVIDENCE.saturating_mul(1000) / trial.loss.max(1));
+        let is_whole = took >= least && window.expected >= packets || took >= WINDOW_MAX;
+        if !is_whole {
+            return None;
+        }
+        self.open(now);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+        let sent = self.sent.saturating_sub(window.sent).saturating_mul(8_000_000) / micros;
+        let (expected, lost) = (window.expected.max(1), window.lost);
+        let arrived = sent.saturating_mul(expected.saturating_sub(lost)) / expected;
+        let loss_of_all = lost.saturating_mul(1000) / expected;
+        // What was published before the receiver came is sent at once: its loss says little.
+        let joined = self.joined.as_mut().map_or(0, |(_, packets)| std::mem::take(packets));
+        let (expected, lost) = (expected.saturating_sub(joined), lost.saturating_sub(joined));
+        Some(Seen { took, sent, arrived, loss_of_all, expected, lost })
+    }
+
+    fn judge(&mut self, now: Instant, seen: Seen) {
+        self.loss_of_all = seen.loss_of_all;
+        let Some(trial) = self.trial.take() else {
+            if seen.is_excess(self.own) {
+                self.suspect(now, seen);
+            } else {
+                // None is assumed that no trial has shown.
+                self.own = if self.own > 0 { (self.own * 7 + seen.loss()) / 8 } else { 0 };
+                self.grow(now, seen);
+            }
+            return;
+        };
+        let part = if trial.loss > LITTLE { 2 } else { 4 };
+        if seen.loss().saturating_mul(part) <= trial.loss {
+            self.own = self.own.min(seen.loss());
+            if self.capacity.is_some_and(|before| trial.arrived >= before * NEAR.0 / 100) {
+                self.hold = (self.hold * 2).min(HOLD_MAX);
+            } else {
+                self.hold = HOLD;
+            }
+            (self.capacity, self.held) = (Some(trial.arrived), now.checked_add(self.hold));
+            self.random_for = RANDOM_FOR;
+        } else if trial.lowerings < LOWERINGS_MAX && (trial.lowerings > 0 || seen.loss() > LITTLE) {
+            self.lower(now, seen, Trial { lowerings: trial.lowerings + 1, arrived: seen.arrived, ..trial });
+        } else {
+            self.own = seen.loss();
+            self.random = now.checked_add(self.random_for);
+            self.random_for = (self.random_for * 2).min(RANDOM_FOR_MAX);
+            self.set(now, trial.limit);
+        }
+    }
+
+    /// Begins a trial, unless the last loss was found to be random a short time ago.
+    fn suspect(&mut self, now: Instant, seen: Seen) {
+        if self.random.is_some_and(|until| now < until) {
+            return;
+        }
+        let trial = Trial { loss: seen.loss(), limit: self.limit, arrived: seen.arrived, lowerings: 0 };
+        if self.limit.is_none() && seen.loss() <= BURSTS_MAX {
+            self.trial = Some(trial);
+            return self.set(now, Some((seen.sent.saturating_mul(SPREAD) / 100).max(LIMIT_MIN)));
+        }
+        self.lower(now, seen, Trial { lowerings: 1, ..trial });
+    }
+
+    fn lower(&mut self, now: Instant, seen: Seen, trial: Trial) {
+        // What a path loses by itself takes no room on it.
+        let share = 1000u64.saturating_sub(self.own.min(500));
+        let fits = seen.arrived.saturating_mul(1000) / share;
+        self.trial = Some(trial);
+        self.set(now, Some((fits.saturating_mul(LOWERED) / 100).max(LIMIT_MIN)));
+    }
+
+    fn grow(&mut self, now: Instant, seen: Seen) {
+        let Some(limit) = self.limit else { return };
+        let is_beyond = self.capacity.is_some_and(|capacity| limit > capacity * NEAR.2 / 100);
+        if is_beyond {
+            (self.capacity, self.hold) = (None, HOLD);
+        }
+        let near = self.capacity.filter(|capacity| limit >= capacity * NEAR.0 / 100);
+        let (per_second, most) = if near.is_some() { GROWTH_NEAR } else { GROWTH };
+        let percent = per_second.saturating_mul(seen.took.as_secs().max(1)).min(most);
+        let grown = limit.saturating_mul(100 + percent) / 100;
+        let is_held = self.held.is_some_and(|until| now < until);
+        let ceiling = self.capacity.filter(|_| is_held).map(|capacity| capacity * NEAR.1 / 100);
+        let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
+        // Growth is gradual, so what was sent with the old limit judges the new one, too.
+        self.limit = Some(grown.min(most).max(limit));
+    }
+
+    fn set(&mut self, now: Instant, limit: Option<u64>) {
+        self.limit = limit;
+        self.change = self.change.wrapping_add(1);
+        self.changed = Some(Window { since: now, sent: self.sent, expected: 0, lost: 0 });
+        self.window = None;
+        self.sources.iter_mut().for_each(|source| source.sent_before = source.sent);
+    }
+}
+
+#[cfg(test)]
+mod tests;
