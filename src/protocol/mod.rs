@@ -37,6 +37,7 @@ mod session;
 pub mod sinks;
 mod srt;
 mod tailored;
+mod thinning;
 mod ts;
 mod turn;
 mod udp;

@@ -1,7 +1,6 @@
 //! The choice of pictures for a viewer whose path cannot carry all of them: fewer pictures, but always some, and never late.
 //!
-//! The measure is the time that what waits for the path needs to leave ([`::webrtc::Peer::queued`]). As it grows, pictures are
-//! left out in this order:
+//! The measure is the time that what waits for the path needs to leave. As it grows, pictures are left out in this order:
 //!
 //! | waits for, beyond the time that a key frame takes | left out |
 //! |---|---|
@@ -207,7 +206,7 @@ impl Thinning {
 }
 
 /// Returns the time in which a path of this bit rate carries `bytes`.
-fn time_of(bytes: usize, bits_per_second: u64) -> Duration {
+pub(super) fn time_of(bytes: usize, bits_per_second: u64) -> Duration {
     let micros = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_mul(8_000_000) / bits_per_second.max(1);
     Duration::from_micros(micros)
 }

@@ -8,6 +8,7 @@
 
 mod announce;
 mod awaited;
+mod line;
 mod load;
 mod package;
 mod pairs;

@@ -90,6 +90,11 @@ impl Pairs {
         Self { peer, opening: None, open: Vec::new(), asks: VecDeque::new() }
     }
 
+    /// Returns the peer's address.
+    pub(super) const fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
     /// Takes the pending requests to the owner of the sockets.
     pub(super) fn take_asks<A: From<Ask>>(&mut self) -> impl Iterator<Item = A> {
         self.asks.drain(..).map(A::from)

@@ -406,7 +406,15 @@ impl DatagramPeer for RtspSession {
                 }
                 self.take_units(ctx);
             }
-            Role::Viewer(_) if is_rtcp => self.machine.keep_alive(ctx.now.mono),
+            Role::Viewer(viewer) if is_rtcp => {
+                self.machine.keep_alive(ctx.now.mono);
+                if let Some(bits) = viewer.handle_rtcp(ctx.now.mono, datagram)
+                    && let Some(key) = &self.plays
+                {
+                    let reason = "its path carries less than the stream";
+                    tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer is sent fewer pictures");
+                }
+            }
             Role::None
             | Role::AskedPublish(_)
             | Role::AskedPlay
@@ -435,9 +443,12 @@ impl UnitSink for RtspSession {
         matches!(&self.role, Role::Viewer(viewer) if viewer.has_room())
     }
 
-    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        if let Role::Viewer(viewer) = &mut self.role {
-            unit.parts().for_each(|parts| viewer.push(parts));
+    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
+        if let Role::Viewer(viewer) = &mut self.role
+            && let Some(track) = viewer.send(ctx.now.mono, unit)
+        {
+            let wanted = SubscriptionEvent::KeyFrameNeeded(Some(track));
+            self.events.push_back(Event::Subscription(Handle::ONLY, wanted));
         }
     }
 }

@@ -1,26 +1,20 @@
-//! A viewer: the tracks described to it, those it has set up, and the datagrams that wait for its pace.
+//! A viewer: the tracks described to it, those it has set up, and the pictures that its path has room for.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use ::rtsp::Lower;
-use bytes::Bytes;
+use media::codec::dependency::Dependency;
 use media::{Origin, TrackId, TrackKind, Tracks};
 use sdp::{Attribute, Connection, Description, Host};
 use wire::Datagrams;
 
+use super::line::Line;
 use super::package;
 use super::pairs::path_of;
-use crate::hub::{Chosen, Parts, Pick, Selection};
+use crate::hub::{Chosen, Delivery, Entry, Parts, Pick, Selection};
+use crate::protocol::To;
 use crate::protocol::rtp_mapping::describe::section_of;
-use crate::protocol::{PathId, To};
-
-/// Maximum bytes that wait to be sent; beyond it the viewer's cursor does not move.
-const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Maximum bytes sent at once. With the interval below they limit the rate to 128 Mb/s, so that a viewer's initial backlog does not
-/// overflow its socket.
-const PACE_BYTES: usize = 32 << 10;
-const PACE_INTERVAL: Duration = Duration::from_millis(2);
+use crate::protocol::thinning::{Load, Picture, Thinning};
 
 /// Returns the time `duration` after `now`.
 pub(super) fn after(now: Instant, duration: Duration) -> Instant {
@@ -34,14 +28,8 @@ struct Described {
     kind: TrackKind,
     /// The transport of the track, once it is set up.
     lower: Option<Lower>,
-}
-
-/// A packet in two slices.
-#[derive(Debug)]
-struct Packet {
-    path: PathId,
-    head: Bytes,
-    payload: Bytes,
+    /// The choice of pictures, from the first key frame on that came while the path was known to be narrow.
+    thinning: Option<Box<Thinning>>,
 }
 
 /// The state of a viewer.
@@ -50,10 +38,7 @@ pub(super) struct Viewer {
     /// The described tracks in the order of their sections.
     tracks: Vec<Described>,
     description: Description,
-    waiting: VecDeque<Packet>,
-    waiting_bytes: usize,
-    /// Start of the pacing window and bytes sent in it.
-    paced: (Instant, usize),
+    line: Line,
     /// True once it was noticed that the stream has a kind of media that the description does not have.
     lack_noticed: bool,
 }
@@ -70,16 +55,9 @@ impl Viewer {
             let Some(mut section) = section_of(track) else { continue };
             section.attributes.push(Attribute::Control(format!("trackID={}", tracks.len())));
             description.media.push(section);
-            tracks.push(Described { track: track.id, kind: track.kind(), lower: None });
+            tracks.push(Described { track: track.id, kind: track.kind(), lower: None, thinning: None });
         }
-        Self {
-            tracks,
-            description,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            paced: (now, 0),
-            lack_noticed: false,
-        }
+        Self { tracks, description, line: Line::new(now), lack_noticed: false }
     }
 
     /// True if there is no track that the viewer could be sent.
@@ -154,47 +132,77 @@ impl Viewer {
 
     /// True if there is room for another unit.
     pub(super) const fn has_room(&self) -> bool {
-        self.waiting_bytes < WAITING_BYTES_MAX
+        self.line.has_room()
     }
 
-    /// Queues a unit or its prelude, in the form made by [`super::package`].
-    pub(super) fn push(&mut self, parts: &Parts) {
+    /// Queues a unit, or leaves it out because the path has no room. Returns its track if a key frame should be requested, because pictures
+    /// were left out and the path is free again.
+    pub(super) fn send(&mut self, now: Instant, unit: &Delivery<'_>) -> Option<TrackId> {
+        let passes = self.passes(now, unit.entry);
+        unit.parts().for_each(|parts| self.push(parts, passes));
+        let track = unit.entry.unit.track;
+        let load = self.load();
+        let thinning = self.tracks.iter_mut().find(|one| one.track == track)?.thinning.as_mut()?;
+        (!passes && thinning.needs_key(now, load)).then_some(track)
+    }
+
+    /// Returns the load on the viewer's path.
+    fn load(&self) -> Load {
+        Load { queued: self.line.queued(), budget: self.line.limit() }
+    }
+
+    /// Returns true if a unit should be sent.
+    fn passes(&mut self, now: Instant, entry: &Entry) -> bool {
+        let (unit, load) = (&entry.unit, self.load());
+        let Some(section) = self.tracks.iter().position(|one| one.track == unit.track) else { return true };
+        let Some(one) = self.tracks.get_mut(section).filter(|one| one.kind == TrackKind::Video) else {
+            return true;
+        };
+        if unit.key_frame && one.thinning.is_some() != load.budget.is_some() {
+            one.thinning = load.budget.map(|_| Box::default());
+        }
+        let (Some(thinning), Some(track)) = (&mut one.thinning, entry.tracks.get(unit.track)) else {
+            return true;
+        };
+        let needs = Dependency::of(&track.config, unit.key_frame, &unit.payload);
+        let picture = Picture { needs, is_key: unit.key_frame, bytes: unit.payload.len() };
+        if !picture.is_key || !Thinning::is_full(load) {
+            return thinning.passes(now, picture, load);
+        }
+        thinning.dropped(self.line.drop_unbegun(section));
+        let load = self.load();
+        let one = self.tracks.get_mut(section);
+        one.and_then(|one| one.thinning.as_mut()).is_none_or(|thinning| thinning.passes(now, picture, load))
+    }
+
+    /// Queues a unit or its prelude, in the form made by [`super::package`]; of a unit that does not pass its reports alone.
+    fn push(&mut self, parts: &Parts, passes: bool) {
         for frame in package::frames(parts) {
             let channel = frame.channel;
-            let of = |one: &Described| package::channel_of(one.track) == channel & !1;
+            let (is_rtcp, of) =
+                (channel & 1 == 1, |one: &Described| package::channel_of(one.track) == channel & !1);
             let Some(section) = self.tracks.iter().position(of) else { continue };
-            let path = path_of(section, channel & 1 == 1);
-            let (head, payload) = frame.into_packet();
-            self.waiting_bytes = self.waiting_bytes.saturating_add(head.len()).saturating_add(payload.len());
-            self.waiting.push_back(Packet { path, head, payload });
+            let is_sound = self.tracks.get(section).is_some_and(|one| one.kind == TrackKind::Audio);
+            if is_rtcp || passes {
+                self.line.push(path_of(section, is_rtcp), is_sound && !is_rtcp, frame.into_packet());
+            }
         }
+    }
+
+    /// Applies reports of the viewer. Returns the bits per second of its path when that has turned out to be narrow.
+    pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) -> Option<u64> {
+        let is_news = self.line.handle_rtcp(now, compound);
+        self.line.limit().filter(|_| is_news)
     }
 
     /// Adds the next datagrams of one path, as far as the pace allows. Returns their destination.
     pub(super) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
-        if now.saturating_duration_since(self.paced.0) >= PACE_INTERVAL {
-            self.paced = (now, 0);
-        }
-        let Some(path) = self.waiting.front().map(|packet| packet.path) else { return To::PEER };
-        while self.paced.1 < PACE_BYTES
-            && let Some(packet) = self.waiting.front()
-            && packet.path == path
-        {
-            let bytes = packet.head.len().saturating_add(packet.payload.len());
-            if !out.has_room(bytes) {
-                break;
-            }
-            out.push(&packet.head, &packet.payload);
-            self.paced.1 = self.paced.1.saturating_add(bytes);
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
-            self.waiting.pop_front();
-        }
-        To { path, ..To::PEER }
+        self.line.poll_datagrams(now, out).map_or(To::PEER, |path| To { path, ..To::PEER })
     }
 
     /// Returns the time at which more may be sent.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        (!self.waiting.is_empty()).then(|| after(self.paced.0, PACE_INTERVAL))
+        self.line.poll_timeout()
     }
 }
 
@@ -202,9 +210,11 @@ impl Viewer {
 mod tests {
     use std::sync::Arc;
 
+    use bytes::Bytes;
     use media::codec::{opus, vp8};
     use media::{AccessUnit, CodecConfig, Timescale, Track, Tracks};
 
+    use super::super::line::{PACE_BYTES, PACE_INTERVAL, WAITING_BYTES_MAX};
     use super::super::package::RtspPackage;
     use super::*;
     use crate::hub::{Entry, Fit, Package};
@@ -260,8 +270,8 @@ mod tests {
         let now = Instant::now();
         let (mut viewer, mut package, tracks) = of_datagrams(now);
         assert_eq!(viewer.poll_timeout(), None);
-        viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 4000));
-        viewer.push(&parts(&mut package, &tracks, TrackId::AUDIO, 100));
+        viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 4000), true);
+        viewer.push(&parts(&mut package, &tracks, TrackId::AUDIO, 100), true);
         assert_eq!(viewer.poll_timeout(), Some(now + PACE_INTERVAL));
         let mut sent = Vec::new();
         loop {
@@ -276,7 +286,7 @@ mod tests {
         }
         // A report before the three packets of the picture, a report before the one of the sound.
         assert_eq!(sent, [(2, 1), (1, 3), (4, 1), (3, 1)]);
-        assert_eq!((viewer.poll_timeout(), viewer.waiting_bytes), (None, 0));
+        assert_eq!((viewer.poll_timeout(), viewer.line.waiting_bytes()), (None, 0));
     }
 
     #[test]
@@ -295,10 +305,10 @@ mod tests {
             }
         };
         while viewer.has_room() {
-            viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 100_000));
-            assert!(viewer.waiting_bytes < WAITING_BYTES_MAX + 110_000);
+            viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 100_000), true);
+            assert!(viewer.line.waiting_bytes() < WAITING_BYTES_MAX + 110_000);
         }
-        assert!(viewer.waiting_bytes >= WAITING_BYTES_MAX);
+        assert!(viewer.line.waiting_bytes() >= WAITING_BYTES_MAX);
         let first = bytes_of(&mut viewer, now);
         assert!((PACE_BYTES..PACE_BYTES + 1500).contains(&first), "{first}");
         assert_eq!((bytes_of(&mut viewer, now), viewer.poll_timeout()), (0, Some(now + PACE_INTERVAL)));

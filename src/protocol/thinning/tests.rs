@@ -22,7 +22,7 @@ enum Shape {
 
 fn config(shape: Shape) -> CodecConfig {
     if shape == Shape::Layers {
-        let record = include_bytes!("../../../../fuzz/corpus/hevc_config/x265_320x180");
+        let record = include_bytes!("../../../fuzz/corpus/hevc_config/x265_320x180");
         CodecConfig::H265(h265::Config::read(Bytes::from_static(record)).unwrap())
     } else {
         CodecConfig::Vp9(

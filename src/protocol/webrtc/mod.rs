@@ -32,7 +32,6 @@ mod settings;
 mod signalling;
 mod statistics;
 mod tcp;
-mod thinning;
 mod viewer;
 mod way;
 mod whip;

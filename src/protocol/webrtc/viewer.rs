@@ -18,8 +18,8 @@ use super::layers::{Layers, PathState, Step};
 use super::negotiation;
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
-use super::thinning::{Load, Picture, Thinning};
 use crate::hub::{Delivery, Entry, Pick, Selection};
+use crate::protocol::thinning::{Load, Picture, Thinning};
 use crate::types::StreamKey;
 
 /// Interval of reports to a page: its rate, and that of its path.

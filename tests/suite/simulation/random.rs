@@ -437,7 +437,7 @@ impl Run {
             Over::WebRtc if self.chaos.datagrams_lost > 0.0 => WEBRTC_REPAIR,
             Over::WebRtc => WEBRTC,
             Over::Rtsp => RTSP,
-            Over::Rtmp | Over::Flv | Over::WsFlv | Over::Srt => Duration::ZERO,
+            Over::Rtmp | Over::Flv | Over::WsFlv | Over::Srt | Over::RtspUdp => Duration::ZERO,
         }
     }
 

@@ -196,8 +196,8 @@ impl Stream {
             let silence = match publisher.over {
                 Over::WebRtc => CONSENT_MAX,
                 Over::Srt => SILENT_MAX,
-                Over::Rtmp | Over::Rtsp | Over::Flv | Over::WsFlv if is_young => BEGINS_MAX,
-                Over::Rtmp | Over::Rtsp | Over::Flv | Over::WsFlv => SILENT_MAX,
+                Over::Rtmp | Over::Rtsp | Over::RtspUdp | Over::Flv | Over::WsFlv if is_young => BEGINS_MAX,
+                Over::Rtmp | Over::Rtsp | Over::RtspUdp | Over::Flv | Over::WsFlv => SILENT_MAX,
             };
             self.unsure_until = self.unsure_until.max(now + silence + GRACE + slack);
             self.may_end(now + GRACE, now + silence + GRACE);

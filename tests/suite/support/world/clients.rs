@@ -241,9 +241,9 @@ impl SimClient {
         }
     }
 
-    pub(super) fn datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
+    pub(super) fn datagram(&mut self, now: Instant, path: PathId, from: SocketAddr, datagram: &mut [u8]) {
         if let Some(datagrams) = self.datagrams() {
-            datagrams.handle_datagram(now, PathId::default(), from, datagram);
+            datagrams.handle_datagram(now, path, from, datagram);
         }
     }
 
@@ -524,13 +524,13 @@ impl World {
         loop {
             let mut out = Datagrams::new();
             let Some(datagrams) = self.clients[index].datagrams() else { return progress };
-            let _ = datagrams.poll_datagrams(now, &mut out);
+            let to = datagrams.poll_datagrams(now, &mut out);
             if out.is_empty() {
                 return progress;
             }
+            let tag = if self.network.lines[line].has_paths() { &[to.path.0][..] } else { &[] };
             for datagram in 0..out.len() {
-                let bytes = Bytes::copy_from_slice(out.get(datagram));
-                self.send_over(line, 0, bytes);
+                self.send_over(line, 0, [tag, out.get(datagram)].concat().into());
             }
             progress = true;
         }

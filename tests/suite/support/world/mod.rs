@@ -88,6 +88,8 @@ pub enum Over {
     Srt,
     /// In the connection.
     Rtsp,
+    /// As datagrams.
+    RtspUdp,
     /// By WHIP and WHEP.
     WebRtc,
 }
@@ -95,7 +97,7 @@ pub enum Over {
 impl Over {
     /// Whether nobody is told of an end but by a goodbye.
     pub fn is_datagrams(self) -> bool {
-        matches!(self, Self::Srt | Self::WebRtc)
+        matches!(self, Self::Srt | Self::WebRtc | Self::RtspUdp)
     }
 }
 
@@ -178,7 +180,7 @@ impl World {
                 let (machine, role) = (Machine::Publisher(machine), Role::publish(source));
                 self.come(over, machine, role)
             }
-            Over::Flv | Over::WsFlv => panic!("nobody publishes over {over:?}"),
+            Over::Flv | Over::WsFlv | Over::RtspUdp => panic!("nobody publishes over {over:?}"),
         }
     }
 
@@ -189,8 +191,9 @@ impl World {
             return self.rtmp_client(app, id, role, Client::play);
         }
         let (now, seed) = (self.clock.now(), self.client_seed());
-        if over == Over::Rtsp {
-            let machine = RtspViewer::new(now, &url(over, app, id, "request"), seed);
+        if let Over::Rtsp | Over::RtspUdp = over {
+            let ports = (over == Over::RtspUdp).then(|| rtsp::first_port(self.clients.len()));
+            let machine = RtspViewer::new(now, &url(over, app, id, "request"), ports, seed);
             return self.come(over, Machine::Player(Box::new(machine)), role);
         }
         // Who has nothing to see is told by the server, not by a timer of its own.
@@ -518,6 +521,7 @@ impl World {
         match over {
             Over::Rtmp => self.connect("rtmp", machine, role),
             Over::Rtsp => self.connect("rtsp", machine, role),
+            Over::RtspUdp => self.connect_beside(machine, role),
             Over::Flv | Over::WsFlv => self.connect("http", machine, role),
             Over::Srt => self.call(machine, role),
             Over::WebRtc => self.meet(machine, role),
@@ -532,6 +536,19 @@ impl World {
     fn connect(&mut self, listener: &str, machine: Machine, role: Role) -> Id {
         let wire = self.wire(self.clients.len(), listener);
         self.enter(Way::Wire(wire), machine, role)
+    }
+
+    /// A client over TCP, whose server sends it datagrams from sockets of their own.
+    fn connect_beside(&mut self, machine: Machine, role: Role) -> Id {
+        let client = self.clients.len();
+        let wire = self.wire(client, "rtsp");
+        let server = match self.network.wires[wire].ends[1] {
+            End::Worker(worker, conn) => LineEnd::Paths(worker, conn),
+            End::Client(_) | End::Gone => LineEnd::Gone,
+        };
+        let (ends, latency) = ([LineEnd::Client(client), server], self.line_latency());
+        let line = self.network.add_line(&self.seed, ends, address_of(client), Place::rtsp(), latency);
+        self.enter(Way::Both { wire, line }, machine, role)
     }
 
     /// A connection of a client to a worker of the seed's choice.
@@ -700,7 +717,7 @@ pub fn url(over: Over, app: &str, id: &str, mode: &str) -> String {
         Over::Flv => format!("http://{HTTP}/{app}/{id}.flv"),
         Over::WsFlv => format!("ws://{HTTP}/{app}/{id}.flv"),
         Over::Srt => format!("srt://{SRT}?streamid=%23!::r={app}/{id},m={mode}"),
-        Over::Rtsp => format!("rtsp://{RTSP}/{app}/{id}"),
+        Over::Rtsp | Over::RtspUdp => format!("rtsp://{RTSP}/{app}/{id}"),
         Over::WebRtc if mode == "publish" => format!("http://{HTTP}/{app}/whip/{id}"),
         Over::WebRtc => format!("http://{HTTP}/{app}/whep/{id}"),
     }

@@ -12,7 +12,7 @@ use millstream::worker::{Destination, Routed};
 use netsim::{Link, StreamDelivery, StreamLink, ms};
 
 use super::damage::Damage;
-use super::{Chaos, SRT, World};
+use super::{Chaos, RTSP, SRT, World};
 
 /// On a line that has lost something nothing is lost for so long: what is repaired in vain may come too late, as SRT allows. An
 /// answer to a call is repeated a quarter of a second later, and what was sent meanwhile behind that.
@@ -56,6 +56,11 @@ impl Place {
         Self::of("srt", SRT.parse().unwrap())
     }
 
+    /// A session's own sockets.
+    pub(super) fn rtsp() -> Self {
+        Self { address: RTSP.parse().unwrap(), ..Self::srt() }
+    }
+
     /// Of one worker.
     pub(super) fn webrtc(worker: usize) -> Self {
         let port = WEBRTC_PORT + u16::try_from(worker).unwrap();
@@ -80,6 +85,8 @@ pub(super) enum LineEnd {
     Port(usize),
     /// A socket of a session's own.
     Own(usize, ConnId, PathId),
+    /// All sockets of a session's own: its datagrams share a line, and begin with the number of their path.
+    Paths(usize, ConnId),
     Gone,
 }
 
@@ -98,6 +105,13 @@ pub(super) struct Line {
     pub(super) damage: Option<[Damage; 2]>,
     /// It has lost something then.
     lost_at: Option<Instant>,
+}
+
+impl Line {
+    /// True if its datagrams begin with the number of their path.
+    pub(super) const fn has_paths(&self) -> bool {
+        matches!(self.ends[1], LineEnd::Paths(..))
+    }
 }
 
 /// All of them.
@@ -152,6 +166,12 @@ impl Network {
 
     fn own_line(&self, worker: usize, conn: ConnId, path: PathId) -> Option<usize> {
         self.own.iter().find(|(key, _)| *key == (worker, conn, path)).map(|(_, line)| *line)
+    }
+
+    /// The line of all sockets of a session.
+    fn paths_line(&self, worker: usize, conn: ConnId) -> Option<usize> {
+        let is_its = |line: &&usize| self.lines[**line].ends[1] == LineEnd::Paths(worker, conn);
+        self.open_lines.iter().find(is_its).copied()
     }
 
     pub(super) fn end_own(&mut self, worker: usize, conn: ConnId, path: Option<PathId>) {
@@ -228,7 +248,9 @@ impl World {
             let line = &self.network.lines[*line];
             for side in 0..2 {
                 let is_heard = match line.ends[side] {
-                    LineEnd::Port(worker) | LineEnd::Own(worker, ..) => self.threads.runs(worker),
+                    LineEnd::Port(worker) | LineEnd::Own(worker, ..) | LineEnd::Paths(worker, _) => {
+                        self.threads.runs(worker)
+                    }
                     LineEnd::Client(_) | LineEnd::Gone => true,
                 };
                 next.extend(line.links[1 - side].next_at().filter(|_| is_heard));
@@ -304,7 +326,7 @@ impl World {
     pub(super) fn deliver_datagram(&mut self, line: usize, side: usize) -> bool {
         let now = self.now();
         let end = self.network.lines[line].ends[side];
-        if let LineEnd::Port(worker) | LineEnd::Own(worker, ..) = end
+        if let LineEnd::Port(worker) | LineEnd::Own(worker, ..) | LineEnd::Paths(worker, _) = end
             && !self.threads.runs(worker)
         {
             return false;
@@ -324,9 +346,15 @@ impl World {
         let (caller, place) = (self.network.lines[line].caller, self.network.lines[line].place);
         self.trace.record(self.clock.elapsed(), lane, if place.is_secret() { &[] } else { &datagram });
         let mut datagram = datagram.to_vec();
+        let is_tagged = self.network.lines[line].has_paths();
+        let path = PathId(if is_tagged { datagram.remove(0) } else { 0 });
         match end {
             LineEnd::Client(client) => {
-                self.clients[client].datagram(now.mono, place.address, &mut datagram);
+                self.clients[client].datagram(now.mono, path, place.address, &mut datagram);
+            }
+            LineEnd::Paths(worker, conn) => {
+                let from = Remote::of(caller);
+                self.workers[worker].handle_own_datagram(now, conn, path, from, &mut datagram);
             }
             LineEnd::Port(worker) => self.route(worker, line, Remote::of(caller), &mut datagram),
             LineEnd::Own(worker, conn, path) => {
@@ -359,6 +387,11 @@ impl World {
 
     /// A datagram of a worker.
     pub(super) fn send_datagram(&mut self, worker: usize, conn: ConnId, to: Destination, datagram: &[u8]) {
+        if let Destination::Own(path, _) = to
+            && let Some(line) = self.network.paths_line(worker, conn)
+        {
+            return self.send_over(line, 1, [&[path.0], datagram].concat().into());
+        }
         let (line, side) = match to {
             Destination::Port(_, remote) => (self.network.callers.get(&remote.peer).copied(), 1),
             Destination::Own(path, _) => (self.network.own_line(worker, conn, path), 0),

@@ -1,17 +1,22 @@
-//! A viewer over RTSP that passes over nothing: a player would drop what it cannot show, and nobody would hear of it.
+//! A viewer over RTSP. In the connection it passes over nothing: a player would drop what it cannot show, and nobody would hear of it. Of
+//! datagrams it shows what is whole, and reports every five seconds what was lost.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use millstream::protocol::load::{ClientDatagrams, ClientStream, LoadEvent, LoadPlayer};
+use millstream::protocol::{PathId, To};
 use netsim::{Seen, secs};
 use rtp::payload::{Depacketizer, Format, Part};
+use rtp::receive::{ReceiveConfig, ReceiveEvent, Receiver};
+use rtp::rtcp::Compound;
 use rtp::{Packet, SequenceNumber, Ssrc};
-use rtsp::{Client, ClientConfig, ClientEvent, CloseReason, Frame, TrackSetup, Uri};
+use rtsp::{Client, ClientConfig, ClientEvent, CloseReason, Frame, Ports, TrackSetup, Uri};
 use sdp::{Description, Media, MediaKind};
-use wire::SendQueue;
+use wire::{Datagrams, SendQueue};
 
 /// How H.264's parameter sets begin.
 const SPS: u8 = 0x67;
@@ -19,6 +24,24 @@ const SPS: u8 = 0x67;
 /// How far a timestamp may be off, against that of a former unit: pictures are shown in another order than
 /// they are decoded in, and clocks of two tracks are brought together.
 const OFF_MAX_MS: i64 = 400;
+/// Distance of reports about datagrams (RFC 3550 §6.2).
+const REPORT_INTERVAL: Duration = secs(5);
+/// The first port of the first client, and how many each has.
+const PORTS_FROM: usize = 40_000;
+const PORTS_EACH: usize = 16;
+/// The first port of the sockets of the server.
+const SERVER_PORTS_FROM: u16 = 30_000;
+
+/// The first of a client's ports.
+pub(super) fn first_port(client: usize) -> u16 {
+    u16::try_from(PORTS_FROM + client * PORTS_EACH).unwrap()
+}
+
+/// The address of a socket that the server opens towards a client of this kind; `None` if it goes elsewhere. RTP is even.
+pub(super) fn server_port(path: PathId, to: Option<SocketAddr>) -> Option<SocketAddr> {
+    let is_client = to.is_some_and(|to| usize::from(to.port()) >= PORTS_FROM);
+    is_client.then(|| SocketAddr::from(([127, 0, 0, 1], SERVER_PORTS_FROM + u16::from(path.0) - 1)))
+}
 
 /// A section of the description.
 #[derive(Debug)]
@@ -28,6 +51,10 @@ struct Section {
     clock: Clock,
     /// Who sends, and the number of the packet that is expected.
     next: Option<(Ssrc, SequenceNumber)>,
+    /// What puts datagrams in their order.
+    receiver: Option<Receiver>,
+    /// Packets are missing before the next one.
+    gap: bool,
 }
 
 /// Compares timestamps with what the units' own stamps say.
@@ -58,6 +85,10 @@ impl Clock {
 #[derive(Debug)]
 pub(super) struct RtspViewer {
     machine: Client,
+    /// The first of its ports, if it takes datagrams; when it reports next, and the reports.
+    ports: Option<u16>,
+    report_at: Option<Instant>,
+    reports: VecDeque<(PathId, Vec<u8>)>,
     /// `None`: nobody sends such a thing.
     sections: Vec<Option<Section>>,
     frames_ignored: u64,
@@ -66,8 +97,8 @@ pub(super) struct RtspViewer {
 }
 
 impl RtspViewer {
-    /// On a connection that is being made.
-    pub(super) fn new(now: Instant, url: &str, seed: crypto::Seed) -> Self {
+    /// On a connection that is being made; with datagrams to these ports.
+    pub(super) fn new(now: Instant, url: &str, ports: Option<u16>, seed: crypto::Seed) -> Self {
         // Who has nothing to see is told by the server, not by a timer of its own.
         let config = ClientConfig {
             request_timeout: secs(600),
@@ -77,6 +108,9 @@ impl RtspViewer {
         };
         Self {
             machine: Client::play(now, Arc::new(config), seed),
+            ports,
+            report_at: ports.map(|_| now + REPORT_INTERVAL),
+            reports: VecDeque::new(),
             sections: Vec::new(),
             frames_ignored: 0,
             has_ended: false,
@@ -117,10 +151,15 @@ impl RtspViewer {
             let format = media.rtp_formats().next()?;
             let depacketizer = Depacketizer::new(Format::of_description(&format).ok()??).ok()?;
             let clock = Clock { rate: format.rtpmap.clock_rate, first: None };
-            Some(Section { is_video: media.kind == MediaKind::Video, depacketizer, clock, next: None })
+            let is_video = media.kind == MediaKind::Video;
+            Some(Section { is_video, depacketizer, clock, next: None, receiver: None, gap: false })
         };
         self.sections = description.media.iter().map(section_of).collect();
-        let tracks: Vec<_> = (0..self.sections.len()).map(TrackSetup::interleaved).collect();
+        let setup = |track| match self.ports {
+            Some(first) => TrackSetup::udp(track, Ports::from_rtp(first + 2 * track as u16).unwrap()),
+            None => TrackSetup::interleaved(track),
+        };
+        let tracks: Vec<_> = (0..self.sections.len()).map(setup).collect();
         self.machine.setup(now, &tracks);
     }
 
@@ -156,6 +195,43 @@ impl RtspViewer {
         }
     }
 
+    /// A datagram of a section: what is whole is shown.
+    fn packet(&mut self, now: Instant, track: usize, datagram: &[u8]) {
+        let Some(section) = self.sections.get_mut(track).and_then(Option::as_mut) else { return };
+        let packet = Packet::read(datagram).expect("RTP");
+        let config = || ReceiveConfig::without_nack(section.clock.rate);
+        let receiver = section.receiver.get_or_insert_with(|| Receiver::new(packet.header.ssrc, config()));
+        receiver.handle_packet(now, &packet.header, Bytes::copy_from_slice(packet.payload));
+        self.show(track);
+    }
+
+    fn show(&mut self, track: usize) {
+        let Some(section) = self.sections.get_mut(track).and_then(Option::as_mut) else { return };
+        while let Some(event) = section.receiver.as_mut().and_then(Receiver::poll_event) {
+            let ReceiveEvent::Packet(packet) = event else {
+                section.gap = true;
+                continue;
+            };
+            let gap = std::mem::take(&mut section.gap);
+            let (timestamp, marker, payload) = (packet.timestamp, packet.marker, &packet.payload[..]);
+            let _ = section.depacketizer.handle_part(&Part { timestamp, marker, gap, payload });
+            while let Some(frame) = section.depacketizer.poll_frame() {
+                let unit = LoadEvent::Unit { is_video: section.is_video, payload: frame.payload };
+                self.events.push_back(unit);
+            }
+        }
+    }
+
+    /// A report of what each section has got.
+    fn report(&mut self, now: Instant) {
+        for (track, section) in self.sections.iter_mut().enumerate() {
+            let block = section.as_mut().and_then(|section| section.receiver.as_mut()?.report(now));
+            let mut compound = Compound::new(1200);
+            compound.receiver_reports(Ssrc(1), block.as_slice());
+            self.reports.push_back((PathId(2 * track as u8 + 2), compound.into_bytes()));
+        }
+    }
+
     /// A unit that cannot be read stands for what must not come.
     fn spoilt(&mut self, is_video: bool) {
         self.events.push_back(LoadEvent::Unit { is_video, payload: Bytes::new() });
@@ -179,7 +255,7 @@ impl LoadPlayer for RtspViewer {
     }
 
     fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
-        None
+        self.ports.is_some().then_some(self as _)
     }
 
     fn handle_end(&mut self, now: Instant) {
@@ -190,6 +266,16 @@ impl LoadPlayer for RtspViewer {
     fn handle_timeout(&mut self, now: Instant) {
         self.machine.handle_timeout(now);
         self.drain(now);
+        for track in 0..self.sections.len() {
+            if let Some(receiver) = self.sections[track].as_mut().and_then(|one| one.receiver.as_mut()) {
+                receiver.handle_timeout(now);
+            }
+            self.show(track);
+        }
+        if self.report_at.is_some_and(|at| at <= now) {
+            self.report_at = Some(now + REPORT_INTERVAL);
+            self.report(now);
+        }
     }
 
     fn poll_event(&mut self) -> Option<LoadEvent> {
@@ -197,11 +283,30 @@ impl LoadPlayer for RtspViewer {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.machine.poll_timeout()
+        let receivers =
+            self.sections.iter().flatten().filter_map(|one| one.receiver.as_ref()?.poll_timeout());
+        receivers.chain(self.machine.poll_timeout()).chain(self.report_at).min()
     }
 
     fn close(&mut self, now: Instant) {
         self.machine.close(now, CloseReason::Requested);
         self.drain(now);
+    }
+}
+
+impl ClientDatagrams for RtspViewer {
+    fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {}
+
+    fn handle_datagram(&mut self, now: Instant, path: PathId, _from: SocketAddr, datagram: &mut [u8]) {
+        let number = usize::from(path.0) - 1;
+        if number.is_multiple_of(2) {
+            self.packet(now, number / 2, datagram);
+        }
+    }
+
+    fn poll_datagrams(&mut self, _now: Instant, out: &mut Datagrams) -> To {
+        let Some((path, report)) = self.reports.pop_front() else { return To::PEER };
+        out.push(&[], &report);
+        To { path, ..To::PEER }
     }
 }

@@ -15,6 +15,7 @@ use wire::{Datagrams, Gather};
 
 use super::backstage::ControlMail;
 use super::network::{End, LineEnd, Place};
+use super::rtsp;
 use super::{HTTP, RTMP, SRT, World};
 
 /// What is in a worker's mailbox: both of its lanes, in one order.
@@ -159,7 +160,13 @@ impl World {
                 self.inboxes[usize::from(to.0)].push_back(WorkerMail::Mirrored(unit));
             }
             Output::Connect { conn, address, .. } => self.connect_out(worker, conn, address),
-            Output::OpenUdp { conn, path, to, .. } => self.open_udp(worker, conn, path, to),
+            Output::OpenUdp { conn, path, to, .. } => {
+                if let Some(local) = rtsp::server_port(path, to) {
+                    let (now, open) = (self.now(), PathEvent::Open { local: Some(local) });
+                    return self.workers[worker].handle_path(now, conn, path, open);
+                }
+                self.open_udp(worker, conn, path, to);
+            }
             Output::CloseUdp { conn, path } => self.network.end_own(worker, conn, Some(path)),
             Output::Close { conn, abort } => self.end_connection(worker, conn, abort),
             Output::Job { conn, job } => {

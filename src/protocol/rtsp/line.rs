@@ -1,0 +1,248 @@
+//! The datagrams of a viewer on their way out: their queue, their pace, and what the viewer's reports say of its path.
+//!
+//! A player of RTSP asks for nothing again, so a path that carries less than the stream spoils all of its pictures. Once reports show such
+//! a path ([`ReportedPath`]), datagrams leave at its rate, sound ahead of pictures, and the viewer leaves pictures out
+//! ([`crate::protocol::thinning`]). Packets are numbered as they leave, so that those left out are no gap.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rtp::bandwidth::ReportedPath;
+use rtp::rtcp::{self, Rtcp};
+use rtp::{SequenceNumber, Ssrc};
+use wire::Datagrams;
+
+use super::pairs::{path_of, track_of};
+use super::viewer::after;
+use crate::protocol::PathId;
+use crate::protocol::thinning::time_of;
+
+/// Maximum bytes that wait to be sent; beyond it the viewer's cursor does not move.
+pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
+/// Maximum bytes sent at once. With the interval below they limit the rate to 128 Mb/s, so that a viewer's initial backlog does not
+/// overflow its socket.
+pub(super) const PACE_BYTES: usize = 32 << 10;
+pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
+/// Time for which a narrow path may be behind its pace and catch up at once.
+const CATCH_UP: Duration = Duration::from_millis(5);
+/// Position of the sequence number in an RTP header, and of the marker bit (RFC 3550 §5.1).
+const NUMBER_AT: usize = 2;
+const MARKER_AT: usize = 1;
+const MARKER: u8 = 0x80;
+
+/// A packet in two slices.
+#[derive(Debug)]
+struct Packet {
+    path: PathId,
+    /// True for a packet of sound, but not for a report about it.
+    is_sound: bool,
+    head: Bytes,
+    payload: Bytes,
+}
+
+impl Packet {
+    const fn bytes(&self) -> usize {
+        self.head.len().saturating_add(self.payload.len())
+    }
+
+    /// True if it ends a unit.
+    fn is_last(&self) -> bool {
+        self.head.get(MARKER_AT).is_some_and(|byte| byte & MARKER != 0)
+    }
+
+    /// Returns the source and the number that all viewers share, of a packet of RTP.
+    fn numbered(&self) -> Option<(Ssrc, SequenceNumber)> {
+        let &[_, _, high, low, _, _, _, _, a, b, c, d] = self.head.first_chunk::<{ rtp::HEADER_BYTES }>()?;
+        Some((Ssrc(u32::from_be_bytes([a, b, c, d])), SequenceNumber(u16::from_be_bytes([high, low]))))
+    }
+}
+
+/// Numbers of the packets of a section, as this viewer is sent them.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    ssrc: Ssrc,
+    next: SequenceNumber,
+    /// True if the last packet did not end its unit.
+    is_within_unit: bool,
+}
+
+/// The queue of a viewer's datagrams, described in the module.
+#[derive(Debug)]
+pub(super) struct Line {
+    waiting: VecDeque<Packet>,
+    /// Packets of sound that leave ahead of what waits, and the number of those that wait in their order.
+    sound: VecDeque<Packet>,
+    sound_in_order: usize,
+    waiting_bytes: usize,
+    /// Start of the pacing window and bytes sent in it.
+    paced: (Instant, usize),
+    /// Time from which the next datagram may leave on a narrow path.
+    next: Instant,
+    path: ReportedPath,
+    numbers: Vec<Option<Numbers>>,
+}
+
+impl Line {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            sound: VecDeque::new(),
+            sound_in_order: 0,
+            waiting_bytes: 0,
+            paced: (now, 0),
+            next: now,
+            path: ReportedPath::new(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// True if there is room for another unit.
+    pub(super) const fn has_room(&self) -> bool {
+        self.waiting_bytes < WAITING_BYTES_MAX
+    }
+
+    #[cfg(test)]
+    pub(super) const fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
+    }
+
+    /// Bits per second that the path carries; `None` while it is not known to be narrow.
+    pub(super) const fn limit(&self) -> Option<u64> {
+        self.path.limit()
+    }
+
+    /// Returns the time that a narrow path needs for what waits.
+    pub(super) fn queued(&self) -> Duration {
+        self.limit().map_or(Duration::ZERO, |limit| time_of(self.waiting_bytes, limit))
+    }
+
+    /// Queues a packet of a section.
+    pub(super) fn push(&mut self, path: PathId, is_sound: bool, (head, payload): (Bytes, Bytes)) {
+        let packet = Packet { path, is_sound, head, payload };
+        self.waiting_bytes = self.waiting_bytes.saturating_add(packet.bytes());
+        if is_sound && self.limit().is_some() && self.sound_in_order == 0 {
+            return self.sound.push_back(packet);
+        }
+        self.sound_in_order = self.sound_in_order.saturating_add(usize::from(is_sound));
+        self.waiting.push_back(packet);
+    }
+
+    /// Drops the units of a section that wait and have not begun to leave. Returns their number.
+    pub(super) fn drop_unbegun(&mut self, section: usize) -> u64 {
+        let path = path_of(section, false);
+        let begun = self.numbers.get(section).copied().flatten();
+        let mut is_begun = begun.is_some_and(|numbers| numbers.is_within_unit);
+        let (mut dropped, mut bytes) = (0u64, 0usize);
+        self.waiting.retain(|packet| {
+            let is_kept = packet.path != path || is_begun;
+            if packet.path == path {
+                is_begun &= !packet.is_last();
+            }
+            if !is_kept {
+                dropped = dropped.saturating_add(u64::from(packet.is_last()));
+                bytes = bytes.saturating_add(packet.bytes());
+            }
+            is_kept
+        });
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
+        dropped
+    }
+
+    /// Applies the receiver reports of a compound packet. Returns true if the path has turned out to be narrow.
+    pub(super) fn handle_rtcp(&mut self, now: Instant, compound: &[u8]) -> bool {
+        let before = self.limit();
+        for part in rtcp::packets(compound).flatten() {
+            if let Rtcp::ReceiverReport(report) = part {
+                for block in report.blocks() {
+                    self.path.handle_report(now, &block);
+                }
+            }
+        }
+        before.is_none() && self.limit().is_some()
+    }
+
+    /// Adds the next datagrams of one path, as far as the pace allows. Returns their path.
+    pub(super) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<PathId> {
+        if now.saturating_duration_since(self.paced.0) >= PACE_INTERVAL {
+            self.paced = (now, 0);
+        }
+        let path = self.front()?.path;
+        while self.may_send(now)
+            && let Some(packet) = self.front()
+            && packet.path == path
+            && out.has_room(packet.bytes())
+            && let Some(packet) = self.pop()
+        {
+            self.leave(now, &packet, out);
+        }
+        Some(path)
+    }
+
+    fn front(&self) -> Option<&Packet> {
+        self.sound.front().or_else(|| self.waiting.front())
+    }
+
+    fn pop(&mut self) -> Option<Packet> {
+        let packet = self.sound.pop_front().or_else(|| {
+            let packet = self.waiting.pop_front()?;
+            self.sound_in_order = self.sound_in_order.saturating_sub(usize::from(packet.is_sound));
+            Some(packet)
+        })?;
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(packet.bytes());
+        Some(packet)
+    }
+
+    fn may_send(&self, now: Instant) -> bool {
+        if self.limit().is_some() { self.next <= now } else { self.paced.1 < PACE_BYTES }
+    }
+
+    fn leave(&mut self, now: Instant, packet: &Packet, out: &mut Datagrams) {
+        let bytes = packet.bytes();
+        self.paced.1 = self.paced.1.saturating_add(bytes);
+        if let Some(limit) = self.limit() {
+            let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
+            self.next = after(self.next.max(earliest), time_of(bytes, limit));
+        }
+        let Some((section, false)) = track_of(packet.path) else {
+            return out.push(&packet.head, &packet.payload);
+        };
+        let number = packet.numbered().map(|shared| {
+            let number = self.number(section, shared, packet.is_last());
+            self.path.packet_sent(now, shared.0, number, bytes);
+            number
+        });
+        out.push_made(|made| {
+            let begins = made.len();
+            made.extend_from_slice(&packet.head);
+            made.extend_from_slice(&packet.payload);
+            let field =
+                made.get_mut(begins.saturating_add(NUMBER_AT)..).and_then(|rest| rest.first_chunk_mut());
+            if let (Some(field), Some(number)) = (field, number) {
+                *field = number.0.to_be_bytes();
+            }
+        });
+    }
+
+    /// Returns the number of a section's next packet.
+    fn number(&mut self, section: usize, shared: (Ssrc, SequenceNumber), is_last: bool) -> SequenceNumber {
+        let (ssrc, first) = shared;
+        if self.numbers.len() <= section {
+            self.numbers.resize(section.saturating_add(1), None);
+        }
+        let Some(numbers) = self.numbers.get_mut(section) else { return first };
+        let before = numbers.filter(|numbers| numbers.ssrc == ssrc);
+        let number = before.map_or(first, |numbers| numbers.next);
+        *numbers = Some(Numbers { ssrc, next: number.next(), is_within_unit: !is_last });
+        number
+    }
+
+    /// Returns the time at which more may be sent.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.front()?;
+        Some(if self.limit().is_some() { self.next } else { after(self.paced.0, PACE_INTERVAL) })
+    }
+}
+
+#[cfg(test)]
+mod tests;
