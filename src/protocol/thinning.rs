@@ -6,11 +6,12 @@
 //! |---|---|
 //! | 200 ms | pictures that no other refers to; then for at least three seconds, so that the pace stays even |
 //! | 350 ms | pictures of upper temporal layers |
-//! | 500 ms | all others, and with them what refers to them: the tail of the GOP |
+//! | 500 ms, or the time until the next key frame is due | all others, and with them what refers to them: the tail of the GOP |
 //! | 500 ms, when a key frame comes | what waits and was not begun; where that does not help, the GOP as a whole |
 //!
 //! The key frame's own time does not count, for no picture can come sooner than it; for the first two rows it counts more and more
-//! towards the middle of the GOP, so that the queue is short when the next key frame comes. Nothing is left out while the path is not
+//! towards the middle of the GOP, so that the queue is short when the next key frame comes. For the third it is the longest of the last key
+//! frames: behind a small one there is room for more pictures until the next. Nothing is left out while the path is not
 //! known to be narrow. A viewer whose picture stands asks for a key frame once the path is free: its publisher may send none by itself.
 
 use std::time::{Duration, Instant};
@@ -21,6 +22,10 @@ use media::codec::dependency::{Dependency, Received};
 const FREE_AT: Duration = Duration::from_millis(200);
 const LAYERS_AT: Duration = Duration::from_millis(350);
 const ALL_AT: Duration = Duration::from_millis(500);
+/// Queue time that may be left when the next key frame comes.
+const LEFT_AT_KEY: Duration = Duration::from_millis(120);
+/// Number of key frames of which the longest counts.
+const KEYS: usize = 3;
 /// Maximum time counted for a key frame.
 const KEY_TIME_MAX: Duration = Duration::from_secs(4);
 /// Minimum time for which unreferenced pictures are left out; doubled if it was too short.
@@ -60,6 +65,8 @@ pub(super) struct Thinning {
     received: Received,
     /// Time that the last key frame took on the path; then its time, and the interval to the one before.
     key_time: Duration,
+    /// Times that the last key frames took.
+    key_times: [Duration; KEYS],
     key_at: Option<Instant>,
     gop: Option<Duration>,
     /// Since when unreferenced pictures are left out, until the queue has been short for `sparse_for`.
@@ -80,6 +87,7 @@ impl Default for Thinning {
         Self {
             received: Received::default(),
             key_time: Duration::ZERO,
+            key_times: [Duration::ZERO; KEYS],
             key_at: None,
             gop: None,
             sparse: None,
@@ -140,6 +148,8 @@ impl Thinning {
         self.gop = self.key_at.replace(now).map(|before| now.saturating_duration_since(before));
         if let Some(budget) = load.budget {
             self.key_time = time_of(picture.bytes, budget).min(KEY_TIME_MAX);
+            self.key_times.rotate_right(1);
+            self.key_times[0] = self.key_time;
         }
         !Self::is_full(load)
     }
@@ -152,12 +162,23 @@ impl Thinning {
         };
         let allowance = self.allowance(now);
         self.look(now, load.queued.saturating_sub(allowance));
-        let (limit, allowed) =
-            if picture.needs.layer() > 0 { (LAYERS_AT, allowance) } else { (ALL_AT, self.key_time) };
         let queued = load.queued.saturating_add(time_of(picture.bytes, budget));
-        let is_late = queued.saturating_sub(allowed) > limit;
+        let is_late = if picture.needs.layer() > 0 {
+            queued.saturating_sub(allowance) > LAYERS_AT
+        } else {
+            queued > self.limit(now)
+        };
         let is_spared = picture.needs.is_free() && self.sparse.is_some();
         is_decodable && !is_late && !is_spared
+    }
+
+    /// Returns the queue time from which all pictures are left out.
+    fn limit(&self, now: Instant) -> Duration {
+        let longest = self.key_times.iter().copied().max().unwrap_or_default();
+        let limit = ALL_AT.saturating_add(longest);
+        let next = self.key_at.zip(self.gop).and_then(|(at, gop)| at.checked_add(gop));
+        let until_next = next.map(|next| next.saturating_duration_since(now)).filter(|left| !left.is_zero());
+        until_next.map_or(limit, |left| limit.min(left.saturating_add(LEFT_AT_KEY)))
     }
 
     /// Returns the part of the key frame's time that may still be queued.

@@ -65,6 +65,10 @@ struct Line {
     asked: u64,
     shown: Vec<Shown>,
     sent_bits: u64,
+    /// Bits that the line could have carried while nothing waited.
+    idle_bits: u64,
+    /// Sizes of each second and each other key frame, in other pictures.
+    keys: [u64; 2],
 }
 
 impl Line {
@@ -77,6 +81,8 @@ impl Line {
             asked: 0,
             shown: Vec::new(),
             sent_bits: 0,
+            idle_bits: 0,
+            keys: [8, 8],
         }
     }
 
@@ -85,7 +91,8 @@ impl Line {
         let other = RATE * PERIOD_MS / 1000 * gop / (gop + 7);
         for n in 0..pictures {
             let is_key = n % gop == 0;
-            let bits = if is_key { 8 * other } else { other };
+            let key = self.keys[usize::try_from(n / gop % 2).unwrap()];
+            let bits = if is_key { key * other } else { other };
             let load =
                 Load { queued: Duration::from_micros(self.waiting * 1_000_000 / line), budget: Some(line) };
             let at = self.now + Duration::from_millis(self.ms);
@@ -106,6 +113,7 @@ impl Line {
             } else if self.thinning.needs_key(at, load) {
                 self.asked += 1;
             }
+            self.idle_bits += (line * PERIOD_MS / 1000).saturating_sub(self.waiting);
             self.waiting = self.waiting.saturating_sub(line * PERIOD_MS / 1000);
             self.ms += PERIOD_MS;
         }
@@ -171,6 +179,29 @@ fn a_narrow_line_gets_the_beginning_of_each_gop_in_time() {
             if gop <= 50 && percent == 60 {
                 assert!(gap * 100 <= gop * PERIOD_MS * 45, "GOP {gop}: a freeze of {gap} ms");
             }
+        }
+    }
+}
+
+/// Checks key frames of different sizes: behind a small one there is room for more pictures, and behind a large one the queue is short when
+/// the next one comes.
+#[test]
+fn a_line_is_never_idle_and_never_late_whatever_the_key_frames_are() {
+    for (keys, gop) in [([8, 8], 50), ([4, 12], 50), ([2, 14], 50), ([4, 12], 25), ([4, 12], 100)] {
+        for percent in [75, 60] {
+            let rate = RATE * percent / 100;
+            let mut line = Line::new();
+            line.keys = keys;
+            line.run(Shape::Chain, gop, gop * 4, rate);
+            line.idle_bits = 0;
+            line.run(Shape::Chain, gop, gop * 8, rate);
+            let idle = line.idle_bits * 100 / (rate * gop * 8 * PERIOD_MS / 1000);
+            let (gap, late) = line.worst(gop * PERIOD_MS * 4);
+            let name = format!("{keys:?} of {gop} at {percent} %: {idle} % idle, {gap} ms, {late} ms late");
+            let key = key_ms(gop, rate) * keys[1] / 8;
+            assert!(idle <= 2 || gop > 50, "{name}");
+            assert!(late <= 500 + key + PERIOD_MS, "{name}, a key frame takes {key}");
+            assert!(line.shown.iter().filter(|shown| shown.is_key).count() == 12, "{name}");
         }
     }
 }
@@ -310,10 +341,13 @@ fn a_trial_that_fails_soon_doubles_the_time_until_the_next() {
 #[test]
 fn a_key_frame_counts_for_four_seconds_at_most_and_of_its_own_track() {
     let mut judge = Judge::new();
-    judge.now += Duration::from_secs(2);
+    judge.now += Duration::from_secs(20);
     assert!(judge.picture(Shape::Chain, 0, 10_000_000, Some(0)));
     assert!(judge.picture(Shape::Chain, 1, 100, Some(4400)));
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(4600)));
+    // The next one is due in a second: no more may wait than has left by then, and a little.
+    judge.now += Duration::from_secs(19);
+    assert!(!judge.picture(Shape::Chain, 1, 100, Some(1200)));
     // Of two key frames of one track the second's time counts less and less until the middle of the GOP.
     let mut judge = Judge::new();
     judge.now += Duration::from_secs(2);
