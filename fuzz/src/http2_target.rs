@@ -95,7 +95,7 @@ fn converse(config: &Arc<Config>, pieces: &[&[u8]]) {
         }
         check(&connection, config);
         connection.poll_transmit(now, &mut out);
-        if out.len() % 2 == 0 {
+        if out.len().is_multiple_of(2) {
             connection.handle_sent(now, out.len());
             out = SendQueue::new();
         }

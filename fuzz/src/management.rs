@@ -27,14 +27,13 @@ pub fn jwt(data: &[u8]) {
     }
 }
 
+/// The parts of a form, each with its name and its body.
+type Parts = Vec<(String, Vec<u8>)>;
+
 /// The parts of a body that comes in pieces of this length.
-fn parts_in_pieces(
-    content_type: &str,
-    body: &[u8],
-    piece: usize,
-) -> Option<Result<Vec<(String, Vec<u8>)>, Malformed>> {
+fn parts_in_pieces(content_type: &str, body: &[u8], piece: usize) -> Option<Result<Parts, Malformed>> {
     let mut form = Multipart::of(content_type)?;
-    let mut parts: Vec<(String, Vec<u8>)> = Vec::new();
+    let mut parts = Parts::new();
     for piece in body.chunks(piece) {
         form.feed(piece);
         loop {

@@ -169,11 +169,11 @@ impl Ends {
         let kind = KINDS[usize::from(operation >> 1 & 0x3f) % KINDS.len()];
         let (tag, tsn) = self.ends[1 - to].seen;
         let mut value = value.to_vec();
-        if let Some((near, field)) = value.split_first_chunk_mut::<4>().map(|(field, _)| (field[3], field)) {
-            if field[0] & 1 == 0 {
-                let near = tsn.wrapping_add(u32::from(near)).wrapping_sub(100);
-                field.copy_from_slice(&near.to_be_bytes());
-            }
+        if let Some((near, field)) = value.split_first_chunk_mut::<4>().map(|(field, _)| (field[3], field))
+            && field[0] & 1 == 0
+        {
+            let near = tsn.wrapping_add(u32::from(near)).wrapping_sub(100);
+            field.copy_from_slice(&near.to_be_bytes());
         }
         let tag = if kind == 1 { 0 } else { tag };
         let mut packet = [5000u16.to_be_bytes(), 5000u16.to_be_bytes()].concat();

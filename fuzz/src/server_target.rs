@@ -138,7 +138,7 @@ impl Rig {
             1 => self.say(whom, raw),
             2 => self.say(whom, &script(value)),
             3 => self.publish_unit(whom, value),
-            4 => self.pass(u64::from(value) * if whom % 4 == 0 { 500 } else { 10 }),
+            4 => self.pass(u64::from(value) * if whom.is_multiple_of(4) { 500 } else { 10 }),
             5 => self.make_room(whom, usize::from(value) * 64),
             6 => self.cut(whom, value),
             _ if value == 0 => self.faults.fail(u32::from(whom % 3), 0),
@@ -216,7 +216,7 @@ impl Rig {
     fn cut(&mut self, whom: u8, value: u8) {
         let now = self.now;
         let Some(conn) = self.peer(whom).map(|peer| peer.conn) else { return };
-        let event = if value % 2 == 0 { PathEvent::PeerClosed } else { PathEvent::Broken("reset") };
+        let event = if value.is_multiple_of(2) { PathEvent::PeerClosed } else { PathEvent::Broken("reset") };
         self.worker.handle_path(now, conn, PathId::default(), event);
     }
 

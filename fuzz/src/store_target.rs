@@ -29,7 +29,11 @@ fn file_of(records: usize) -> Vec<u8> {
 }
 
 fn key(number: usize) -> Key {
-    Key::new(if number % 2 == 0 { Kind::Broadcast } else { Kind::User }, "live", &format!("id{number:05}"))
+    Key::new(
+        if number.is_multiple_of(2) { Kind::Broadcast } else { Kind::User },
+        "live",
+        &format!("id{number:05}"),
+    )
 }
 
 fn value(number: usize) -> Bytes {

@@ -64,7 +64,7 @@ fn config(what: u8, bytes: &[u8]) -> Option<CodecConfig> {
         1 => opus::Config::read(record()).ok().map(CodecConfig::Opus),
         2 => mp3::Config::of_frame(bytes).ok().map(CodecConfig::Mp3),
         3 => {
-            let law = if bytes.len() % 2 == 0 { g711::Law::A } else { g711::Law::Mu };
+            let law = if bytes.len().is_multiple_of(2) { g711::Law::A } else { g711::Law::Mu };
             let channels = bytes.first().map_or(1, |byte| byte % 3);
             Some(CodecConfig::G711(g711::Config { law, channels }))
         }
