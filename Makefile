@@ -42,6 +42,7 @@ fmt:
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cd fuzz && cargo clippy --locked --target-dir ../target -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked --quiet
