@@ -30,9 +30,11 @@ const RESENT_MAX: usize = 512;
 const BUDGET_BYTES_LEAST: usize = 1000;
 /// Share of the sent bytes that may be retransmitted, in eighths: a quarter, unless the path loses more.
 const BUDGET_SHARE: u8 = 2;
-/// Largest share, in eighths: as much as is sent.
-const BUDGET_SHARE_MAX: u8 = 8;
-/// Largest and initial budget in bytes: enough to repair a key frame.
+/// Largest share, in eighths: half as much again as is sent.
+const BUDGET_SHARE_MAX: u8 = 12;
+/// Loss in thousandths from which repairs have more room.
+const HEAVY_LOSS: u16 = 200;
+/// Largest and initial budget in bytes, doubled from that loss on: enough to repair a key frame.
 const BUDGET_BYTES_MAX: usize = 64 << 10;
 /// Shortest time between two retransmissions of one packet, for very short round trips.
 const RESEND_AFTER_MIN: Duration = Duration::from_millis(20);
@@ -217,6 +219,8 @@ pub struct ResendHistory {
     /// Retransmissions by log position.
     resent: BTreeMap<u64, Resent>,
     budget: usize,
+    /// Maximum budget in bytes.
+    saved_max: usize,
     /// Share of the sent bytes that may be retransmitted, in eighths.
     share: u8,
     stats: ResendStats,
@@ -228,6 +232,7 @@ impl Default for ResendHistory {
             runs: VecDeque::new(),
             resent: BTreeMap::new(),
             budget: BUDGET_BYTES_MAX,
+            saved_max: BUDGET_BYTES_MAX,
             share: BUDGET_SHARE,
             stats: ResendStats::default(),
         }
@@ -244,7 +249,7 @@ impl ResendHistory {
     /// Notes that packet `id` of the log was sent under `number`, with this many payload bytes. Both must rise.
     pub fn sent(&mut self, number: ExtendedSequence, id: PacketId, bytes: usize) {
         let more = bytes.saturating_mul(self.share.into()) / 8;
-        self.budget = self.budget.saturating_add(more).min(BUDGET_BYTES_MAX);
+        self.budget = self.budget.saturating_add(more).min(self.saved_max);
         if let Some(run) = self.runs.back_mut() {
             let next = u64::from(run.count);
             if run.number.plus(next) == number && run.id.saturating_add(next) == id.0 && run.count < u32::MAX
@@ -260,9 +265,13 @@ impl ResendHistory {
     }
 
     /// Sets the viewer's loss in thousandths: retransmissions may take a quarter of the sent bytes plus twice the loss.
-    /// If a third is lost, repairing it and a third of the repairs takes more than half.
+    /// If a third is lost, repairing it and a third of the repairs takes more than half. From a fifth on they may take three times the
+    /// loss, and as much more saved up, because each is sent twice.
     pub fn set_loss(&mut self, thousandths: u16) {
-        let share = u16::from(BUDGET_SHARE).saturating_add(thousandths.saturating_mul(16).div_ceil(1000));
+        let eighths = if thousandths < HEAVY_LOSS { 16 } else { 24 };
+        let share =
+            u16::from(BUDGET_SHARE).saturating_add(thousandths.saturating_mul(eighths).div_ceil(1000));
+        self.saved_max = if thousandths < HEAVY_LOSS { BUDGET_BYTES_MAX } else { 2 * BUDGET_BYTES_MAX };
         self.share = u8::try_from(share).unwrap_or(BUDGET_SHARE_MAX).min(BUDGET_SHARE_MAX);
     }
 
@@ -494,10 +503,10 @@ mod tests {
         assert!(history.resent.len() <= RESENT_MAX && history.runs.len() == 1);
     }
 
-    /// With a loss of a third, as much as is sent may be retransmitted, and no more.
+    /// With a loss of a third, more than is sent may be retransmitted, and half as much again at most.
     #[test]
     fn repairs_have_the_room_that_the_loss_needs() {
-        for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 8), (1000, 8)] {
+        for (loss, eighths) in [(0, 2), (10, 3), (100, 4), (350, 11), (1000, 12)] {
             let start = netsim::Clock::new().now();
             let payload = Bytes::from(vec![1; 1000]);
             let (mut log, mut history) = (PacketLog::new(), ResendHistory::new());
@@ -507,10 +516,13 @@ mod tests {
                 let now = at(start, ms * 5);
                 let id = log.push(now, packet(&payload, 0));
                 history.sent(number, id, 1000);
-                history.resend(now, number.number(), RTT, &log);
+                for behind in [0, 30] {
+                    let asked = number.number().0.wrapping_sub(behind);
+                    history.resend(now, SequenceNumber(asked), RTT, &log);
+                }
                 number = number.next();
             }
-            let resent = history.stats().resent - 64;
+            let resent = history.stats().resent - if loss < HEAVY_LOSS { 64 } else { 128 };
             assert!((4000 * eighths / 8 - 70..=4000 * eighths / 8 + 2).contains(&resent), "{loss}: {resent}");
         }
     }
