@@ -7,48 +7,101 @@ use hls::playlist::Kind;
 use hls::segmenter::{Rules, Sealing, Suffix};
 use url::Url;
 
+use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
 use crate::mail::{StreamDetails, StreamEnd};
 
 const APP: &[Key] = &[
-    key("hlsMuxingEnabled", "true", "HLS"),
-    key("hlsTime", "2", "Segment duration in seconds"),
-    key("hlsListSize", "15", "Segments in the playlist"),
-    key("hlsSegmentFileSuffixFormat", "%09d", "Suffix of segment files"),
+    key(HLS, "hlsMuxingEnabled", "true", "Offer HLS", "Streams can be played as HLS"),
+    key(HLS, "hlsTime", "2", "HLS segment length", "Seconds of a segment"),
+    key(HLS, "hlsListSize", "15", "Segments in a playlist", "How many segments a playlist has"),
     key(
+        HLS,
+        "hlsSegmentFileSuffixFormat",
+        "%09d",
+        "Suffix of segment names",
+        "Number behind the stream's id in names of segments, as printf has it",
+    ),
+    key(
+        HLS,
         "hlsPlayListType",
         "",
+        "Segments kept on disk",
         "Segments on the disk: event (playlist of all of them), vod (at the end), or empty",
     ),
-    key("deleteHLSFilesOnEnded", "true", "Delete HLS files at the end"),
-    key("hlsHttpEndpoint", "", "Push HLS by HTTP to this address"),
-    key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
-    key("hlsEnableLowLatency", "false", "Low latency HLS"),
-    key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
     key(
+        HLS,
+        "deleteHLSFilesOnEnded",
+        "true",
+        "Delete HLS files at end",
+        "Segments on the disk are deleted when their stream ends",
+    ),
+    key(
+        HLS,
+        "hlsHttpEndpoint",
+        "",
+        "Push HLS to",
+        "URL of a folder that playlists and segments are put into by HTTP; empty: none",
+    ),
+    key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
+    key(
+        HLS,
+        "hlsEnableLowLatency",
+        "false",
+        "Low-latency HLS",
+        "Playlists announce parts of segments before these are whole",
+    ),
+    key(HLS, "hls.part_ms", "300", "Length of a part", "Milliseconds of a part of low latency HLS"),
+    key(
+        HLS,
         "hls.endlist",
         "grace",
+        "End of playlists",
         "Playlists and manifests end with their stream (grace), only if its publisher ended it (clean), or never",
     ),
     key(
+        HLS,
         "hls.begin",
         "request",
+        "Start of segments",
         "Segments are made from the first request on, or from the beginning of the stream on (stream)",
     ),
     key(
+        HLS,
         "hls.group",
         "none",
+        "Subtracks as renditions",
         "The subtracks of a main track are its renditions, which players choose from (renditions), or not (none)",
     ),
-    key("hls.encryption", "none", "Segments of HLS in MPEG-TS are encrypted (aes-128), or not (none)"),
-    key("hls.key_segments", "0", "Segments that share a key; 0: all of a stream's run"),
     key(
+        HLS,
+        "hls.encryption",
+        "none",
+        "Encryption of segments",
+        "Segments of HLS in MPEG-TS are encrypted (aes-128), or not (none)",
+    ),
+    key(
+        HLS,
+        "hls.key_segments",
+        "0",
+        "Segments that share a key",
+        "Segments that share a key; 0: all of a stream's run",
+    ),
+    key(
+        HLS,
         "hls.key_prefix",
         "",
+        "Prefix of key names",
         "Put before the names of keys in playlists, such as the URL of another server's folder",
     ),
-    key("dashMuxingEnabled", "false", "DASH"),
-    key("dashTargetLatency", "3.5", "Target latency in seconds"),
+    key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
+    key(
+        DASH,
+        "dashTargetLatency",
+        "3.5",
+        "Target latency of players",
+        "Seconds behind the publisher that players aim at",
+    ),
 ];
 
 /// See [`crate::config::Section`].
