@@ -11,7 +11,7 @@ mod players;
 use std::time::{Duration, Instant};
 
 pub use connections::{
-    Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values, ViewerFigures,
+    Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values, ViewerFigures, ViewerName,
 };
 pub use exposition::{Page, render};
 pub use format::Format;

@@ -653,6 +653,16 @@ def task_viewers(browser, url, peer):
     browser.text("Nobody watches at the moment.")
 
 
+def task_polled(browser, url, peer):
+    """A viewer of HLS, who has no connection, is listed like others, and can be disconnected."""
+    first_user(browser, url)
+    browser.go(f"{url}#/broadcast/live/cam")
+    browser.text("HLS · for")
+    browser.click(f"Disconnect {peer}")
+    browser.text("The viewer is disconnected.")
+    browser.text("Nobody watches at the moment.")
+
+
 def task_list(browser, url):
     """The list of broadcasts tells what comes and how well, and is filtered."""
     first_user(browser, url)
