@@ -341,6 +341,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hlsTime" | "hlsListSize" | "dashSegDuration" | "dashWindowSize" | "dashExtraWindowSize", _) => {
                 json!("9")
             }
+            ("dashFragmentDuration", _) => json!("0.75"),
             ("hlsSegmentFileSuffixFormat", _) => json!("-%04d"),
             ("hlsSegmentType", _) => json!("fmp4"),
             ("targetLatency", _) => json!("4.5"),

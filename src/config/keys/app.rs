@@ -316,12 +316,12 @@ pub(super) const FIRST: &[Key] = &[
         "Webhook for channel messages",
         "URL that messages of data channels are posted to, as the field data of a form",
     ),
-    foreign(
+    key(
         HLS,
         "hlsflags",
         "delete_segments+program_date_time",
         "HLS flags",
-        "Segments that are over are always deleted, dates are always in playlists",
+        "Flags of ffmpeg, with + between: program_date_time (dates in playlists) and omit_endlist (as hls.endlist=never) are followed",
     ),
     foreign(
         HLS,
@@ -366,12 +366,12 @@ pub(super) const FIRST: &[Key] = &[
         "DASH segment length",
         "Seconds of a segment that DASH alone has; unset: as hlsTime",
     ),
-    foreign(
+    explicit(
         DASH,
         "dashFragmentDuration",
         "0.5",
         "DASH fragment length",
-        "Segments of DASH are sent whole; see hls.part_ms",
+        "Seconds of a fragment of segments that DASH alone has; unset: a segment is one fragment",
     ),
     explicit(
         DASH,
