@@ -640,6 +640,16 @@ fn a_user_is_added_to_a_server_that_runs_and_to_one_that_does_not() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&socket.permissions()) & 0o777, 0o600);
     assert!(server.terminate().success());
 
+    // Who was added, and by whom, is told whether a server ran or not.
+    let audit = fs::read_to_string(folder.join("log/audit.log")).unwrap();
+    let told = |email: &str, word: &str| {
+        let is_it = |line: &&str| line.contains(&format!("users {email}\"")) && line.contains(word);
+        audit.lines().filter(is_it).filter(|line| line.contains("who=\"command line\"")).count()
+    };
+    for email in ["stopped@a", "running@a"] {
+        assert_eq!((told(email, " audit - Make"), told(email, "failed: Make")), (1, 1), "{email}: {audit}");
+    }
+
     // The socket of a server that is gone is no server.
     assert_eq!(code("later@a", "password").0, 0);
     let server = Server::start_in(&folder, &[]);

@@ -18,7 +18,7 @@ use crate::control::management::{
 use crate::control::mask::Requester;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite};
-use crate::control::{Now, Outbound};
+use crate::control::{ADDS_USER, Now, Outbound};
 use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
@@ -398,7 +398,7 @@ impl Records {
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-        cx.audit_command(requester.session(), "Make an administrator", "users");
+        cx.audit_command(requester.session(), ADDS_USER, "users");
         self.write_user(cx, now, user, Some((requester, Outcome::success().response(200))));
     }
 }
