@@ -263,6 +263,17 @@ export function Dialog({ title, onClose, children }) {
   </dialog>`;
 }
 
+/** From so long before its end a certificate should have been renewed. */
+const RENEWED_BY_MS = 14 * 24 * 3600 * 1000;
+
+/** Until when the certificate in use is valid. */
+export function CertificateDate({ at }) {
+  if (!at) return null;
+  const left = at - Date.now();
+  const text = left < 0 ? strings.certificateOver(moment(at)) : strings.certificateUntil(moment(at));
+  return html`<p class=${left < RENEWED_BY_MS ? "warning" : "quiet"} role=${left < RENEWED_BY_MS ? "alert" : undefined}>${text}</p>`;
+}
+
 /** Asks before something is gone. */
 export function Confirm({ title, text, act, onClose }) {
   const [busy, setBusy] = useState(false);

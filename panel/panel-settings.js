@@ -2,7 +2,7 @@
 
 import { call, doCall } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
-import { OpenFile, attempt, html, save, toast, useEffect, useState } from "./panel-kit.js";
+import { CertificateDate, OpenFile, attempt, html, save, toast, useEffect, useLive, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 
 /** The groups of these settings that have any, in the order of their titles: `[name, settings]`. */
@@ -49,6 +49,7 @@ function Setting({ about, value, old, changed, onChange }) {
 
 /** A certificate, in files as certificate authorities give them. */
 function Certificate() {
+  const { server } = useLive("/live");
   const send = async (event) => {
     event.preventDefault();
     const form = event.target;
@@ -63,6 +64,7 @@ function Certificate() {
   };
   return html`<section class="card certificate"><h2>${strings.certificate}</h2>
     <p class="quiet">${strings.certificateText}</p>
+    <${CertificateDate} at=${server?.certificateExpires} />
     <form onSubmit=${send}>
       <label class="field"><span>${strings.domain}</span><input name="domain" required autocomplete="off" placeholder="live.example" /></label>
       <label class="field"><span>${strings.fullChain}</span><input name="fullChainFile" type="file" required /></label>

@@ -240,6 +240,8 @@ export const strings = {
   privateKey: "Private key (privkey.pem)",
   chain: "Chain alone (chain.pem), if there is such a file",
   upload: "Upload",
+  certificateUntil: (date) => `Certificate valid until ${date}`,
+  certificateOver: (date) => `The certificate expired on ${date}.`,
   certificateTaken: "The certificate is in use",
   discard: "Discard",
   // Users

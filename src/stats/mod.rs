@@ -269,6 +269,8 @@ pub struct ControlFigures {
     pub hooks: HookCounts,
     /// Publishers and viewers waiting for an admission hook.
     pub asks_waiting: usize,
+    /// Time at which the certificate in use expires, in Unix milliseconds; `None` if unknown.
+    pub certificate_expires_ms: Option<u64>,
 }
 
 /// The figures of a stream on one worker.

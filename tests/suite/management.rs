@@ -593,6 +593,19 @@ fn a_certificate_is_replaced_over_the_api_when_it_fits() {
         let output = Command::new("curl").args(["-s", "-k", "-v", "-o", "/dev/null", &url]).output().unwrap();
         String::from_utf8_lossy(&output.stderr).contains("a.example")
     });
+    // Thirty days from now, as /metrics and the panel say it.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let days_left = || {
+        let page = server.api().get("/metrics").body;
+        let line =
+            page.lines().find(|line| line.starts_with("millstream_certificate_expiry_timestamp_seconds "));
+        let at: f64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        (at - now as f64) / 86_400.0
+    };
+    wait_for("its date", secs(10), || (29.0..31.0).contains(&days_left()));
+    let live: Value =
+        serde_json::from_str(panel.call("GET", "/live", None).body.lines().next().unwrap()).unwrap();
+    assert!(live["server"]["certificateExpires"].as_u64().unwrap() / 1000 > now, "{live}");
 }
 
 fn user_add(home: &Path, email: &str, password: &str) -> Output {
