@@ -393,12 +393,13 @@ impl Records {
         } else {
             None
         };
+        cx.audit_command(requester.session(), ADDS_USER, "users");
         if let Some(refusal) = refusal {
+            cx.audit.audit_user(requester.session(), email);
             cx.answer(requester, refusal);
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-        cx.audit_command(requester.session(), ADDS_USER, "users");
         self.write_user(cx, now, user, Some((requester, Outcome::success().response(200))));
     }
 }
