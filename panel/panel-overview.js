@@ -81,8 +81,10 @@ export default function Overview() {
   return html`
     <header class="head">
       <h1>${strings.overview}</h1>
-      <p class="quiet">${strings.product} ${server.version} · ${strings.uptime(span(Date.now() - server.startTime))}</p>
-      <${CertificateDate} at=${server.certificateExpires} />
+      <div class="facts">
+        <p class="quiet">${strings.product} ${server.version} · ${strings.uptime(span(Date.now() - server.startTime))}</p>
+        <${CertificateDate} at=${server.certificateExpires} />
+      </div>
     </header>
     <div class="figures">
       <${Figure} title=${strings.liveStreams} value=${server.liveStreams} trail=${streams} top=${4}

@@ -31,9 +31,12 @@ function Setting({ about, value, old, changed, onChange }) {
   const name = about.name ?? about.key;
   const id = `setting-${name}`;
   const fixed = about.fixed || value === undefined;
-  const given = value === undefined ? about.value ?? strings.hidden : value;
+  const isSwitch = ["true", "false"].includes(about.default);
+  const told = isSwitch && about.value !== null ? about.value === "true" : about.value ?? strings.hidden;
+  const given = value === undefined ? told : value;
   const describes = `${id}-about`;
-  const notes = [about.default === "" ? strings.defaultEmpty : strings.defaultIs(about.default)];
+  const usual = isSwitch ? strings.switched[about.default] : about.default;
+  const notes = [usual === "" ? strings.defaultEmpty : strings.defaultIs(usual)];
   if (about.effect === "protection") notes.push(strings.protection);
   if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
   else if (about.value !== null && about.value !== about.default) notes.push(strings.otherThanDefault);

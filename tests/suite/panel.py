@@ -247,7 +247,7 @@ def task_first(browser, url):
     browser.fill("email", EMAIL)
     browser.fill("password", "wrong wrong")
     browser.click("Log in")
-    browser.text("E-mail or password are wrong.")
+    browser.text("Wrong e-mail or password.")
     browser.fill("password", PASSWORD)
     browser.click("Log in")
     browser.text("Live streams")
@@ -351,6 +351,9 @@ def task_settings(browser, url):
     first_user(browser, url)
     browser.go(f"{url}#/settings/live")
     browser.text("hlsListSize")
+    browser.text("Segments in a playlist")
+    unnamed = browser.run("[...document.querySelectorAll('.setting label')].filter((one) => !/^[A-Z].* /.test(one.querySelector('span').textContent)).map((one) => one.textContent)")
+    assert unnamed == [], f"without a name for people: {unnamed}"
     # Settings without effect are there, and not open.
     browser.text("Settings of the reference without effect here")
     assert not browser.run("document.querySelector('details.foreign').open")
@@ -367,6 +370,8 @@ def task_settings(browser, url):
     browser.go(url)
     browser.go(f"{url}#/settings/live")
     browser.wait("the value", lambda: browser.run("document.getElementById('setting-hlsListSize')?.value") == "7")
+    browser.go(f"{url}#/server")
+    browser.text("Certificate valid until")
 
 
 def task_users(browser, url):
@@ -691,7 +696,7 @@ def task_list(browser, url):
     choose("Stream", "live/cam")
     browser.gone("listening")
     choose("Level", "ERROR")
-    browser.text("No line fits.")
+    browser.text("No lines match.")
 
 
 def task_files(browser, url):
@@ -721,10 +726,10 @@ def task_files(browser, url):
         }})()""")
 
     pick(json.dumps([*made, {**made[0], "streamId": "another", "name": "Another"}]))
-    browser.text("1 created, 1 were there")
+    browser.text("1 created, 1 already existed")
     browser.text("Another")
     pick("{}")
-    browser.text("The file is no list of broadcasts.")
+    browser.text("This file is not a list of broadcasts.")
     browser.run("(location.hash = '#/settings/live') && 1")
     browser.text("hlsListSize")
     browser.run("[...document.querySelectorAll('button')].find((one) => one.innerText.trim() === 'Export').click()")
