@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group(&'static str);
 
-/// Who may do what: tokens, addresses, codes.
+/// Checks of publishers, viewers and users: tokens, addresses, codes.
 pub(crate) const ACCESS: Group = Group::new("access");
 /// Sound that is made for viewers.
 pub(crate) const AUDIO: Group = Group::new("audio");
