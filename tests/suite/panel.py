@@ -553,6 +553,15 @@ def task_axe(browser, url):
     assert found, "axe finds nothing"
 
 
+def choose(browser, label, value):
+    """Chooses a value of a list above a table."""
+    browser.run(f"""(() => {{
+        const field = [...document.querySelectorAll(".tools label")].find((one) => one.innerText.startsWith({json.dumps(label)})).querySelector("select");
+        field.value = {json.dumps(value)};
+        field.dispatchEvent(new Event("change", {{ bubbles: true }}));
+    }})()""")
+
+
 def task_many(browser, url, count):
     """Pages, the search and the order of many broadcasts."""
     first_user(browser, url)
@@ -560,6 +569,13 @@ def task_many(browser, url, count):
     browser.text(f"1–50 of {count}")
     browser.click("Next")
     browser.text(f"51–100 of {count}")
+    # A filter is the server's: it reaches every broadcast.
+    choose(browser, "Status", "created")
+    browser.text(f"1–50 of {count}")
+    choose(browser, "Status", "broadcasting")
+    browser.text("Nothing found.")
+    choose(browser, "Status", "")
+    browser.text(f"1–50 of {count}")
     browser.run("""(() => {
         const field = document.querySelector("input[type=search]");
         field.value = "number 777";
@@ -676,26 +692,19 @@ def task_list(browser, url):
     for wanted in ("RTMP · H264, AAC", "640 × 360", "good", "Not live"):
         browser.text(wanted)
 
-    def choose(label, value):
-        browser.run(f"""(() => {{
-            const field = [...document.querySelectorAll(".tools label")].find((one) => one.innerText.startsWith({json.dumps(label)})).querySelector("select");
-            field.value = {json.dumps(value)};
-            field.dispatchEvent(new Event("change", {{ bubbles: true }}));
-        }})()""")
-
-    choose("Status", "broadcasting")
+    choose(browser, "Status", "broadcasting")
     browser.gone("Not live")
     browser.text("cam")
-    choose("Protocol", "SRT")
+    choose(browser, "Protocol", "SRT")
     browser.text("Nothing found.")
-    choose("Protocol", "RTMP")
+    choose(browser, "Protocol", "RTMP")
     browser.text("640 × 360")
     # Figures go back to before the page was opened: the server has them by the minute.
     browser.go(f"{url}#/log")
     browser.text("stream started")
-    choose("Stream", "live/cam")
+    choose(browser, "Stream", "live/cam")
     browser.gone("listening")
-    choose("Level", "ERROR")
+    choose(browser, "Level", "ERROR")
     browser.text("No lines match.")
 
 
