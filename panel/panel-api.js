@@ -214,15 +214,13 @@ export function uploadFile(app, file, onProgress, signal) {
 }
 
 /** All broadcasts of a page, and how many there are. */
-export async function broadcasts(app, { offset, size, search, sort }, signal) {
+export async function broadcasts(app, { offset, size, search, sort, status, protocol }, signal) {
   const [sortBy, order] = { date: ["date", "desc"], name: ["name", "asc"], status: ["status", "asc"] }[sort];
-  const query = new URLSearchParams({ sort_by: sortBy, order_by: order });
-  if (search) query.set("search", search);
-  const count = search ? `/broadcasts/count/${encodeURIComponent(search)}` : "/broadcasts/count";
+  const wanted = new URLSearchParams(Object.entries({ search, status_by: status, protocol_by: protocol }).filter(([, value]) => value));
+  const query = new URLSearchParams([...wanted, ["sort_by", sortBy], ["order_by", order]]);
   const [list, all] = await Promise.all([
     callApp(app, "GET", `/broadcasts/list/${offset}/${size}?${query}`, undefined, { signal }),
-    // What is searched for may have no form as a part of a path.
-    callApp(app, "GET", count, undefined, { signal }).catch(() => null),
+    callApp(app, "GET", `/broadcasts/count?${wanted}`, undefined, { signal }),
   ]);
-  return { list, count: all?.number ?? offset + list.length };
+  return { list, count: all.number };
 }

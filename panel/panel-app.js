@@ -8,9 +8,6 @@ import { strings } from "./panel-strings.js";
 import { FirstSteps, TestButton } from "./panel-test.js";
 
 const SIZE = 50;
-/** The longest list of the server, and how many broadcasts a filter looks through. */
-const PART = 250;
-const LOOKED_THROUGH = 5000;
 const PROTOCOLS = ["RTMP", "SRT", "RTSP", "WebRTC"];
 /** Limits of what counts as healthy. */
 const SILENT_MS = 3000;
@@ -113,19 +110,6 @@ function Row({ app, one, selected, onSelect }) {
   </tr>`;
 }
 
-/** The first broadcasts, of all that match, with this status and this protocol. The server's lists know neither. */
-async function filtered(app, { search, status, protocol }, signal) {
-  const list = [];
-  for (let offset = 0; offset < LOOKED_THROUGH; offset += PART) {
-    const part = (await broadcasts(app, { offset, size: PART, search, sort: "status" }, signal)).list;
-    list.push(...part.filter((one) => (!status || one.status === status) && (!protocol || (isLive(one) && one.publishType === protocol))));
-    // Those that are live come first.
-    const isPast = (status === "broadcasting" || protocol) && part.some((one) => !isLive(one));
-    if (part.length < PART || isPast) break;
-  }
-  return { list: list.slice(0, PART), count: list.length };
-}
-
 function Files({ app, onDone }) {
   const take = async (text) => {
     const counts = await imported(app, text);
@@ -140,7 +124,7 @@ function Files({ app, onDone }) {
 export default function Application({ args: [app] }) {
   const [query, setQuery] = useState({ offset: 0, search: "", sort: "date", status: "", protocol: "" });
   const isFiltered = query.status !== "" || query.protocol !== "";
-  const read = (signal) => (isFiltered ? filtered(app, query, signal) : broadcasts(app, { ...query, size: SIZE }, signal));
+  const read = (signal) => broadcasts(app, { ...query, size: SIZE }, signal);
   const [page, again] = usePolled(read, 0, [app, ...Object.values(query)]);
   const ids = page?.list.map((one) => encodeURIComponent(one.streamId)).join(",");
   const now = useLive(page ? `/live/${encodeURIComponent(app)}?ids=${ids}` : null);
@@ -212,7 +196,7 @@ export default function Application({ args: [app] }) {
       <tbody>${list.map((one) => html`<${Row} key=${one.streamId} app=${app} one=${one}
         selected=${chosen.has(one.streamId)} onSelect=${() => toggle(one.streamId)} />`)}</tbody>
     </table>`}
-    ${page && !isFiltered && page.count > SIZE && html`<nav class="pages" aria-label=${strings.broadcasts}>
+    ${page && page.count > SIZE && html`<nav class="pages" aria-label=${strings.broadcasts}>
       <button type="button" disabled=${query.offset === 0} onClick=${() => change({ offset: Math.max(0, query.offset - SIZE) })}>${strings.newer}</button>
       <span>${strings.range(query.offset + 1, query.offset + list.length, page.count)}</span>
       <button type="button" disabled=${query.offset + SIZE >= page.count} onClick=${() => change({ offset: query.offset + SIZE })}>${strings.older}</button>

@@ -34,6 +34,9 @@ export function span(ms) {
   return minutes ? `${minutes} min ${seconds % 60} s` : `${seconds} s`;
 }
 
+/** A day, where the time of the day does not matter. */
+export const day = (ms) => new Date(ms).toLocaleDateString(undefined, { dateStyle: "long" });
+
 export const moment = (ms) => (ms ? new Date(ms).toLocaleString() : "–");
 
 export const viewersOf = (broadcast) =>
@@ -261,6 +264,17 @@ export function Dialog({ title, onClose, children }) {
     <h2>${title}</h2>
     ${children}
   </dialog>`;
+}
+
+/** From so long before its end a certificate should have been renewed. */
+const RENEWED_BY_MS = 14 * 24 * 3600 * 1000;
+
+/** Until when the certificate in use is valid. */
+export function CertificateDate({ at }) {
+  if (!at) return null;
+  const left = at - Date.now();
+  const text = left < 0 ? strings.certificateOver(day(at)) : strings.certificateUntil(day(at));
+  return html`<p class=${left < RENEWED_BY_MS ? "warning" : "quiet"} role=${left < RENEWED_BY_MS ? "alert" : undefined}>${text}</p>`;
 }
 
 /** Asks before something is gone. */

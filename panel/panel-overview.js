@@ -1,7 +1,7 @@
 // The machine, and what the applications have live.
 
 import { call, doCall } from "./panel-api.js";
-import { Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
+import { CertificateDate, Confirm, Dialog, Field, Spark, attempt, bytes, html, percent, span, useEffect, useLive, usePolled, useState, useTrail, valuesOf } from "./panel-kit.js";
 import { Icon } from "./panel-icons.js";
 import { FirstSteps } from "./panel-test.js";
 import { strings } from "./panel-strings.js";
@@ -81,7 +81,10 @@ export default function Overview() {
   return html`
     <header class="head">
       <h1>${strings.overview}</h1>
-      <p class="quiet">${strings.product} ${server.version} · ${strings.uptime(span(Date.now() - server.startTime))}</p>
+      <div class="facts">
+        <p class="quiet">${strings.product} ${server.version} · ${strings.uptime(span(Date.now() - server.startTime))}</p>
+        <${CertificateDate} at=${server.certificateExpires} />
+      </div>
     </header>
     <div class="figures">
       <${Figure} title=${strings.liveStreams} value=${server.liveStreams} trail=${streams} top=${4}

@@ -1,10 +1,14 @@
 // The settings of an application, or of the server: found by name or meaning; what was changed is shown until it is saved.
 
 import { call, doCall } from "./panel-api.js";
-import { grouped, labelOf } from "./panel-groups.js";
 import { Icon } from "./panel-icons.js";
-import { OpenFile, attempt, html, save, toast, useEffect, useState } from "./panel-kit.js";
+import { CertificateDate, OpenFile, attempt, html, save, toast, useEffect, useLive, useState } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
+
+/** The groups of these settings that have any, in the order of their titles: `[name, settings]`. */
+const grouped = (list) => Object.keys(strings.groups)
+  .map((name) => [name, list.filter((about) => about.group === name)])
+  .filter(([, settings]) => settings.length > 0);
 
 /** The value of a field, of the type that the setting has. */
 function typed(text, old) {
@@ -27,14 +31,17 @@ function Setting({ about, value, old, changed, onChange }) {
   const name = about.name ?? about.key;
   const id = `setting-${name}`;
   const fixed = about.fixed || value === undefined;
-  const given = value === undefined ? about.value ?? strings.hidden : value;
+  const isSwitch = ["true", "false"].includes(about.default);
+  const told = isSwitch && about.value !== null ? about.value === "true" : about.value ?? strings.hidden;
+  const given = value === undefined ? told : value;
   const describes = `${id}-about`;
-  const notes = [about.default === "" ? strings.defaultEmpty : strings.defaultIs(about.default)];
+  const usual = isSwitch ? strings.switched[about.default] : about.default;
+  const notes = [usual === "" ? strings.defaultEmpty : strings.defaultIs(usual)];
   if (about.effect === "protection") notes.push(strings.protection);
   if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
   else if (about.value !== null && about.value !== about.default) notes.push(strings.otherThanDefault);
   return html`<div class=${changed ? "setting changed" : "setting"}>
-    <label for=${id}><span>${labelOf(about)}</span><code>${name}</code></label>
+    <label for=${id}><span>${about.label}</span><code>${name}</code></label>
     ${typeof given === "boolean"
       ? html`<input id=${id} type="checkbox" checked=${given} disabled=${fixed} aria-describedby=${describes} onChange=${(event) => onChange(event.target.checked)} />`
       : html`<input id=${id} type=${typeof old === "number" ? "number" : "text"} step="any" value=${shown(given)} readonly=${fixed}
@@ -45,6 +52,7 @@ function Setting({ about, value, old, changed, onChange }) {
 
 /** A certificate, in files as certificate authorities give them. */
 function Certificate() {
+  const { server } = useLive("/live");
   const send = async (event) => {
     event.preventDefault();
     const form = event.target;
@@ -59,6 +67,7 @@ function Certificate() {
   };
   return html`<section class="card certificate"><h2>${strings.certificate}</h2>
     <p class="quiet">${strings.certificateText}</p>
+    <${CertificateDate} at=${server?.certificateExpires} />
     <form onSubmit=${send}>
       <label class="field"><span>${strings.domain}</span><input name="domain" required autocomplete="off" placeholder="live.example" /></label>
       <label class="field"><span>${strings.fullChain}</span><input name="fullChainFile" type="file" required /></label>
@@ -101,7 +110,7 @@ export default function Settings({ args: [app] }) {
     if (await attempt(() => doCall("POST", path, { ...stored, ...Object.fromEntries(Object.keys(edited).map((name) => [name, valueIn(edited, name)])) }), strings.saved)) await load();
   };
   const wanted = search.toLowerCase();
-  const fits = (one) => [one.key, one.name, one.description, labelOf(one)].some((text) => text?.toLowerCase().includes(wanted));
+  const fits = (one) => [one.key, one.name, one.description, one.label, strings.groups[one.group]].some((text) => text?.toLowerCase().includes(wanted));
   const list = keys.filter(fits);
   const valueOf = ({ name }) => (name === null ? undefined : name in edited ? edited[name] : stored[name]);
   const foreign = list.filter((about) => about.effect === "foreign");
@@ -138,7 +147,7 @@ export default function Settings({ args: [app] }) {
       ${foreign.length > 0 && html`<details class="foreign" open=${wanted !== ""}>
         <summary>${strings.foreignSettings} (${foreign.length})</summary>
         <p class="quiet">${strings.foreignSettingsText}</p>
-        ${foreign.map(setting)}
+        ${grouped(foreign).map(([name, settings]) => html`<h3 key=${name}>${strings.groups[name]}</h3>${settings.map(setting)}`)}
       </details>`}
       ${list.length === 0 && html`<p class="quiet">${strings.noSettings}</p>`}
       ${count > 0 && html`<div class="savebar" role="status">

@@ -8,26 +8,29 @@ import { strings } from "./panel-strings.js";
 const SHOWN = 100;
 const EVERY_MS = 5000;
 
-/** Viewers with a connection of their own, and how many others there are: those of HLS and DASH have none. */
+/** Viewers of this server, each with a button, and how many others there are at further nodes of a cluster. */
 export function Viewers({ app, one }) {
   const path = `/broadcasts/${encodeURIComponent(one.streamId)}/viewers`;
   const live = isLive(one);
   const read = (signal) => (live ? callApp(app, "GET", `${path}/list/0/${SHOWN}`, undefined, { signal }) : Promise.resolve([]));
   const [list, again] = usePolled(read, live ? EVERY_MS : 0, [app, one.streamId, live]);
-  const others = [["HLS", one.hlsViewerCount], ["DASH", one.dashViewerCount]].filter(([, count]) => count > 0);
-  const all = one.rtmpViewerCount + one.webRTCViewerCount;
+  const all = one.rtmpViewerCount + one.webRTCViewerCount + one.hlsViewerCount + one.dashViewerCount;
+  const shown = list ?? [];
+  const more = shown.length === SHOWN && all > SHOWN;
+  // The counts are a second older than the list.
+  const elsewhere = list && !more ? all - shown.length : 0;
   const end = async ({ viewerId }) => {
     await attempt(() => doApp(app, "POST", `${path}/${viewerId}/stop`), strings.viewerEnded);
     again();
   };
   return html`<section class="card" id="viewers"><h2>${strings.viewers}</h2>
-    ${(list ?? []).length === 0 && others.length === 0 && html`<p class="quiet">${live ? strings.noViewers : strings.notLive}</p>`}
-    <ul class="list">${(list ?? []).map((viewer) => html`<li key=${viewer.viewerId}>
+    ${shown.length === 0 && elsewhere <= 0 && html`<p class="quiet">${live ? strings.noViewers : strings.notLive}</p>`}
+    <ul class="list">${shown.map((viewer) => html`<li key=${viewer.viewerId}>
       <div><span>${viewer.clientIp}</span><small class="quiet">${strings.protocols[viewer.protocol] ?? viewer.protocol} · ${strings.liveFor(span(viewer.seconds * 1000))}</small></div>
       <button type="button" class="small" aria-label=${strings.endViewerOf(viewer.clientIp)} onClick=${() => end(viewer)}><${Icon} name="stop" />${strings.endViewer}</button>
     </li>`)}
-    ${others.map(([protocol, count]) => html`<li key=${protocol}><div><span>${strings.viewersCounted(count, protocol)}</span><small class="quiet">${strings.countedOnly}</small></div></li>`)}
     </ul>
-    ${all > SHOWN && html`<p class="quiet">${strings.range(1, SHOWN, all)}</p>`}
+    ${elsewhere > 0 && html`<p class="quiet">${strings.viewersElsewhere(elsewhere)}</p>`}
+    ${more && html`<p class="quiet">${strings.range(1, SHOWN, all)}</p>`}
   </section>`;
 }

@@ -82,6 +82,9 @@ fn serve(options: &Options) -> ExitCode {
     print(&ready_line(server.addresses()));
     let listening = listeners(server.addresses());
     tracing::info!("millstream {}, listening: {listening}", build::FULL);
+    if let Some(lack) = protocol::audio_lack() {
+        tracing::warn!("{lack}");
+    }
     let manager = ServiceManager::of_environment();
     if let Some(manager) = &manager {
         if let Err(error) = server.start_watchdog(Arc::clone(manager)) {

@@ -168,6 +168,8 @@ pub enum Denial {
     Hook,
     /// No timely answer from the hook receiver.
     HookSilent,
+    /// End of the viewer by an operator, a short time ago.
+    Ended,
     /// A required check that is impossible here.
     Unsupported,
 }
@@ -184,6 +186,7 @@ impl Denial {
             Self::TimeCode | Self::LongName => "Time Based subscriber id or code is invalid".to_owned(),
             Self::Blocked(subscriber) => format!("Subscriber {subscriber} is blocked"),
             Self::Viewers => "Viewer Limit Reached".to_owned(),
+            Self::Ended => "The operator has ended this playback".to_owned(),
             Self::Connections | Self::Hook | Self::HookSilent | Self::Unsupported => {
                 "Not allowed to play the stream due to security".to_owned()
             }
@@ -200,6 +203,7 @@ impl Denial {
             | Self::Viewers
             | Self::Hook
             | Self::HookSilent
+            | Self::Ended
             | Self::Unsupported => false,
         }
     }
@@ -219,6 +223,7 @@ impl Denial {
             Self::Viewers => "the stream or its application has enough viewers",
             Self::Hook => "the hook refused",
             Self::HookSilent => "the hook did not answer",
+            Self::Ended => "an operator ended the viewer",
             Self::Unsupported => "a check is switched on that cannot be done here",
         }
     }

@@ -5,6 +5,7 @@
 
 mod app;
 mod cluster;
+pub(crate) mod group;
 mod home;
 mod keys;
 mod known;
@@ -27,6 +28,7 @@ mod vod;
 
 pub use app::{AcceptLimits, AppLimits, AppSettings};
 pub use cluster::{ClusterSettings, WithoutDirectory};
+pub use group::Group;
 pub use home::{
     APPS_MAX, Adopted, Adoption, Config, Edit, LostApp, Options, create_app, delete_app, edit_app,
     edit_server, is_app_name, read_foreign,

@@ -2,8 +2,12 @@
 
 use super::{AppSettings, Values};
 
-/// Flags of ffmpeg that always apply here: old segments are deleted, playlists have dates.
-const FLAGS_MET: [&str; 2] = ["delete_segments", "program_date_time"];
+/// Flags of ffmpeg that have no effect, since it is always so: segments that are over leave memory, and files appear whole.
+const FLAGS_MET: [&str; 3] = [DELETES, "independent_segments", "temp_file"];
+/// The flag of them whose absence would mean something.
+const DELETES: &str = "delete_segments";
+/// Flags that are followed.
+const FLAGS_FOLLOWED: [&str; 2] = ["program_date_time", "omit_endlist"];
 
 impl AppSettings {
     /// Returns the warnings, one line each.
@@ -30,8 +34,9 @@ fn ladder(values: &Values) -> Option<String> {
 fn flags(values: &Values) -> Option<String> {
     let set: Vec<&str> =
         values.text("hlsflags").split('+').map(str::trim).filter(|flag| !flag.is_empty()).collect();
-    let unmet = set.iter().filter(|flag| !FLAGS_MET.contains(flag)).map(|flag| format!("+{}", printed(flag)));
-    let missing = FLAGS_MET.iter().filter(|flag| !set.contains(flag)).map(|flag| format!("-{flag}"));
+    let is_known = |flag: &&&str| FLAGS_MET.contains(*flag) || FLAGS_FOLLOWED.contains(*flag);
+    let unmet = set.iter().filter(|flag| !is_known(flag)).map(|flag| format!("+{}", printed(flag)));
+    let missing = (!set.contains(&DELETES)).then(|| format!("-{DELETES}"));
     let differing: Vec<String> = unmet.chain(missing).collect();
     (!differing.is_empty()).then(|| format!("hlsflags: {} without effect here", differing.join(" ")))
 }
@@ -58,12 +63,21 @@ mod tests {
                 "delete_segments+program_date_time+split_by_time",
                 "hlsflags: +split_by_time without",
             ),
-            ("hlsflags", "delete_segments", "hlsflags: -program_date_time without"),
+            (
+                "hlsflags",
+                "round_durations+single_file",
+                "hlsflags: +round_durations +single_file -delete_segments without",
+            ),
         ] {
             let lines = told(key, value);
             assert!(matches!(&lines[..], [line] if line.contains(word)), "{key}={value}: {lines:?}");
         }
-        for (key, value) in [("db.type", "MapDB"), ("encoderSettingsString", "[]")] {
+        for (key, value) in [
+            ("db.type", "MapDB"),
+            ("encoderSettingsString", "[]"),
+            ("hlsflags", "delete_segments"),
+            ("hlsflags", "temp_file+omit_endlist+independent_segments+delete_segments"),
+        ] {
             assert_eq!(told(key, value), [""; 0], "{key}={value}");
         }
     }

@@ -16,6 +16,7 @@ All keys of the settings files with their defaults. This page is the output of `
 - SIGHUP reads the files again. Ports, addresses, certificates, `server.workers` and limits of connections need a restart.
 - A file that the server has made says in its first line that it ends with `# End of settings`. Without that line, empty, with NUL bytes, or ending in
   half a key it was cut short: its application is not started, with one error in the log. Of the server's own nothing is.
+- The panel and `/openapi.json` show each setting by its name.
 - *secret*: never printed or logged. *counts when set*: setting it means something even with the default's value.
 
 ";
@@ -27,12 +28,12 @@ impl Schema {
         let mut out = HEAD.to_owned();
         for (level, title) in [(Level::Server, "The server"), (Level::App, "An application")] {
             let keys = self.keys(level);
-            let _ = writeln!(out, "## {title}\n\n| key | default | meaning |\n|---|---|---|");
+            let _ = writeln!(out, "## {title}\n\n| key | name | default | meaning |\n|---|---|---|---|");
             rows(&mut out, keys, |effect| effect == Effect::Works);
         }
         out.push_str(
             "## Protections that are missing here\n\nA value that asks for one is refused: the application is not started, with one error \
-             in the log, and the API answers `success:false` with the reason.\n\n| key | default | meaning |\n|---|---|---|\n",
+             in the log, and the API answers `success:false` with the reason.\n\n| key | name | default | meaning |\n|---|---|---|---|\n",
         );
         for level in [Level::Server, Level::App] {
             for key in self.keys(level) {
@@ -47,7 +48,7 @@ impl Schema {
             let _ = writeln!(
                 out,
                 "## Settings {of} without effect here\n\nKeys of the reference. They are kept in the files and given back by the API, so \
-                 that files and clients stay valid.\n\n| key | default | why |\n|---|---|---|"
+                 that files and clients stay valid.\n\n| key | name | default | why |\n|---|---|---|---|"
             );
             rows(&mut out, keys, |effect| effect == Effect::Foreign);
         }
@@ -72,5 +73,10 @@ fn row(key: &Key) -> String {
     };
     let secret = if key.secret { " (*secret*)" } else { "" };
     let explicit = if key.explicit { " (*counts when set*)" } else { "" };
-    format!("| `{}` | {default} | {}{secret}{explicit}", key.name, key.comment.replace('|', "\\|"))
+    format!(
+        "| `{}` | {} | {default} | {}{secret}{explicit}",
+        key.name,
+        key.label,
+        key.comment.replace('|', "\\|")
+    )
 }

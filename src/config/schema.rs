@@ -174,6 +174,24 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_has_a_name_for_people_and_a_group_with_a_title() {
+        let titles = include_str!("../../panel/panel-strings.js").split_once("  groups: {").unwrap().1;
+        let titles = titles.split_once("\n  },").unwrap().0;
+        for level in [Level::Server, Level::App] {
+            let keys = crate::protocol::schema().keys(level);
+            for (index, key) in keys.iter().enumerate() {
+                let words = key.label.split(' ').count();
+                assert!((2..=5).contains(&words), "{}: {:?} is not two to five words", key.name, key.label);
+                assert!(key.label.starts_with(char::is_uppercase), "{}: {:?}", key.name, key.label);
+                assert!(key.label.ends_with(char::is_alphanumeric), "{}: {:?}", key.name, key.label);
+                assert!(keys[..index].iter().all(|other| other.label != key.label), "twice: {:?}", key.label);
+                let title = format!(" {}: \"", key.group.name());
+                assert!(titles.contains(&title), "{}: group {} has no title", key.name, key.group.name());
+            }
+        }
+    }
+
+    #[test]
     fn extensions_are_found_by_type_and_compared_by_value() {
         let both = Extensions([Extensions::of(1u8).0, Extensions::of("a").0].concat());
         assert_eq!((both.get::<u8>(), both.get::<&str>(), both.get::<u16>()), (Some(&1), Some(&"a"), None));

@@ -2,6 +2,7 @@
 //! share the result.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
@@ -12,7 +13,7 @@ use super::rest::Reply;
 use super::stats::Figures;
 use crate::http::Response;
 use crate::mail::ToWorker;
-use crate::stats::{ConnectionFigures, Role, ViewerFigures};
+use crate::stats::{ConnectionFigures, Role, ViewerFigures, ViewerName};
 use crate::types::{Now, SessionRef, StreamId, SubscriptionId, WorkerId};
 
 /// Maximum number of waiting requests.
@@ -30,7 +31,7 @@ pub(super) enum Asked {
         /// Maximum number of viewers to list.
         size: usize,
     },
-    /// A page of viewers of every protocol that have a connection of their own.
+    /// A page of viewers of every protocol.
     Viewers {
         /// Number of viewers to skip at the beginning.
         offset: usize,
@@ -98,7 +99,7 @@ impl Figures {
         let Some(mut question) = self.connections.by_stream.remove(&stream) else { return };
         // Whichever worker was first: pages of a list follow each other.
         question.connections.sort_by_key(|one| one.peer);
-        question.viewers.sort_by_key(|one| std::cmp::Reverse((one.seconds, one.session)));
+        question.viewers.sort_by(|a, b| (b.seconds, &b.name).cmp(&(a.seconds, &a.name)));
         let viewers = &question.viewers;
         for (requester, asked) in question.waiting {
             let all = question.connections.iter();
@@ -115,8 +116,8 @@ impl Figures {
                     viewers.iter().skip(offset).take(size).map(viewer).collect()
                 }
                 Asked::End(name) => {
-                    let one = viewers.iter().find(|one| name_of(one.session) == name);
-                    cx.end_viewer(requester, stream, one.map(|one| one.session));
+                    let one = viewers.iter().find(|one| name_of(&one.name) == name);
+                    cx.end_viewer(requester, stream, one);
                     continue;
                 }
             };
@@ -127,28 +128,44 @@ impl Figures {
 
 impl Context {
     /// Ends a viewer, and answers whether there was one.
-    fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<SessionRef>) {
-        let Some(SessionRef { worker, conn, handle }) = viewer else {
+    fn end_viewer(&mut self, requester: Requester, stream: StreamId, viewer: Option<&ViewerFigures>) {
+        let Some(viewer) = viewer else {
             return self.answer(requester, Outcome::failure("There is no such viewer").response(200));
         };
-        let viewer = SubscriptionId { conn, handle };
-        self.post(worker, ToWorker::EndViewer { stream, viewer, reason: "an operator ended it" });
+        let reason = "an operator ended it";
+        match &viewer.name {
+            ViewerName::Session(SessionRef { worker, conn, handle }) => {
+                let viewer = SubscriptionId { conn: *conn, handle: *handle };
+                self.post(*worker, ToWorker::EndViewer { stream, viewer, reason });
+            }
+            // Its requests may reach any worker.
+            ViewerName::Lease { identity, .. } => self.post_all(&ToWorker::EndPolled {
+                stream,
+                protocol: viewer.protocol,
+                viewer: Arc::clone(identity),
+                reason,
+            }),
+        }
         self.answer(requester, Outcome::success().response(200));
     }
 }
 
-/// Returns the name of a viewer in the API: that of its subscription, unique while the server runs.
-fn name_of(session: SessionRef) -> String {
-    let SessionRef { worker, conn, handle } = session;
-    format!("{}-{}-{}-{}", worker.0, conn.slot, conn.generation, handle.0)
+/// Returns the name of a viewer in the API, unique while the server runs. The identity of a viewer is no part of it, as it may be a token.
+fn name_of(name: &ViewerName) -> String {
+    match name {
+        ViewerName::Session(SessionRef { worker, conn, handle }) => {
+            format!("{}-{}-{}-{}", worker.0, conn.slot, conn.generation, handle.0)
+        }
+        ViewerName::Lease { worker, number, .. } => format!("{}-{number}", worker.0),
+    }
 }
 
 /// Returns a viewer as listed.
 fn viewer(one: &ViewerFigures) -> Value {
     json!({
-        "viewerId": name_of(one.session),
+        "viewerId": name_of(&one.name),
         "protocol": one.protocol,
-        "clientIp": one.peer.ip().to_canonical().to_string(),
+        "clientIp": one.address.to_canonical().to_string(),
         "seconds": one.seconds,
     })
 }

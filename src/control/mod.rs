@@ -105,7 +105,7 @@ use supervisor::Supervisor;
 use uploads::Uploads;
 
 pub use admission::Ticket;
-pub use audit::AUDIT;
+pub use audit::{ADDS_USER, AUDIT};
 pub use cluster::{Location, Membership};
 pub use held::{Ordered, Standing};
 pub use management::is_email;

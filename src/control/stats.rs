@@ -127,6 +127,7 @@ impl Control {
             hooks_waiting: self.hooks.waiting(),
             hooks: self.hooks.counts(),
             asks_waiting: self.access.admissions.len(),
+            certificate_expires_ms: self.figures.host.certificate_expires_ms,
         }
     }
 

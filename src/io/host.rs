@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::control_thread::{ControlMail, ControlSender};
 use super::sys;
+use super::tls::Expiry;
 use crate::stats::{HostFigures, NetworkFigures};
 
 /// The interval of measurements.
@@ -18,11 +19,16 @@ const SAMPLES: usize = 5;
 const TICK_US: u64 = 10_000;
 
 /// Starts the measuring thread, which ends with the process.
-pub(super) fn start_watch(home: PathBuf, control_sender: ControlSender) -> std::io::Result<()> {
+pub(super) fn start_watch(
+    home: PathBuf,
+    certificate: Expiry,
+    control_sender: ControlSender,
+) -> std::io::Result<()> {
     let watch = move || {
         let mut watch = Watch::new(home);
         loop {
-            control_sender.send(ControlMail::Host(Box::new(watch.look())));
+            let figures = HostFigures { certificate_expires_ms: certificate.get(), ..watch.look() };
+            control_sender.send(ControlMail::Host(Box::new(figures)));
             sys::return_memory();
             thread::sleep(PERIOD);
         }

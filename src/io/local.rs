@@ -15,9 +15,9 @@ use serde_json::Value;
 
 use super::control_thread::{ControlMail, ControlSender};
 use super::directory::Records;
-use super::jobs;
+use super::{jobs, log};
 use crate::config::{Config, Options};
-use crate::control::{administrator_record, is_email};
+use crate::control::{ADDS_USER, AUDIT, administrator_record, is_email};
 use crate::jobs::PASSWORD_CHARS_MIN;
 use crate::store::{self, Op, RedbStore, backup};
 
@@ -125,7 +125,9 @@ pub fn add_user(options: &Options, email: &str, plain: &str) -> Result<(), AddUs
     match UnixStream::connect(socket_file(&config.home)) {
         Ok(stream) => ask(&stream, email, hash),
         Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused].contains(&error.kind()) => {
-            store_user(&config, email, hash).map_err(|error| failed(&error))
+            let stored = store_user(&config, email, hash);
+            audit_user(&config, email, stored.as_ref().err());
+            stored.map_err(|error| failed(&error))
         }
         Err(error) => Err(failed(&error)),
     }
@@ -166,6 +168,19 @@ pub(super) fn back_up(home: &Path) -> Option<Result<String, String>> {
 pub(super) fn open_store(config: &Config) -> Result<RedbStore, store::Error> {
     let path = config.store_file();
     if config.used { RedbStore::open_existing(&path) } else { RedbStore::open(&path) }
+}
+
+/// Writes the line of the audit log that the running server would write.
+fn audit_user(config: &Config, email: &str, error: Option<&String>) {
+    let settings = config.server.log;
+    if !settings.audit {
+        return;
+    }
+    let (who, from, object) = ("command line", "-", format!("users {email}"));
+    log::audit_alone(&config.home.join("log"), settings, || match error {
+        Some(error) => tracing::warn!(target: AUDIT, who, from, object, error, "failed: {ADDS_USER}"),
+        None => tracing::info!(target: AUDIT, who, from, object, "{ADDS_USER}"),
+    });
 }
 
 fn store_user(config: &Config, email: &str, hash: String) -> Result<(), String> {

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -57,6 +57,21 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
         let _ = FILTER.set(handle);
     }
     [guard, audit_guard]
+}
+
+/// Writes the lines of the audit log that `tell` logs, in a process that has no log: an order of the command line while no server runs.
+pub(super) fn audit_alone(directory: &Path, settings: LogSettings, tell: impl FnOnce()) {
+    let path = directory.join("audit.log");
+    let is_new = !path.exists();
+    let file = AuditFile(RotatedFile::closed(path.clone()));
+    let (writer, guard) = NonBlockingBuilder::default().lossy(false).finish(file);
+    let audit = layer(writer, settings.json).with_filter(filter_fn(|line| line.target() == AUDIT));
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(audit), tell);
+    drop(guard);
+    // The administrator's own files must not be in the way of the server's user.
+    if let Some(owner) = std::fs::metadata(directory).ok().filter(|_| is_new) {
+        let _ = std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid()));
+    }
 }
 
 /// Makes the layer that formats the lines.

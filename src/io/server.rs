@@ -19,7 +19,7 @@ use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::notify::{Pulse, ServiceManager};
 use super::shell::{Budgets, Loads, Parts, Shell};
-use super::tls::{self, CertificateError, CertificateFiles, Configs, NodeConfigs, Reload};
+use super::tls::{self, CertificateError, CertificateFiles, Configs, Expiry, NodeConfigs, Reload};
 use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
@@ -167,8 +167,9 @@ impl Server {
         };
         let (policy, to_nodes) = (control.outbound_policy(), Arc::clone(&nodes.client));
         let jobs = Jobs::start(paths, policy, to_nodes, deliver(&control_sender, &senders))?;
-        host::start_watch(config.home.clone(), control_sender.clone())?;
-        let reload = tls::start_watch(files, senders.clone())?;
+        let expiry = Expiry::new(tls.expires_ms);
+        host::start_watch(config.home.clone(), expiry.clone(), control_sender.clone())?;
+        let reload = tls::start_watch(files, expiry, senders.clone())?;
         let mut control_thread = ControlThread {
             control,
             mail,

@@ -390,6 +390,17 @@ pub enum ToWorker {
         /// The subscriber.
         subscriber: String,
     },
+    /// A viewer that watches by separate requests was ended on request: it counts no more, and its requests are refused for a while.
+    EndPolled {
+        /// The stream.
+        stream: StreamId,
+        /// The protocol, as viewers are counted.
+        protocol: &'static str,
+        /// The identity of the viewer.
+        viewer: Arc<str>,
+        /// The reason, for the log.
+        reason: &'static str,
+    },
     /// Verdict on a request to play.
     PlayVerdict {
         /// The session that asked.

@@ -57,6 +57,7 @@ use crate::mail::Message;
 #[cfg(test)]
 use crate::stats::Figures;
 use crate::types::{ConnId, Now, SessionRef};
+pub use audio::lack as audio_lack;
 pub use conversation::{
     BLOB_WAIT, Event, FamilyEvent, FamilyNews, OpenPath, OrderEvent, PassAsk, PathEvent, PathId, PlayAsk,
     PortEvent, PortNews, PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Reply, RequestEvent,

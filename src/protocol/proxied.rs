@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Listener;
 use super::row::Protocol;
+use crate::config::group::HTTP;
 use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key};
 
 const KEY: &str = "server.proxy_protocol";
@@ -11,8 +12,10 @@ const KEY: &str = "server.proxy_protocol";
 const ALL: &str = "all";
 
 const SERVER: &[Key] = &[key(
+    HTTP,
     KEY,
     "",
+    "Listeners behind PROXY protocol",
     "Listeners by their names in the ready line, or all, that take only connections with a PROXY header of trusted proxies",
 )];
 

@@ -2,12 +2,12 @@
 //! `/metrics`.
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::types::{SessionRef, StreamKey};
+use crate::types::{SessionRef, StreamKey, WorkerId};
 
 /// Values in the order of a [`Catalogue`].
 pub type Values = SmallVec<[u64; 8]>;
@@ -109,16 +109,32 @@ pub struct ConnectionFigures {
     pub figures: Arc<dyn Figures>,
 }
 
-/// A viewer of a stream with a connection of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The name of a viewer, unique while the server runs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ViewerName {
+    /// Subscription of a viewer that has a connection of its own.
+    Session(SessionRef),
+    /// Lease of a viewer that watches by separate requests.
+    Lease {
+        /// Worker that counts the viewer.
+        worker: WorkerId,
+        /// Number of the lease.
+        number: u64,
+        /// Identity by which requests of the viewer are known; it may be a credential.
+        identity: Arc<str>,
+    },
+}
+
+/// A viewer of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ViewerFigures {
-    /// Subscription of the viewer.
-    pub session: SessionRef,
+    /// Name of the viewer.
+    pub name: ViewerName,
     /// Address of the viewer.
-    pub peer: SocketAddr,
-    /// Protocol of the connection.
+    pub address: IpAddr,
+    /// Protocol that the viewer counts under.
     pub protocol: &'static str,
-    /// Seconds since the connection began.
+    /// Seconds since the connection, or the first request.
     pub seconds: u64,
 }
 

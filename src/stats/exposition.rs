@@ -411,6 +411,13 @@ impl Page {
             "Publishers and viewers that wait for an admission hook",
             one(count(control.asks_waiting)),
         )?;
+        if let Some(expires_ms) = control.certificate_expires_ms {
+            out.gauges(
+                "certificate_expiry_timestamp_seconds",
+                "Unix time at which the first certificate of the chain in use expires",
+                one(expires_ms / 1000),
+            )?;
+        }
         let of_class = |jobs: &JobCounts| vec![("class", jobs.class.to_owned())];
         out.gauges(
             "jobs_waiting",
@@ -585,7 +592,8 @@ mod tests {
         players.event("playStarted", "webrtc");
         players.watched(2500, "hls");
         let disk = DiskFigures { total: 100, free: 60, usable: 50 };
-        let control = ControlFigures { disk, ..ControlFigures::default() };
+        let certificate_expires_ms = Some(1_930_089_600_500);
+        let control = ControlFigures { disk, certificate_expires_ms, ..ControlFigures::default() };
         let page = Page { control, jobs, players, workers: vec![figures, second] };
         let text = render(page);
         parse(Format::OpenMetrics, &text);
@@ -599,6 +607,7 @@ mod tests {
             text.contains("millstream_disk_bytes 100\n")
                 && text.contains("millstream_disk_usable_bytes 50\n")
         );
+        assert!(text.contains("millstream_certificate_expiry_timestamp_seconds 1930089600\n"), "{text}");
         let started = "millstream_player_events_total{event=\"playStarted\",protocol=\"webrtc\"} 1.0\n";
         assert!(text.contains(started), "{text}");
         assert!(text.contains("millstream_player_watched_seconds_total{protocol=\"hls\"} 2.5\n"), "{text}");

@@ -39,6 +39,8 @@ pub struct HostFigures {
     pub host_name: String,
     /// Network interfaces.
     pub network: NetworkFigures,
+    /// Time at which the certificate in use expires, in Unix milliseconds; `None` if unknown.
+    pub certificate_expires_ms: Option<u64>,
 }
 
 /// The space of a file system, in bytes.

@@ -11,7 +11,7 @@ mod players;
 use std::time::{Duration, Instant};
 
 pub use connections::{
-    Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values, ViewerFigures,
+    Catalogue, ConnectionFigures, Figures, Reception, Role, Totals, Values, ViewerFigures, ViewerName,
 };
 pub use exposition::{Page, render};
 pub use format::Format;
@@ -269,6 +269,8 @@ pub struct ControlFigures {
     pub hooks: HookCounts,
     /// Publishers and viewers waiting for an admission hook.
     pub asks_waiting: usize,
+    /// Time at which the certificate in use expires, in Unix milliseconds; `None` if unknown.
+    pub certificate_expires_ms: Option<u64>,
 }
 
 /// The figures of a stream on one worker.

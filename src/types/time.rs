@@ -80,6 +80,23 @@ impl Civil {
         let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
         Self { year, month, day: date, hour, minute, second, millis: ms % 1000 }
     }
+
+    /// Converts to Unix milliseconds. `None` if there is no such date, or if it is before 1970.
+    #[must_use]
+    pub fn unix_ms(self) -> Option<u64> {
+        let Self { year, month, day, hour, minute, second, millis } = self;
+        let is_date = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+        if !is_date {
+            return None;
+        }
+        let from_march = if month <= 2 { year - 1 } else { year };
+        let (era, of_era) = (from_march / 400, from_march % 400);
+        let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+        let days = era * ERA_DAYS + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468;
+        let ms = (((days * 24 + hour) * 60 + minute) * 60 + second) * 1000 + millis;
+        // 30 February would be another day.
+        (Self::of_unix_ms(ms) == self).then_some(ms)
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +104,27 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_date_is_that_of_its_milliseconds_and_back() {
+        for day in (0..2_932_896_u64).step_by(97) {
+            let ms = day * 86_400_000 + 12_345_678;
+            assert_eq!(Civil::of_unix_ms(ms).unix_ms(), Some(ms));
+        }
+        let date = Civil { year: 2028, month: 2, day: 29, hour: 1, minute: 2, second: 3, millis: 4 };
+        assert_eq!(date.unix_ms(), Some(1_835_398_923_004));
+        for none in [
+            Civil { year: 2027, ..date },
+            Civil { year: 1969, ..date },
+            Civil { year: u64::MAX, ..date },
+            Civil { month: 0, ..date },
+            Civil { day: 0, ..date },
+            Civil { hour: 24, ..date },
+            Civil { second: 60, ..date },
+        ] {
+            assert_eq!(none.unix_ms(), None, "{none:?}");
+        }
+    }
 
     #[test]
     fn a_calendar_counts_by_monotonic_time_alone() {

@@ -1,6 +1,7 @@
 //! A worker's figures: a report each second while anything is live, and all counters on request.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Worker;
@@ -8,6 +9,7 @@ use super::audience;
 use super::conn::{Conn, Purpose, Subscription};
 use super::conns::Conns;
 use super::deadlines::Timer;
+use super::leases::Ledger;
 use super::streams::{Live, SourceCount};
 use super::turn::Turn;
 use crate::hub::{Forwarded, Stream};
@@ -15,7 +17,7 @@ use crate::mail::{ClockFigures, Report, SourceFigures, ToControl};
 use crate::protocol::{Format, catalogues, derived};
 use crate::stats::{
     ConnectionFigures, Counters, ForwardingIndex, ForwardingTable, Histogram, Role, StreamFigures, Totals,
-    Traffic, TranscoderFigures, ViewerFigures, WorkerFigures,
+    Traffic, TranscoderFigures, ViewerFigures, ViewerName, WorkerFigures,
 };
 use crate::types::{ConnId, SessionRef, StreamId, SubscriptionId};
 
@@ -273,10 +275,11 @@ impl Turn {
         conns.values().filter_map(figures).take(CONNECTIONS_MAX).collect()
     }
 
-    /// Reports the connections of a stream that have figures, for the API.
-    pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, stream: StreamId) {
+    /// Reports the connections of a stream that have figures, and its viewers, for the API.
+    pub(super) fn tell_connections(&mut self, conns: &Conns, live: &Live, leases: &Ledger, stream: StreamId) {
         let connections = self.connection_figures(conns, live, Some(stream));
-        let viewers = self.viewer_figures(conns, live, stream);
+        let mut viewers = self.viewer_figures(conns, live, stream);
+        viewers.extend(self.leased_figures(leases, stream));
         self.tell(ToControl::Connections { worker: self.id, stream, connections, viewers });
     }
 
@@ -287,11 +290,22 @@ impl Turn {
             let conn = conns.get(one.conn).filter(|conn| matches!(conn.purpose, Purpose::Peer))?;
             conn.subscription(one.handle)?.playing()?;
             Some(ViewerFigures {
-                session: SessionRef { worker: self.id, conn: one.conn, handle: one.handle },
-                peer: conn.client(),
+                name: ViewerName::Session(SessionRef { worker: self.id, conn: one.conn, handle: one.handle }),
+                address: conn.client().ip(),
                 protocol: conn.session.about().protocol,
                 seconds: self.now.mono.saturating_duration_since(conn.figures.began).as_secs(),
             })
+        });
+        of_stream.take(CONNECTIONS_MAX).collect()
+    }
+
+    /// Returns the viewers of a stream without a connection that this worker counts.
+    fn leased_figures(&self, leases: &Ledger, stream: StreamId) -> Vec<ViewerFigures> {
+        let of_stream = leases.of_stream(stream).map(|one| ViewerFigures {
+            name: ViewerName::Lease { worker: self.id, number: one.number, identity: Arc::clone(one.viewer) },
+            address: one.client,
+            protocol: one.protocol,
+            seconds: self.now.mono.saturating_duration_since(one.began).as_secs(),
         });
         of_stream.take(CONNECTIONS_MAX).collect()
     }

@@ -34,7 +34,11 @@ struct Key {
 #[derive(Debug)]
 struct Lease {
     key: Key,
+    /// Network that the viewer counts for.
     address: IpAddr,
+    /// Address of the latest request.
+    client: IpAddr,
+    began: Instant,
     until: Instant,
     /// News to send to control when the lease ends.
     news: Option<Box<LeaseNews>>,
@@ -49,6 +53,21 @@ pub enum Renewed {
     New,
     /// The ledger is full, and no lease of this address could be evicted. The viewer is served but not counted.
     Full,
+}
+
+/// A viewer that has a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Leased<'a> {
+    /// Number of the lease, unique on its worker.
+    pub number: u64,
+    /// Protocol that the viewer counts under.
+    pub protocol: &'static str,
+    /// Identity of the viewer.
+    pub viewer: &'a Arc<str>,
+    /// Address of its latest request.
+    pub client: IpAddr,
+    /// Time of its first request.
+    pub began: Instant,
 }
 
 /// The leases of a worker.
@@ -98,15 +117,13 @@ impl Ledger {
         address: IpAddr,
         lease: Duration,
     ) -> Renewed {
-        let end = viewer.floor_char_boundary(VIEWER_BYTES_MAX);
-        let viewer = Arc::from(viewer.get(..end).unwrap_or_default());
-        let key = Key { stream, protocol, viewer };
+        let key = Key { stream, protocol, viewer: Arc::from(cut(viewer)) };
         let until = now.checked_add(lease).unwrap_or(now);
         if let Some(&number) = self.index.get(&key) {
-            self.move_to(number, network(address), until);
+            self.move_to(number, address, until);
             return Renewed::Again;
         }
-        let address = network(address);
+        let (client, address) = (address, network(address));
         if self.leases.len() >= self.max && !self.give_way(address) {
             return Renewed::Full;
         }
@@ -117,7 +134,7 @@ impl Ledger {
         self.index.insert(key.clone(), number);
         self.ends.insert((until, number));
         self.addresses.entry(address).or_default().insert((until, number));
-        self.leases.insert(number, Lease { key, address, until, news: None });
+        self.leases.insert(number, Lease { key, address, client, began: now, until, news: None });
         Renewed::New
     }
 
@@ -139,15 +156,32 @@ impl Ledger {
         true
     }
 
+    /// Ends the lease of a viewer that is no longer served. Returns its address, if it has a lease.
+    pub fn drop_viewer(&mut self, viewer: (StreamId, &'static str, &str)) -> Option<IpAddr> {
+        let number = self.number_of(viewer)?;
+        let client = self.leases.get(&number).map(|lease| lease.client);
+        self.end(number);
+        client
+    }
+
+    /// Returns the viewers of a stream.
+    pub fn of_stream(&self, stream: StreamId) -> impl Iterator<Item = Leased<'_>> {
+        let first = Key { stream, protocol: "", viewer: Arc::from("") };
+        let of_stream = self.index.range(first..).take_while(move |(key, _)| key.stream == stream);
+        of_stream.filter_map(|(key, number)| {
+            let lease = self.leases.get(number)?;
+            let Key { protocol, ref viewer, .. } = *key;
+            Some(Leased { number: *number, protocol, viewer, client: lease.client, began: lease.began })
+        })
+    }
+
     /// Takes the news for control of leases that have ended.
     pub fn take_ended(&mut self) -> Vec<LeaseNews> {
         std::mem::take(&mut self.ended)
     }
 
     fn number_of(&self, (stream, protocol, viewer): (StreamId, &'static str, &str)) -> Option<u64> {
-        let end = viewer.floor_char_boundary(VIEWER_BYTES_MAX);
-        let viewer = Arc::from(viewer.get(..end).unwrap_or_default());
-        self.index.get(&Key { stream, protocol, viewer }).copied()
+        self.index.get(&Key { stream, protocol, viewer: Arc::from(cut(viewer)) }).copied()
     }
 
     /// Ends the leases that are due.
@@ -192,8 +226,10 @@ impl Ledger {
     }
 
     /// Renews a lease, moving it to the address of the request.
-    fn move_to(&mut self, number: u64, address: IpAddr, until: Instant) {
+    fn move_to(&mut self, number: u64, client: IpAddr, until: Instant) {
         let Some(lease) = self.leases.get_mut(&number) else { return };
+        let address = network(client);
+        lease.client = client;
         let former = (lease.until, number);
         let former_address = std::mem::replace(&mut lease.address, address);
         lease.until = until;
@@ -212,7 +248,7 @@ impl Ledger {
     }
 
     fn end(&mut self, number: u64) {
-        let Some(Lease { key, address, until, news }) = self.leases.remove(&number) else { return };
+        let Some(Lease { key, address, until, news, .. }) = self.leases.remove(&number) else { return };
         self.ended.extend(news.map(|news| *news));
         self.ends.remove(&(until, number));
         self.leave(address, (until, number));
@@ -233,6 +269,11 @@ impl Ledger {
             }
         }
     }
+}
+
+/// Returns the part of a viewer's name that counts.
+pub(super) fn cut(viewer: &str) -> &str {
+    viewer.get(..viewer.floor_char_boundary(VIEWER_BYTES_MAX)).unwrap_or_default()
 }
 
 /// Returns the address to count by: for IPv6 the /64 network, because a host can use all of it.

@@ -16,6 +16,7 @@
 mod agenda;
 mod audience;
 mod awaited;
+mod barred;
 mod carriers;
 mod chats;
 mod conn;

@@ -8,7 +8,7 @@ use super::conns::Conns;
 use super::polled::Polled;
 use super::streams::Live;
 use super::turn::Turn;
-use crate::auth::access::Credentials;
+use crate::auth::access::{Credentials, Denial};
 use crate::auth::network;
 use crate::mail::{NoSubscription, PlayRequest, PolledRequest, ToControl};
 use crate::protocol::{PassAsk, Reply, RequestNews};
@@ -104,6 +104,11 @@ impl Polled {
         let Some(app) = turn.apps.get(&key.app) else {
             return conns.answer_pass(turn, id, Err(NoSubscription::Disabled));
         };
+        if self.barred.has(turn.now.mono, &key, ask.protocol, &ask.viewer) {
+            let ended = NoSubscription::Denied(Denial::Ended);
+            conns.pass_refused(id, ask.protocol, &key, &ended);
+            return conns.answer_pass(turn, id, Err(ended));
+        }
         let details = stream.and_then(|stream| live.details.get(stream));
         let is_limited = details.is_some_and(|details| details.limits_polled);
         let shown = Credentials::of(&ask.params).counting(&app.security.play);

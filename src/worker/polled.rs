@@ -5,6 +5,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::barred::Barred;
 use super::conns::Conns;
 use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger, Renewed};
@@ -36,6 +37,7 @@ pub(super) struct Polled {
     /// Number of workers among which viewers are divided.
     workers: Workers,
     pub(super) passes: Passes,
+    pub(super) barred: Barred,
     /// Ended streams that still have blobs or may get their last, and the time to drop them.
     ended: VecDeque<(Instant, StreamId)>,
     /// Keys of the ended streams.
@@ -332,6 +334,23 @@ impl Polled {
         if !self.leases.end_viewer(viewer) {
             turn.tell_all(news.map(ToControl::Leased));
         }
+    }
+
+    /// Ends a viewer on request: its lease, if this worker counts it, and its requests to this worker.
+    pub(super) fn end_viewer(
+        &mut self,
+        turn: &mut Turn,
+        live: &Live,
+        viewer: (StreamId, &'static str, &str),
+        reason: &'static str,
+    ) {
+        let (stream, protocol, name) = viewer;
+        let Some(key) = live.ladder_key(stream) else { return };
+        if let Some(client) = self.leases.drop_viewer(viewer) {
+            tracing::info!(%key, protocol, %client, reason, "viewer ended");
+        }
+        self.tell_ended_leases(turn);
+        self.barred.add(turn.now.mono, key, protocol, name);
     }
 
     /// Reports ended leases to control.

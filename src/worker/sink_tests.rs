@@ -341,6 +341,7 @@ fn a_transcoder_that_does_not_come_back_is_followed_by_another() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "fdk-aac"), ignore = "Opus is converted to AAC")]
 fn beyond_their_limit_tracks_are_left_out_until_there_is_room() {
     let mut rig = Rig::new(0);
     let budget = Arc::new(TranscoderBudget::new(0));

@@ -237,6 +237,9 @@ impl Worker {
             ToWorker::Pass { conn, verdict } => {
                 self.polled.pass_verdict(&mut self.turn, &mut self.conns, conn, verdict)
             }
+            ToWorker::EndPolled { stream, protocol, viewer, reason } => {
+                self.polled.end_viewer(&mut self.turn, &self.live, (stream, protocol, &viewer), reason)
+            }
             ToWorker::PassesEnded { app, subscriber } => self.polled.passes.end_subscriber(&app, &subscriber),
             ToWorker::DropViewer { conn, handle, reason } => {
                 self.live.drop_viewer(&mut self.turn, &mut self.conns, conn, handle, reason)
@@ -292,7 +295,9 @@ impl Worker {
             ToWorker::NotComing(key) => self.not_coming(&key),
             ToWorker::AutoStart(streams) => self.live.holds.note_auto_start(streams),
             ToWorker::Measure { per_stream } => self.turn.measure(&self.conns, &self.live, per_stream),
-            ToWorker::Connections(stream) => self.turn.tell_connections(&self.conns, &self.live, stream),
+            ToWorker::Connections(stream) => {
+                self.turn.tell_connections(&self.conns, &self.live, &self.polled.leases, stream);
+            }
             ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, request, wanted, after } => {

@@ -192,6 +192,7 @@ fn fragmented_mp4_is_played_to_its_end_in_each_of_its_forms() {
         (&["app.hlsSegmentType=fmp4"][..], PLAYLIST, true),
         (&["app.hlsEnableLowLatency=true"], LOW_LATENCY, false),
         (&["app.dashMuxingEnabled=true"], "/live/streams/cam/cam.mpd", false),
+        (&["app.dashMuxingEnabled=true", "app.dashFragmentDuration=0.5"], "/live/streams/cam/cam.mpd", false),
     ] {
         let file = media_file(true, 12);
         let server = Server::start(settings);

@@ -341,6 +341,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hlsTime" | "hlsListSize" | "dashSegDuration" | "dashWindowSize" | "dashExtraWindowSize", _) => {
                 json!("9")
             }
+            ("dashFragmentDuration", _) => json!("0.75"),
             ("hlsSegmentFileSuffixFormat", _) => json!("-%04d"),
             ("hlsSegmentType", _) => json!("fmp4"),
             ("targetLatency", _) => json!("4.5"),
@@ -592,6 +593,19 @@ fn a_certificate_is_replaced_over_the_api_when_it_fits() {
         let output = Command::new("curl").args(["-s", "-k", "-v", "-o", "/dev/null", &url]).output().unwrap();
         String::from_utf8_lossy(&output.stderr).contains("a.example")
     });
+    // Thirty days from now, as /metrics and the panel say it.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let days_left = || {
+        let page = server.api().get("/metrics").body;
+        let line =
+            page.lines().find(|line| line.starts_with("millstream_certificate_expiry_timestamp_seconds "));
+        let at: f64 = line.unwrap().rsplit(' ').next().unwrap().parse().unwrap();
+        (at - now as f64) / 86_400.0
+    };
+    wait_for("its date", secs(10), || (29.0..31.0).contains(&days_left()));
+    let live: Value =
+        serde_json::from_str(panel.call("GET", "/live", None).body.lines().next().unwrap()).unwrap();
+    assert!(live["server"]["certificateExpires"].as_u64().unwrap() / 1000 > now, "{live}");
 }
 
 fn user_add(home: &Path, email: &str, password: &str) -> Output {
@@ -638,6 +652,16 @@ fn a_user_is_added_to_a_server_that_runs_and_to_one_that_does_not() {
     let socket = fs::metadata(folder.join("data/control.sock")).unwrap();
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&socket.permissions()) & 0o777, 0o600);
     assert!(server.terminate().success());
+
+    // Who was added, and by whom, is told whether a server ran or not.
+    let audit = fs::read_to_string(folder.join("log/audit.log")).unwrap();
+    let told = |email: &str, word: &str| {
+        let is_it = |line: &&str| line.contains(&format!("users {email}\"")) && line.contains(word);
+        audit.lines().filter(is_it).filter(|line| line.contains("who=\"command line\"")).count()
+    };
+    for email in ["stopped@a", "running@a"] {
+        assert_eq!((told(email, " audit - Make"), told(email, "failed: Make")), (1, 1), "{email}: {audit}");
+    }
 
     // The socket of a server that is gone is no server.
     assert_eq!(code("later@a", "password").0, 0);

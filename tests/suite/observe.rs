@@ -39,6 +39,8 @@ fn the_page_counts_what_every_worker_has_done() {
     let (disk, left) =
         (metric(page, "millstream_disk_bytes", &[]), metric(page, "millstream_disk_usable_bytes", &[]));
     assert!(left > 0.0 && left <= disk, "{left} of {disk}");
+    // The one that was made at the start lasts until the end of 2049.
+    assert_eq!(metric(page, "millstream_certificate_expiry_timestamp_seconds", &[]), 2_524_521_600.0);
     assert_eq!(metric(page, "millstream_sessions", &["protocol=\"rtmp\""]), 9.0);
     assert_eq!(metric(page, "millstream_worker_subscribers", &[]), 8.0);
     assert_eq!(metric(page, "millstream_stream_subscribers", &["stream=\"s1\""]), 8.0);

@@ -247,7 +247,7 @@ def task_first(browser, url):
     browser.fill("email", EMAIL)
     browser.fill("password", "wrong wrong")
     browser.click("Log in")
-    browser.text("E-mail or password are wrong.")
+    browser.text("Wrong e-mail or password.")
     browser.fill("password", PASSWORD)
     browser.click("Log in")
     browser.text("Live streams")
@@ -351,6 +351,9 @@ def task_settings(browser, url):
     first_user(browser, url)
     browser.go(f"{url}#/settings/live")
     browser.text("hlsListSize")
+    browser.text("Segments in a playlist")
+    unnamed = browser.run("[...document.querySelectorAll('.setting label')].filter((one) => !/^[A-Z].* /.test(one.querySelector('span').textContent)).map((one) => one.textContent)")
+    assert unnamed == [], f"without a name for people: {unnamed}"
     # Settings without effect are there, and not open.
     browser.text("Settings of the reference without effect here")
     assert not browser.run("document.querySelector('details.foreign').open")
@@ -367,6 +370,8 @@ def task_settings(browser, url):
     browser.go(url)
     browser.go(f"{url}#/settings/live")
     browser.wait("the value", lambda: browser.run("document.getElementById('setting-hlsListSize')?.value") == "7")
+    browser.go(f"{url}#/server")
+    browser.text("Certificate valid until")
 
 
 def task_users(browser, url):
@@ -548,6 +553,15 @@ def task_axe(browser, url):
     assert found, "axe finds nothing"
 
 
+def choose(browser, label, value):
+    """Chooses a value of a list above a table."""
+    browser.run(f"""(() => {{
+        const field = [...document.querySelectorAll(".tools label")].find((one) => one.innerText.startsWith({json.dumps(label)})).querySelector("select");
+        field.value = {json.dumps(value)};
+        field.dispatchEvent(new Event("change", {{ bubbles: true }}));
+    }})()""")
+
+
 def task_many(browser, url, count):
     """Pages, the search and the order of many broadcasts."""
     first_user(browser, url)
@@ -555,6 +569,13 @@ def task_many(browser, url, count):
     browser.text(f"1–50 of {count}")
     browser.click("Next")
     browser.text(f"51–100 of {count}")
+    # A filter is the server's: it reaches every broadcast.
+    choose(browser, "Status", "created")
+    browser.text(f"1–50 of {count}")
+    choose(browser, "Status", "broadcasting")
+    browser.text("Nothing found.")
+    choose(browser, "Status", "")
+    browser.text(f"1–50 of {count}")
     browser.run("""(() => {
         const field = document.querySelector("input[type=search]");
         field.value = "number 777";
@@ -653,6 +674,16 @@ def task_viewers(browser, url, peer):
     browser.text("Nobody watches at the moment.")
 
 
+def task_polled(browser, url, peer):
+    """A viewer of HLS, who has no connection, is listed like others, and can be disconnected."""
+    first_user(browser, url)
+    browser.go(f"{url}#/broadcast/live/cam")
+    browser.text("HLS · for")
+    browser.click(f"Disconnect {peer}")
+    browser.text("The viewer is disconnected.")
+    browser.text("Nobody watches at the moment.")
+
+
 def task_list(browser, url):
     """The list of broadcasts tells what comes and how well, and is filtered."""
     first_user(browser, url)
@@ -661,27 +692,20 @@ def task_list(browser, url):
     for wanted in ("RTMP · H264, AAC", "640 × 360", "good", "Not live"):
         browser.text(wanted)
 
-    def choose(label, value):
-        browser.run(f"""(() => {{
-            const field = [...document.querySelectorAll(".tools label")].find((one) => one.innerText.startsWith({json.dumps(label)})).querySelector("select");
-            field.value = {json.dumps(value)};
-            field.dispatchEvent(new Event("change", {{ bubbles: true }}));
-        }})()""")
-
-    choose("Status", "broadcasting")
+    choose(browser, "Status", "broadcasting")
     browser.gone("Not live")
     browser.text("cam")
-    choose("Protocol", "SRT")
+    choose(browser, "Protocol", "SRT")
     browser.text("Nothing found.")
-    choose("Protocol", "RTMP")
+    choose(browser, "Protocol", "RTMP")
     browser.text("640 × 360")
     # Figures go back to before the page was opened: the server has them by the minute.
     browser.go(f"{url}#/log")
     browser.text("stream started")
-    choose("Stream", "live/cam")
+    choose(browser, "Stream", "live/cam")
     browser.gone("listening")
-    choose("Level", "ERROR")
-    browser.text("No line fits.")
+    choose(browser, "Level", "ERROR")
+    browser.text("No lines match.")
 
 
 def task_files(browser, url):
@@ -711,10 +735,10 @@ def task_files(browser, url):
         }})()""")
 
     pick(json.dumps([*made, {**made[0], "streamId": "another", "name": "Another"}]))
-    browser.text("1 created, 1 were there")
+    browser.text("1 created, 1 already existed")
     browser.text("Another")
     pick("{}")
-    browser.text("The file is no list of broadcasts.")
+    browser.text("This file is not a list of broadcasts.")
     browser.run("(location.hash = '#/settings/live') && 1")
     browser.text("hlsListSize")
     browser.run("[...document.querySelectorAll('button')].find((one) => one.innerText.trim() === 'Export').click()")

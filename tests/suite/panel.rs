@@ -84,6 +84,23 @@ fn a_viewer_is_listed_and_disconnected() {
     }
 }
 
+/// A player that asks again and again, until it is refused.
+#[test]
+fn a_viewer_of_hls_is_listed_and_disconnected() {
+    let server = Server::start(&["server.workers=2"]);
+    let _publisher = Program::ffmpeg_publish(&media_file(false, 60), &server.rtmp_url("live/cam"));
+    wait_for("the stream", secs(20), || crate::publish_play::is_broadcasting(&server, "cam"));
+    let playlist = || server.api().get("/live/streams/cam.m3u8").status;
+    wait_for("the playlist", secs(20), || playlist() == 200);
+    std::thread::scope(|scope| {
+        let watched = scope.spawn(|| wait_for("the refusal", secs(120), || playlist() == 403));
+        let (status, said, told) = run(&mut script(CHROMIUM, "polled", &server, &["127.0.0.1"]));
+        assert!(status.success() && said.trim() == "ok", "{said}{told}");
+        watched.join().unwrap();
+    });
+    assert_eq!(server.api().get("/live/streams/cam.m3u8").status, 403, "for a while");
+}
+
 #[test]
 fn broadcasts_and_settings_go_into_files_and_come_out_of_them() {
     does(CHROMIUM, "files");

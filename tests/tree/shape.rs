@@ -24,8 +24,8 @@ const LARGE: [(&str, usize); 16] = [
     ("src/control/records/auxiliary/vod.rs::Vod", 22),
     ("src/http/limits.rs::Limits", 17),
     ("src/http/websocket/machine.rs::WebSocket", 17),
-    ("src/stats/host.rs::HostFigures", 18),
-    ("src/stats/mod.rs::ControlFigures", 19),
+    ("src/stats/host.rs::HostFigures", 19),
+    ("src/stats/mod.rs::ControlFigures", 20),
 ];
 
 const METHODS_MAX: usize = 80;

@@ -20,7 +20,13 @@ type Failure = Box<dyn Error>;
 /// The wall clock where the stream begins, in milliseconds of Unix time: dates and numbers of segments follow from it.
 const BEGIN_MS: u64 = 1_800_000_000_000;
 /// Nothing of a file leaves its playlist.
-const RULES: Rules = Rules { segment_ms: 2000, list_size: 10_000, part_ms: 300, suffix: Suffix::NINE_DIGITS };
+const RULES: Rules = Rules {
+    segment_ms: 2000,
+    list_size: 10_000,
+    part_ms: 300,
+    fragment_ms: None,
+    suffix: Suffix::NINE_DIGITS,
+};
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+#[cfg(feature = "fdk-aac")]
 use fdk_aac::enc::{AudioObjectType, BitRate, ChannelMode, Encoder as FdkEncoder, EncoderParams, Transport};
 use opus::{Application, Bitrate, Channels, Encoder as OpusEncoder};
 
-use crate::{CHANNELS, Error, SAMPLE_RATE};
+#[cfg(feature = "fdk-aac")]
+use crate::CHANNELS;
+use crate::{Error, SAMPLE_RATE};
 
 /// Number of samples per channel in an Opus packet: 20 ms, as browsers send.
 const OPUS_FRAMES: usize = 960;
@@ -15,20 +18,28 @@ const OPUS_COMPLEXITY: i32 = 5;
 /// Maximum length of an Opus packet in bytes (RFC 6716 §3.4).
 const OPUS_BYTES_MAX: usize = 1275;
 /// Number of samples per channel in an AAC frame.
+#[cfg(feature = "fdk-aac")]
 const AAC_FRAMES: usize = 1024;
 /// Maximum length of an AAC frame in bytes: 6144 bits per channel (ISO/IEC 14496-3 §4.5.3.1).
+#[cfg(feature = "fdk-aac")]
 const AAC_BYTES_MAX: usize = 6144 / 8 * CHANNELS;
 
 /// Encoder of interleaved stereo at 48 kHz.
 pub(crate) enum Encoder {
     Opus(OpusEncoder),
-    Aac { encoder: FdkEncoder, frame: Vec<i16>, delay: i64 },
+    #[cfg(feature = "fdk-aac")]
+    Aac {
+        encoder: FdkEncoder,
+        frame: Vec<i16>,
+        delay: i64,
+    },
 }
 
 impl fmt::Debug for Encoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Opus(_) => "Encoder::Opus",
+            #[cfg(feature = "fdk-aac")]
             Self::Aac { .. } => "Encoder::Aac",
         })
     }
@@ -47,6 +58,7 @@ impl Encoder {
     }
 
     /// Creates an encoder of AAC-LC with this bit rate.
+    #[cfg(feature = "fdk-aac")]
     pub(crate) fn aac(bits: u32) -> Result<Self, Error> {
         let encoder = FdkEncoder::new(EncoderParams {
             bit_rate: BitRate::Cbr(bits),
@@ -60,10 +72,17 @@ impl Encoder {
         Ok(Self::Aac { encoder, frame: Vec::new(), delay: i64::from(info.nDelay) })
     }
 
+    /// Refuses: this build has no encoder of AAC.
+    #[cfg(not(feature = "fdk-aac"))]
+    pub(crate) const fn aac(_: u32) -> Result<Self, Error> {
+        Err(Error::Codec)
+    }
+
     /// Number of samples per channel in a unit.
     pub(crate) const fn frames(&self) -> usize {
         match self {
             Self::Opus(_) => OPUS_FRAMES,
+            #[cfg(feature = "fdk-aac")]
             Self::Aac { .. } => AAC_FRAMES,
         }
     }
@@ -72,6 +91,7 @@ impl Encoder {
     pub(crate) fn delay(&mut self) -> i64 {
         match self {
             Self::Opus(encoder) => encoder.get_lookahead().map_or(0, i64::from),
+            #[cfg(feature = "fdk-aac")]
             Self::Aac { delay, .. } => *delay,
         }
     }
@@ -82,6 +102,7 @@ impl Encoder {
             Self::Opus(encoder) => {
                 encoder.encode_vec_float(samples, OPUS_BYTES_MAX).map_err(|_| Error::Library)?
             }
+            #[cfg(feature = "fdk-aac")]
             Self::Aac { encoder, frame, .. } => {
                 frame.clear();
                 frame.extend(samples.iter().copied().map(sixteen_bits));
@@ -96,6 +117,7 @@ impl Encoder {
 }
 
 /// Converts a sample to 16 bits. Values that are too loud are clipped.
+#[cfg(feature = "fdk-aac")]
 fn sixteen_bits(sample: f32) -> i16 {
     // A cast of a float saturates.
     #[allow(clippy::cast_possible_truncation)]

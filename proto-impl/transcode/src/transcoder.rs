@@ -6,6 +6,7 @@ use bytes::Bytes;
 use media::codec::{aac, opus};
 use media::{AccessUnit, CodecConfig, Track, TrackId};
 
+use crate::decoder::Decoder;
 use crate::encoder::Encoder;
 use crate::feed::Feed;
 use crate::line::Line;
@@ -33,6 +34,15 @@ impl Target {
         })
     }
 
+    /// True if this build can encode it: AAC needs the feature `fdk-aac`.
+    #[must_use]
+    pub const fn can_encode(self) -> bool {
+        match self {
+            Self::Opus(_) => true,
+            Self::Aac(_) => cfg!(feature = "fdk-aac"),
+        }
+    }
+
     fn encoder(self) -> Result<Encoder, Error> {
         match self {
             Self::Opus(bits) => Encoder::opus(bits),
@@ -45,7 +55,8 @@ impl Target {
 #[must_use]
 pub const fn can_decode(config: &CodecConfig) -> bool {
     match config {
-        CodecConfig::Aac(_) | CodecConfig::Opus(_) | CodecConfig::Mp3(_) | CodecConfig::G711(_) => true,
+        CodecConfig::Aac(config) => Decoder::takes_aac(config),
+        CodecConfig::Opus(_) | CodecConfig::Mp3(_) | CodecConfig::G711(_) => true,
         CodecConfig::H264(_)
         | CodecConfig::H265(_)
         | CodecConfig::Av1(_)
@@ -93,7 +104,7 @@ impl Transcoder {
     /// Creates a transcoder. The source configuration comes with the units.
     ///
     /// # Errors
-    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate.
+    /// Returns [`Error::Configuration`] if the encoder refuses the bit rate, [`Error::Codec`] if this build has none.
     pub fn new(target: Target) -> Result<Self, Error> {
         Ok(Self {
             target,
@@ -156,4 +167,44 @@ impl Transcoder {
 }
 
 #[cfg(test)]
+#[cfg(feature = "fdk-aac")]
 mod tests;
+
+#[cfg(test)]
+#[cfg(not(feature = "fdk-aac"))]
+mod tests {
+    use media::Timescale;
+    use media::codec::g711;
+
+    use super::*;
+    use crate::{SAMPLE_RATE, Silence};
+
+    fn aac(object_type: u8, rate_index: u8, channels: u8) -> CodecConfig {
+        CodecConfig::Aac(aac::Config::of_parts(object_type, rate_index, channels).unwrap())
+    }
+
+    #[test]
+    fn without_the_library_aac_is_not_made_and_only_aac_lc_is_heard() {
+        let target = Target::Aac(128_000);
+        assert_eq!(Transcoder::new(target).map(drop).unwrap_err(), Error::Codec);
+        assert!(!target.can_encode() && Target::Opus(64_000).can_encode());
+        // LC at 48 kHz with two channels; at 24 kHz; with six; HE-AAC.
+        let taken =
+            [aac(2, 3, 2), aac(2, 6, 2), aac(2, 3, 6), aac(5, 3, 2)].map(|config| can_decode(&config));
+        assert_eq!(taken, [true, false, false, false]);
+        assert!(can_decode(&CodecConfig::G711(g711::Config { law: g711::Law::Mu, channels: 1 })));
+    }
+
+    #[test]
+    fn aac_lc_still_becomes_opus() {
+        let track = Track::new(TrackId::AUDIO, Target::Aac(0).config().unwrap(), Timescale::new(SAMPLE_RATE));
+        let mut transcoder = Transcoder::new(Target::Opus(64_000)).unwrap();
+        let mut silence = Silence::default();
+        silence.advance(0);
+        silence.advance(48_000);
+        while let Some(unit) = silence.poll_unit() {
+            transcoder.handle_unit(&track, &unit);
+        }
+        assert!(transcoder.stats().encoded > 40 && transcoder.stats().damaged == 0);
+    }
+}

@@ -443,6 +443,8 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ),
     ("fileNameFormat", "src/control/tests/recordings.rs::names_have_the_date_and_folders_the_stream"),
     ("dashSegDuration", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    ("dashFragmentDuration", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
+    ("hlsflags", "src/protocol/hls/tailor.rs::dates_are_left_out_where_the_flags_leave_them_out"),
     ("dashWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
     ("dashExtraWindowSize", "src/protocol/hls/settings.rs::dash_has_durations_of_its_own_where_it_is_alone"),
     (

@@ -21,6 +21,8 @@ use crate::types::SessionRef;
 
 /// The target of audit lines.
 pub const AUDIT: &str = "audit";
+/// The operation of `millstream user add`, as lines name it.
+pub const ADDS_USER: &str = "Make an administrator";
 /// The author recorded for a client admitted by its address only.
 pub(super) const ADDRESS: &str = "address";
 /// Maximum number of requests in progress; beyond it no answers are logged.

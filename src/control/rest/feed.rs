@@ -63,6 +63,7 @@ pub(super) fn server(control: &mut Control, now: Now, _: &RootCall<'_>) -> Reply
         "workersBusyPermille": busy.collect::<Vec<_>>(),
         "memory": { "total": host.memory_total, "available": host.memory_available, "process": host.process_memory },
         "disk": { "total": host.disk.total, "free": host.disk.free },
+        "certificateExpires": host.certificate_expires_ms,
         "ports": ports,
     }});
     let under_way = control.files.recordings.counts();

@@ -37,6 +37,8 @@ fn described(key: &Key, name: Option<&str>, values: &Values, requester: Requeste
     json!({
         "key": key.name,
         "name": name,
+        "group": key.group.name(),
+        "label": key.label,
         "description": key.comment,
         "effect": effect(key.effect),
         "default": key.default,

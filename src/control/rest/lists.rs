@@ -1,7 +1,7 @@
 //! Lists, counts and statistics.
 
 use super::call::{Call, Reply};
-use super::scan::{Order, Scan, Wanted};
+use super::scan::{Filters, Order, Scan, Wanted};
 use crate::control::answer::{Outcome, SimpleStat, json};
 use crate::control::broadcast::status;
 use crate::control::cluster::Cluster;
@@ -40,13 +40,14 @@ pub(super) fn list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     };
     let (search, kind) = (call.query("search").to_lowercase(), call.query("type_by").to_owned());
     let order = Order::from_call(call);
-    if order.is_none() && search.is_empty() && kind.is_empty() {
+    let filters = Filters::from_call(call);
+    if order.is_none() && search.is_empty() && kind.is_empty() && filters == Filters::default() {
         let page = lists.records.at_place(&call.app.name, offset).take(size);
         let ids = page.map(|record| record.stream_id.as_str().into()).collect();
         return lists.scan(now, Scan::of_ids(call, offset, ids));
     }
     let wanted = Wanted::Page { order, offset, size };
-    lists.scan(now, Scan::new(call, search, kind, wanted))
+    lists.scan(now, Scan::new(call, search, kind, wanted).filtered(filters))
 }
 
 /// `GET /broadcasts/filter-list/{offset}/{size}/{type}` of the servers before 3.0.
@@ -62,11 +63,14 @@ pub(super) fn filter_list(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply 
 /// `GET /broadcasts/count` and `GET /broadcasts/count/{search}`.
 pub(super) fn count(lists: Lists<'_>, now: Now, call: &Call<'_>) -> Reply {
     let [search, ..] = call.params;
-    if search.is_empty() {
+    let search = if search.is_empty() { call.query("search") } else { search };
+    let filters = Filters::from_call(call);
+    if search.is_empty() && filters == Filters::default() {
         let number = lists.records.count(&call.app.name);
         return Reply::Now(json(200, &SimpleStat { number }));
     }
-    lists.scan(now, Scan::new(call, search.to_lowercase(), String::new(), Wanted::Count))
+    let scan = Scan::new(call, search.to_lowercase(), String::new(), Wanted::Count);
+    lists.scan(now, scan.filtered(filters))
 }
 
 /// `GET /broadcasts/active-live-stream-count`.

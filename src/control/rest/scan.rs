@@ -17,7 +17,7 @@ use super::call::{Call, Reply};
 use super::conference;
 use crate::control::Walks;
 use crate::control::answer::{SimpleStat, json};
-use crate::control::broadcast::Broadcast;
+use crate::control::broadcast::{Broadcast, status};
 use crate::control::context::Context;
 use crate::control::management::User;
 use crate::control::mask::{Requester, ShownList};
@@ -191,6 +191,34 @@ enum Stage {
     Showing { ids: VecDeque<Arc<str>>, list: ShownList },
 }
 
+/// Broadcasts that a list is restricted to; empty texts restrict nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Filters {
+    /// Status, as shown.
+    pub(super) status: String,
+    /// Protocol of the publisher, of live broadcasts.
+    pub(super) protocol: String,
+}
+
+impl Filters {
+    /// Reads `status_by` and `protocol_by`, which the reference does not have.
+    pub(super) fn from_call(call: &Call<'_>) -> Self {
+        Self { status: call.query("status_by").to_owned(), protocol: call.query("protocol_by").to_owned() }
+    }
+
+    fn take(&self, record: &Broadcast, now: Now) -> bool {
+        let status = record.effective_status(now);
+        let is_of_protocol = || {
+            status == status::BROADCASTING
+                && record
+                    .publish_type
+                    .as_deref()
+                    .is_some_and(|kind| kind.eq_ignore_ascii_case(&self.protocol))
+        };
+        (self.status.is_empty() || self.status == status) && (self.protocol.is_empty() || is_of_protocol())
+    }
+}
+
 /// A request for a list or a count.
 #[derive(Debug)]
 pub(in crate::control) struct Scan {
@@ -200,6 +228,7 @@ pub(in crate::control) struct Scan {
     search: String,
     /// Type of the broadcasts, or stream of the files.
     kind: String,
+    filters: Filters,
     wanted: Wanted,
     stage: Stage,
 }
@@ -238,6 +267,7 @@ impl Scan {
             collection: Collection::Broadcasts,
             search,
             kind,
+            filters: Filters::default(),
             wanted,
             stage: Stage::Looking { after: None, matched: 0, page, ranks },
         }
@@ -248,6 +278,11 @@ impl Scan {
         let wanted = Wanted::Page { order: None, offset, size: ids.len() };
         let list = ShownList::of(call.requester);
         Self { stage: Stage::Showing { ids, list }, ..Self::new(call, String::new(), String::new(), wanted) }
+    }
+
+    /// Restricts the scan to broadcasts that these filters take.
+    pub(super) fn filtered(self, filters: Filters) -> Self {
+        Self { filters, ..self }
     }
 
     /// Restricts the scan to rooms, shown as rooms.
@@ -269,17 +304,19 @@ impl Scan {
             collection: Collection::Users,
             search: String::new(),
             kind: String::new(),
+            filters: Filters::default(),
             wanted: Wanted::Page { order: None, offset, size },
             stage: Stage::Looking { after: None, matched: 0, page, ranks },
         }
     }
 
-    fn is_match(&self, row: Row<'_>) -> bool {
+    fn is_match(&self, row: Row<'_>, now: Now) -> bool {
         let is = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         match row {
             Row::Broadcast(record) => {
                 (self.collection != Collection::Rooms || record.is_virtual)
                     && is(&self.kind, &record.kind)
+                    && self.filters.take(record, now)
                     && (self.search.is_empty()
                         || contains(&record.stream_id, &self.search)
                         || record.name.as_deref().is_some_and(|name| contains(name, &self.search)))
@@ -344,7 +381,7 @@ impl Scan {
         for (id, row) in records.rows(self.collection, &app, from.as_deref()).take(SLICE) {
             seen += 1;
             last = Some(id);
-            if let Some(row) = row.filter(|row| self.is_match(*row)) {
+            if let Some(row) = row.filter(|row| self.is_match(*row, now)) {
                 is_enough = self.take(id, row, now);
                 if is_enough {
                     break;

@@ -113,11 +113,14 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("key", "string"),
             ("name", "string?"),
+            ("group", "string"),
+            ("label", "string"),
             ("description", "string"),
             ("default", "string"),
             ("value", "string?"),
             ("origin", "string"),
             ("fixed", "boolean"),
+            ("effect", "string"),
         ],
     ),
     (
@@ -513,6 +516,7 @@ fn app_settings() -> Value {
             };
             let mut schema = reference(kind);
             if let Some(schema) = schema.as_object_mut() {
+                schema.insert("title".to_owned(), member.key.label.into());
                 schema.insert("description".to_owned(), member.key.comment.into());
             }
             (member.name.to_owned(), schema)

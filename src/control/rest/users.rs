@@ -18,7 +18,7 @@ use crate::control::management::{
 use crate::control::mask::Requester;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite};
-use crate::control::{Now, Outbound};
+use crate::control::{ADDS_USER, Now, Outbound};
 use crate::http::Response;
 use crate::jobs::{self, PasswordDigest, PasswordOutcome};
 use crate::store::{Key, Kind};
@@ -393,12 +393,13 @@ impl Records {
         } else {
             None
         };
+        cx.audit_command(requester.session(), ADDS_USER, "users");
         if let Some(refusal) = refusal {
+            cx.audit.audit_user(requester.session(), email);
             cx.answer(requester, refusal);
             return;
         }
         let user = User { password_hash: PasswordHash(hash), ..User::administrator(email) };
-        cx.audit_command(requester.session(), "Make an administrator", "users");
         self.write_user(cx, now, user, Some((requester, Outcome::success().response(200))));
     }
 }

@@ -191,6 +191,40 @@ fn lists_are_capped_sorted_and_searched() {
 }
 
 #[test]
+fn lists_and_counts_are_restricted_by_status_and_protocol() {
+    let mut rig = Rig::new();
+    for id in ["idle1", "idle2", "cam1", "cam2"] {
+        rig.create(id);
+    }
+    for id in ["cam1", "cam2"] {
+        rig.publish(id, 0);
+    }
+    let found = |rig: &mut Rig, query: &str| -> (String, String) {
+        let list: Vec<serde_json::Value> =
+            serde_json::from_str(&rig.get(&at(&format!("/list/0/50?{query}"))).1).unwrap();
+        let ids: Vec<&str> = list.iter().map(|one| one["streamId"].as_str().unwrap()).collect();
+        let count: serde_json::Value =
+            serde_json::from_str(&rig.get(&at(&format!("/count?{query}"))).1).unwrap();
+        (ids.join(" "), count["number"].to_string())
+    };
+    for (query, ids, count) in [
+        ("", "cam1 cam2 idle1 idle2", "4"),
+        ("status_by=broadcasting", "cam1 cam2", "2"),
+        ("status_by=created", "idle1 idle2", "2"),
+        ("status_by=created&search=IDLE1", "idle1", "1"),
+        ("protocol_by=RTMP&sort_by=date&order_by=asc", "cam1 cam2", "2"),
+        ("protocol_by=rtmp&status_by=created", "", "0"),
+        ("protocol_by=SRT", "", "0"),
+        ("status_by=nothing", "", "0"),
+        ("search=idle", "idle1 idle2", "2"),
+    ] {
+        assert_eq!(found(&mut rig, query), (ids.to_owned(), count.to_owned()), "{query}");
+    }
+    assert_eq!(rig.get(&at("/count/cam?status_by=created")).1, r#"{"number":0}"#);
+    assert_eq!(rig.get(&at("/list/1/1?status_by=created")).1.matches("\"streamId\":\"idle2\"").count(), 1);
+}
+
+#[test]
 fn statistics_and_version() {
     let mut rig = Rig::new();
     rig.create("s");

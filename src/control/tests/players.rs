@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::auth::jwt;
-use crate::stats::ViewerFigures;
+use crate::stats::{ViewerFigures, ViewerName};
 
 const EVENTS: &str = "/live/analytic/events";
 
@@ -70,7 +70,12 @@ fn asked(rig: &mut Rig, method: Method, path: &str, viewers: &[ViewerFigures]) -
     let session = rig.send(method, &format!("/live/rest/v2/broadcasts/s/viewers/{path}"), "");
     for (worker, mail) in rig.take() {
         let ToWorker::Connections(stream) = mail else { continue };
-        let viewers = viewers.iter().filter(|one| one.session.worker == worker).copied().collect();
+        let is_here = |one: &&ViewerFigures| match one.name {
+            ViewerName::Session(SessionRef { worker: here, .. }) | ViewerName::Lease { worker: here, .. } => {
+                here == worker
+            }
+        };
+        let viewers = viewers.iter().filter(is_here).cloned().collect();
         rig.mail(ToControl::Connections { worker, stream, connections: Vec::new(), viewers });
     }
     let (status, body) = rig.answer(session).unwrap();
@@ -85,8 +90,8 @@ fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
     assert!(rig.post("/live/rest/v2/broadcasts/s/viewers/0-1-0-0/stop", "").1.contains("is not live"));
     rig.publish("s", 0);
     let viewer = |slot, seconds| ViewerFigures {
-        session: SessionRef::new(WorkerId(0), ConnId { slot, generation: 3 }),
-        peer: "[::ffff:192.0.2.7]:9".parse().unwrap(),
+        name: ViewerName::Session(SessionRef::new(WorkerId(0), ConnId { slot, generation: 3 })),
+        address: "::ffff:192.0.2.7".parse().unwrap(),
         protocol: "rtmp",
         seconds,
     };
@@ -107,4 +112,27 @@ fn viewers_are_listed_and_one_of_them_is_ended_by_its_name() {
     let is_it =
         |mail: &&ToWorker| matches!(mail, ToWorker::EndViewer { viewer, .. } if viewer.conn.slot == 2);
     assert_eq!(mail.iter().filter(is_it).count(), 1, "{mail:?}");
+}
+
+#[test]
+fn a_viewer_without_a_connection_is_listed_and_ended_on_every_worker() {
+    let mut rig = Rig::with(&[("server.workers", "2")], &[]);
+    rig.publish("s", 0);
+    let viewers = [ViewerFigures {
+        name: ViewerName::Lease { worker: WorkerId(1), number: 7, identity: "t:a secret token".into() },
+        address: "192.0.2.7".parse().unwrap(),
+        protocol: "hls",
+        seconds: 5,
+    }];
+    let (list, _) = asked(&mut rig, Method::Get, "list/0/5", &viewers);
+    assert_eq!(list, r#"[{"viewerId":"1-7","protocol":"hls","clientIp":"192.0.2.7","seconds":5}]"#);
+    for name in ["0-7", "1-8", "1-7-0-0"] {
+        let (answer, mail) = asked(&mut rig, Method::Post, &format!("{name}/stop"), &viewers);
+        assert!(answer.contains("There is no such viewer"), "{name}: {answer}");
+        assert!(!mail.iter().any(|mail| matches!(mail, ToWorker::EndPolled { .. })), "{name}");
+    }
+    let (answer, mail) = asked(&mut rig, Method::Post, "1-7/stop", &viewers);
+    assert_eq!(answer, PLAIN);
+    let is_it = |mail: &&ToWorker| matches!(mail, ToWorker::EndPolled { protocol: "hls", viewer, .. } if **viewer == *"t:a secret token");
+    assert_eq!(mail.iter().filter(is_it).count(), 2, "its requests may reach any worker: {mail:?}");
 }

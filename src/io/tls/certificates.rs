@@ -15,7 +15,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::Configs;
+use super::{Configs, Expiry};
 use crate::disk::{self, Committed, SystemDisk, Together};
 use crate::io::mailbox::{Mail, MailSender};
 
@@ -253,13 +253,18 @@ impl Reload {
 }
 
 /// Starts the thread that replaces the certificate for new connections when the files change. It ends with the last [`Reload`].
-pub(in crate::io) fn start_watch(files: CertificateFiles, shells: Vec<MailSender>) -> io::Result<Reload> {
+pub(in crate::io) fn start_watch(
+    files: CertificateFiles,
+    expiry: Expiry,
+    shells: Vec<MailSender>,
+) -> io::Result<Reload> {
     let (asks, asked) = channel();
-    thread::Builder::new().name("certificates".into()).spawn(move || watch(&files, &shells, &asked))?;
+    let run = move || watch(&files, &expiry, &shells, &asked);
+    thread::Builder::new().name("certificates".into()).spawn(run)?;
     Ok(Reload(asks))
 }
 
-fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) {
+fn watch(files: &CertificateFiles, expiry: &Expiry, shells: &[MailSender], asked: &Receiver<()>) {
     let mut known = files.version();
     loop {
         let ask = asked.recv_timeout(WATCH_PERIOD);
@@ -276,6 +281,7 @@ fn watch(files: &CertificateFiles, shells: &[MailSender], asked: &Receiver<()>) 
         known = version;
         match files.load() {
             Ok(configs) => {
+                expiry.set(configs.expires_ms);
                 tracing::info!("certificate loaded; new connections use it");
                 for shell in shells {
                     shell.post(Mail::Tls(configs.clone()));

@@ -6,7 +6,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{CipherSuite, ClientConfig, RootCertStore, ServerConfig};
 
-use super::CertificateError;
+use super::{CertificateError, expiry};
 
 /// Preferred cipher suites: with hardware AES they are cheapest, and one order for both sides keeps it so.
 const PREFERRED: [CipherSuite; 3] = [
@@ -26,6 +26,8 @@ pub(in crate::io) struct Configs {
     pub(in crate::io) plain: Arc<ServerConfig>,
     /// For outgoing connections: the server's name is always verified.
     pub(in crate::io) client: Arc<ClientConfig>,
+    /// Time at which the first certificate of the chain expires, in Unix milliseconds.
+    pub(in crate::io) expires_ms: Option<u64>,
 }
 
 impl Configs {
@@ -52,6 +54,7 @@ impl Configs {
             http1: server(&[b"http/1.1"])?,
             plain: server(&[])?,
             client: Arc::new(client),
+            expires_ms: expiry::of_chain(&certificate.cert),
         })
     }
 }

@@ -6,6 +6,7 @@
 
 mod certificates;
 mod configs;
+mod expiry;
 mod load;
 mod nodes;
 mod transport;
@@ -13,6 +14,7 @@ mod transport;
 pub use certificates::{CertificateError, CertificateFiles};
 pub(super) use certificates::{Reload, start_watch};
 pub(super) use configs::{Configs, provider};
+pub(super) use expiry::Expiry;
 pub(super) use load::load_client;
 pub(super) use nodes::NodeConfigs;
 pub(super) use transport::{Received, Transport};

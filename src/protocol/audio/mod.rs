@@ -21,6 +21,18 @@ use super::{FormatKind, Session};
 use crate::config::AppSettings;
 use crate::types::Now;
 
+/// Names what this build cannot do, if it was made without a library of audio.
+#[must_use]
+pub const fn lack() -> Option<&'static str> {
+    if Target::Aac(0).can_encode() {
+        return None;
+    }
+    Some(
+        "built without FDK AAC: no audio is converted to AAC, and HE-AAC, AAC below 32 kHz and AAC of more than two channels are not \
+         converted to Opus",
+    )
+}
+
 /// Audio's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol =
     Protocol { section: &settings::SECTION, derivations: &[&TO_OPUS, &TO_AAC, &SILENCE], ..Protocol::NONE };
@@ -75,7 +87,8 @@ fn offer_opus(_: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track>
 
 fn offer_aac(_: &Tracks, from: &Track, settings: &AppSettings) -> Option<Track> {
     let is_wanted = AudioSettings::of(settings).to_aac && !matches!(from.config, CodecConfig::Aac(_));
-    offer(from, aac(settings)).filter(|_| is_wanted && can_decode(&from.config))
+    let target = aac(settings);
+    offer(from, target).filter(|_| is_wanted && target.can_encode() && can_decode(&from.config))
 }
 
 /// Offers silence beside the default video track of a stream whose publisher sends no audio; `None` otherwise.
@@ -100,4 +113,29 @@ fn begin_opus(_: Now, from: &Track, settings: &AppSettings, _: Seed) -> Box<dyn 
 
 fn begin_aac(_: Now, from: &Track, settings: &AppSettings, _: Seed) -> Box<dyn Session> {
     Box::new(producer::Producer::new(from, aac(settings)))
+}
+
+#[cfg(test)]
+mod tests {
+    use media::TrackId;
+    use media::codec::{aac, opus};
+
+    use super::*;
+
+    #[test]
+    fn a_track_is_offered_as_what_this_build_can_make() {
+        let settings = AppSettings::of(crate::protocol::schema(), "a", &[]).unwrap();
+        let track = |config| Track::new(TrackId::AUDIO, config, Timescale::new(SAMPLE_RATE));
+        let offers = |config: CodecConfig| {
+            let (tracks, from) = (Tracks::default(), track(config));
+            let as_opus = offer_opus(&tracks, &from, &settings).is_some();
+            (as_opus, offer_aac(&tracks, &from, &settings).is_some())
+        };
+        let whole = cfg!(feature = "fdk-aac");
+        let of_aac = |channels| CodecConfig::Aac(aac::Config::of_parts(2, 3, channels).unwrap());
+        assert_eq!(offers(CodecConfig::Opus(opus::Config::of_channels(2).unwrap())), (false, whole));
+        assert_eq!(offers(of_aac(2)), (true, false));
+        assert_eq!(offers(of_aac(6)), (whole, false));
+        assert_eq!(lack().is_none(), whole, "said at the start");
+    }
 }

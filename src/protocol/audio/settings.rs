@@ -1,21 +1,50 @@
 //! Settings: `audio.*`.
 
+use crate::config::group::AUDIO;
 use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
 
 const SERVER: &[Key] = &[key(
+    AUDIO,
     "audio.max_transcoders",
     "0",
+    "Tracks transcoded at once",
     "Audio tracks that are transcoded at a time; beyond, they are left out; 0: 32 for each core",
 )];
 
 const APP: &[Key] = &[
-    key("audio.toOpus", "true", "Audio that WebRTC does not carry is sent to its viewers as Opus"),
-    key("audio.toAac", "true", "Audio that a player or a push target may not know is sent as AAC"),
-    key("audio.opusBitrate", "96000", "Bits per second of that Opus"),
-    key("audio.aacBitrate", "128000", "Bits per second of that AAC"),
     key(
+        AUDIO,
+        "audio.toOpus",
+        "true",
+        "Convert to Opus",
+        "Audio that WebRTC does not carry is sent to its viewers as Opus",
+    ),
+    key(
+        AUDIO,
+        "audio.toAac",
+        "true",
+        "Convert to AAC",
+        "Audio that a player or a push target may not know is sent as AAC",
+    ),
+    key(
+        AUDIO,
+        "audio.opusBitrate",
+        "96000",
+        "Bit rate of Opus",
+        "Bits per second of Opus that is made for viewers",
+    ),
+    key(
+        AUDIO,
+        "audio.aacBitrate",
+        "128000",
+        "Bit rate of AAC",
+        "Bits per second of AAC that is made for viewers",
+    ),
+    key(
+        AUDIO,
         "audio.silence",
         "pushes",
+        "Add silence where missing",
         "Who is sent silence where a stream has no sound: pushes (where targets refuse such streams), all, off",
     ),
 ];

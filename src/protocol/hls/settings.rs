@@ -7,48 +7,101 @@ use hls::playlist::Kind;
 use hls::segmenter::{Rules, Sealing, Suffix};
 use url::Url;
 
+use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
 use crate::mail::{StreamDetails, StreamEnd};
 
 const APP: &[Key] = &[
-    key("hlsMuxingEnabled", "true", "HLS"),
-    key("hlsTime", "2", "Segment duration in seconds"),
-    key("hlsListSize", "15", "Segments in the playlist"),
-    key("hlsSegmentFileSuffixFormat", "%09d", "Suffix of segment files"),
+    key(HLS, "hlsMuxingEnabled", "true", "Offer HLS", "Streams can be played as HLS"),
+    key(HLS, "hlsTime", "2", "HLS segment length", "Seconds of a segment"),
+    key(HLS, "hlsListSize", "15", "Segments in a playlist", "How many segments a playlist has"),
     key(
+        HLS,
+        "hlsSegmentFileSuffixFormat",
+        "%09d",
+        "Suffix of segment names",
+        "Number behind the stream's id in names of segments, as printf has it",
+    ),
+    key(
+        HLS,
         "hlsPlayListType",
         "",
+        "Segments kept on disk",
         "Segments on the disk: event (playlist of all of them), vod (at the end), or empty",
     ),
-    key("deleteHLSFilesOnEnded", "true", "Delete HLS files at the end"),
-    key("hlsHttpEndpoint", "", "Push HLS by HTTP to this address"),
-    key("hlsSegmentType", "mpegts", "mpegts or fmp4"),
-    key("hlsEnableLowLatency", "false", "Low latency HLS"),
-    key("hls.part_ms", "300", "Milliseconds of a part of low latency HLS"),
     key(
+        HLS,
+        "deleteHLSFilesOnEnded",
+        "true",
+        "Delete HLS files at end",
+        "Segments on the disk are deleted when their stream ends",
+    ),
+    key(
+        HLS,
+        "hlsHttpEndpoint",
+        "",
+        "Push HLS to",
+        "URL of a folder that playlists and segments are put into by HTTP; empty: none",
+    ),
+    key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
+    key(
+        HLS,
+        "hlsEnableLowLatency",
+        "false",
+        "Low-latency HLS",
+        "Playlists announce parts of segments before these are whole",
+    ),
+    key(HLS, "hls.part_ms", "300", "Length of a part", "Milliseconds of a part of low latency HLS"),
+    key(
+        HLS,
         "hls.endlist",
         "grace",
+        "End of playlists",
         "Playlists and manifests end with their stream (grace), only if its publisher ended it (clean), or never",
     ),
     key(
+        HLS,
         "hls.begin",
         "request",
+        "Start of segments",
         "Segments are made from the first request on, or from the beginning of the stream on (stream)",
     ),
     key(
+        HLS,
         "hls.group",
         "none",
+        "Subtracks as renditions",
         "The subtracks of a main track are its renditions, which players choose from (renditions), or not (none)",
     ),
-    key("hls.encryption", "none", "Segments of HLS in MPEG-TS are encrypted (aes-128), or not (none)"),
-    key("hls.key_segments", "0", "Segments that share a key; 0: all of a stream's run"),
     key(
+        HLS,
+        "hls.encryption",
+        "none",
+        "Encryption of segments",
+        "Segments of HLS in MPEG-TS are encrypted (aes-128), or not (none)",
+    ),
+    key(
+        HLS,
+        "hls.key_segments",
+        "0",
+        "Segments that share a key",
+        "Segments that share a key; 0: all of a stream's run",
+    ),
+    key(
+        HLS,
         "hls.key_prefix",
         "",
+        "Prefix of key names",
         "Put before the names of keys in playlists, such as the URL of another server's folder",
     ),
-    key("dashMuxingEnabled", "false", "DASH"),
-    key("dashTargetLatency", "3.5", "Target latency in seconds"),
+    key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
+    key(
+        DASH,
+        "dashTargetLatency",
+        "3.5",
+        "Target latency of players",
+        "Seconds behind the publisher that players aim at",
+    ),
 ];
 
 /// See [`crate::config::Section`].
@@ -60,7 +113,7 @@ pub(super) static SECTION: Section =
 pub(super) struct HlsSettings {
     /// `hlsMuxingEnabled`.
     pub(super) enabled: bool,
-    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`.
+    /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`; of DASH alone `dashFragmentDuration`.
     pub(super) rules: Rules,
     /// `hlsPlayListType`: segments are kept on the disk.
     pub(super) kept: Option<Kind>,
@@ -74,6 +127,8 @@ pub(super) struct HlsSettings {
     pub(super) low_latency: bool,
     /// `hls.endlist`: when playlists and manifests end.
     pub(super) ends: Ends,
+    /// `program_date_time` of `hlsflags`: viewers see the dates in playlists.
+    pub(super) dated: bool,
     /// `hls.begin=stream`: segments are made before anybody asks.
     pub(super) begins_with_stream: bool,
     /// `dashMuxingEnabled`.
@@ -126,6 +181,8 @@ impl Ends {
 pub(super) struct DashSettings {
     /// `dashSegDuration` in milliseconds: of segments that HLS does not share.
     segment_ms: Option<i64>,
+    /// `dashFragmentDuration` in milliseconds: of fragments of those segments.
+    fragment_ms: Option<i64>,
     /// `dashWindowSize`: segments in the manifest.
     pub(super) window: Option<usize>,
     /// `dashExtraWindowSize`: segments that are kept behind them.
@@ -174,17 +231,20 @@ fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
 impl DashSettings {
     fn read(values: &Values) -> Result<Self, Error> {
         let is_set = |key| values.origin(key) != Origin::Default;
-        let key = "dashSegDuration";
-        let seconds =
-            values.text(key).trim().parse::<f64>().ok().filter(|seconds| (0.5..=60.0).contains(seconds));
-        let seconds = seconds.ok_or_else(|| values.bad(key, "must be seconds, from 0.5 to 60"))?;
-        let ms = i64::try_from(Duration::from_secs_f64(seconds).as_millis()).ok();
+        let own_ms = |key: &'static str, least: f64, why: &'static str| {
+            let seconds = values.text(key).trim().parse::<f64>().ok();
+            let seconds = seconds.filter(|seconds| (least..=60.0).contains(seconds));
+            let seconds = seconds.ok_or_else(|| values.bad(key, why))?;
+            let ms = i64::try_from(Duration::from_secs_f64(seconds).as_millis()).ok();
+            Ok::<_, Error>(ms.filter(|_| is_set(key)))
+        };
         let window = values.number("dashWindowSize", 3usize, 500)?;
         let latency = values.text("dashTargetLatency").trim().parse::<f64>();
         let latency = latency.ok().filter(|seconds| (0.1..=120.0).contains(seconds));
         let latency = latency.map(|seconds| Duration::from_secs_f64(seconds).as_millis());
         Ok(Self {
-            segment_ms: ms.filter(|_| is_set(key)),
+            segment_ms: own_ms("dashSegDuration", 0.5, "must be seconds, from 0.5 to 60")?,
+            fragment_ms: own_ms("dashFragmentDuration", 0.1, "must be seconds, from 0.1 to 60")?,
             window: Some(window).filter(|_| is_set("dashWindowSize")),
             extra: values.number("dashExtraWindowSize", 0usize, 500)?,
             latency_ms: latency
@@ -203,9 +263,10 @@ static DEFAULTS: HlsSettings = HlsSettings {
     fragmented: false,
     low_latency: false,
     ends: Ends::Grace,
+    dated: true,
     begins_with_stream: false,
     dash: false,
-    dash_own: DashSettings { segment_ms: None, window: None, extra: 5, latency_ms: 3500 },
+    dash_own: DashSettings { segment_ms: None, fragment_ms: None, window: None, extra: 5, latency_ms: 3500 },
     sealing: Sealing { is_on: false, segments: None, prefix: String::new() },
 };
 
@@ -247,6 +308,7 @@ impl HlsSettings {
             return self;
         }
         self.rules.segment_ms = self.dash_own.segment_ms.unwrap_or(self.rules.segment_ms);
+        self.rules.fragment_ms = self.dash_own.fragment_ms;
         let kept = self.dash_own.window.map(|window| window.saturating_add(self.dash_own.extra));
         self.rules.list_size = kept.unwrap_or(self.rules.list_size);
         self
@@ -273,8 +335,8 @@ impl HlsSettings {
             pushed_to: push_url(values)?,
             fragmented,
             low_latency: values.boolean("hlsEnableLowLatency")?,
-            ends: Ends::read(values.text("hls.endlist"))
-                .ok_or_else(|| values.bad("hls.endlist", "must be clean, grace or never"))?,
+            ends: ends(values)?,
+            dated: has_flag(values, "program_date_time"),
             begins_with_stream: match values.text("hls.begin").trim().to_ascii_lowercase().as_str() {
                 "request" | "" => false,
                 "stream" => true,
@@ -289,12 +351,25 @@ impl HlsSettings {
     }
 }
 
+/// Whether `hlsflags` has a flag.
+fn has_flag(values: &Values, flag: &str) -> bool {
+    values.text("hlsflags").split('+').any(|one| one.trim() == flag)
+}
+
+/// `hls.endlist`, or the flag of `hlsflags` that means `never`.
+fn ends(values: &Values) -> Result<Ends, Error> {
+    let ends = Ends::read(values.text("hls.endlist"))
+        .ok_or_else(|| values.bad("hls.endlist", "must be clean, grace or never"))?;
+    Ok(if has_flag(values, "omit_endlist") { Ends::Never } else { ends })
+}
+
 fn rules(values: &Values) -> Result<Rules, Error> {
     let suffix = "hlsSegmentFileSuffixFormat";
     Ok(Rules {
         segment_ms: values.number("hlsTime", 1i64, 60)? * 1000,
         list_size: values.number("hlsListSize", 3usize, 500)?,
         part_ms: values.number("hls.part_ms", 100i64, 2000)?,
+        fragment_ms: None,
         suffix: Suffix::read(values.text(suffix)).ok_or_else(|| {
             values.bad(suffix, "must have one %d, perhaps with a width, and letters, digits, - and _")
         })?,
@@ -359,6 +434,18 @@ mod tests {
         assert_eq!(with(&[("dashSegDuration", "1.5")]).rules.segment_ms, 1500);
         let shared = with(&[("dashSegDuration", "1.5"), ("hlsEnableLowLatency", "true")]);
         assert_eq!(shared.rules.segment_ms, 2000, "low latency shares them");
+        assert_eq!(
+            (plain.rules.fragment_ms, with(&[("dashFragmentDuration", "0.5")]).rules.fragment_ms),
+            (None, Some(500))
+        );
+        let shared = with(&[("dashFragmentDuration", "0.5"), ("hlsEnableLowLatency", "true")]);
+        assert_eq!(shared.rules.fragment_ms, None, "low latency has parts");
+        for (key, bad) in
+            [("dashFragmentDuration", "0"), ("dashFragmentDuration", "x"), ("dashSegDuration", "0.1")]
+        {
+            let error = AppSettings::of(schema(), "a", &[(key, bad)]).unwrap_err().to_string();
+            assert!(error.starts_with(key), "{error}");
+        }
         let own = with(&[("dashWindowSize", "6"), ("dashExtraWindowSize", "2")]);
         assert_eq!((own.rules.list_size, own.dash_own.window), (8, Some(6)));
     }
@@ -375,6 +462,9 @@ mod tests {
             let app = AppSettings::of(schema(), "a", &[("hls.endlist", value)]).unwrap();
             assert_eq!(ends.map(|end| HlsSettings::of(&app).ends.with(end)), are_over, "{value}");
         }
+        let flags = ("hlsflags", "delete_segments+omit_endlist");
+        let app = AppSettings::of(schema(), "a", &[flags]).unwrap();
+        assert_eq!(HlsSettings::of(&app).ends, Ends::Never);
     }
 
     #[test]

@@ -35,6 +35,8 @@ const TOO_LONG: &str =
 const BAD_DIRECTIVES: &str = "_HLS_msn and _HLS_part are numbers, and a part is of a segment";
 /// Characters that do not stand for themselves in a query (RFC 3986 §2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The beginning of a line that only playlists with dates have (`hlsflags`).
+const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
 /// Lines of a live playlist that a recording has not.
 const OF_LIVE_PLAYLISTS: [&str; 3] = ["#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:", "#EXT-X-RENDITION-REPORT:"];
 
@@ -71,18 +73,20 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
         let edit = for_viewer(&echo(requested), date_ms);
         return Tailored::new([text.clone()], edit);
     }
-    if requested.query.is_empty() || !path.ends_with(ENDING) {
+    let is_dated = HlsSettings::of(requested.app).dated;
+    if requested.query.is_empty() && is_dated || !path.ends_with(ENDING) {
         return None;
     }
     let window = Window::of(requested.query).and_then(|window| window.select(text));
     let echo = echo(requested);
     let is_window = window.is_some();
-    if echo.is_empty() && !is_window {
+    if echo.is_empty() && !is_window && is_dated {
         return None;
     }
     let parts = window.unwrap_or_else(|| vec![text.clone()]);
     Tailored::new(parts, move |line, out| {
-        let is_kept = !(is_window && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag)));
+        let is_of_live = is_window && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag));
+        let is_kept = !is_of_live && (is_dated || !line.starts_with(DATE));
         is_kept && with_echo(line, &echo, out).is_some()
     })
 }
@@ -326,6 +330,23 @@ mod tests {
         let (app, query) = (checking(&[("playTokenControlEnabled", "true")]), query(&[("token", "x")]));
         let requested = Requested { app: &app, name: "a.ts", query: &query };
         assert!(tailor(&requested, &Bytes::from_static(b"G"), 0).is_none());
+    }
+
+    #[test]
+    fn dates_are_left_out_where_the_flags_leave_them_out() {
+        let flagged =
+            |flags| AppSettings::of(crate::protocol::schema(), "live", &[("hlsflags", flags)]).unwrap();
+        let without = flagged("delete_segments");
+        let text = tailored_for(&without, &[]).unwrap();
+        assert!(PLAYLIST.contains(DATE) && !text.contains(DATE), "{text}");
+        let kept = |text: &str| text.lines().filter(|line| !line.starts_with(DATE)).count();
+        assert_eq!(text.lines().count(), kept(PLAYLIST), "nothing else is");
+        // A part of it is still found by its dates.
+        let part = tailored_for(&without, &query(&[("start", "13")])).unwrap();
+        assert!(part.contains("8.m4s") && !part.contains("7.m4s") && !part.contains(DATE), "{part}");
+        for flags in ["delete_segments+program_date_time", "program_date_time + round_durations"] {
+            assert_eq!(tailored_for(&flagged(flags), &[]), None, "{flags}");
+        }
     }
 
     #[test]

@@ -67,7 +67,6 @@ const PAGES: &[Page] = &[
     Page::of_root("panel-app.js", SCRIPT, include_str!("../../../panel/panel-app.js")),
     Page::of_root("panel-broadcast.js", SCRIPT, include_str!("../../../panel/panel-broadcast.js")),
     Page::of_root("panel-files.js", SCRIPT, include_str!("../../../panel/panel-files.js")),
-    Page::of_root("panel-groups.js", SCRIPT, include_str!("../../../panel/panel-groups.js")),
     Page::of_root("panel-icons.js", SCRIPT, include_str!("../../../panel/panel-icons.js")),
     Page::of_root("panel-kit.js", SCRIPT, include_str!("../../../panel/panel-kit.js")),
     Page::of_root("panel-log.js", SCRIPT, include_str!("../../../panel/panel-log.js")),

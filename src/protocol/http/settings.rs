@@ -1,25 +1,47 @@
 //! HTTP settings: of the server, whether HTTP/2 is supported; of an application, how viewers that watch by separate requests are
 //! identified, and cache directives.
 
+use crate::config::group::{HLS, HTTP};
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
 use crate::mail::SessionSettings;
 
-const SERVER: &[Key] =
-    &[key("http2.enabled", "true", "HTTP/2 on the HTTPS port, for clients that offer it by ALPN")];
+const SERVER: &[Key] = &[key(
+    HTTP,
+    "http2.enabled",
+    "true",
+    "Offer HTTP/2",
+    "HTTP/2 on the HTTPS port, for clients that offer it by ALPN",
+)];
 
 const APP: &[Key] = &[
     key(
+        HLS,
         "hls.identifyViewers",
         "none",
+        "How viewers are counted",
         "Viewers of HLS and DASH are told apart by cookie, query (parameter viewer), or none: address, user agent, session of CMCD",
     ),
-    key("hls.playlistCacheControl", "no-cache", "Cache-Control of playlists and manifests"),
     key(
+        HLS,
+        "hls.playlistCacheControl",
+        "no-cache",
+        "Caching of playlists",
+        "Cache-Control of playlists and manifests",
+    ),
+    key(
+        HLS,
         "hls.reloadCacheControl",
         "max-age=12",
+        "Caching of blocking reloads",
         "Cache-Control of playlists as far as their request asks, which is the same for all; not where viewers are checked",
     ),
-    key("hls.segmentCacheControl", "max-age=10", "Cache-Control of segments and parts"),
+    key(
+        HLS,
+        "hls.segmentCacheControl",
+        "max-age=10",
+        "Caching of segments",
+        "Cache-Control of segments and parts",
+    ),
 ];
 
 /// The settings' [`crate::config::Section`].

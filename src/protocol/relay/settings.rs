@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use crate::config::group::CLUSTER;
 use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key, secret};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
@@ -11,12 +12,26 @@ const SECRET_CHARS_MIN: usize = 16;
 
 const SERVER: &[Key] = &[
     secret(
+        CLUSTER,
         "relay.secret",
         "",
+        "Secret of the nodes",
         "Secret that all nodes share, at least 16 characters: they send each other streams; empty: no relay",
     ),
-    key("relay.host", "", "Address of the relay listener; empty: server.host"),
-    key("relay.port", "5000", "Port at which other nodes fetch streams; 0: any free one"),
+    key(
+        CLUSTER,
+        "relay.host",
+        "",
+        "Address of the relay",
+        "Address of the relay listener; empty: server.host",
+    ),
+    key(
+        CLUSTER,
+        "relay.port",
+        "5000",
+        "Relay port",
+        "Port at which other nodes fetch streams; 0: any free one",
+    ),
 ];
 
 /// The settings' [`crate::config::Section`].

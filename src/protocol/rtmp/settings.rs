@@ -2,21 +2,38 @@
 
 use std::net::IpAddr;
 
-use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, foreign, key};
+use crate::config::{
+    AppSettings, Error, Extensions, Group, Key, Section, ServerSettings, Values, foreign, key,
+};
 use crate::protocol::row::Bind;
 
+/// RTMP.
+const RTMP: Group = Group::new("rtmp");
+
 const SERVER: &[Key] = &[
-    key("rtmp.host", "", "Address of the RTMP listener; empty: server.host"),
-    key("rtmp.port", "1935", "RTMP port; 0: any free one"),
-    key("rtmps.enabled", "true", "RTMPS listener"),
-    key("rtmps.port", "8443", "RTMPS port; 0: any free one"),
+    key(RTMP, "rtmp.host", "", "Address of RTMP", "Address of the RTMP listener; empty: server.host"),
+    key(RTMP, "rtmp.port", "1935", "RTMP port", "RTMP port; 0: any free one"),
+    key(RTMP, "rtmps.enabled", "true", "Offer RTMPS", "Listener for RTMP over TLS"),
+    key(RTMP, "rtmps.port", "8443", "RTMPS port", "RTMPS port; 0: any free one"),
 ];
 
 const APP: &[Key] = &[
-    key("rtmpPlaybackEnabled", "true", "RTMP playback"),
-    foreign("rtmpIngestBufferTimeMs", "0", "Units are passed on as they come"),
-    foreign("heightRtmpForwarding", "360", "Video is not transcoded"),
-    foreign("relayRTMPMetaDataToMuxers", "true", "Metadata is made of the tracks"),
+    key(RTMP, "rtmpPlaybackEnabled", "true", "Playback over RTMP", "Viewers may play over RTMP"),
+    foreign(
+        RTMP,
+        "rtmpIngestBufferTimeMs",
+        "0",
+        "Buffer of RTMP publishers",
+        "Units are passed on as they come",
+    ),
+    foreign(RTMP, "heightRtmpForwarding", "360", "Rendition to forward", "Video is not transcoded"),
+    foreign(
+        RTMP,
+        "relayRTMPMetaDataToMuxers",
+        "true",
+        "Pass on RTMP metadata",
+        "Metadata is made of the tracks",
+    ),
 ];
 
 /// The settings' [`crate::config::Section`].

@@ -3,23 +3,34 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::config::{AppSettings, Error, Extensions, Key, Section, ServerSettings, Values, key};
+use crate::config::{AppSettings, Error, Extensions, Group, Key, Section, ServerSettings, Values, key};
 use crate::protocol::row::Bind;
 
+/// RTSP.
+const RTSP: Group = Group::new("rtsp");
+
 const SERVER: &[Key] = &[
-    key("rtsp.host", "", "Address of the RTSP listener; empty: server.host"),
-    key("rtsp.port", "5554", "RTSP port; 0: any free one"),
-    key("rtsps.enabled", "true", "RTSPS listener"),
-    key("rtsps.port", "5555", "RTSPS port; 0: any free one"),
+    key(RTSP, "rtsp.host", "", "Address of RTSP", "Address of the RTSP listener; empty: server.host"),
+    key(RTSP, "rtsp.port", "5554", "RTSP port", "RTSP port; 0: any free one"),
+    key(RTSP, "rtsps.enabled", "true", "Offer RTSPS", "Listener for RTSP over TLS"),
+    key(RTSP, "rtsps.port", "5555", "RTSPS port", "RTSPS port; 0: any free one"),
 ];
 
 const APP: &[Key] = &[
     key(
+        RTSP,
         "rtspPullTransportType",
         "3",
+        "Transport of RTSP sources",
         "How RTSP sources send: 2 or tcp, in the connection; 1 or udp, as datagrams; 3, in the connection, else as datagrams",
     ),
-    key("rtspTimeoutDurationMs", "5000", "Milliseconds that an RTSP source has for an answer"),
+    key(
+        RTSP,
+        "rtspTimeoutDurationMs",
+        "5000",
+        "Timeout of RTSP sources",
+        "Milliseconds that an RTSP source has for an answer",
+    ),
 ];
 
 /// Range of the time for an answer, in milliseconds.

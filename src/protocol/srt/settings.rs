@@ -7,31 +7,80 @@ use ::srt::PacketFilter;
 
 use super::url::PASSPHRASE_BYTES;
 use crate::auth::access::Secret;
-use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values};
-use crate::config::{explicit, key, secret};
+use crate::config::{
+    AppSettings, Error, Extensions, Group, Key, Origin, Section, ServerSettings, Values, explicit, key,
+    secret,
+};
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
+/// SRT.
+const SRT: Group = Group::new("srt");
+
 const SERVER: &[Key] = &[
-    key("srt.enabled", "true", "SRT port for publishers and viewers"),
-    key("srt.host", "", "Address of the SRT port; empty: server.host"),
-    key("server.srt_port", "4200", "SRT port (UDP); 0: any free one"),
-    secret("srt.passphrase", "", "Passphrase of SRT, 10 to 80 characters; empty: none"),
-    key("srt.pbkeylen", "16", "Key length of outgoing SRT connections with a passphrase: 16, 24 or 32"),
-    key("srt.latency_ms", "120", "SRT latency in milliseconds; the peer may ask for more"),
-    key("srt.latency_max_ms", "8000", "The most that a peer may ask for"),
+    key(SRT, "srt.enabled", "true", "Offer SRT", "Port for publishers and viewers over SRT"),
+    key(SRT, "srt.host", "", "Address of SRT", "Address of the SRT port; empty: server.host"),
+    key(SRT, "server.srt_port", "4200", "SRT port", "SRT port (UDP); 0: any free one"),
+    secret(
+        SRT,
+        "srt.passphrase",
+        "",
+        "Passphrase of the server",
+        "Passphrase of SRT, 10 to 80 characters; empty: none",
+    ),
     key(
+        SRT,
+        "srt.pbkeylen",
+        "16",
+        "Encryption key length",
+        "Bytes of the key of outgoing SRT connections with a passphrase: 16, 24 or 32",
+    ),
+    key(
+        SRT,
+        "srt.latency_ms",
+        "120",
+        "Latency of the server",
+        "SRT latency in milliseconds; the peer may ask for more",
+    ),
+    key(
+        SRT,
+        "srt.latency_max_ms",
+        "8000",
+        "Highest latency a peer gets",
+        "Highest latency that a peer may ask for, in milliseconds",
+    ),
+    key(
+        SRT,
         "srt.packet_filter",
         "any",
+        "Forward error correction",
         "Forward error correction of SRT: off, any (what a caller asks for), or as fec,cols:10,rows:5",
     ),
-    key("appIngestsSrtStreamsWithoutStreamId", "LiveApp", "Application of SRT streams without a stream id"),
+    key(
+        SRT,
+        "appIngestsSrtStreamsWithoutStreamId",
+        "LiveApp",
+        "Application without a stream id",
+        "Application of SRT streams without a stream id",
+    ),
 ];
 
 const APP: &[Key] = &[
-    secret("srtPassphrase", "", "SRT passphrase of this application; empty: srt.passphrase"),
-    key("srtPlaybackEnabled", "true", "Viewers over SRT"),
-    explicit("srtReceiveLatencyInMs", "150", "SRT latency of this application; unset: srt.latency_ms"),
+    secret(
+        SRT,
+        "srtPassphrase",
+        "",
+        "SRT passphrase",
+        "SRT passphrase of this application; empty: srt.passphrase",
+    ),
+    key(SRT, "srtPlaybackEnabled", "true", "Playback over SRT", "Viewers may play over SRT"),
+    explicit(
+        SRT,
+        "srtReceiveLatencyInMs",
+        "150",
+        "SRT latency",
+        "SRT latency of this application in milliseconds; unset: srt.latency_ms",
+    ),
 ];
 
 /// Maximum latency in milliseconds; the handshake has 16 bits for it (draft-sharabayko-srt-01 §3.2.1.1).

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::auth::access::Secret;
-use crate::config::{Error, Extensions, Key, Section, ServerSettings, Values, key, secret};
+use crate::config::{Error, Extensions, Group, Key, Section, ServerSettings, Values, key, secret};
 use crate::mail::SessionSettings;
 use crate::protocol::ice_servers::is_host;
 use crate::protocol::row::Bind;
@@ -12,44 +12,71 @@ use crate::protocol::row::Bind;
 /// Minimum length of a secret, because knowing it allows making credentials.
 const SECRET_CHARS_MIN: usize = 16;
 
+/// TURN.
+const TURN: Group = Group::new("turn");
+
 const SERVER: &[Key] = &[
     key(
+        TURN,
         "turn.enabled",
         "false",
+        "TURN server",
         "TURN server for WebRTC clients that reach no media port: relays to those alone",
     ),
-    key("turn.host", "", "Address of the TURN ports; empty: server.host"),
-    key("turn.port", "3478", "TURN port, UDP and TCP; 0: any free ones"),
-    key("turn.tls", "true", "TURN over TLS, with the certificate of HTTPS"),
-    key("turn.tls_port", "5349", "Port of TURN over TLS; 0: any free one"),
+    key(TURN, "turn.host", "", "Address of TURN", "Address of the TURN ports; empty: server.host"),
+    key(TURN, "turn.port", "3478", "TURN port", "TURN port, UDP and TCP; 0: any free ones"),
+    key(TURN, "turn.tls", "true", "TURN over TLS", "TURN over TLS, with the certificate of HTTPS"),
+    key(TURN, "turn.tls_port", "5349", "TURN port over TLS", "Port of TURN over TLS; 0: any free one"),
     key(
+        TURN,
         "turn.address",
         "",
+        "Public name of TURN",
         "Name or address of the TURN server as clients are told; empty: as they reached HTTP",
     ),
-    key("turn.realm", "millstream", "Realm of TURN credentials"),
+    key(TURN, "turn.realm", "millstream", "Realm of credentials", "Realm of TURN credentials"),
     secret(
+        TURN,
         "turn.secret",
         "",
+        "Secret of credentials",
         "Secret of which TURN credentials are made, at least 16 characters; empty: another one at each start",
     ),
     key(
+        TURN,
         "turn.credentials_ttl",
         "86400",
+        "Lifetime of credentials",
         "Seconds for which TURN credentials can be used for a new allocation",
     ),
-    key("turn.allocations", "2000", "TURN allocations of each worker at most"),
     key(
+        TURN,
+        "turn.allocations",
+        "2000",
+        "Allocations per worker",
+        "TURN allocations of each worker at most",
+    ),
+    key(
+        TURN,
         "turn.allocations_per_address",
         "256",
+        "Allocations per address",
         "TURN allocations of one address (IPv6: /64) at most, on each worker",
     ),
     key(
+        TURN,
         "turn.allocations_per_user",
         "64",
+        "Allocations per client",
         "TURN allocations with credentials of one client at most, on each worker",
     ),
-    key("turn.allocation_kbps", "50000", "Kilobits per second that a TURN allocation relays each way"),
+    key(
+        TURN,
+        "turn.allocation_kbps",
+        "50000",
+        "Bandwidth of an allocation",
+        "Kilobits per second that a TURN allocation relays each way",
+    ),
 ];
 
 /// The settings' [`crate::config::Section`].

@@ -10,6 +10,7 @@ use super::data::{DataSettings, Distribution};
 use super::ice_servers::Outside;
 use super::port::CONNECT_TIMEOUT;
 use super::room::{Limits, SEATS_MAX};
+use crate::config::group::WEBRTC;
 use crate::config::{
     AppSettings, Error, Extensions, Key, Origin, Section, ServerSettings, Values, key, secret,
 };
@@ -17,22 +18,40 @@ use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
 
 const SERVER: &[Key] = &[
-    key("webrtc.enabled", "true", "WebRTC publishers and viewers"),
-    key("webrtc.port", "50000", "First UDP port of WebRTC media, one per worker; 0: any free ones"),
+    key(WEBRTC, "webrtc.enabled", "true", "WebRTC of the server", "WebRTC publishers and viewers"),
     key(
+        WEBRTC,
+        "webrtc.port",
+        "50000",
+        "First WebRTC port",
+        "First UDP port of WebRTC media, one per worker; 0: any free ones",
+    ),
+    key(
+        WEBRTC,
         "webrtc.tcp",
         "true",
+        "Media over TCP",
         "WebRTC media also over TCP at the same ports, for clients whose UDP is blocked",
     ),
     key(
+        WEBRTC,
         "webrtc.playoutDelay",
         "",
+        "Playout delay of browsers",
         "Delay that browsers are asked to keep, MIN-MAX in ms; empty: they choose",
     ),
-    key("webrtc.candidates", "", "Public addresses offered to WebRTC peers; empty: those of the interfaces"),
+    key(
+        WEBRTC,
+        "webrtc.candidates",
+        "",
+        "Public WebRTC addresses",
+        "Public addresses offered to WebRTC peers; empty: those of the interfaces",
+    ),
     secret(
+        WEBRTC,
         "webrtc.ice_servers",
         "",
+        "STUN and TURN servers",
         "STUN and TURN servers that clients are told of, separated by commas: URI, URI USER PASSWORD or URI secret=SECRET",
     ),
 ];

@@ -169,3 +169,29 @@ fn a_viewer_s_coming_and_going_are_told_once_whichever_workers_it_asks() {
     untold.wait(11);
     assert_eq!(untold.told(), "", "nobody wants to know");
 }
+
+#[test]
+fn an_ended_viewer_counts_no_more_and_its_requests_are_refused_on_every_worker() {
+    for workers in [1, 2, 5] {
+        let mut many = Many::telling(workers, true);
+        let last = usize::from(workers) - 1;
+        many.ask(0, "a", None);
+        many.ask(last, "b", None);
+        assert_eq!((many.told().as_str(), many.count()), ("+a +b", 2), "{workers}");
+        let ends =
+            ToWorker::EndPolled { stream: STREAM, protocol: "hls", viewer: "a".into(), reason: "test" };
+        many.1.iter_mut().for_each(|worker| worker.handle_mail(many.0, ends.clone()));
+        many.deliver();
+        assert_eq!((many.told().as_str(), many.count()), ("-a", 1), "{workers}");
+        let cam = StreamKey::new("live", "cam");
+        let refused = |many: &mut Many, viewer| {
+            let now = many.0.mono;
+            let workers = many.1.iter_mut();
+            workers.map(|worker| worker.polled.barred.has(now, &cam, "hls", viewer)).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(refused(&mut many, "a"), BTreeSet::from([true]), "{workers}");
+        assert_eq!(refused(&mut many, "b"), BTreeSet::from([false]), "{workers}");
+        many.wait(60);
+        assert_eq!(refused(&mut many, "a"), BTreeSet::from([false]), "{workers}");
+    }
+}

@@ -37,14 +37,21 @@ pub struct Rules {
     pub list_size: usize,
     /// The wanted length of a part, in milliseconds.
     pub part_ms: i64,
+    /// The wanted length of a fragment of fragmented MP4 without parts, in milliseconds. `None`: a segment is one fragment.
+    pub fragment_ms: Option<i64>,
     /// The form of the numbers in the names of segments.
     pub suffix: Suffix,
 }
 
 impl Rules {
-    /// Segments of two seconds, fifteen in the playlist, parts of 300 ms, numbers of nine digits.
-    pub const DEFAULT: Self =
-        Self { segment_ms: 2000, list_size: 15, part_ms: 300, suffix: Suffix::NINE_DIGITS };
+    /// Segments of two seconds and one fragment, fifteen in the playlist, parts of 300 ms, numbers of nine digits.
+    pub const DEFAULT: Self = Self {
+        segment_ms: 2000,
+        list_size: 15,
+        part_ms: 300,
+        fragment_ms: None,
+        suffix: Suffix::NINE_DIGITS,
+    };
 }
 
 /// An access unit with its place in the time of the playlist.

@@ -30,13 +30,18 @@ impl fmt::Debug for AacLc {
 }
 
 impl AacLc {
+    /// True if the configuration is of this kind of AAC.
+    pub(crate) const fn takes(config: &Config) -> bool {
+        config.object_type == OBJECT_TYPE_LC
+            && config.sample_rate >= RATE_MIN
+            && matches!(config.channel_configuration, 1 | 2)
+    }
+
     /// Creates the decoder. Returns `None` if the configuration is of another kind of AAC.
     pub(crate) fn new(config: &Config) -> Option<Self> {
-        let is_plain = config.object_type == OBJECT_TYPE_LC
-            && config.sample_rate >= RATE_MIN
-            && (1..=2).contains(&config.channel_configuration);
         let parameters = symphonia::parameters(CODEC_ID_AAC, &config.record);
-        let decoder = is_plain.then(|| AacDecoder::try_new(&parameters, &AudioDecoderOptions::default()));
+        let decoder =
+            Self::takes(config).then(|| AacDecoder::try_new(&parameters, &AudioDecoderOptions::default()));
         Some(Self { decoder: decoder?.ok()?, frame: Vec::new() })
     }
 

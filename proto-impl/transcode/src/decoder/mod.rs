@@ -1,5 +1,6 @@
 //! Decoding of units to stereo samples.
 
+#[cfg(feature = "fdk-aac")]
 mod aac;
 mod aac_lc;
 mod g711;
@@ -8,6 +9,7 @@ mod opus;
 mod symphonia;
 
 use media::CodecConfig;
+use media::codec::aac as aac_config;
 
 use crate::Error;
 
@@ -24,6 +26,7 @@ pub(crate) struct Pcm {
 #[derive(Debug)]
 pub(crate) enum Decoder {
     AacLc(Box<aac_lc::AacLc>),
+    #[cfg(feature = "fdk-aac")]
     Aac(Box<aac::Aac>),
     Opus(Box<opus::Opus>),
     Mp3(Box<mp3::Mp3>),
@@ -31,12 +34,20 @@ pub(crate) enum Decoder {
 }
 
 impl Decoder {
+    /// True if a configuration of AAC is decoded.
+    pub(crate) const fn takes_aac(config: &aac_config::Config) -> bool {
+        cfg!(feature = "fdk-aac") || aac_lc::AacLc::takes(config)
+    }
+
     /// Creates the decoder of this configuration.
     pub(crate) fn new(config: &CodecConfig) -> Result<Self, Error> {
         Ok(match config {
             CodecConfig::Aac(config) => match aac_lc::AacLc::new(config) {
                 Some(decoder) => Self::AacLc(Box::new(decoder)),
+                #[cfg(feature = "fdk-aac")]
                 None => Self::Aac(Box::new(aac::Aac::new(config)?)),
+                #[cfg(not(feature = "fdk-aac"))]
+                None => return Err(Error::Codec),
             },
             CodecConfig::Opus(config) => Self::Opus(Box::new(opus::Opus::new(config)?)),
             CodecConfig::Mp3(_) => Self::Mp3(Box::new(mp3::Mp3::new()?)),
@@ -60,6 +71,7 @@ impl Decoder {
         pcm.samples.clear();
         match self {
             Self::AacLc(decoder) => decoder.decode(payload, pcm),
+            #[cfg(feature = "fdk-aac")]
             Self::Aac(decoder) => decoder.decode(payload, pcm),
             Self::Opus(decoder) => decoder.decode(payload, pcm),
             Self::Mp3(decoder) => decoder.decode(payload, pcm),
@@ -76,13 +88,16 @@ impl Decoder {
         pcm.samples.clear();
         match self {
             Self::Opus(decoder) => decoder.conceal(frames, next, pcm),
-            Self::AacLc(_) | Self::Aac(_) | Self::Mp3(_) | Self::G711(_) => false,
+            #[cfg(feature = "fdk-aac")]
+            Self::Aac(_) => false,
+            Self::AacLc(_) | Self::Mp3(_) | Self::G711(_) => false,
         }
     }
 
     /// Number of samples, at its rate, by which the output lags behind the times of the units.
     pub(crate) fn delay(&self) -> u32 {
         match self {
+            #[cfg(feature = "fdk-aac")]
             Self::Aac(decoder) => decoder.delay(),
             Self::AacLc(_) | Self::Opus(_) | Self::Mp3(_) | Self::G711(_) => 0,
         }

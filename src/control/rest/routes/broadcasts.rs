@@ -39,7 +39,8 @@ pub(super) const ROUTES: &[Route] = &[
         "SimpleStat",
         BROADCASTS,
         "Count the broadcasts",
-    ),
+    )
+    .query(&["search", "status_by", "protocol_by"]),
     app(
         Get,
         "/broadcasts/active-live-stream-count",
@@ -63,7 +64,8 @@ pub(super) const ROUTES: &[Route] = &[
         "SimpleStat",
         BROADCASTS,
         "Count the broadcasts that match",
-    ),
+    )
+    .query(&["status_by", "protocol_by"]),
     app(
         Get,
         "/broadcasts/list/{offset}/{size}",
@@ -72,7 +74,7 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "List broadcasts, 250 at most",
     )
-    .query(&["type_by", "sort_by", "order_by", "search"]),
+    .query(&["type_by", "sort_by", "order_by", "search", "status_by", "protocol_by"]),
     app(
         Delete,
         "/broadcasts",

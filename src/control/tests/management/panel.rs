@@ -140,6 +140,10 @@ fn settings_say_what_they_mean_and_who_has_set_them() {
     assert_eq!((&coalesce["default"], &coalesce["value"]), (&json!("40"), &json!("20")));
     assert_eq!(coalesce["fixed"], coalesce["origin"] == "command line");
     assert!(coalesce["description"].as_str().unwrap().len() > 10);
+    assert_eq!(
+        [&coalesce["label"], &coalesce["group"]],
+        [&json!("Hold audio for video"), &json!("delivery")]
+    );
     assert_eq!(find(&of_app, "jwtSecretKey")["value"], json!(null));
     let members = rig.ask_as(&admin, Method::Get, "/rest/v2/applications/settings/live", "");
     let members: serde_json::Map<String, Value> = serde_json::from_slice(&members.body).unwrap();

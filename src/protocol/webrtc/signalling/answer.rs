@@ -170,6 +170,7 @@ pub(super) const fn denial(denial: &Denial) -> &'static str {
         | Denial::Hook
         | Denial::HookSilent
         | Denial::PublishKey
+        | Denial::Ended
         | Denial::Unsupported => "unauthorized_access",
     }
 }

@@ -320,7 +320,7 @@ impl Mp4Segmenter {
         lane.push(timed.unit);
         if let Some(end) = end.filter(|end| !end.changed) {
             self.close(end.at_ms);
-        } else if self.is_part_due(unit) {
+        } else if self.is_part_due(unit) || self.is_fragment_due(unit) {
             self.end_part(unit.dts_ms);
         }
         if self.growing.part_begin.is_none() {
@@ -344,6 +344,15 @@ impl Mp4Segmenter {
         if self.parts.are_wanted && self.parts.target_ms.is_none() && self.parts.steps.len() < STEPS_MAX {
             self.parts.steps.extend(step.filter(|step| *step > 0));
         }
+    }
+
+    /// Whether the fragment that grows is long enough. The first segment is one, from which its track is described and measured.
+    fn is_fragment_due(&self, unit: &Unit) -> bool {
+        let (Some(length), Some((begin, _))) = (self.rules.fragment_ms, self.growing.part_begin) else {
+            return false;
+        };
+        let is_apart = !self.parts.are_wanted && self.map.is_some();
+        is_apart && unit.dts_ms.saturating_sub(begin) >= length
     }
 
     /// Whether the part that grows would be too long with this unit, or is long enough.

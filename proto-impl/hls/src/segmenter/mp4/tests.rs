@@ -222,6 +222,34 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
 }
 
 #[test]
+fn a_segment_has_fragments_of_the_wanted_length_and_is_named_and_timed_as_without() {
+    let fragments = |bytes: &Bytes| bytes.windows(4).filter(|four| *four == b"moof").count();
+    let made = |fragment_ms| {
+        let mut rig = Rig::with(video(), &Rules { fragment_ms, ..Rules::DEFAULT }, false, 0);
+        // Twenty-five frames a second, a key frame every two seconds.
+        (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+        let spans: Vec<Span> = rig.rendition.spanned().map(|one| one.span).collect();
+        let names: Vec<String> = rig.there.iter().map(|(name, _)| name.clone()).collect();
+        let segments = rig.there.iter().filter(|(name, _)| name.ends_with(".m4s"));
+        let counts: Vec<usize> = segments.map(|(_, bytes)| fragments(bytes)).collect();
+        (counts, spans, names, rig.rendition.newest().unwrap().frame_rate_milli)
+    };
+    let (whole, spans, names, rate) = made(None);
+    assert!(whole.len() > 5 && whole.iter().all(|count| *count == 1), "{whole:?}");
+    for (fragment_ms, count) in [(500, 4), (1000, 2), (3000, 1), (100, 17)] {
+        let (counts, own_spans, own_names, own_rate) = made(Some(fragment_ms));
+        // The first one is whole: its track is measured by it.
+        assert_eq!(counts[0], 1, "{fragment_ms}");
+        assert!(counts[1..].iter().all(|own| *own == count), "{fragment_ms}: {counts:?}");
+        assert_eq!((&own_spans, &own_names, own_rate), (&spans, &names, rate), "{fragment_ms}");
+    }
+    let mut low = Rig::with(video(), &Rules { fragment_ms: Some(100), ..Rules::DEFAULT }, true, 0);
+    (0..500).for_each(|n| low.unit(n * 40, n % 50 == 0));
+    let first = low.there.iter().find(|(name, _)| name.ends_with(".m4s")).unwrap();
+    assert_eq!(fragments(&first.1), 1, "parts are fragments of their own");
+}
+
+#[test]
 fn an_init_segment_goes_behind_the_last_segment_that_needs_it() {
     let mut rig = Rig::with(video(), &Rules { list_size: 3, ..Rules::DEFAULT }, false, 0);
     let mut gone = Vec::new();
