@@ -67,6 +67,8 @@ def measure(server, cell, seed, film):
             seen = one(server, cell, seed, film)
             break
         except (AssertionError, OSError, SystemExit) as error:
+            if isinstance(error, SystemExit) and isinstance(error.code, int):
+                raise  # Told to end, and not tired of waiting.
             print(f"{server.NAME}, {cell.name}, seed {seed}: {error}", flush=True)
             if not left:
                 return None

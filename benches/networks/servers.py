@@ -66,9 +66,11 @@ class Running:
     def __init__(self):
         self.processes, self.begun = [], None
 
-    def publish(self, path, *output):
+    def publish(self, path, *outputs):
         """Publishes the film in real time, as it is."""
-        command = [stage.ffmpeg9(), "-v", "error", "-nostdin", "-re", "-i", path, "-c", "copy", *output]
+        command = [stage.ffmpeg9(), "-v", "error", "-nostdin", "-re", "-i", path]
+        for output in outputs:
+            command += ["-c", "copy", *output]
         self.processes.append(stage.begin(command))
         self.begun = time.monotonic()
 
@@ -99,7 +101,7 @@ class Millstream(Running):
         server = stage.Server("server.workers=1", "app.publisherGraceMs=0")
         self.processes.append(server.process)
         rtsp = server.ready["rtsp"]
-        self.publish(path, "-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{rtsp}/live/{STREAM}")
+        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{rtsp}/live/{STREAM}"])
         stage.wait_for("the stream at millstream", lambda: server.is_live(STREAM))
         self.kind, self.options = "whep", {"url": f"http://{server.http}/live/whep/{STREAM}"}
 
@@ -134,7 +136,7 @@ paths:
 """)
         self.begin([program("mediamtx"), f"{place}/mediamtx.yml"], f"{place}/mediamtx.log")
         stage.wait_for("MediaMTX", lambda: answers(f"http://127.0.0.1:{api}/v3/paths/list"))
-        self.publish(path, "-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://127.0.0.1:{rtsp}/{STREAM}")
+        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://127.0.0.1:{rtsp}/{STREAM}"])
         stage.wait_for("the stream at MediaMTX", lambda: self.is_ready(f"http://127.0.0.1:{api}/v3/paths/get/{STREAM}"))
         self.kind, self.options = "whep", {"url": f"http://127.0.0.1:{http}/{STREAM}/whep"}
 
@@ -202,8 +204,8 @@ class Janus(Running):
         stage.wait_for("Janus", lambda: answers(f"{self.options['url']}/info"))
         to = lambda port: f"rtp://127.0.0.1:{port}?pkt_size=1200"
         self.publish(
-            path, "-map", "0:v", "-bsf:v", "h264_mp4toannexb", "-payload_type", "96", "-f", "rtp", to(video),
-            "-map", "0:a", "-payload_type", "97", "-f", "rtp", to(audio))
+            path, ["-map", "0:v", "-bsf:v", "h264_mp4toannexb", "-payload_type", "96", "-f", "rtp", to(video)],
+            ["-map", "0:a", "-payload_type", "97", "-f", "rtp", to(audio)])
 
 
 class LiveKit(Running):
@@ -242,7 +244,7 @@ rtc:
         self.begin([program("livekit-server"), "--config", f"{place}/livekit.yaml", "--node-ip", "127.0.0.1"], f"{place}/livekit.log")
         stage.wait_for("LiveKit", lambda: answers(f"http://127.0.0.1:{http}/"))
         to = ["-f", "whip", "-authorization", self.token("publisher"), f"http://127.0.0.1:{http}/whip/v1"]
-        self.publish(path, *to)
+        self.publish(path, to)
         stage.wait_for("the stream at LiveKit", lambda: self.publishes(http))
         self.kind, self.options = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("viewer")}
 
