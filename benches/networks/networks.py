@@ -89,7 +89,7 @@ def report(rows):
     text = figures.table(rows) + "\n"
     found = figures.worse(rows)
     text += f"\n{servers.Millstream.NAME} is worse, by more than the seeds differ:\n\n" + "".join(f"- {line}\n" for line in found) if found else ""
-    with open(f"{TARGET}/table.md", "w") as out:
+    with open(f"{TARGET}/table.txt", "w") as out:
         out.write(text)
     print(f"\n{text}")
 
