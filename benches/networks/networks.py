@@ -1,6 +1,6 @@
 """Real Chromium behind a seeded network, at one server after the other: docs/networks.md.
 
-networks.py [--only TEXT] [--servers TEXT] [--seeds N] [--table short|pairwise]: TEXT is a part of names, or several with commas between.
+networks.py [--only TEXT] [--servers TEXT] [--seeds N] [--first N] [--table short|pairwise]: TEXT is a part of names, or several with commas between.
 PROGRAM and RELAY are the built server and relay.
 """
 
@@ -99,6 +99,7 @@ def main():
     for name in ("only", "servers"):
         options.add_argument(f"--{name}", default="")
     options.add_argument("--seeds", type=int, default=5)
+    options.add_argument("--first", type=int, default=1, help="the first seed")
     options.add_argument("--table", choices=("short", "pairwise"), default="short")
     options.add_argument("--report", help="no run: the tables of this file of JSON lines")
     options = options.parse_args()
@@ -107,11 +108,13 @@ def main():
         return report(read(options.report))
     names = chosen(options)
     table = [cell for cell in (cells.SHORT if options.table == "short" else cells.pairwise()) if is_meant(options.only, cell.name)]
+    if not names or not table:
+        raise SystemExit("no server, or no network, is called so")
     print(", ".join(server.version() for server in names), flush=True)
     film = servers.film(stage.folder(), FILM_S)
     rows = []
     with open(f"{TARGET}/cells.jsonl", "w") as out:
-        for seed in range(1, options.seeds + 1):
+        for seed in range(options.first, options.first + options.seeds):
             for cell in table:
                 for server in names:
                     row = measure(server, cell, seed, film)

@@ -98,7 +98,7 @@ class Millstream(Running):
 
     def __init__(self, place, path):
         super().__init__()
-        server = stage.Server("server.workers=1", "app.publisherGraceMs=0")
+        server = stage.Server("server.workers=1", "app.publisherGraceMs=0", *os.environ.get("SETTINGS", "").split())
         self.processes.append(server.process)
         rtsp = server.ready["rtsp"]
         self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{rtsp}/live/{STREAM}"])
