@@ -9,8 +9,8 @@
 
 const LOOK_MS = 500;
 const VIDEO = ["framesDecoded", "framesReceived", "framesDropped", "keyFramesDecoded", "freezeCount", "totalFreezesDuration", "packetsReceived",
-    "packetsLost", "bytesReceived", "nackCount", "pliCount", "firCount", "retransmittedPacketsReceived", "jitterBufferDelay", "jitterBufferTargetDelay", "jitterBufferMinimumDelay",
-    "jitterBufferEmittedCount", "estimatedPlayoutTimestamp"];
+    "packetsLost", "bytesReceived", "nackCount", "pliCount", "firCount", "retransmittedPacketsReceived", "jitterBufferDelay",
+    "jitterBufferTargetDelay", "jitterBufferMinimumDelay", "jitterBufferEmittedCount", "estimatedPlayoutTimestamp"];
 const AUDIO = ["packetsReceived", "packetsLost", "packetsDiscarded", "concealedSamples", "silentConcealedSamples", "totalSamplesReceived",
     "jitterBufferDelay", "jitterBufferEmittedCount", "estimatedPlayoutTimestamp"];
 
