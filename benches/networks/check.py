@@ -46,17 +46,19 @@ class Tables(unittest.TestCase):
 class Figures(unittest.TestCase):
     def test_a_whole_run_has_every_picture_and_no_freeze(self):
         found = figures.of(cells.Cell("", rate=1), run_of(even(0, 24)))
-        self.assertEqual((found["pictures"], found["freezes"], found["recovery"]), (100, 0, None))
+        self.assertEqual((found["pictures"], found["freezes"], found["still"], found["recovery"]), (100, 0, 0, None))
         self.assertLess(found["longest"], 0.05)
 
     def test_a_run_without_a_picture_is_one_freeze(self):
         found = figures.of(cells.Cell("", rate=1), run_of([]))
-        self.assertEqual([found[name] for name in ("pictures", "first", "longest", "freezes", "concealed")], [0, 24, 24, 1, 100])
+        names = ("pictures", "first", "longest", "freezes", "still", "concealed")
+        self.assertEqual([found[name] for name in names], [0, 24, 24, 1, 24, 100])
 
     def test_the_tail_without_pictures_is_a_freeze(self):
         found = figures.of(cells.Cell("", rate=1), run_of([*even(0, 5), *even(6, 20)]))
         self.assertEqual(found["freezes"], 2)
         self.assertAlmostEqual(found["longest"], 4, 1)
+        self.assertAlmostEqual(found["still"], 5, 0)
 
     def test_recovery_is_when_the_rate_is_back_and_not_the_first_picture(self):
         cell = cells.Cell("", rate=1, cut=2)
@@ -87,6 +89,7 @@ class Figures(unittest.TestCase):
         self.assertTrue(figures.is_worse("longest", [3.0, 3.1], [1.0, 1.1]))
         self.assertFalse(figures.is_worse("longest", [0.15], [0.1]))
         self.assertFalse(figures.is_worse("recovery", [None], [None]))
+        self.assertNotIn("freezes", figures.JUDGED)
 
     def test_the_report_names_the_network_where_another_is_better(self):
         row = lambda server, pictures: {"server": server, "cell": "75 %", "figures": {name: 1 for name in figures.COLUMNS} | {"pictures": pictures}}

@@ -12,12 +12,13 @@ BACK_S, BACK_SHARE = 2.0, 0.9
 # Lips are told from statistics once so many looks have both clocks.
 LIPS_LOOKS = 8
 
-# Figure: heading, decimals, whether more is better, the difference that nobody notices.
+# Figure: heading, decimals, whether more is better (`None`: not judged; one long freeze is no better than ten short ones), the difference
+# that nobody notices.
 COLUMNS = {
     "pictures": ("pictures, %", 1, True, 1.0),
     "first": ("first after, s", 2, False, 0.1),
     "longest": ("longest freeze, s", 2, False, 0.1),
-    "freezes": ("freezes", 0, False, 1),
+    "freezes": ("freezes", 0, None, 0),
     "still": ("still, s", 1, False, 0.3),
     "concealed": ("sound concealed, %", 1, False, 0.5),
     "lips": ("lips p95, ms", 0, False, 40),
@@ -39,7 +40,7 @@ def of(cell, seen):
         "first": at[0] if at else cell.seconds,
         "longest": longest(at, cell.seconds),
         "freezes": freezes(at, cell.seconds),
-        "still": last.get("totalFreezesDuration") or 0,
+        "still": still(at, cell.seconds),
         "concealed": concealed(seen["looks"]),
         "lips": lips(seen["looks"]),
         "recovery": recovery(at, cell),
@@ -57,10 +58,18 @@ def longest(at, end):
     return max(gaps(at, end), default=end)
 
 
-def freezes(at, end):
-    """As browsers count them: far longer without a picture than is usual (three times as long, and 150 ms more)."""
+def frozen(at, end):
+    """As browsers tell freezes: far longer without a picture than is usual (three times as long, and 150 ms more)."""
     usual = 1 / servers.FPS
-    return sum(gap > max(3 * usual, usual + 0.15) for gap in gaps(at, end)) if at else 1
+    return [gap for gap in gaps(at, end) if gap > max(3 * usual, usual + 0.15)] if at else [end]
+
+
+def freezes(at, end):
+    return len(frozen(at, end))
+
+
+def still(at, end):
+    return sum(frozen(at, end))
 
 
 def concealed(looks):
