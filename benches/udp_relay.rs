@@ -2,7 +2,8 @@
 //! the relay. `docs/benchmarks.md` tells how it is used.
 //!
 //! It prints its address, then reads commands from standard input, a line each, until that ends: `loss 0.35`,
-//! `rtt 40`, `rate 1250000` (bits per second, 0: any), `dark 3` (seconds), `stats`.
+//! `rtt 40`, `rate 1250000` (bits per second, 0: any), `cut 720000 8` (bits per second, seconds), `dark 3` (seconds),
+//! `stats`, which is answered by a line of JSON.
 
 #![allow(
     clippy::print_stdout,
@@ -28,32 +29,46 @@ mod relay;
 use std::io::{BufRead, stdin};
 use std::net::SocketAddr;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use lexopt::prelude::*;
+use netsim::{Link, LinkStats};
 use relay::{Relay, Way};
+use serde_json::{Value as Json, json};
 
 const USAGE: &str = "\
 udp_relay: a network that loses, in front of a UDP port
 
-  cargo bench --bench udp_relay -- --to ADDRESS [--seed N] [--loss SHARE] [--rtt MS] [--rate BITS]
+  cargo bench --bench udp_relay -- --to ADDRESS [--seed N] [--loss SHARE] [--rtt MS] [--jitter MS] [--mtu BYTES]
+      [--rate BITS] [--queue BYTES]
 
   --to ADDRESS   the port behind it, 127.0.0.1:50000
   --seed N       the n-th datagram has the same fate in every run of one seed (1)
   --loss SHARE   of the datagrams of each direction (0)
   --rtt MS       round trip (0)
-  --rate BITS    per second, towards the client, with half a second of queue (0: any)
+  --jitter MS    most that a datagram of either direction is delayed more; they overtake each other (0)
+  --mtu BYTES    of an IP packet, with its 28 bytes of headers; longer ones are lost (0: any)
+  --rate BITS    per second, towards the client (0: any)
+  --queue BYTES  that wait for the rate (0: half a second of it)
 
-Commands on standard input: loss SHARE, rtt MS, rate BITS, dark SECONDS, stats
+Commands on standard input: loss SHARE, rtt MS, rate BITS, cut BITS SECONDS, dark SECONDS, stats
 ";
 
-#[derive(Debug)]
+/// Headers of IPv4 and UDP.
+const HEADERS: usize = 28;
+
+#[derive(Debug, Clone, Default)]
 struct Options {
-    to: SocketAddr,
+    to: Option<SocketAddr>,
     seed: u64,
     loss: f64,
     rtt: f64,
+    jitter: f64,
+    mtu: usize,
     rate: u64,
+    queue: usize,
 }
 
 fn main() -> ExitCode {
@@ -63,8 +78,8 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match options() {
-        Ok(Some(options)) => {
-            run(&options);
+        Ok(Some((to, options))) => {
+            run(to, &options);
             ExitCode::SUCCESS
         }
         Ok(None) => {
@@ -78,54 +93,116 @@ fn main() -> ExitCode {
     }
 }
 
-fn options() -> Result<Option<Options>, lexopt::Error> {
-    let (mut to, mut seed, mut loss, mut rtt, mut rate) = (None, 1, 0.0, 0.0, 0);
+fn options() -> Result<Option<(SocketAddr, Options)>, lexopt::Error> {
+    let mut options = Options { seed: 1, ..Options::default() };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
-            Long("to") => to = Some(arguments.value()?.parse()?),
-            Long("seed") => seed = arguments.value()?.parse()?,
-            Long("loss") => loss = arguments.value()?.parse()?,
-            Long("rtt") => rtt = arguments.value()?.parse()?,
-            Long("rate") => rate = arguments.value()?.parse()?,
+            Long("to") => options.to = Some(arguments.value()?.parse()?),
+            Long("seed") => options.seed = arguments.value()?.parse()?,
+            Long("loss") => options.loss = arguments.value()?.parse()?,
+            Long("rtt") => options.rtt = arguments.value()?.parse()?,
+            Long("jitter") => options.jitter = arguments.value()?.parse()?,
+            Long("mtu") => options.mtu = arguments.value()?.parse()?,
+            Long("rate") => options.rate = arguments.value()?.parse()?,
+            Long("queue") => options.queue = arguments.value()?.parse()?,
             Long("bench") => {}
             Short('h') | Long("help") => return Ok(None),
             other @ (Short(_) | Long(_) | Value(_)) => return Err(other.unexpected()),
         }
     }
-    let to = to.ok_or("--to is needed")?;
-    Ok(Some(Options { to, seed, loss, rtt, rate }))
+    Ok(Some((options.to.ok_or("--to is needed")?, options)))
 }
 
-fn half(ms: f64) -> Duration {
-    Duration::from_secs_f64(ms.max(0.0) / 2000.0)
+fn ms(ms: f64) -> Duration {
+    Duration::from_secs_f64(ms.max(0.0) / 1000.0)
 }
 
 const fn any(rate: u64) -> u64 {
     if rate == 0 { u64::MAX } else { rate }
 }
 
-fn run(options: &Options) {
-    let (loss, latency, rate) = (options.loss, half(options.rtt), any(options.rate));
-    let relay = Relay::to(options.to)
+/// Loss, delay and size, which both directions have.
+fn path(link: Link, options: &Options) -> Link {
+    let link = link.loss(options.loss).latency(ms(options.rtt / 2.0));
+    let link = if options.jitter > 0.0 { link.jitter(ms(options.jitter)).overtaking() } else { link };
+    if options.mtu > 0 { link.mtu(options.mtu.saturating_sub(HEADERS)) } else { link }
+}
+
+fn narrow(link: Link, options: &Options) -> Link {
+    let link = link.rate(any(options.rate));
+    if options.queue > 0 { link.queue_bytes(options.queue) } else { link }
+}
+
+fn run(to: SocketAddr, options: &Options) {
+    let (there, back) = (options.clone(), options.clone());
+    let sent: Arc<Sent> = Arc::default();
+    let tap = Arc::clone(&sent);
+    let relay = Relay::to(to)
         .seed(options.seed)
-        .link(Way::There, move |link| link.loss(loss).latency(latency))
-        .link(Way::Back, move |link| link.loss(loss).latency(latency).rate(rate))
+        .link(Way::There, move |link| path(link, &there))
+        .link(Way::Back, move |link| narrow(path(link, &back), &back))
+        .tap(move |way, datagram| {
+            tap.of(way).fetch_add(u64::try_from(datagram.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        })
         .start();
     println!("{}", relay.address());
     for line in stdin().lock().lines().map_while(Result::ok) {
-        let mut words = line.split_whitespace();
-        let (command, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let number: f64 = value.parse().unwrap_or(0.0);
-        match command {
-            "loss" => Way::BOTH.into_iter().for_each(|way| relay.change(way, |link| link.loss(number))),
-            "rtt" => {
-                Way::BOTH.into_iter().for_each(|way| relay.change(way, |link| link.latency(half(number))))
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |index: usize| words.get(index).and_then(|word| word.parse().ok()).unwrap_or(0.0);
+        let bits = words.get(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        match words.first().copied().unwrap_or_default() {
+            "loss" => Way::BOTH.into_iter().for_each(|way| relay.change(way, |link| link.loss(number(1)))),
+            "rtt" => Way::BOTH
+                .into_iter()
+                .for_each(|way| relay.change(way, |link| link.latency(ms(number(1) / 2.0)))),
+            "rate" => relay.change(Way::Back, |link| link.rate(any(bits))),
+            "cut" => {
+                let from = Instant::now();
+                let to = from + Duration::from_secs_f64(number(2).max(0.0));
+                relay.change(Way::Back, |link| link.rate_between(from, to, any(bits)));
             }
-            "rate" => relay.change(Way::Back, |link| link.rate(any(value.parse().unwrap_or(0)))),
-            "dark" => relay.blackout(Duration::from_secs_f64(number)),
-            "stats" => println!("there {:?}, back {:?}", relay.stats(Way::There), relay.stats(Way::Back)),
+            "dark" => relay.blackout(Duration::from_secs_f64(number(1).max(0.0))),
+            "stats" => println!("{}", stats(&relay, &sent)),
             _ => eprintln!("udp_relay: no command: {line}"),
         }
     }
+}
+
+/// Bytes that came to the relay.
+#[derive(Debug, Default)]
+struct Sent {
+    there: AtomicU64,
+    back: AtomicU64,
+}
+
+impl Sent {
+    const fn of(&self, way: Way) -> &AtomicU64 {
+        match way {
+            Way::There => &self.there,
+            Way::Back => &self.back,
+        }
+    }
+}
+
+/// Counters of both directions. `bytes` are of the datagrams that came to the relay, `offered` of those that reached
+/// the bottleneck, and `dropped` of those that its queue had no room for.
+fn stats(relay: &Relay, sent: &Sent) -> Json {
+    let of = |way: Way| {
+        let LinkStats { sent: datagrams, delivered, lost, dark, too_big, overflowed, .. } = relay.stats(way);
+        let bottleneck = relay.bottleneck_bytes(way);
+        json!({
+            "bytes": sent.of(way).load(Ordering::Relaxed),
+            "offered": bottleneck.offered,
+            "dropped": bottleneck.overflowed,
+            "datagrams": datagrams,
+            "delivered": delivered,
+            "lost": lost,
+            "dark": dark,
+            "too_big": too_big,
+            "overflowed": overflowed,
+        })
+    };
+    let late_us = u64::try_from(relay.lateness(0.01).as_micros()).unwrap_or(u64::MAX);
+    json!({ "there": of(Way::There), "back": of(Way::Back), "late_us": late_us })
 }

@@ -102,7 +102,7 @@ class Server:
         with open(f"{self.home}/log", "wb") as log:
             self.process = begin(command, stdout=subprocess.PIPE, stderr=log)
         ready = json.loads(self.process.stdout.readline())
-        self.http, self.rtmp = ready["http"], ready["rtmp"]
+        self.ready, self.http, self.rtmp = ready, ready["http"], ready["rtmp"]
 
     def get(self, path):
         with urllib.request.urlopen(f"http://{self.http}{path}", timeout=PATIENCE) as answer:

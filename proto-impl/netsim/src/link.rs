@@ -107,6 +107,13 @@ struct Chance {
     duplicate: f64,
 }
 
+/// Additional delay of each datagram, up to `most`, and whether datagrams overtake each other by it.
+#[derive(Debug)]
+struct Jitter {
+    most: Duration,
+    overtaking: bool,
+}
+
 /// A direction of a path, perfect by default. All randomness comes from the seed: the n-th datagram has the same fate
 /// whenever it is sent, whatever its length and whatever happens to the others.
 #[derive(Debug)]
@@ -114,7 +121,7 @@ pub struct Link {
     seed: Seed,
     chance: Chance,
     latency: Duration,
-    jitter: Duration,
+    jitter: Jitter,
     fading: Option<Fading>,
     bits_per_second: Option<u64>,
     rates: Vec<(Instant, Instant, u64)>,
@@ -143,7 +150,7 @@ impl Link {
                 duplicate: 0.0,
             },
             latency: Duration::ZERO,
-            jitter: Duration::ZERO,
+            jitter: Jitter { most: Duration::ZERO, overtaking: false },
             fading: None,
             bits_per_second: None,
             rates: Vec::new(),
@@ -168,7 +175,14 @@ impl Link {
     /// Sets an additional delay, evenly distributed up to `jitter`. The order is kept.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
-        self.jitter = jitter;
+        self.jitter.most = jitter;
+        self
+    }
+
+    /// Lets datagrams overtake each other by their jitter, as on a path of several routes. The order is kept otherwise.
+    #[must_use]
+    pub const fn overtaking(mut self) -> Self {
+        self.jitter.overtaking = true;
         self
     }
 
@@ -336,7 +350,7 @@ impl Link {
     }
 
     fn draw_flight(&mut self) -> Flight {
-        let jitter = draw_up_to(&mut self.chance.random, self.jitter);
+        let jitter = draw_up_to(&mut self.chance.random, self.jitter.most);
         if self.chance.reorder <= 0.0 {
             return Flight { jitter, held_back: None };
         }
@@ -375,7 +389,7 @@ impl Link {
         if let Some(by) = flight.held_back {
             self.stats.reordered += 1;
             arrives += by;
-        } else {
+        } else if !self.jitter.overtaking {
             arrives = self.last_arrival.map_or(arrives, |at| at.max(arrives));
             self.last_arrival = Some(arrives);
         }
@@ -443,6 +457,17 @@ mod tests {
         let all: Vec<u32> = (0..1000).collect();
         assert_eq!(run(seeded(1), 1000).0, all);
         assert_eq!(run(seeded(1).latency(ms(40)).jitter(ms(30)), 1000).0, all);
+    }
+
+    #[test]
+    fn jitter_reorders_where_datagrams_may_overtake() {
+        let all: Vec<u32> = (0..1000).collect();
+        let (mut numbers, stats) = run(seeded(1).latency(ms(40)).jitter(ms(30)).overtaking(), 1000);
+        assert!(numbers.windows(2).filter(|w| w[1] < w[0]).count() > 100, "{numbers:?}");
+        // The delay alone decides: none arrives later than its latency and the most jitter.
+        assert!(numbers.iter().zip(0..).all(|(number, place)| place <= *number + 30), "{numbers:?}");
+        numbers.sort_unstable();
+        assert_eq!((numbers, stats.lost), (all, 0));
     }
 
     #[test]

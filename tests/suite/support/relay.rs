@@ -21,7 +21,7 @@ use bytes::Bytes;
 use crypto::Seed;
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
-use netsim::{Link, LinkStats};
+use netsim::{BottleneckBytes, Link, LinkStats};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// The socket that clients send to.
@@ -186,6 +186,17 @@ impl Relay {
             faded: sum.faded + link.faded,
             duplicated: sum.duplicated + link.duplicated,
             reordered: sum.reordered + link.reordered,
+        })
+    }
+
+    /// Bytes at the bottlenecks of one direction, over all clients.
+    pub fn bottleneck_bytes(&self, way: Way) -> BottleneckBytes {
+        let state = self.shared.lanes[way as usize].state.lock().unwrap();
+        state.links.iter().map(Link::bottleneck_bytes).fold(BottleneckBytes::default(), |sum, link| {
+            BottleneckBytes {
+                offered: sum.offered + link.offered,
+                overflowed: sum.overflowed + link.overflowed,
+            }
         })
     }
 
@@ -501,6 +512,24 @@ mod tests {
         };
         assert_eq!(arrived(3), arrived(3));
         assert_ne!(arrived(3), arrived(4));
+    }
+
+    #[test]
+    fn a_narrow_line_counts_the_bytes_that_its_queue_drops() {
+        let server = socket(V4);
+        // A datagram leaves after ten seconds.
+        let narrow = |link: Link| link.rate(80).queue_bytes(300);
+        let relay = Relay::to(server.local_addr().unwrap()).link(Way::There, narrow).start();
+        let client = socket(V4);
+        for _ in 0..5 {
+            client.send_to(&[0; 100], relay.address()).unwrap();
+        }
+        while relay.stats(Way::There).sent < 5 {
+            std::thread::sleep(ms(1));
+        }
+        let found = relay.bottleneck_bytes(Way::There);
+        assert_eq!(found, BottleneckBytes { offered: 500, overflowed: 200 });
+        assert_eq!(relay.bottleneck_bytes(Way::Back), BottleneckBytes::default());
     }
 
     #[test]

@@ -1,0 +1,118 @@
+"""The networks that viewers are put behind: a short list for comparisons, and a pairwise table."""
+
+import dataclasses
+import itertools
+import random
+
+# Bits per second that the stream takes on the line, with its headers: rates are shares of it.
+STREAM = 2_550_000
+# A line that is no bottleneck for the stream.
+WIDE = 4.0
+# A cut leaves this share of the stream's rate, from so many seconds after the answer on.
+CUT_TO, CUT_AT = 0.3, 8
+AFTER_CUT = 10
+SECONDS = 24
+
+RATES = (WIDE, 0.3, 0.45, 0.6, 0.75, 0.9, 1.05, 1.2)
+QUEUES = (20_000, 64_000, 150_000, 500_000)
+LOSSES = (0.0, 0.01, 0.05, 0.15, 0.35)
+JITTERS = (0, 30, 100, 200)
+RTTS = (20, 100, 250, 500)
+CUTS = (0, 0.5, 2, 8, 12)
+MTUS = (1500, 1280)
+FACTORS = (RATES, QUEUES, LOSSES, JITTERS, RTTS, CUTS, MTUS)
+
+CELLS_MAX, SEED = 64, 1
+# Tries for each row of the table; the one that covers most new pairs is taken.
+TRIES = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One network. Loss, jitter and MTU are those of both directions, rate and queue those towards the viewer."""
+
+    name: str
+    rate: float = WIDE
+    queue: int = 64_000
+    loss: float = 0.0
+    jitter: int = 0
+    rtt: int = 40
+    cut: float = 0
+    mtu: int = 1500
+
+    @property
+    def bits(self):
+        return round(self.rate * STREAM)
+
+    @property
+    def cut_bits(self):
+        return round(min(self.rate, CUT_TO) * STREAM)
+
+    @property
+    def seconds(self):
+        """Those that are watched: enough to see whether pictures come back behind a cut."""
+        return max(SECONDS, round(CUT_AT + self.cut + AFTER_CUT))
+
+    def relay(self, to, seed):
+        """Arguments of the relay."""
+        fields = {"to": to, "seed": seed, "loss": self.loss, "rtt": self.rtt, "jitter": self.jitter, "mtu": self.mtu,
+                  "rate": self.bits, "queue": self.queue}
+        return [word for name, value in fields.items() for word in (f"--{name}", str(value))]
+
+    def deliverable(self, begin, end):
+        """Bytes that the line carries from `begin` to `end`, in seconds after the answer."""
+        cut = max(0, min(end, CUT_AT + self.cut) - max(begin, CUT_AT)) if self.cut else 0
+        return ((end - begin - cut) * self.bits + cut * self.cut_bits) / 8
+
+
+SHORT = (
+    Cell("60 %", rate=0.6),
+    Cell("75 %", rate=0.75),
+    Cell("90 %", rate=0.9),
+    Cell("cut to 30 % for 8 s", cut=8),
+    Cell("5 % lost", loss=0.05),
+    Cell("15 % lost", loss=0.15),
+    Cell("jitter 100 ms", jitter=100),
+    Cell("RTT 500 ms", rtt=500),
+)
+
+
+def pairs_of(row):
+    return set(itertools.combinations(enumerate(row), 2))
+
+
+def rows():
+    """Rows in which each value of each factor meets each value of each other factor; the same ones every time."""
+    chance = random.Random(SEED)
+    every = itertools.product(*(range(len(factor)) for factor in FACTORS))
+    missing = set().union(*(pairs_of(row) for row in every))
+    out = []
+    while missing and len(out) < CELLS_MAX:
+        best = max((candidate(chance, missing) for _ in range(TRIES)), key=lambda row: len(pairs_of(row) & missing))
+        missing -= pairs_of(best)
+        out.append(best)
+    return out, missing
+
+
+def candidate(chance, missing):
+    """A row around one missing pair, whose other values are each chosen for the pairs that they complete."""
+    row = dict(chance.choice(sorted(missing)))
+    others = [place for place in range(len(FACTORS)) if place not in row]
+    chance.shuffle(others)
+    for place in others:
+        values = list(range(len(FACTORS[place])))
+        chance.shuffle(values)
+        gain = lambda value: sum(tuple(sorted([known, (place, value)])) in missing for known in row.items())
+        row[place] = max(values, key=gain)
+    return tuple(row[place] for place in range(len(FACTORS)))
+
+
+def pairwise():
+    values = ([factor[index] for factor, index in zip(FACTORS, row)] for row in rows()[0])
+    return [Cell(describe(*of), *of) for of in values]
+
+
+def describe(rate, queue, loss, jitter, rtt, cut, mtu):
+    parts = [f"{rate:.0%}".replace("%", " %"), f"{queue // 1000} KB", loss and f"loss {loss * 100:g} %", jitter and f"jitter {jitter}",
+             f"RTT {rtt}", cut and f"cut {cut:g} s", mtu < 1500 and f"MTU {mtu}"]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,102 @@
+"""The tables of networks and the figures of runs, without a server: run by `make networks` before it measures.
+
+    python3 -m unittest -b check      (in benches/networks)
+"""
+
+import itertools
+import unittest
+
+import cells
+import figures
+import servers
+
+
+def run_of(pictures, seconds=24, **more):
+    """A run whose viewer was answered at 0."""
+    line = [{"at": at * 1000, "back": {"bytes": at * 100_000, "offered": at * 100_000, "dropped": at * 10_000}} for at in range(seconds + 1)]
+    return {"began": 0, "pictures": [round(at * 1000) for at in pictures], "looks": [], "line": line, **more}
+
+
+def even(begin, end, fps=servers.FPS):
+    return [begin + number / fps for number in range(round((end - begin) * fps))]
+
+
+class Tables(unittest.TestCase):
+    def test_each_pair_of_values_is_in_a_row(self):
+        rows, missing = cells.rows()
+        self.assertEqual(missing, set())
+        self.assertLessEqual(len(rows), cells.CELLS_MAX)
+        for (one, first), (two, second) in itertools.combinations(enumerate(cells.FACTORS), 2):
+            found = {(row[one], row[two]) for row in rows}
+            self.assertEqual(len(found), len(first) * len(second), (first, second))
+
+    def test_the_table_is_the_same_every_time(self):
+        self.assertEqual(cells.pairwise(), cells.pairwise())
+        self.assertEqual(len({cell.name for cell in cells.pairwise()}), len(cells.pairwise()))
+        self.assertEqual(len(cells.SHORT), 8)
+
+    def test_a_cut_takes_its_share_of_what_can_be_delivered(self):
+        cell = cells.Cell("", rate=1, cut=2)
+        self.assertAlmostEqual(cell.deliverable(0, 5), 5 * cells.STREAM / 8)
+        self.assertAlmostEqual(cell.deliverable(0, 24), (22 + 2 * cells.CUT_TO) * cells.STREAM / 8)
+        self.assertAlmostEqual(cell.deliverable(9, 24), (14 + cells.CUT_TO) * cells.STREAM / 8)
+        self.assertAlmostEqual(cells.Cell("", rate=0.2, cut=2).deliverable(0, 24), 24 * 0.2 * cells.STREAM / 8)
+
+
+class Figures(unittest.TestCase):
+    def test_a_whole_run_has_every_picture_and_no_freeze(self):
+        found = figures.of(cells.Cell("", rate=1), run_of(even(0, 24)))
+        self.assertEqual((found["pictures"], found["freezes"], found["still"], found["recovery"]), (100, 0, 0, None))
+        self.assertLess(found["longest"], 0.05)
+
+    def test_a_run_without_a_picture_is_one_freeze(self):
+        found = figures.of(cells.Cell("", rate=1), run_of([]))
+        names = ("pictures", "first", "longest", "freezes", "still", "concealed")
+        self.assertEqual([found[name] for name in names], [0, 24, 24, 1, 24, 100])
+
+    def test_the_tail_without_pictures_is_a_freeze(self):
+        found = figures.of(cells.Cell("", rate=1), run_of([*even(0, 5), *even(6, 20)]))
+        self.assertEqual(found["freezes"], 2)
+        self.assertAlmostEqual(found["longest"], 4, 1)
+        self.assertAlmostEqual(found["still"], 5, 0)
+
+    def test_recovery_is_when_the_rate_is_back_and_not_the_first_picture(self):
+        cell = cells.Cell("", rate=1, cut=2)
+        end = cells.CUT_AT + cell.cut
+        run = run_of([*even(0, cells.CUT_AT), end + 0.1, *even(end + 3, cell.seconds)], cell.seconds)
+        self.assertAlmostEqual(figures.of(cell, run)["recovery"], 3, 1)
+        self.assertEqual(figures.of(cell, run_of(even(0, 8), cell.seconds))["recovery"], cell.seconds - end)
+        self.assertEqual(figures.of(cell, run_of(even(0, cell.seconds), cell.seconds))["recovery"], 0)
+
+    def test_what_was_sent_is_compared_with_the_line_or_else_with_the_stream(self):
+        narrow = cells.Cell("", rate=0.5)
+        found = figures.of(narrow, run_of(even(0, 24)))
+        self.assertAlmostEqual(found["sent"], 100_000 * 8 / narrow.bits)
+        self.assertAlmostEqual(found["dropped"], 10)
+        self.assertAlmostEqual(figures.of(cells.Cell(""), run_of(even(0, 24)))["sent"], 100_000 * 8 / cells.STREAM)
+
+    def test_lips_count_only_while_pictures_come(self):
+        look = lambda frames, apart: {"video": {"framesDecoded": frames, "estimatedPlayoutTimestamp": 1000 + apart},
+                                      "audio": {"estimatedPlayoutTimestamp": 1000}}
+        looks = [look(number, 30) for number in range(1, 21)]
+        self.assertEqual(figures.lips(looks + [look(20, 5000)] * 20), 30)
+        self.assertIsNone(figures.lips(looks[:5]))
+
+    def test_a_difference_within_the_seeds_is_a_tie(self):
+        self.assertTrue(figures.is_worse("pictures", [50, 52], [80, 82]))
+        self.assertFalse(figures.is_worse("pictures", [50, 82], [80, 82]))
+        self.assertFalse(figures.is_worse("pictures", [80, 82], [50, 52]))
+        self.assertTrue(figures.is_worse("longest", [3.0, 3.1], [1.0, 1.1]))
+        self.assertFalse(figures.is_worse("longest", [0.15], [0.1]))
+        self.assertFalse(figures.is_worse("recovery", [None], [None]))
+        self.assertNotIn("freezes", figures.JUDGED)
+
+    def test_the_report_names_the_network_where_another_is_better(self):
+        row = lambda server, pictures: {"server": server, "cell": "75 %", "figures": {name: 1 for name in figures.COLUMNS} | {"pictures": pictures}}
+        found = figures.worse([row(servers.Millstream.NAME, 40), row("MediaMTX", 90)])
+        self.assertEqual(found, ["75 %: pictures, %: millstream 40.0, MediaMTX 90.0"])
+        self.assertIn("| 75 % | MediaMTX | 90.0 |", figures.table([row("MediaMTX", 90)]))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,168 @@
+"""From what was seen to the figures of a run, and from runs to tables."""
+
+import statistics
+
+import cells
+import servers
+
+# Until the estimate of a path has settled, what is sent is not judged.
+SETTLED_S = 5
+# Pictures are back when so many of them have come in so long.
+BACK_S, BACK_SHARE = 2.0, 0.9
+# Lips are told from statistics once so many looks have both clocks.
+LIPS_LOOKS = 8
+
+# Figure: heading, decimals, whether more is better (`None`: not judged; one long freeze is no better than ten short ones), the difference
+# that nobody notices.
+COLUMNS = {
+    "pictures": ("pictures, %", 1, True, 1.0),
+    "first": ("first after, s", 2, False, 0.1),
+    "longest": ("longest freeze, s", 2, False, 0.1),
+    "freezes": ("freezes", 0, None, 0),
+    "still": ("still, s", 1, False, 0.3),
+    "concealed": ("sound concealed, %", 1, False, 0.5),
+    "lips": ("lips p95, ms", 0, False, 40),
+    "recovery": ("back after a cut, s", 1, False, 0.3),
+    "sent": ("sent / deliverable", 2, None, 0.0),
+    "dropped": ("dropped by the queue, %", 1, None, 0.0),
+}
+JUDGED = [name for name, (_, _, is_more_better, _) in COLUMNS.items() if is_more_better is not None]
+
+
+def of(cell, seen):
+    """The figures of one run; `None` where there is none."""
+    begun = seen["began"]
+    at = [(one - begun) / 1000 for one in seen["pictures"] if 0 <= one - begun <= cell.seconds * 1000]
+    video = [look["video"] for look in seen["looks"] if look.get("video")]
+    last = video[-1] if video else {}
+    return {
+        "pictures": 100 * min(1, len(at) / (servers.FPS * cell.seconds)),
+        "first": at[0] if at else cell.seconds,
+        "longest": longest(at, cell.seconds),
+        "freezes": freezes(at, cell.seconds),
+        "still": still(at, cell.seconds),
+        "concealed": concealed(seen["looks"]),
+        "lips": lips(seen["looks"]),
+        "recovery": recovery(at, cell),
+        **carried(cell, seen["line"], begun),
+        "lost": last.get("packetsLost"), "asked": last.get("nackCount"), "keys": last.get("keyFramesDecoded"), "plis": last.get("pliCount"),
+    }
+
+
+def gaps(at, end):
+    """Times without a new picture, from the first one until the end."""
+    return [after - before for before, after in zip(at, [*at[1:], end])]
+
+
+def longest(at, end):
+    return max(gaps(at, end), default=end)
+
+
+def frozen(at, end):
+    """As browsers tell freezes: far longer without a picture than is usual (three times as long, and 150 ms more)."""
+    usual = 1 / servers.FPS
+    return [gap for gap in gaps(at, end) if gap > max(3 * usual, usual + 0.15)] if at else [end]
+
+
+def freezes(at, end):
+    return len(frozen(at, end))
+
+
+def still(at, end):
+    return sum(frozen(at, end))
+
+
+def concealed(looks):
+    last = next((look["audio"] for look in reversed(looks) if look.get("audio")), None)
+    return 100 * last["concealedSamples"] / last["totalSamplesReceived"] if last and last["totalSamplesReceived"] else 100
+
+
+def lips(looks):
+    """How far picture and sound were apart in 95 of 100 looks, while pictures came."""
+    apart, before = [], 0
+    for look in looks:
+        video, audio = look.get("video") or {}, look.get("audio") or {}
+        has_new = (video.get("framesDecoded") or 0) > before
+        before = video.get("framesDecoded") or before
+        if has_new and video.get("estimatedPlayoutTimestamp") and audio.get("estimatedPlayoutTimestamp"):
+            apart.append(abs(video["estimatedPlayoutTimestamp"] - audio["estimatedPlayoutTimestamp"]))
+    return sorted(apart)[int(len(apart) * 0.95)] if len(apart) >= LIPS_LOOKS else None
+
+
+def recovery(at, cell):
+    """From the end of the cut until pictures come again at their rate."""
+    if not cell.cut:
+        return None
+    end = cells.CUT_AT + cell.cut
+    usual = min(1, cell.rate) * servers.FPS
+    starts = [end, *(one for one in at if one > end)]
+    enough = BACK_SHARE * BACK_S * usual
+    back = next((one for one in starts if sum(one <= other < one + BACK_S for other in at) >= enough), cell.seconds)
+    return back - end
+
+
+def carried(cell, line, begun):
+    """Bytes sent over those that the line, or the stream where that takes less, can have had, once the path is known; and what its queue
+    dropped of all."""
+    back = [(((look["at"] - begun) / 1000), look["back"]) for look in line]
+    settled = next((one for one in back if one[0] >= SETTLED_S), back[-1])
+    (begin, first), (end, last) = settled, back[-1]
+    possible = cell.deliverable(begin, end)
+    return {
+        "sent": (last["bytes"] - first["bytes"]) / possible if possible and cell.rate < cells.WIDE else
+                (last["bytes"] - first["bytes"]) * 8 / (cells.STREAM * (end - begin)) if end > begin else None,
+        "dropped": 100 * last["dropped"] / last["offered"] if last["offered"] else 0,
+    }
+
+
+def spread(values):
+    return max(values) - min(values)
+
+
+def text(name, values):
+    """The median, and from where to where the seeds are."""
+    decimals = COLUMNS[name][1]
+    values = [value for value in values if value is not None]
+    if not values:
+        return "-"
+    middle = f"{statistics.median(values):.{decimals}f}"
+    return middle if len(values) == 1 else f"{middle} ({min(values):.{decimals}f} to {max(values):.{decimals}f})"
+
+
+def table(rows):
+    """A row for each network and server."""
+    head = ["network", "server", *(column[0] for column in COLUMNS.values())]
+    out = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        for server in dict.fromkeys(row["server"] for row in rows):
+            found = [row["figures"] for row in rows if row["cell"] == cell and row["server"] == server]
+            if found:
+                out.append(f"| {cell} | {server} | " + " | ".join(text(name, [one[name] for one in found]) for name in COLUMNS) + " |")
+    return "\n".join(out)
+
+
+def is_worse(name, ours, theirs):
+    """Worse by more than the seeds differ among themselves, and than anybody notices."""
+    _, _, is_more_better, unnoticed = COLUMNS[name]
+    ours, theirs = ([value for value in values if value is not None] for values in (ours, theirs))
+    if not ours or not theirs:
+        return False
+    by = statistics.median(theirs) - statistics.median(ours)
+    by = by if is_more_better else -by
+    return by > max(spread(ours), spread(theirs), unnoticed)
+
+
+def worse(rows, ours=servers.Millstream.NAME):
+    """Where another server is better: network, figure, both medians and their spread."""
+    out = []
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        of_cell = {}
+        for row in rows:
+            if row["cell"] == cell:
+                of_cell.setdefault(row["server"], []).append(row["figures"])
+        for server, theirs in of_cell.items():
+            for name in JUDGED if server != ours and ours in of_cell else []:
+                pair = [[one[name] for one in found] for found in (of_cell[ours], theirs)]
+                if is_worse(name, *pair):
+                    out.append(f"{cell}: {COLUMNS[name][0]}: {ours} {text(name, pair[0])}, {server} {text(name, pair[1])}")
+    return out

@@ -1,0 +1,155 @@
+// A viewer of one stream, behind a relay: run by view.py.
+//
+// 1. `watch(kind, options)` asks the server for the stream, by its own signalling.
+// 2. The candidates of the server never reach the browser, nor ours the server: `state.wants` is the server's address, and once view.py
+//    has a relay in front of it and calls `relayAt`, that is the only candidate.
+// 3. Each picture that comes out of the decoder is noted, and the statistics every half second.
+// 4. `finish()` says what was seen.
+"use strict";
+
+const LOOK_MS = 500;
+const VIDEO = ["framesDecoded", "framesReceived", "framesDropped", "keyFramesDecoded", "freezeCount", "totalFreezesDuration", "packetsReceived",
+    "packetsLost", "bytesReceived", "nackCount", "pliCount", "firCount", "retransmittedPacketsReceived", "jitterBufferDelay",
+    "jitterBufferTargetDelay", "jitterBufferMinimumDelay", "jitterBufferEmittedCount", "estimatedPlayoutTimestamp"];
+const AUDIO = ["packetsReceived", "packetsLost", "packetsDiscarded", "concealedSamples", "silentConcealedSamples", "totalSamplesReceived",
+    "jitterBufferDelay", "jitterBufferEmittedCount", "estimatedPlayoutTimestamp"];
+
+const state = { wants: null, began: null, connected: null, failed: null };
+const peers = [];
+const pictures = [];
+const looks = [];
+let giveRelay;
+const relay = new Promise((resolve) => (giveRelay = resolve));
+
+function relayAt(port) {
+    state.began = Date.now();
+    giveRelay(port);
+}
+
+// A candidate line with the relay's address, or null where it is none that the relay stands in for.
+async function rewritten(line) {
+    const words = line.split(" ");
+    if (words[2].toLowerCase() !== "udp" || words[4].includes(":")) return null;
+    state.wants ??= `${words[4]}:${words[5]}`;
+    if (state.wants !== `${words[4]}:${words[5]}`) return null;
+    words.splice(4, 2, "127.0.0.1", String(await relay));
+    return words.join(" ");
+}
+
+async function through(sdp) {
+    const lines = [];
+    for (const line of sdp.split("\r\n")) {
+        const kept = line.startsWith("a=candidate:") ? await rewritten(line) : line;
+        if (kept !== null) lines.push(kept);
+    }
+    return lines.join("\r\n");
+}
+
+function bare(sdp) {
+    return sdp.split("\r\n").filter((line) => !/^a=(candidate|end-of-candidates)/.test(line)).join("\r\n");
+}
+
+// Whatever makes connections here makes these.
+class Peer extends RTCPeerConnection {
+    constructor(...configuration) {
+        super(...configuration);
+        peers.push(this);
+        this.addEventListener("track", ({ track }) => show(track));
+        this.addEventListener("connectionstatechange", () => {
+            if (this.connectionState === "connected") state.connected ??= Date.now();
+        });
+    }
+    // Nobody is told of our candidates.
+    set onicecandidate(_) {}
+    get onicecandidate() {
+        return null;
+    }
+    async setRemoteDescription({ type, sdp }) {
+        return super.setRemoteDescription({ type, sdp: await through(sdp) });
+    }
+    async addIceCandidate(candidate) {
+        if (!candidate?.candidate) return;
+        const line = await rewritten(candidate.candidate);
+        if (line !== null) await super.addIceCandidate({ ...(candidate.toJSON?.() ?? candidate), candidate: line });
+    }
+}
+window.RTCPeerConnection = Peer;
+
+function show(track) {
+    const element = document.querySelector("video");
+    element.srcObject ??= new MediaStream();
+    element.srcObject.addTrack(track);
+    if (track.kind === "video") count(track);
+}
+
+async function count(track) {
+    const reader = new MediaStreamTrackProcessor({ track, maxBufferSize: 30 }).readable.getReader();
+    for (;;) {
+        const { value, done } = await reader.read();
+        if (done) return;
+        pictures.push(Date.now());
+        value.close();
+    }
+}
+
+const WAYS = {
+    async whep({ url }) {
+        const peer = new Peer();
+        for (const kind of ["video", "audio"]) peer.addTransceiver(kind, { direction: "recvonly" });
+        await peer.setLocalDescription(await peer.createOffer());
+        const body = bare(peer.localDescription.sdp);
+        const answer = await fetch(url, { method: "POST", headers: { "Content-Type": "application/sdp" }, body });
+        const sdp = await answer.text();
+        if (answer.status !== 201) throw new Error(`${answer.status}: ${sdp.slice(0, 200)}`);
+        await peer.setRemoteDescription({ type: "answer", sdp });
+    },
+    // The plugin offers, by https://janus.conf.meetecho.com/docs/rest.html.
+    async janus({ url, id }) {
+        const transaction = "view";
+        const post = async (path, body) => (await fetch(`${url}${path}`, { method: "POST", body: JSON.stringify({ transaction, ...body }) })).json();
+        const session = (await post("", { janus: "create" })).data.id;
+        const handle = (await post(`/${session}`, { janus: "attach", plugin: "janus.plugin.streaming" })).data.id;
+        const peer = new Peer();
+        await post(`/${session}/${handle}`, { janus: "message", body: { request: "watch", id } });
+        let offer;
+        while (!offer) {
+            const event = await (await fetch(`${url}/${session}`)).json();
+            if (event.plugindata?.data?.error) throw new Error(event.plugindata.data.error);
+            offer = event.jsep;
+        }
+        await peer.setRemoteDescription(offer);
+        await peer.setLocalDescription(await peer.createAnswer());
+        const jsep = { type: "answer", sdp: bare(peer.localDescription.sdp) };
+        await post(`/${session}/${handle}`, { janus: "message", body: { request: "start" }, jsep });
+        await post(`/${session}/${handle}`, { janus: "trickle", candidate: { completed: true } });
+        // A session lives as long as somebody asks for its events.
+        for (;;) await (await fetch(`${url}/${session}`)).json();
+    },
+    async livekit({ url, token }) {
+        const room = new LivekitClient.Room({ adaptiveStream: false, dynacast: false });
+        await room.connect(url, token, { maxRetries: 0, peerConnectionTimeout: 30_000 });
+    },
+};
+
+async function look() {
+    const seen = { at: Date.now() };
+    for (const peer of peers) {
+        for (const report of (await peer.getStats()).values()) {
+            if (report.type !== "inbound-rtp") continue;
+            const names = report.kind === "video" ? VIDEO : AUDIO;
+            seen[report.kind] = Object.fromEntries(names.map((name) => [name, report[name] ?? null]));
+        }
+    }
+    looks.push(seen);
+}
+
+function watch(kind, options) {
+    WAYS[kind](options).catch((error) => (state.failed = String(error)));
+    setInterval(look, LOOK_MS);
+}
+
+async function finish() {
+    await look();
+    peers.forEach((peer) => peer.close());
+    return { ...state, pictures, looks };
+}

@@ -1,0 +1,279 @@
+"""The servers, each with one stream of its own film on ports of its own, and how its viewers ask for it."""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "../players"))
+import stage  # noqa: E402: programs in the background that end with this one
+
+PEERS = f"{stage.ROOT}/target/peers"
+STREAM = "networks"
+FPS, GOP_S, VIDEO_BITS = 25, 2, 2_400_000
+
+
+def film(place, seconds):
+    """A file that all servers are sent: H.264 main without B-pictures, constant bit rate, in motion; and Opus."""
+    path = f"{place}/film.mkv"
+    picture = f"testsrc2=size=640x360:rate={FPS},noise=alls=16:allf=t+u,format=yuv420p"
+    rate = ["-b:v", str(VIDEO_BITS), "-minrate", str(VIDEO_BITS), "-maxrate", str(VIDEO_BITS), "-bufsize", str(VIDEO_BITS // 2)]
+    video = ["-c:v", "libx264", "-preset", "veryfast", "-profile:v", "main", "-bf", "0", "-g", str(FPS * GOP_S), "-sc_threshold", "0", *rate]
+    audio = ["-c:a", "libopus", "-b:a", "64k", "-ac", "2"]
+    sources = ["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=frequency=440:sample_rate=48000"]
+    subprocess.run([stage.ffmpeg9(), "-v", "error", "-nostdin", "-y", *sources, "-t", str(seconds), *video, *audio, path], check=True)
+    return path
+
+
+def free_port(kind=socket.SOCK_STREAM):
+    with socket.socket(socket.AF_INET, kind) as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def program(name):
+    return shutil.which(name, path=f"{PEERS}:{os.environ['PATH']}")
+
+
+def answers(url, wanted=(200,)):
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return answer.status in wanted
+    except urllib.error.HTTPError as error:
+        return error.code in wanted
+    except OSError:
+        return False
+
+
+def first_line(*command):
+    said = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (said.stdout + said.stderr).strip().splitlines()[0]
+
+
+class Running:
+    """A server that has the stream, until it is closed. `kind` and `options` are for the viewer's page."""
+
+    def __init__(self):
+        self.processes, self.begun = [], None
+
+    def publish(self, path, *outputs):
+        """Publishes the film in real time, as it is."""
+        command = [stage.ffmpeg9(), "-v", "error", "-nostdin", "-re", "-i", path]
+        for output in outputs:
+            command += ["-c", "copy", *output]
+        self.processes.append(stage.begin(command))
+        self.begun = time.monotonic()
+
+    def begin(self, command, log, **environment):
+        with open(log, "wb") as out:
+            process = stage.begin(command, stdout=out, stderr=out, env={**os.environ, **environment})
+        self.processes.append(process)
+        return process
+
+    def close(self):
+        for process in self.processes:
+            stage.end(process)
+
+
+class Millstream(Running):
+    NAME = "millstream"
+
+    @staticmethod
+    def missing():
+        return None if os.path.exists(stage.PROGRAM) else "not built"
+
+    @staticmethod
+    def version():
+        return first_line(stage.PROGRAM, "--version")
+
+    def __init__(self, place, path):
+        super().__init__()
+        server = stage.Server("server.workers=1", "app.publisherGraceMs=0", *os.environ.get("SETTINGS", "").split())
+        self.processes.append(server.process)
+        rtsp = server.ready["rtsp"]
+        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{rtsp}/live/{STREAM}"])
+        stage.wait_for("the stream at millstream", lambda: server.is_live(STREAM))
+        self.kind, self.options = "whep", {"url": f"http://{server.http}/live/whep/{STREAM}"}
+
+
+class MediaMtx(Running):
+    NAME = "MediaMTX"
+
+    @staticmethod
+    def missing():
+        return None if program("mediamtx") else "no mediamtx in target/peers or the path: sh benches/peers.sh mediamtx"
+
+    @staticmethod
+    def version():
+        return f"MediaMTX {first_line(program('mediamtx'), '--version')}"
+
+    def __init__(self, place, path):
+        super().__init__()
+        http, rtsp, media, api = free_port(), free_port(), free_port(socket.SOCK_DGRAM), free_port()
+        off = "".join(f"{name}: no\n" for name in ("rtmp", "hls", "srt", "moq", "metrics", "pprof", "playback"))
+        with open(f"{place}/mediamtx.yml", "w") as out:
+            out.write(f"""{off}logLevel: info
+api: yes
+apiAddress: 127.0.0.1:{api}
+rtspAddress: 127.0.0.1:{rtsp}
+rtspTransports: [tcp]
+webrtcAddress: 127.0.0.1:{http}
+webrtcLocalUDPAddress: 127.0.0.1:{media}
+webrtcIPsFromInterfaces: no
+webrtcAdditionalHosts: [127.0.0.1]
+paths:
+  all_others:
+""")
+        self.begin([program("mediamtx"), f"{place}/mediamtx.yml"], f"{place}/mediamtx.log")
+        stage.wait_for("MediaMTX", lambda: answers(f"http://127.0.0.1:{api}/v3/paths/list"))
+        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://127.0.0.1:{rtsp}/{STREAM}"])
+        stage.wait_for("the stream at MediaMTX", lambda: self.is_ready(f"http://127.0.0.1:{api}/v3/paths/get/{STREAM}"))
+        self.kind, self.options = "whep", {"url": f"http://127.0.0.1:{http}/{STREAM}/whep"}
+
+    @staticmethod
+    def is_ready(url):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return json.load(answer).get("ready")
+        except OSError:
+            return False
+
+
+class Janus(Running):
+    """The streaming plugin, which passes on RTP: the latest key frame is kept for who joins."""
+
+    NAME = "Janus"
+    LOOPBACK = f"{PEERS}/janus_loopback.so"
+
+    @classmethod
+    def missing(cls):
+        return None if program("janus") and os.path.exists(cls.LOOPBACK) else "not installed: sh benches/networks/install.sh"
+
+    @staticmethod
+    def version():
+        return re.sub(r"\s+", " ", first_line(program("janus"), "--version"))
+
+    def __init__(self, place, path):
+        super().__init__()
+        http, audio, video = free_port(), free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_DGRAM)
+        folder = f"{place}/janus"
+        os.makedirs(folder, exist_ok=True)
+        settings = {
+            "janus": 'general: { debug_level = 4 }\nmedia: { }\nnat: { ice_enforce_list = "127.0.0.1" }\n'
+                     'plugins: { disable = "' + ",".join(f"libjanus_{name}.so" for name in (
+                         "audiobridge", "duktape", "echotest", "lua", "nosip", "recordplay", "sip", "textroom", "videocall", "videoroom",
+                         "voicemail")) + '" }\n'
+                     'transports: { disable = "' + ",".join(f"libjanus_{name}.so" for name in (
+                         "mqtt", "nanomsg", "pfunix", "rabbitmq", "websockets")) + '" }\nevents: { broadcast = false }\n',
+            "janus.transport.http": f'general: {{ http = true, port = {http}, ip = "127.0.0.1", https = false }}\nadmin: {{ admin_http = false }}\n',
+            "janus.plugin.streaming": f"""general: {{ }}
+{STREAM}: {{
+    type = "rtp"
+    id = 1
+    audio = true
+    video = true
+    audioport = {audio}
+    audioiface = "127.0.0.1"
+    audiopt = 97
+    audiocodec = "opus"
+    videoport = {video}
+    videoiface = "127.0.0.1"
+    videopt = 96
+    videocodec = "h264"
+    videofmtp = "profile-level-id=42e01f;packetization-mode=1"
+    videobufferkf = true
+}}
+""",
+        }
+        for name, text in settings.items():
+            with open(f"{folder}/{name}.jcfg", "w") as out:
+                out.write(text)
+        self.begin([program("janus"), "-F", folder, "-C", f"{folder}/janus.jcfg", "--interface", "127.0.0.1"], f"{place}/janus.log",
+                   LD_PRELOAD=self.LOOPBACK)
+        self.kind, self.options = "janus", {"url": f"http://127.0.0.1:{http}/janus", "id": 1}
+        stage.wait_for("Janus", lambda: answers(f"{self.options['url']}/info"))
+        to = lambda port: f"rtp://127.0.0.1:{port}?pkt_size=1200"
+        self.publish(
+            path, ["-map", "0:v", "-bsf:v", "h264_mp4toannexb", "-payload_type", "96", "-f", "rtp", to(video)],
+            ["-map", "0:a", "-payload_type", "97", "-f", "rtp", to(audio)])
+
+
+class LiveKit(Running):
+    """Published by its WHIP, played by its own client."""
+
+    NAME = "LiveKit"
+    KEY, SECRET = "networks", "a secret of 32 characters or more, for this machine"
+
+    @staticmethod
+    def missing():
+        if not os.path.exists(f"{HERE}/node_modules/livekit-client"):
+            return "no livekit-client: sh benches/networks/install.sh"
+        return None if program("livekit-server") else "not built: sh benches/networks/install.sh"
+
+    @staticmethod
+    def version():
+        with open(f"{HERE}/livekit/go.mod") as file:
+            return f"LiveKit {re.search(r'livekit-server v([0-9.]+)', file.read())[1]}"
+
+    def __init__(self, place, path):
+        super().__init__()
+        http, media, tcp = free_port(), free_port(socket.SOCK_DGRAM), free_port()
+        with open(f"{place}/livekit.yaml", "w") as out:
+            out.write(f"""port: {http}
+bind_addresses: [127.0.0.1]
+keys: {{ {self.KEY}: "{self.SECRET}" }}
+logging: {{ level: info }}
+rtc:
+  udp_port: {media}
+  tcp_port: 0
+  use_external_ip: false
+  node_ip: 127.0.0.1
+  enable_loopback_candidate: true
+  interfaces: {{ includes: [lo] }}
+""")
+        self.begin([program("livekit-server"), "--config", f"{place}/livekit.yaml", "--node-ip", "127.0.0.1"], f"{place}/livekit.log")
+        stage.wait_for("LiveKit", lambda: answers(f"http://127.0.0.1:{http}/"))
+        to = ["-f", "whip", "-authorization", self.token("publisher"), f"http://127.0.0.1:{http}/whip/v1"]
+        self.publish(path, to)
+        stage.wait_for("the stream at LiveKit", lambda: self.publishes(http))
+        self.kind, self.options = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("viewer")}
+
+    def token(self, identity, **grants):
+        """Who may join the room."""
+        grants = {"roomJoin": True, "room": STREAM, "canPublish": True, "canSubscribe": True, **grants}
+        claims = {"iss": self.KEY, "sub": identity, "exp": int(time.time()) + 3600, "nbf": int(time.time()) - 60, "video": grants}
+        plain = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=")
+        text = b".".join(plain(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+        return (text + b"." + plain(hmac.new(self.SECRET.encode(), text, hashlib.sha256).digest())).decode()
+
+    def publishes(self, http):
+        """Whether both tracks are there."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{http}/twirp/livekit.RoomService/ListParticipants", json.dumps({"room": STREAM}).encode(),
+            {"Content-Type": "application/json", "Authorization": f"Bearer {self.token('admin', roomAdmin=True)}"})
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return any(len(one.get("tracks", [])) > 1 for one in json.load(answer).get("participants", []))
+        except OSError:
+            return False
+
+
+class Srs(Running):
+    NAME = "SRS"
+
+    @staticmethod
+    def missing():
+        return "its source cannot be had from a package registry"
+
+
+ALL = (Millstream, MediaMtx, Janus, LiveKit, Srs)
