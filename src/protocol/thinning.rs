@@ -39,6 +39,14 @@ const TRIAL: Duration = Duration::from_secs(8);
 /// viewers.
 const KEY_AFTER: Duration = Duration::from_secs(2);
 const KEY_AFTER_MAX: Duration = Duration::from_secs(8);
+/// Time for which nothing waits, while pictures are left out, before the path is probed: it may carry more than is known.
+const IDLE: Duration = Duration::from_millis(350);
+/// Wait between two probes of an idle path; doubled each time that nothing comes of it.
+const PROBE_AFTER: Duration = Duration::from_secs(1);
+const PROBE_AFTER_MAX: Duration = Duration::from_secs(32);
+/// Rate of a probe, and the least rise that counts as a success, as divisions of the known rate: twice, and a fifth.
+const PROBE_TIMES: u64 = 2;
+const RISES_BY: u64 = 5;
 /// Time without requests after which a viewer waits for the first time again.
 const KEY_FORGIVEN: Duration = Duration::from_secs(30);
 
@@ -79,6 +87,10 @@ pub(super) struct Thinning {
     stands: Option<Instant>,
     /// Time of the last key frame request, and the wait before it.
     asked: Option<(Instant, Duration)>,
+    /// Since when nothing waits although pictures are left out.
+    idle: Option<Instant>,
+    /// The last probe: its time, the wait behind it, and the rate before it.
+    probed: Option<(Instant, Duration, u64)>,
     left_out: u64,
 }
 
@@ -96,6 +108,8 @@ impl Default for Thinning {
             tried: None,
             stands: None,
             asked: None,
+            idle: None,
+            probed: None,
             left_out: 0,
         }
     }
@@ -208,6 +222,26 @@ impl Thinning {
         if now.saturating_duration_since(calm_since) >= self.sparse_for {
             (self.sparse, self.tried) = (None, Some(now));
         }
+    }
+
+    /// Returns the bits per second with which the path should be probed now: pictures are left out, and yet it is idle.
+    pub(super) fn needs_probe(&mut self, now: Instant, load: Load) -> Option<u64> {
+        let budget = load.budget.filter(|_| load.queued.is_zero() && self.stands.is_some());
+        let Some(budget) = budget else {
+            self.idle = None;
+            return None;
+        };
+        let since = *self.idle.get_or_insert(now);
+        let wait = self.probed.map_or(PROBE_AFTER, |(_, wait, before)| {
+            let has_risen = budget >= before.saturating_add(before / RISES_BY);
+            if has_risen { PROBE_AFTER } else { wait.saturating_mul(2).min(PROBE_AFTER_MAX) }
+        });
+        let is_soon = self.probed.is_some_and(|(at, ..)| now.saturating_duration_since(at) < wait);
+        if is_soon || now.saturating_duration_since(since) < IDLE {
+            return None;
+        }
+        self.probed = Some((now, wait, budget));
+        Some(budget.saturating_mul(PROBE_TIMES))
     }
 
     /// Returns true if a key frame should be requested now: the viewer's picture stands still, and the path has room.

@@ -68,6 +68,11 @@ impl Prober {
         self.0.take_if(|run| run.is_over(now)).is_some()
     }
 
+    /// Ends the probe before its time.
+    pub(crate) fn give_up(&mut self) {
+        self.0 = None;
+    }
+
     /// Returns the time at which padding is due or the probe ends.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let run = self.0.as_ref()?;

@@ -317,6 +317,9 @@ impl Viewer {
                 self.thinning.dropped(dropped);
             }
             if !self.thinning.passes(now, picture, load_of(peer, now)) {
+                if let Some(bits) = self.thinning.needs_probe(now, load_of(peer, now)) {
+                    peer.probe(now, bits);
+                }
                 return Outcome::LeftOut;
             }
         }

@@ -180,13 +180,16 @@ fn fill<'l>(
         }
     }
     let due = road.prober.due(now);
-    if due > 0
-        && let Some(sender) = senders.iter_mut().find(|sender| sender.can_pad())
-        && let Some(log) = log(sender.section)
-    {
-        sender.pad(now, due, log, road);
+    let padded = road.out.len();
+    let pads = senders.iter_mut().find(|sender| due > 0 && sender.can_pad());
+    let has_room =
+        pads.is_none_or(|sender| log(sender.section).is_none_or(|log| sender.pad(now, due, log, road)));
+    // Behind a pause there is no recent packet to pad with.
+    let is_vain = due > 0 && has_room && road.out.len() == padded;
+    if is_vain {
+        road.prober.give_up();
     }
-    if road.prober.ends(now) {
+    if is_vain || road.prober.ends(now) {
         road.bandwidth.end_probe();
     }
 }
