@@ -10,6 +10,10 @@ const RECENT_MICROS: i64 = 150_000;
 const ALLOWANCE: i64 = 10_000;
 /// Multiple of the jitter that is added to [`ALLOWANCE`].
 const ALLOWANCE_JITTER: i64 = 4;
+/// Divisor of the time by which packets are overtaken, for a like addition: the shortest delays vary less.
+const ALLOWANCE_OVERTAKEN: i64 = 2;
+/// Time by which packets are overtaken, in microseconds, from which on distances of arrivals tell nothing of a bottleneck.
+const OVERTAKEN_MIN: i64 = 5_000;
 /// Maximum addition for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
 /// Divisor of the jitter by which the base rises with each window.
@@ -95,6 +99,8 @@ pub(super) struct Queue {
     before: i64,
     standing: Option<Standing>,
     busy: BusyRate,
+    /// Time by which packets are overtaken, in microseconds.
+    overtaken: i64,
 }
 
 impl Queue {
@@ -103,7 +109,7 @@ impl Queue {
     pub(super) fn packet(&mut self, sent: i64, arrived: i64, bytes: u64) -> bool {
         let delay = arrived.saturating_sub(sent);
         if self.base.is_some() && delay.saturating_sub(self.delay).saturating_abs() > LEAP_MICROS {
-            *self = Self::default();
+            *self = Self { overtaken: self.overtaken, ..Self::default() };
             self.begin(sent, arrived, delay);
             return false;
         }
@@ -155,9 +161,15 @@ impl Queue {
         if self.rises < self.falls { self.rises } else { self.falls }
     }
 
+    /// Sets the time by which packets are overtaken on the path, in microseconds: delays then vary by as much without a queue.
+    pub(super) const fn set_overtaken(&mut self, micros: i64) {
+        self.overtaken = micros;
+    }
+
     /// Returns how far a delay exceeds the base and the expected jitter.
     fn beyond(&self, delay: i64) -> i64 {
         let jitter = self.jitter().saturating_mul(ALLOWANCE_JITTER);
+        let jitter = jitter.max(self.overtaken / ALLOWANCE_OVERTAKEN);
         let allowed = ALLOWANCE.saturating_add(jitter.min(ALLOWANCE_JITTER_MAX));
         self.base.map_or(0, |base| delay.saturating_sub(base).saturating_sub(allowed).max(0))
     }
@@ -167,9 +179,9 @@ impl Queue {
         self.beyond(self.current.min(self.before))
     }
 
-    /// Returns the rate of the bottleneck in bits per second; `None` unless packets have waited there.
+    /// Returns the rate of the bottleneck in bits per second; `None` unless packets have waited there, and where they overtake each other.
     pub(super) fn drains(&self) -> Option<f64> {
-        self.busy.bits()
+        self.busy.bits().filter(|_| self.overtaken < OVERTAKEN_MIN)
     }
 
     /// Observes how the queue changes. `now` is on the sender's clock; `drained` is how many microseconds of the queue

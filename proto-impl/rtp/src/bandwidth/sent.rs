@@ -56,6 +56,8 @@ pub(super) struct SentPacket {
     /// Departure time, in microseconds since the log began.
     pub(super) sent: i64,
     pub(super) bytes: u32,
+    /// It was reported missing before.
+    pub(super) was_missing: bool,
 }
 
 /// The most recent packets of a transport.
@@ -68,6 +70,8 @@ pub(super) struct SentLog {
     newest: i64,
     /// Number behind the newest packet with feedback.
     told: u64,
+    /// First packet whose result is not final ([`SentLog::settle`]).
+    settled: u64,
 }
 
 impl SentLog {
@@ -124,10 +128,30 @@ impl SentLog {
         if !is_news {
             return None;
         }
+        let was_missing = entry.0 & STATE == LOST;
         entry.0 = entry.0 & !STATE | if arrived { ARRIVED } else { LOST };
         self.told = self.told.max(number.saturating_add(1));
         let sent = newest.saturating_sub(entry.age(time).into()).saturating_mul(STEP);
-        Some(SentPacket { number, sent, bytes: entry.bytes() })
+        Some(SentPacket { number, sent, bytes: entry.bytes(), was_missing })
+    }
+
+    /// Hands over the results of packets that left before this time, each once and in order: their number, and true if they are lost.
+    /// Packets without feedback are passed over.
+    pub(super) fn settle(&mut self, before: i64, mut result: impl FnMut(u64, bool)) {
+        let (newest, time) = (self.newest, self.time());
+        let from = self.settled.max(self.first);
+        let skipped = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
+        let ahead = usize::try_from(self.told.saturating_sub(from)).unwrap_or(0);
+        self.settled = from;
+        for entry in self.entries.iter().skip(skipped).take(ahead) {
+            if newest.saturating_sub(entry.age(time).into()).saturating_mul(STEP) > before {
+                break;
+            }
+            if entry.0 & STATE != UNKNOWN {
+                result(self.settled, entry.0 & STATE == LOST);
+            }
+            self.settled = self.settled.saturating_add(1);
+        }
     }
 
     /// Extends a 16-bit number to the full number nearest to the next packet.
@@ -157,11 +181,12 @@ mod tests {
         assert_eq!((numbers[0], numbers[65_536], log.next()), (0, 0, 70_000));
         assert_eq!(log.entries.len(), PACKETS_MAX);
         let last = log.take(numbers[69_999], true).unwrap();
-        assert_eq!(last, SentPacket { number: 69_999, sent: 69_999 * 128, bytes: 1000 });
+        assert_eq!(last, SentPacket { number: 69_999, sent: 69_999 * 128, bytes: 1000, was_missing: false });
         assert_eq!(log.take(numbers[69_999], true), None);
         assert_eq!(log.take(numbers[69_990], false).unwrap().sent, 69_990 * 128);
         assert_eq!(log.take(numbers[69_990], false), None);
-        assert_eq!(log.take(numbers[69_990], true).unwrap().bytes, 1000);
+        let late = log.take(numbers[69_990], true).unwrap();
+        assert_eq!((late.bytes, late.was_missing), (1000, true));
         assert_eq!(log.take(numbers[69_990], false), None, "what came has come");
         // What is forgotten, and what was never sent.
         assert_eq!(log.take(numbers[60_000], true), None);

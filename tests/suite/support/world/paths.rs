@@ -18,6 +18,8 @@ pub struct Path {
     /// The delay in each direction, and what is added by chance.
     pub latency: Duration,
     pub jitter: Duration,
+    /// Datagrams overtake each other by it.
+    pub overtakes: bool,
     /// The share that is lost by chance, in each direction.
     pub loss: f64,
 }
@@ -41,6 +43,7 @@ impl World {
             self.network.lines[line].links = [0, 1].map(|side: usize| {
                 let link = Link::new(&self.seed.derive("narrow line", line as u64 * 2 + side as u64));
                 let link = link.latency(path.latency).jitter(path.jitter).loss(path.loss);
+                let link = if path.overtakes { link.overtaking() } else { link };
                 let narrow = |link: Link| link.rate(path.rate).queue_bytes(path.queue);
                 let cut = |link: Link| match path.cut {
                     Some((from, to, rate)) => link.rate_between(now + from, now + to, rate),
