@@ -22,8 +22,8 @@ use crate::types::{ConnId, SessionRef, WorkerId};
 
 /// Maximum number of messages handled in one turn, in which admission precedes API requests.
 const TURN_MESSAGES_MAX: usize = 256;
-/// Longest sleep without a deadline.
-const IDLE: Duration = Duration::from_secs(60);
+/// Longest wait for mail. A pause of the process is noticed by a wait that took much longer than it should.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Excess over the expected duration of a wait or a turn from which the process counts as held up, as in `driver::poller`.
 const HELD_UP: Duration = Duration::from_secs(1);
 /// Time for which deadlines wait then.
@@ -192,7 +192,7 @@ impl ControlThread {
     fn patience(&self) -> (Instant, Duration) {
         let now = clock::now().mono;
         let due = self.control.poll_timeout().map(|due| self.held_up.judged(due));
-        (now, due.map_or(IDLE, |due| due.saturating_duration_since(now)))
+        (now, due.map_or(WAIT_MAX, |due| due.saturating_duration_since(now).min(WAIT_MAX)))
     }
 
     fn turn(&mut self, batch: Vec<ControlMail>) {
@@ -316,7 +316,7 @@ mod tests {
         let mut turns = Turns::new();
         for stopped in [20_000, 90_000, 20_000] {
             assert!(!turns.turn(1, stopped, ms(5), false), "nothing is due");
-            assert!(!turns.turn(1, 80_000, IDLE, true), "due after a second stop");
+            assert!(!turns.turn(1, 80_000, WAIT_MAX, true), "due after a second stop");
             assert_eq!(turns.due(1, 998), Some(ms(1)));
             assert_eq!(turns.due(1, 5), None);
         }
