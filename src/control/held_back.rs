@@ -1,6 +1,6 @@
 //! Sources that are to run and wait: for room, for a stream of their id to end here, or for another node to give back their id.
 //!
-//! What is here is looked at once a second. A node that gives back an id says so before the record tells that its source was stopped for
+//! The sources are looked at once a second. A node that gives back an id says so before the record tells that its source was stopped for
 //! good; so an id counts as free only [`FREE_AFTER`] later.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -22,9 +22,9 @@ const FREE_AFTER: Duration = Duration::from_secs(3);
 /// The sources that wait.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
-    /// Those that found no room, or their id taken here.
+    /// Sources that found no room, or their id taken here.
     here: BTreeSet<StreamKey>,
-    /// Those whose id another node has.
+    /// Sources whose id another node has.
     elsewhere: BTreeSet<StreamKey>,
     /// Ids that were given back, with the time at which they are free, in order.
     freed: VecDeque<(Instant, StreamKey)>,

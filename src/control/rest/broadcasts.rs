@@ -374,7 +374,7 @@ pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
         let was_wanted = outbound.take_wanted(records, &key);
         stopped |= outbound.stop_live(cx, records, registry, at, &key) || was_wanted;
         if was_wanted {
-            records.let_rest(at, &key);
+            let_rest(records, at, &key);
             waited = Some(key);
         }
     }
@@ -441,14 +441,12 @@ impl Records {
     }
 }
 
-impl Records {
-    /// Stores that a source is not to run any more, for a request whose answer follows.
-    fn let_rest(&mut self, at: Now, key: &StreamKey) {
-        if self.writes.is_broken() {
-            return self.source_wanted(at, key, false);
-        }
-        self.write(at, Write { key: key.clone(), change: Change::Source(false), waiter: None });
+/// Stores that a source is not to run any more, for a request whose answer follows.
+fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
+    if records.writes.is_broken() {
+        return records.source_wanted(at, key, false);
     }
+    records.write(at, Write { key: key.clone(), change: Change::Source(false), waiter: None });
 }
 
 impl Outbound {

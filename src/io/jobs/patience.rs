@@ -53,7 +53,7 @@ impl<T: Transport> Transport for PatientTransport<T> {
         match self.inner.await_input(timeout) {
             Err(Error::Timeout(reason)) => {
                 let now = Instant::now();
-                let until = *self.until.get_or_insert(now.checked_add(MOMENTS).unwrap_or(now));
+                let until = *self.until.get_or_insert_with(|| now.checked_add(MOMENTS).unwrap_or(now));
                 let left = until.saturating_duration_since(now).min(MOMENT);
                 self.inner.await_input(NextTimeout { after: time::Duration::Exact(left), reason, ..timeout })
             }

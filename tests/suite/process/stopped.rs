@@ -18,7 +18,7 @@ fn asked(listener: &TcpListener) -> (TcpStream, String) {
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).unwrap();
-        let (name, value) = line.trim().split_once(':').unwrap_or((line.trim(), ""));
+        let (name, value) = line.trim().split_once(':').unwrap_or_else(|| (line.trim(), ""));
         match name {
             "" => break,
             name if name.eq_ignore_ascii_case("content-length") => length = value.trim().parse().unwrap(),
