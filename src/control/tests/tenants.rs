@@ -129,7 +129,7 @@ const WAITS: [(Wait, &str); 8] = [
     (Wait::Object, "a file in the store"),
 ];
 
-/// Something that control is told.
+/// Input of control.
 #[derive(Debug)]
 enum Event {
     Call { app: usize, step: Step, method: Method, path: String, body: String, wait: Option<Wait> },
