@@ -38,6 +38,16 @@ fn log_of(folder: &Path) -> String {
     std::fs::read_to_string(folder.join("log/millstream.log")).unwrap_or_default()
 }
 
+/// True if a thread of the server that calls hooks sleeps, as one does that waits for an answer.
+fn waits_for_an_answer(pid: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let states = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("stat")).ok());
+    let of_hooks = states.filter(|stat| stat.contains("(admission-") || stat.contains("(hook-"));
+    let mut of_hooks =
+        of_hooks.filter_map(|stat| Some(stat.rsplit_once(") ")?.1.starts_with('S'))).peekable();
+    of_hooks.peek().is_some() && of_hooks.all(|sleeps| sleeps)
+}
+
 #[test]
 fn q_12_an_srt_publisher_that_waits_longer_stays_when_the_server_was_stopped() {
     let (_home, folder) = super::faults::new_home();
@@ -71,6 +81,7 @@ fn q_12_a_hook_that_was_answered_while_the_server_was_stopped_has_not_failed() {
     let rtmp = server.rtmp;
     let comes = std::thread::spawn(move || RtmpPeer::publish(rtmp, "live", "s"));
     let stopped_while = |(stream, body): (TcpStream, String)| {
+        wait_for("the wait for an answer", secs(10), || waits_for_an_answer(server.pid()));
         server.signal("STOP");
         answer(&stream);
         sleep(secs(STOPPED_SECONDS));
