@@ -38,7 +38,7 @@ struct Row {
     ratio_max: f64,
 }
 
-const ROWS: [Row; 15] = [
+const ROWS: [Row; 17] = [
     row("fan-out-viewers", "77 units to 500 and to 1000 subscribers", [500, 1000], 2.05),
     row("fan-out-units", "77 and 154 units to 100 subscribers", [77, 154], 2.05),
     row("chunks-128", "1 s and 2 s of RTMP in chunks of 128", [1, 2], 2.05),
@@ -51,6 +51,8 @@ const ROWS: [Row; 15] = [
     row("leaving-idle", "2000 and 4000 idle connections that break", [2000, 4000], 2.05),
     row("leaving-viewers", "2000 and 4000 viewers of one stream that leave", [2000, 4000], 2.05),
     row("leaving-waiters", "2000 and 4000 requests for a playlist to come that leave", [2000, 4000], 2.05),
+    row("leaving-starters", "2000 and 4000 viewers of a stream that they start", [2000, 4000], 2.05),
+    row("leaving-awaiting", "300 and 600 sockets that each await 32 streams", [300, 600], 2.05),
     row("leaving-streams", "2000 and 4000 streams that end", [2000, 4000], 2.05),
     row("leaving-pushes", "2000 and 4000 endpoints of one stream that are removed", [2000, 4000], 2.05),
     row("leaving-control", "2000 and 4000 publishers that leave control's tables", [2000, 4000], 2.05),
@@ -136,6 +138,8 @@ fn run(name: &str, size: usize) {
         "leaving-idle" => leave(leaving::Crowd::asking(size, "/rest/v2/version")),
         "leaving-viewers" => leave(leaving::Crowd::asking(size, "/live/cam.flv")),
         "leaving-waiters" => leave(leaving::Crowd::asking(size, "/live/streams/cam.m3u8")),
+        "leaving-starters" => leave(leaving::Crowd::starting(size)),
+        "leaving-awaiting" => leave(leaving::Crowd::awaiting(size)),
         "leaving-streams" => leave(leaving::Crowd::of_streams(size)),
         "leaving-pushes" => leave(leaving::Crowd::pushing(size)),
         "leaving-control" => {

@@ -8,12 +8,19 @@ use std::time::Instant;
 
 use crypto::Seed;
 use millstream::config::AppSettings;
-use millstream::mail::{PushOrder, StreamDetails, StreamEnd, ToWorker};
-use millstream::protocol::{Listener, PathEvent, PathId, outbound};
+use millstream::mail::{PushOrder, StreamDetails, StreamEnd, ToControl, ToWorker};
+use millstream::protocol::{Listener, PathEvent, PathId, Port, outbound};
 use millstream::types::{ConnId, Ingest, Now, PushId, StreamId, StreamKey, WorkerId};
-use millstream::worker::Worker;
+use millstream::worker::{Output, Worker};
 
 pub use control::Publishers;
+
+/// Streams that a signalling socket waits for.
+const AWAITED: usize = 32;
+/// The beginning of a signalling socket.
+const UPGRADE: &[u8] =
+    b"GET /live/websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// A worker, and who or what is to leave it.
 pub struct Crowd {
@@ -42,6 +49,39 @@ impl Crowd {
         let mut crowd = Self::new();
         let request = format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n");
         (0..count).for_each(|_| crowd.arrive(request.as_bytes()));
+        crowd
+    }
+
+    /// So many viewers of a stream that they start, which has not come yet.
+    pub fn starting(count: usize) -> Self {
+        let mut crowd = Self::new();
+        let stream = StreamKey::new("live", "camera");
+        crowd.worker.handle_mail(crowd.now, ToWorker::AutoStart(vec![(stream, true)]));
+        (0..count).for_each(|_| crowd.arrive(b"GET /live/camera.flv HTTP/1.1\r\nHost: h\r\n\r\n"));
+        crowd
+    }
+
+    /// So many signalling sockets that each wait for [`AWAITED`] streams of their own, none of which is live.
+    pub fn awaiting(count: usize) -> Self {
+        let mut crowd = Self::new();
+        for port in Port::all() {
+            crowd.worker.port_bound(port, ([127, 0, 0, 1], 5000).into(), &[]);
+        }
+        for number in 0..count {
+            crowd.arrive(UPGRADE);
+            let Some(id) = crowd.peers.last().copied() else { break };
+            for stream in 0..AWAITED {
+                let command = format!(r#"{{"command":"play","streamId":"s{number}-{stream}"}}"#);
+                let length = u8::try_from(command.len()).unwrap_or(0);
+                // A text frame, masked with zeros.
+                let frame = [&[0x81, 0x80 | length, 0, 0, 0, 0], command.as_bytes()].concat();
+                crowd.worker.handle_bytes(crowd.now, id, &frame);
+                crowd.settle();
+            }
+        }
+        let awaited =
+            crowd.worker.held().iter().find(|(name, _)| *name == "awaited streams").map(|row| row.1);
+        assert_eq!(awaited, Some(count * AWAITED));
         crowd
     }
 
@@ -106,7 +146,15 @@ impl Crowd {
 
     fn settle(&mut self) {
         self.worker.finish_turn();
-        while self.worker.poll_output().is_some() {}
+        while let Some(output) = self.worker.poll_output() {
+            // Control lets everybody play.
+            if let Output::Control(ToControl::Play(request)) = output {
+                let (conn, handle) = (request.session.conn, request.session.handle);
+                let mail = ToWorker::PlayVerdict { conn, handle, verdict: Ok(()) };
+                self.worker.handle_mail(self.now, mail);
+                self.worker.finish_turn();
+            }
+        }
     }
 
     /// All of them leave. The number of those that were there.

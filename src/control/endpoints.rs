@@ -4,7 +4,7 @@
 //! 2. The `supervisor` resolves, checks the address and times the attempts; they are ordered from the source's worker.
 //! 3. News moves the endpoint's status. News of an older attempt is dropped.
 //! 4. A failure is followed by the next attempt, for ever; an explicit `endpointRepublishLimit` ends it until the next
-//!    publish.
+//!    publish, or until that setting allows more.
 //! 5. An endpoint that is removed is stopped within the same turn; an answer that comes later finds nothing.
 
 use super::context::Context;
@@ -18,11 +18,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::auth::redact;
+use crate::config::AppSettings;
 use crate::mail::{PushOrder, PushState, Target, ToWorker, via_entry};
 use crate::protocol::outbound;
 use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::broadcast::{EndpointRecord, status};
+use super::held::Standing;
 use super::own_pushes::OwnPushes;
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
@@ -209,7 +211,7 @@ impl Control {
     pub(super) fn push_failed(&mut self, now: Now, id: PushId, status: &'static str, reason: &str) {
         let Some(push) = self.outbound.pushes.by_id.get(&id) else { return };
         let (key, url) = (push.key.clone(), push.url.clone());
-        let settings = self.registry.get(&push.stream).map(|live| live.settings.clone());
+        let settings = self.cx.apps.get(&key.app).cloned();
         self.outbound.pushes.own.ended(id);
         let limit = settings.as_ref().and_then(|settings| settings.endpoint_republish_limit);
         let failures = self.outbound.supervisor.failed(now.mono, Job::Push(id), limit, &mut self.cx.random);
@@ -281,6 +283,25 @@ impl Outbound {
         }
         if let Some(live) = registry.get_mut(&stream) {
             live.pushes = kept;
+        }
+    }
+
+    /// Applies the current `endpointRepublishLimit` of an application to the pushes of its live streams.
+    pub(super) fn reconcile_given_up(
+        &mut self,
+        cx: &mut Context,
+        registry: &Registry,
+        now: Now,
+        app: &AppSettings,
+    ) {
+        let limit = app.endpoint_republish_limit;
+        for id in registry.of_app(&app.name).flat_map(|(_, live)| &live.pushes) {
+            let changed = self.supervisor.limit(now.mono, Job::Push(*id), limit, &mut cx.random);
+            let (Some((failures, standing)), Some(push)) = (changed, self.pushes.by_id.get(id)) else {
+                continue;
+            };
+            let (key, url, retrying) = (&push.key, redact(&push.url), standing == Standing::Waiting);
+            tracing::info!(%key, url, failures, retrying, "endpointRepublishLimit changed");
         }
     }
 

@@ -18,6 +18,8 @@ pub struct Ordered {
     pub what: String,
     /// Place of the task.
     pub at: Standing,
+    /// Number of its attempts that failed since one has held.
+    pub failures: u32,
 }
 
 /// Place of an ordered task.
@@ -61,16 +63,16 @@ impl Control {
     pub fn ordered(&self) -> Vec<Ordered> {
         let supervisor = &self.outbound.supervisor;
         let pushes = self.outbound.pushes.all().map(|(id, key, url)| {
-            let at = supervisor.standing(Job::Push(id));
-            Ordered { kind: "push", id: id.0, key: key.clone(), what: url.to_owned(), at }
+            let (at, failures) = (supervisor.standing(Job::Push(id)), supervisor.failures(Job::Push(id)));
+            Ordered { kind: "push", id: id.0, key: key.clone(), what: url.to_owned(), at, failures }
         });
         let pulls = self.outbound.sources.by_id.iter().map(|(id, source)| {
-            let at = supervisor.standing(Job::Pull(*id));
-            Ordered { kind: "pull", id: id.0, key: source.key.clone(), what: String::new(), at }
+            let (at, failures) = (supervisor.standing(Job::Pull(*id)), supervisor.failures(Job::Pull(*id)));
+            Ordered { kind: "pull", id: id.0, key: source.key.clone(), what: String::new(), at, failures }
         });
         let recordings = self.files.recordings.all().map(|(id, key, container, worker)| {
-            let at = Standing::Open(worker);
-            Ordered { kind: "recording", id: id.0, key: key.clone(), what: container.name().to_owned(), at }
+            let (at, what) = (Standing::Open(worker), container.name().to_owned());
+            Ordered { kind: "recording", id: id.0, key: key.clone(), what, at, failures: 0 }
         });
         pushes.chain(pulls).chain(recordings).collect()
     }

@@ -26,6 +26,7 @@ mod feeds;
 mod folders;
 mod from_json;
 mod held;
+mod held_back;
 pub mod history;
 mod hooks;
 mod jobs;

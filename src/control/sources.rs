@@ -31,6 +31,7 @@ use crate::types::{Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::copies::{Absent, Copying};
+use super::held_back::HeldBack;
 use super::names::{Asker, Name};
 use super::playlists::{Playlist, is_playable};
 use super::repeats::Repeat;
@@ -89,8 +90,8 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
-    /// Sources that are to run and found no room, or their id taken.
-    pub(super) held_back: BTreeSet<StreamKey>,
+    /// Sources that are to run and wait for room or their id.
+    pub(super) held_back: HeldBack,
     /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,
     pulls: u64,
@@ -400,6 +401,9 @@ impl Outbound {
             None => RemoteHost::of(&source.origin.target, cx.config.server.host),
         };
         let (key, is_copy) = (source.key.clone(), source.copying.is_some());
+        if !is_copy {
+            self.sources.held_back.remove(&key);
+        }
         self.sources.by_key.insert(key.clone(), id);
         self.sources.by_id.insert(id, source);
         self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
@@ -419,7 +423,9 @@ impl Outbound {
         key: &StreamKey,
         end: StreamEnd,
     ) -> bool {
-        self.sources.held_back.remove(key);
+        if !self.sources.is_copying(key) || matches!(end, StreamEnd::Deleted) {
+            self.sources.held_back.remove(key);
+        }
         let Some(id) = self.sources.by_key.remove(key) else { return false };
         let source = self.sources.by_id.remove(&id);
         if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
@@ -432,6 +438,9 @@ impl Outbound {
         let is_copy = source.is_some_and(|source| source.copying.is_some());
         registry.cluster.release_source(id);
         if end == StreamEnd::Superseded {
+            if !is_copy && records.get(key).is_some_and(|record| record.source_wanted) {
+                self.hold_back(now, key, registry.cluster.elsewhere(key).is_some());
+            }
             if let Some(stream) = registry.find(key) {
                 registry.end(cx, stream, end);
             }

@@ -129,6 +129,18 @@ pub(super) enum Step {
     Failed(String),
 }
 
+impl Task {
+    /// Forgets the failures before an attempt that has held for a while.
+    fn forgive(&mut self, now: Instant) {
+        if let Phase::Open { since: Some(since), .. } = self.phase
+            && now.saturating_duration_since(since) >= STEADY
+        {
+            self.failures = 0;
+            self.told.clear();
+        }
+    }
+}
+
 /// An action that is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
@@ -227,12 +239,7 @@ impl Supervisor {
         random: &mut Random,
     ) -> Option<u32> {
         let task = self.tasks.get_mut(&job)?;
-        if let Phase::Open { since: Some(since), .. } = task.phase
-            && now.saturating_duration_since(since) >= STEADY
-        {
-            task.failures = 0;
-            task.told.clear();
-        }
+        task.forgive(now);
         let before = task.failures;
         task.failures = before.saturating_add(1);
         let phase = if limit.is_some_and(|limit| before >= limit) {
@@ -246,7 +253,35 @@ impl Supervisor {
 
     /// Ends the attempt, which has not failed, and schedules the next one.
     pub(super) fn again(&mut self, now: Instant, job: Job) {
+        if let Some(task) = self.tasks.get_mut(&job) {
+            task.forgive(now);
+        }
         self.enter(job, Phase::Waiting(later(now, RESTART_PAUSE)));
+    }
+
+    /// Applies another limit of consecutive failures to a job: one that waits and has failed more often is given up, one that was given up
+    /// and has not is tried again. Returns the number of failures and the new standing, if that changed.
+    pub(super) fn limit(
+        &mut self,
+        now: Instant,
+        job: Job,
+        limit: Option<u32>,
+        random: &mut Random,
+    ) -> Option<(u32, Standing)> {
+        let task = self.tasks.get(&job)?;
+        let failures = task.failures;
+        let is_over = limit.is_some_and(|limit| failures > limit);
+        match task.phase {
+            Phase::Waiting(_) if is_over => self.enter(job, Phase::Idle),
+            Phase::Idle if !is_over => self.enter(job, Phase::Waiting(later(now, pause(0, random)))),
+            Phase::Waiting(_) | Phase::Idle | Phase::Resolving { .. } | Phase::Open { .. } => return None,
+        }
+        Some((failures, self.standing(job)))
+    }
+
+    /// Returns the number of consecutive failures.
+    pub(super) fn failures(&self, job: Job) -> u32 {
+        self.tasks.get(&job).map_or(0, |task| task.failures)
     }
 
     /// Returns the next due action, once.

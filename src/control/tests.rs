@@ -43,6 +43,7 @@ mod shares;
 mod sources;
 mod storing;
 mod strangers;
+mod tenants;
 mod uploads;
 
 const WORKERS: u16 = 2;

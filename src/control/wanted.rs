@@ -2,7 +2,6 @@
 //! time; and those that stop because nobody watches.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,9 +20,6 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Interval at which timeouts of sources are checked.
 pub(super) const TICK: Duration = Duration::from_secs(1);
 
-/// Maximum number of sources that were held back and are begun at one check.
-const BEGUN_AT_ONCE: usize = 16;
-
 /// True if viewers may start the source of a record.
 fn starts_by_viewer(record: &Broadcast) -> bool {
     record.auto_start_stop_enabled
@@ -31,7 +27,7 @@ fn starts_by_viewer(record: &Broadcast) -> bool {
 }
 
 /// True if a source is to run without anybody's request: it was started and not stopped, or its application starts all.
-fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> bool {
+pub(super) fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> bool {
     let starts_all = cx.apps.get(&key.app).is_some_and(|app| app.start_sources);
     records.get(key).is_some_and(|record| record.source_wanted || starts_all)
 }
@@ -68,7 +64,7 @@ impl Outbound {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
             let sources = &self.sources;
-            let idle = sources.by_id.is_empty() && sources.planned.is_empty() && sources.held_back.is_empty();
+            let idle = sources.by_id.is_empty() && sources.planned.is_empty() && !sources.held_back.is_due();
             self.sources.tick = if idle { None } else { now.mono.checked_add(TICK) };
         }
         is_due
@@ -160,7 +156,7 @@ impl Outbound {
             for key in running.cloned().collect::<Vec<_>>() {
                 self.stop_source(cx, records, registry, now, &key, StreamEnd::Deleted);
             }
-            self.sources.held_back.retain(|key| key.app != *name);
+            self.sources.held_back.remove_app(name);
         }
         if cx.apps.contains_key(name) {
             self.begin_wanted(cx, records, registry, now, name);
@@ -186,56 +182,6 @@ impl Outbound {
         let keys: Vec<_> =
             keys.filter(|key| !self.sources.is_running(key) && !registry.is_live(key)).collect();
         keys.iter().for_each(|key| self.begin_or_hold_back(cx, records, registry, now, key));
-    }
-
-    /// Starts a source that is to run. One that finds no room, or its id taken, is started when that has passed.
-    pub(super) fn begin_or_hold_back(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let Err(reason) = self.begin_source(cx, records, registry, now, key) else { return };
-        let is_short =
-            cx.apps.get(&key.app).is_some_and(|app| self.is_short_for_source(cx, registry, now, app));
-        let retries = is_short || registry.is_live(key) || registry.cluster.refuses();
-        if retries && self.sources.held_back.insert(key.clone()) {
-            self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
-        }
-        tracing::info!(%key, reason, retries, "source not started");
-    }
-
-    /// Starts sources that were held back, some at a time and none of an application without room.
-    fn begin_held_back(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-    ) {
-        if self.sources.held_back.is_empty() || registry.cluster.refuses() || cx.is_draining() {
-            return;
-        }
-        let mut due = Vec::new();
-        let mut next = self.sources.held_back.first().cloned();
-        while let Some(key) = next.filter(|_| due.len() < BEGUN_AT_ONCE) {
-            let has_room = |app| !self.is_short_for_source(cx, registry, now, app);
-            let mut from = Bound::Excluded(key.clone());
-            if !cx.apps.get(&key.app).is_some_and(|app| has_room(app)) {
-                from = Bound::Included(StreamKey::new(&format!("{}\0", key.app), ""));
-            } else if !registry.is_live(&key) || !is_wanted(cx, records, &key) {
-                due.push(key);
-            }
-            next = self.sources.held_back.range((from, Bound::Unbounded)).next().cloned();
-        }
-        for key in due {
-            self.sources.held_back.remove(&key);
-            if is_wanted(cx, records, &key) && !self.sources.is_running(&key) {
-                self.begin_or_hold_back(cx, records, registry, now, &key);
-            }
-        }
     }
 
     /// Registers the sources that viewers may start, and starts those that ran when the server last ended or always run.

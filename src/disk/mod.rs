@@ -113,7 +113,7 @@ pub enum Committed {
 
 /// Files that change together: after a power cut all of them are old or all are new.
 ///
-/// 1. Each is written as a draft beside its place ([`Together::stage`]).
+/// 1. Each is written as a draft beside its place ([`Together::begin`], [`Staging::stage`]).
 /// 2. A mark is written: from here on the change has happened ([`Together::commit`]).
 /// 3. The drafts are renamed into place, and the mark is removed.
 ///
@@ -139,12 +139,14 @@ impl<'a> Together<'a> {
         path.with_added_extension("draft")
     }
 
-    /// Writes the new version of one of the files beside its place.
+    /// Begins a change. The removal of an earlier mark is synced first: drafts that are staged while one may be on the disk could be put in
+    /// place half.
     ///
     /// # Errors
-    /// The system's error.
-    pub fn stage(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        replace(self.disk, &Self::draft_of(path), bytes, mode)
+    /// The system's error; nothing can be staged.
+    pub fn begin(&self) -> io::Result<Staging<'_>> {
+        self.disk.sync_folder(folder_of(&self.mark))?;
+        Ok(Staging { disk: self.disk })
     }
 
     /// Puts every draft in place. What fails behind the mark is tried once more; then [`Together::finish`] goes on later.
@@ -185,14 +187,6 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Syncs the removal of an earlier mark: drafts that are staged while one may be on the disk could be put in place half.
-    ///
-    /// # Errors
-    /// The system's error; nothing may be staged.
-    pub fn settle(&self) -> io::Result<()> {
-        self.disk.sync_folder(folder_of(&self.mark))
-    }
-
     /// Ends a change that was cut off: it is finished when it was committed, and else undone. Whether it was finished now.
     ///
     /// # Errors
@@ -230,6 +224,22 @@ impl<'a> Together<'a> {
         }
         self.disk.remove(&self.mark)?;
         self.disk.sync_folder(folder_of(&self.mark))
+    }
+}
+
+/// A change of files that belong together, for which drafts may be written.
+#[derive(Debug)]
+pub struct Staging<'a> {
+    disk: &'a dyn Disk,
+}
+
+impl Staging<'_> {
+    /// Writes the new version of one of the files beside its place.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn stage(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+        replace(self.disk, &Together::draft_of(path), bytes, mode)
     }
 }
 

@@ -22,8 +22,8 @@ use crate::types::{ConnId, SessionRef, WorkerId};
 
 /// Maximum number of messages handled in one turn, in which admission precedes API requests.
 const TURN_MESSAGES_MAX: usize = 256;
-/// Longest sleep without a deadline.
-const IDLE: Duration = Duration::from_secs(60);
+/// Longest wait for mail. A pause of the process is noticed by a wait that took much longer than it should.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Excess over the expected duration of a wait or a turn from which the process counts as held up, as in `driver::poller`.
 const HELD_UP: Duration = Duration::from_secs(1);
 /// Time for which deadlines wait then.
@@ -108,25 +108,29 @@ impl Local {
 }
 
 /// Detects that the process was held up, and delays deadlines for [`CATCH_UP`].
+///
+/// Each pause delays deadlines, but one that was due and was delayed is judged before another pause can delay it again: deadlines come in
+/// the end, however slow the machine is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUp {
     /// Time at which the last wait ended.
     woke: Instant,
     /// Time until which deadlines wait; `None` if they do not.
     until: Option<Instant>,
+    /// True if a deadline was due while deadlines waited, and was not judged since.
+    is_owed: bool,
 }
 
 impl HeldUp {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { woke: now, until: None }
+        Self { woke: now, until: None, is_owed: false }
     }
 
-    /// Notes a wait from `began` to `ended` that should have taken at most `patience`. A wait for deadlines that is under way is not
-    /// lengthened, so that they come in the end however slow the machine is.
+    /// Notes a wait from `began` to `ended` that should have taken at most `patience`.
     fn waited(&mut self, began: Instant, ended: Instant, patience: Duration) {
         let turn = began.saturating_duration_since(self.woke);
         let waited = ended.saturating_duration_since(began);
-        if self.until.is_none() && (turn >= HELD_UP || waited >= patience.saturating_add(HELD_UP)) {
+        if !self.is_owed && (turn >= HELD_UP || waited >= patience.saturating_add(HELD_UP)) {
             self.until = ended.checked_add(CATCH_UP);
         }
         self.woke = ended;
@@ -137,10 +141,12 @@ impl HeldUp {
         self.until.map_or(due, |until| due.max(until))
     }
 
-    /// True if deadlines wait. Once they do not, the pause is over.
-    fn defers(&mut self, now: Instant) -> bool {
+    /// True if the deadline `due` is to be judged now.
+    fn is_due(&mut self, now: Instant, due: Option<Instant>) -> bool {
         self.until = self.until.filter(|until| *until > now);
-        self.until.is_some()
+        let is_past = due.is_some_and(|due| due <= now);
+        self.is_owed = is_past && self.until.is_some();
+        is_past && !self.is_owed
     }
 }
 
@@ -186,7 +192,7 @@ impl ControlThread {
     fn patience(&self) -> (Instant, Duration) {
         let now = clock::now().mono;
         let due = self.control.poll_timeout().map(|due| self.held_up.judged(due));
-        (now, due.map_or(IDLE, |due| due.saturating_duration_since(now)))
+        (now, due.map_or(WAIT_MAX, |due| due.saturating_duration_since(now).min(WAIT_MAX)))
     }
 
     fn turn(&mut self, batch: Vec<ControlMail>) {
@@ -222,7 +228,7 @@ impl ControlThread {
                 ControlMail::Drain => self.control.drain(now),
             }
         }
-        if !self.held_up.defers(now.mono) && self.control.poll_timeout().is_some_and(|due| due <= now.mono) {
+        if self.held_up.is_due(now.mono, self.control.poll_timeout()) {
             self.control.handle_timeout(now);
         }
     }
@@ -263,24 +269,60 @@ mod tests {
         Duration::from_millis(ms)
     }
 
+    /// A thread that works and waits, in milliseconds.
+    struct Turns {
+        held_up: HeldUp,
+        now: Instant,
+    }
+
+    impl Turns {
+        fn new() -> Self {
+            let now = Instant::now();
+            Self { held_up: HeldUp::new(now), now }
+        }
+
+        /// A turn and the wait behind it, with nothing to judge at its end or with a deadline that is due then. Whether it is judged.
+        fn turn(&mut self, worked: u64, waited: u64, patience: Duration, is_due: bool) -> bool {
+            let began = self.now + ms(worked);
+            self.now = began + ms(waited);
+            self.held_up.waited(began, self.now, patience);
+            let now = self.now;
+            self.held_up.is_due(now, is_due.then_some(now))
+        }
+
+        /// A turn that is followed by a deadline; and for how long the deadline waits, unless it is judged.
+        fn due(&mut self, worked: u64, waited: u64) -> Option<Duration> {
+            let is_judged = self.turn(worked, waited, ms(5), true);
+            (!is_judged).then(|| self.held_up.judged(self.now) - self.now)
+        }
+    }
+
     #[test]
     fn q_12_deadlines_of_control_wait_a_moment_after_the_process_was_stopped() {
-        let mut now = Instant::now();
-        let mut held_up = HeldUp::new(now);
-        let mut turn = |worked: u64, waited: u64| {
-            let (began, ended) = (now + ms(worked), now + ms(worked + waited));
-            held_up.waited(began, ended, ms(5));
-            now = ended;
-            (held_up.defers(now), held_up.judged(now) - now)
-        };
-        assert_eq!(turn(1, 5), (false, ms(0)));
-        assert_eq!(turn(900, 900), (false, ms(0)), "a busy moment");
-        assert_eq!(turn(1, 20_000), (true, CATCH_UP), "stopped in a wait");
-        assert_eq!(turn(1, 399), (true, ms(600)));
-        assert_eq!(turn(1, 599), (false, ms(0)), "and not for longer");
-        assert_eq!(turn(20_000, 5), (true, CATCH_UP), "stopped in a turn");
+        let mut turns = Turns::new();
+        assert_eq!(turns.due(1, 5), None);
+        assert_eq!(turns.due(900, 900), None, "a busy moment");
+        assert_eq!(turns.due(1, 20_000), Some(CATCH_UP), "stopped in a wait");
+        assert_eq!(turns.due(1, 399), Some(ms(600)));
+        assert_eq!(turns.due(1, 599), None, "and not for longer");
+        assert_eq!(turns.due(20_000, 5), Some(CATCH_UP), "stopped in a turn");
         // A machine that is always slow: deadlines come all the same.
-        assert_eq!(turn(5000, 5), (false, ms(0)));
-        assert_eq!(turn(5000, 5), (true, CATCH_UP));
+        assert_eq!(turns.due(5000, 5), None);
+        assert_eq!(turns.due(5000, 5), Some(CATCH_UP));
+    }
+
+    #[test]
+    fn q_12_an_idle_control_notices_each_time_that_the_process_was_stopped() {
+        let mut turns = Turns::new();
+        for stopped in [20_000, 90_000, 20_000] {
+            assert!(!turns.turn(1, stopped, ms(5), false), "nothing is due");
+            assert!(!turns.turn(1, 80_000, WAIT_MAX, true), "due after a second stop");
+            assert_eq!(turns.due(1, 998), Some(ms(1)));
+            assert_eq!(turns.due(1, 5), None);
+        }
+        // A deadline that was taken back is not owed.
+        assert_eq!(turns.due(1, 20_000), Some(CATCH_UP));
+        assert!(!turns.turn(1, 5, ms(5), false));
+        assert_eq!(turns.due(1, 20_000), Some(CATCH_UP));
     }
 }

@@ -7,6 +7,7 @@ mod faults;
 mod manager;
 mod names;
 mod settings;
+mod stopped;
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};

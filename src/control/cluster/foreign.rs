@@ -53,6 +53,9 @@ impl Control {
         }
         let is_own = merged.encode() != record.encode();
         let main_before = self.records.main_track_of(&key);
+        if !record.source_wanted && before.as_ref().is_some_and(|before| before.source_wanted) {
+            self.outbound.sources.held_back.remove(&key);
+        }
         let restarts = runs && before.is_some_and(|before| merged.is_fetched_otherwise(&before));
         self.records.insert(key.clone(), merged);
         self.claim_changed(now, &key);

@@ -55,6 +55,9 @@ impl Control {
         if !self.registry.is_live(key) || self.outbound.is_copy(&self.registry, key) {
             self.records.note_elsewhere(now, key, is_elsewhere);
         }
+        if !is_elsewhere {
+            self.outbound.id_freed(now, key);
+        }
         self.follow_claim(now, key);
     }
 

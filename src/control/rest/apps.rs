@@ -410,8 +410,9 @@ impl Control {
             tracing::warn!(app = %settings.name, "{notice}");
         }
         self.cx.apps.insert(settings.name.clone(), settings.clone());
-        self.cx.post_all(&ToWorker::App(settings));
+        self.cx.post_all(&ToWorker::App(settings.clone()));
         self.access.follow_key_sets(&self.cx, now);
+        self.outbound.reconcile_given_up(&mut self.cx, &self.registry, now, &settings);
         self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, &name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {

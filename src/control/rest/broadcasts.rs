@@ -369,14 +369,18 @@ pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
     let [id, ..] = call.params;
     let subtracks =
         if unless_false(call, "stopSubtracks") { records.subtrack_keys(&key) } else { Vec::new() };
-    let mut stopped = false;
-    for key in &subtracks {
-        stopped |= outbound.stop_live(cx, records, registry, at, key);
+    let (mut stopped, mut waited) = (false, None);
+    for key in subtracks {
+        let was_wanted = outbound.take_wanted(records, &key);
+        stopped |= outbound.stop_live(cx, records, registry, at, &key) || was_wanted;
+        if was_wanted {
+            let_rest(records, at, &key);
+            waited = Some(key);
+        }
     }
     let is_playlist = records.get(&key).is_some_and(is_playlist);
     // One that is to run and does not, for want of room or because its id is taken, is not to run any more.
-    let was_wanted = outbound.sources.held_back.contains(&key)
-        || records.pending(&key).is_some_and(|record| record.source_wanted);
+    let was_wanted = outbound.take_wanted(records, &key);
     if outbound.stop_source(cx, records, registry, at, &key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
         let outcome = if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) };
@@ -390,7 +394,10 @@ pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
         if was_wanted {
             return source_kept(records, at, call, &key, false, outcome.response(200));
         }
-        return now(outcome);
+        return match waited {
+            Some(key) => records.settled(at, call.requester, &key, outcome.response(200)),
+            None => now(outcome),
+        };
     }
     let is_elsewhere = registry.cluster.elsewhere(&key).is_some() && !records.writes.is_broken();
     match records.pending(&key).map(|record| record.kind.as_str()) {
@@ -434,7 +441,20 @@ impl Records {
     }
 }
 
+/// Stores that a source is not to run any more, for a request whose answer follows.
+fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
+    if records.writes.is_broken() {
+        return records.source_wanted(at, key, false);
+    }
+    records.write(at, Write { key: key.clone(), change: Change::Source(false), waiter: None });
+}
+
 impl Outbound {
+    /// Removes a source from those that wait. Returns whether it was to run, waiting or not.
+    fn take_wanted(&mut self, records: &Records, key: &StreamKey) -> bool {
+        self.sources.held_back.remove(key) || records.pending(key).is_some_and(|record| record.source_wanted)
+    }
+
     /// Ends a live stream of this id, pulled or published. Returns whether there was one.
     fn stop_live(
         &mut self,

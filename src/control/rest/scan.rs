@@ -7,7 +7,7 @@
 //! [`ACTIVE_MAX`] requests advance in turn; the others wait, holding only their parameters. A change between two slices may be missed, as
 //! with any list that is read page by page.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -477,12 +477,31 @@ impl Records {
     }
 }
 
+impl Scans {
+    /// True if one more scan may wait. An application may not have more that wait than there are free places.
+    fn has_room(&self, scan: &Scan) -> bool {
+        let of_app = self.waiting.iter().filter(|one| one.app == scan.app).count();
+        of_app < SCANS_MAX.saturating_sub(self.waiting.len())
+    }
+
+    /// Returns the place of a new scan: behind those that advance, and before those of applications with more scans ahead of it.
+    fn place_of(&self, scan: &Scan) -> usize {
+        let own = self.waiting.iter().filter(|one| one.app == scan.app).count();
+        let mut ahead: BTreeMap<&str, usize> = BTreeMap::new();
+        for (place, one) in self.waiting.iter().enumerate() {
+            let of_app = ahead.entry(&one.app).or_default();
+            if place >= ACTIVE_MAX && *of_app > own {
+                return place;
+            }
+            *of_app = of_app.saturating_add(1);
+        }
+        self.waiting.len()
+    }
+}
+
 impl Walks {
     /// Runs the first slice at once, which completes most scans.
     pub(super) fn scan(&mut self, cx: &mut Context, records: &Records, now: Now, mut scan: Scan) -> Reply {
-        if self.scans.waiting.len() >= SCANS_MAX {
-            return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
-        }
         let held = match scan.collection {
             Collection::Broadcasts | Collection::Rooms => records.count(&scan.app),
             Collection::Files => records.auxiliary.count(Kind::Vod, &scan.app),
@@ -504,7 +523,11 @@ impl Walks {
                 return Reply::Later;
             }
         }
-        self.scans.waiting.push_back(scan);
+        if !self.scans.has_room(&scan) {
+            return Reply::Now(Response::error(503, "Too many lists at once").header("Retry-After", "1"));
+        }
+        let place = self.scans.place_of(&scan);
+        self.scans.waiting.insert(place, scan);
         self.scans.due = self.scans.due.or_else(|| now.mono.checked_add(PAUSE));
         Reply::Later
     }

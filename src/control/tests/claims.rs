@@ -33,7 +33,7 @@ impl Rig {
         Self::start(ControlConfig { cluster: Some(membership(without)), ..config(&[], app) }, Memory::new())
     }
 
-    fn with_directory(app: &[(&str, &str)]) -> Self {
+    pub(super) fn with_directory(app: &[(&str, &str)]) -> Self {
         Self::in_cluster(app, WithoutDirectory::Accept)
     }
 
@@ -43,7 +43,7 @@ impl Rig {
     }
 
     /// The claims that were asked, in order.
-    fn asked_claims(&self) -> Vec<(u64, StreamKey)> {
+    pub(super) fn asked_claims(&self) -> Vec<(u64, StreamKey)> {
         let of = |asked: &Asked| match asked {
             Asked::Claim { ticket, key } => Some((*ticket, key.clone())),
             _ => None,
@@ -52,7 +52,7 @@ impl Rig {
     }
 
     /// The claim that was asked last, and how many were.
-    fn last_claim(&self) -> (u64, usize) {
+    pub(super) fn last_claim(&self) -> (u64, usize) {
         let all = self.asked_claims();
         (all.last().unwrap().0, all.len())
     }
@@ -90,7 +90,7 @@ impl Rig {
     }
 
     /// The directory answers: a yes has ten times the ticket as its token.
-    fn claim_answer(&mut self, ticket: u64, granted: bool) {
+    pub(super) fn claim_answer(&mut self, ticket: u64, granted: bool) {
         let key = self.asked_claims().into_iter().find(|(asked, _)| *asked == ticket).unwrap().1;
         let answer = if granted {
             ClaimAnswer::Granted(ticket * 10)

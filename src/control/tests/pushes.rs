@@ -232,6 +232,58 @@ fn u_01_only_an_explicit_limit_ends_the_attempts() {
 }
 
 #[test]
+fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that_wait() {
+    let mut rig = Rig::with(&[], &[("endpointRepublishLimit", "1")]);
+    let limit = |rig: &mut Rig, limit: &str| {
+        let settings = AppSettings::of(schema(), "live", &[("endpointRepublishLimit", limit)]).unwrap();
+        rig.control.install_app(rig.now, settings);
+        rig.drain();
+    };
+    rig.create("s");
+    rig.publish("s", 0);
+    rig.take();
+    rig.add("rtmp://198.51.100.1/app/key");
+    // The attempts that fail one after the other until no other follows.
+    let attempts = |rig: &mut Rig| {
+        let mut count = 0;
+        while let Some((_, order)) = rig.orders().pop().filter(|_| count < 9) {
+            count += 1;
+            rig.news(order.push, order.attempt, PushState::Failed("refused".into()));
+            rig.run_for(secs(30));
+        }
+        count
+    };
+    assert_eq!(attempts(&mut rig), 2);
+    limit(&mut rig, "1");
+    rig.run_for(secs(30));
+    assert_eq!(attempts(&mut rig), 0, "nothing has changed");
+    limit(&mut rig, "4");
+    rig.run_for(secs(2));
+    assert_eq!(attempts(&mut rig), 3);
+    limit(&mut rig, "-1");
+    rig.run_for(secs(2));
+    let (_, order) = rig.one_order();
+    rig.news(order.push, order.attempt, PushState::Failed("refused".into()));
+    // While it waits for its next attempt, a limit that it has passed is set.
+    limit(&mut rig, "3");
+    rig.run_for(secs(60));
+    assert_eq!((attempts(&mut rig), rig.status().as_str()), (0, "failed"));
+    // One that works is left alone, with the failures that it had before.
+    limit(&mut rig, "-1");
+    rig.run_for(secs(2));
+    let (_, order) = rig.one_order();
+    rig.news(order.push, order.attempt, PushState::Broadcasting);
+    limit(&mut rig, "0");
+    rig.run_for(secs(5));
+    assert_eq!((rig.orders().len(), rig.status().as_str()), (0, "broadcasting"));
+    // Having held, it begins anew without having failed, and is not given up for its former failures.
+    rig.news(order.push, order.attempt, PushState::Again("sound has begun".into()));
+    limit(&mut rig, "0");
+    rig.run_for(secs(2));
+    assert_eq!(rig.orders().len(), 1);
+}
+
+#[test]
 fn u_01_a_push_that_begins_anew_for_further_tracks_has_not_failed() {
     let mut rig = Rig::with(&[], &[("endpointRepublishLimit", "0")]);
     rig.create("s");

@@ -192,3 +192,34 @@ fn q_17_five_hundred_sources_of_one_application_that_wait_hold_up_no_other() {
         assert!(start(&mut rig, "LiveApp", n), "{n}");
     }
 }
+
+#[test]
+fn q_17_searches_of_one_application_leave_room_and_turns_for_those_of_others() {
+    let mut rig = Rig::new();
+    for app in ["live", "LiveApp"] {
+        (0..2500).for_each(|n| {
+            let body = format!(r#"{{"streamId":"{n}"}}"#);
+            rig.send(Method::Post, &format!("/{app}/rest/v2/broadcasts/create"), &body);
+        });
+    }
+    rig.run_for(secs(1));
+    rig.take();
+    let search = |rig: &mut Rig, app: &str| {
+        let path = format!("/{app}/rest/v2/broadcasts/list/0/5?search=none&sort_by=date&order_by=desc");
+        rig.send(Method::Get, &path, "")
+    };
+    let many: Vec<_> = (0..300).map(|_| search(&mut rig, "live")).collect();
+    let refused = many.into_iter().filter(|one| rig.answer(*one).is_some()).count();
+    assert_eq!(refused, 300 - 128, "half of the places are left");
+    let another = search(&mut rig, "LiveApp");
+    assert_eq!(rig.answer(another), None, "it waits");
+    // A list that is complete at once waits for nobody.
+    assert_eq!(rig.get("/LiveApp/rest/v2/broadcasts/list/0/5").0, 200);
+    while rig.answer(another).is_none() {
+        rig.set(rig.control.walks.scans.deadline().expect("its turn comes"));
+        rig.control.handle_timeout(rig.now);
+        rig.drain();
+    }
+    let before = rig.take().iter().filter(|(_, mail)| matches!(mail, ToWorker::RestReply { .. })).count();
+    assert!(before <= 8, "{before} of the many came first");
+}

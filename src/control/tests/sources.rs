@@ -1,5 +1,6 @@
 //! Stream sources: starts, attempts, statuses, and the races between them.
 
+mod held_back;
 mod own_files;
 mod playlists;
 
@@ -144,64 +145,6 @@ fn b_17_endpoints_and_recordings_of_a_source_begin_again_with_it() {
     rig.delivers(worker, &order).unwrap();
     rig.run_for(secs(1));
     assert_eq!(begun(&mut rig), (1, 1));
-}
-
-/// The ids of the sources whose attempts were ordered since the last look.
-fn begun(rig: &mut Rig) -> Vec<String> {
-    rig.pulls().into_iter().map(|(_, order)| order.key.id.to_string()).collect()
-}
-
-/// Two sources that ran, and a server in which there is room for one.
-fn short_of_room() -> Rig {
-    let mut rig = Rig::new();
-    ["a", "b"].into_iter().for_each(|id| rig.source(id, URL));
-    rig.run_for(secs(1));
-    let mut rig = Rig::start(config(&[], &[("ingestingStreamLimit", "1")]), rig.store);
-    assert_eq!(begun(&mut rig), ["a"]);
-    rig.run_for(secs(20));
-    assert_eq!(begun(&mut rig), [""; 0]);
-    rig
-}
-
-#[test]
-fn b_34_a_source_that_found_no_room_begins_when_there_is_some() {
-    let mut rig = short_of_room();
-    assert_eq!(rig.op("a", "stop"), stopped());
-    rig.run_for(secs(2));
-    assert_eq!(begun(&mut rig), ["b"]);
-}
-
-#[test]
-fn b_34_a_source_that_waits_for_room_can_be_stopped() {
-    let mut rig = short_of_room();
-    assert_eq!((rig.op("b", "stop"), rig.op("a", "stop")), (stopped(), stopped()));
-    rig.run_for(secs(20));
-    assert_eq!(begun(&mut rig), [""; 0]);
-    let mut rig = rig.crash();
-    rig.run_for(secs(20));
-    assert_eq!(begun(&mut rig), [""; 0]);
-}
-
-#[test]
-fn b_34_an_application_that_comes_back_has_the_sources_that_ran() {
-    let mut rig = Rig::new();
-    rig.source("a", URL);
-    rig.run_for(secs(1));
-    let settings = (*config(&[], &[]).apps[0]).clone();
-    let mut without = config(&[], &[]);
-    without.apps.remove(0);
-    // Its application is not there at the start.
-    let mut rig = Rig::start(without, rig.store);
-    rig.control.install_app(rig.now, settings);
-    rig.drain();
-    assert_eq!(begun(&mut rig), ["a"]);
-    rig.control.remove_app(rig.now, &"live".into());
-    rig.drain();
-    rig.take();
-    // One that comes back has what ran.
-    rig.control.install_app(rig.now, (*config(&[], &[]).apps[0]).clone());
-    rig.drain();
-    assert_eq!(begun(&mut rig), ["a"]);
 }
 
 #[test]

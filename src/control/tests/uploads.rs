@@ -20,7 +20,7 @@ const S3: [(&str, &str); 4] = [
 ];
 
 #[derive(Debug)]
-struct Nothing;
+pub(super) struct Nothing;
 
 impl AppendFile for Nothing {
     fn append(&self, _: &[Bytes]) -> Result<u64, AppendError> {
@@ -67,7 +67,7 @@ fn finish(rig: &mut Rig, outcome: RecordingOutcome) -> RecordingWork {
     work
 }
 
-const FINISHED: RecordingOutcome =
+pub(super) const FINISHED: RecordingOutcome =
     RecordingOutcome::Finished(Finished { bytes: 12, duration_ms: Some(1500) });
 
 /// Uploads a file.

@@ -53,17 +53,21 @@ impl Poller {
 }
 
 /// Detects that the process was held up, and delays deadlines until the pending input is read.
+///
+/// A pause during the delay does not lengthen it beyond [`TURNS_MAX`] turns: deadlines come in the end, however slow the machine is.
 #[derive(Debug, Clone, Copy)]
 struct HeldUp {
     /// Time at which the last wait ended.
     woke: Instant,
     /// Turns that deadlines may still wait; 0 if they do not wait.
     turns: u32,
+    /// True until the first poll since the last pause has been handled.
+    is_first: bool,
 }
 
 impl HeldUp {
     const fn new(now: Instant) -> Self {
-        Self { woke: now, turns: 0 }
+        Self { woke: now, turns: 0, is_first: false }
     }
 
     /// Notes a wait from `began` to `ended` that should have taken at most `patience`.
@@ -72,7 +76,10 @@ impl HeldUp {
         let waited = ended.saturating_duration_since(began);
         let overslept = patience.is_some_and(|patience| waited >= patience.saturating_add(HELD_UP));
         if turn >= HELD_UP || overslept {
-            self.turns = TURNS_MAX;
+            self.is_first = true;
+            if self.turns == 0 {
+                self.turns = TURNS_MAX;
+            }
         }
         self.woke = ended;
     }
@@ -82,7 +89,7 @@ impl HeldUp {
         if self.turns == 0 {
             return false;
         }
-        let first = self.turns == TURNS_MAX;
+        let first = std::mem::take(&mut self.is_first);
         self.turns = if more || first { self.turns.saturating_sub(1) } else { 0 };
         self.turns > 0
     }
@@ -124,6 +131,21 @@ mod tests {
         assert_eq!(turns(&deferred(20_000, 1, |turn| turn < 7)), [2, 3, 4, 5, 6], "until all is read");
         let endless = turns(&deferred(20_000, 1, |_| true));
         assert_eq!((endless[0], endless.len()), (2, 63), "and not for ever");
+    }
+
+    #[test]
+    fn q_12_deadlines_come_however_slow_the_machine_is() {
+        let mut now = Instant::now();
+        let mut held_up = HeldUp::new(now);
+        let mut deferred = Vec::new();
+        for _ in 0..200 {
+            let (began, ended) = (now + ms(2000), now + ms(2005));
+            held_up.waited(began, ended, Some(ms(5)));
+            now = ended;
+            deferred.push(held_up.defers(false));
+        }
+        let judged: Vec<usize> = (0..deferred.len()).filter(|turn| !deferred[*turn]).collect();
+        assert_eq!(judged, [63, 127, 191]);
     }
 
     #[test]

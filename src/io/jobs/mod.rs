@@ -14,6 +14,7 @@ mod names;
 mod nodes;
 mod objects;
 mod passwords;
+mod patience;
 mod posts;
 mod recordings;
 mod relays;

@@ -17,9 +17,10 @@ use ureq::config::Config;
 use ureq::http::Uri;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::unversioned::resolver::{DefaultResolver, ResolvedSocketAddrs, Resolver};
-use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
+use ureq::unversioned::transport::NextTimeout;
 use ureq::{Agent, Error};
 
+use super::patience;
 use crate::auth::access::Secret;
 use crate::auth::{HookUrl, OutboundPolicy};
 use crate::io::{clock, tls};
@@ -142,12 +143,12 @@ fn system_lookup(host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
 }
 
 fn agent(policy: Policy, lookup: Arc<Lookup>) -> Agent {
-    Agent::with_parts(config(), DefaultConnector::default(), PolicyResolver { policy, lookup })
+    Agent::with_parts(config(), patience::connector(), PolicyResolver { policy, lookup })
 }
 
 /// Makes an agent for services of the platform, whose addresses are chosen by neither settings nor clients.
 pub(super) fn platform_agent() -> Agent {
-    Agent::with_parts(config(), DefaultConnector::default(), DefaultResolver::default())
+    Agent::with_parts(config(), patience::connector(), DefaultResolver::default())
 }
 
 fn config() -> Config {

@@ -163,9 +163,9 @@ impl CertificateFiles {
         self.recover()?;
         *is_behind = false;
         let together = self.together();
-        together.settle().map_err(|error| CertificateError::file(&self.certificate, error))?;
+        let staging = together.begin().map_err(|error| CertificateError::file(&self.certificate, error))?;
         let staged = files.iter().try_for_each(|(path, bytes, mode)| {
-            together.stage(path, bytes, *mode).map_err(|error| CertificateError::file(path, error))
+            staging.stage(path, bytes, *mode).map_err(|error| CertificateError::file(path, error))
         });
         let draft = |path: &PathBuf| {
             if files.iter().any(|(of, ..)| of == path) { Together::draft_of(path) } else { path.clone() }

@@ -14,7 +14,7 @@ use super::super::support::{
 };
 use super::{output_of, program, refusal};
 
-fn new_home() -> (Home, PathBuf) {
+pub(super) fn new_home() -> (Home, PathBuf) {
     let home = Home::new();
     let folder = home.path().join("home");
     (home, folder)

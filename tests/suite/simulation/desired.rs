@@ -66,14 +66,18 @@ struct Settings {
     records: bool,
     recorded_max: u64,
     streams_max: Option<u64>,
+    /// Failures of an endpoint after which it is given up.
+    republish_max: Option<u64>,
 }
 
 impl Settings {
-    fn pairs(self) -> [(&'static str, String); 3] {
+    fn pairs(self) -> [(&'static str, String); 4] {
+        let limit = |max: Option<u64>| max.map_or_else(|| "-1".to_owned(), |max| max.to_string());
         [
             ("mp4MuxingEnabled", self.records.to_string()),
             ("record.max_streams", self.recorded_max.to_string()),
-            ("ingestingStreamLimit", self.streams_max.map_or_else(|| "-1".to_owned(), |max| max.to_string())),
+            ("ingestingStreamLimit", limit(self.streams_max)),
+            ("endpointRepublishLimit", limit(self.republish_max)),
         ]
     }
 }
@@ -223,11 +227,12 @@ impl Run {
         let change = |of: &mut Settings, kind: usize, random: &mut Random| match kind {
             0 => of.records = random.chance(0.5),
             1 => of.recorded_max = random.below(3),
-            _ => of.streams_max = random.chance(0.5).then(|| 1 + random.below(2)),
+            2 => of.streams_max = random.chance(0.5).then(|| 1 + random.below(2)),
+            _ => of.republish_max = random.chance(0.6).then(|| random.below(3)),
         };
         match self.below(8) {
             0 => self.copies = self.copies.take().xor(Some(Settings::default())),
-            of @ 1..=4 => change(&mut self.live, of % 2, &mut self.plan),
+            of @ 1..=4 => change(&mut self.live, [0, 1, 3, 3][of % 4], &mut self.plan),
             of => {
                 if let Some(copies) = &mut self.copies {
                     change(copies, of % 3, &mut self.plan);
@@ -305,8 +310,18 @@ impl Run {
                 Some(_) | None => {}
             }
         }
-        if let Some(idle) = ordered.iter().find(|one| one.at == Standing::GivenUp) {
-            self.fail(&format!("nothing will try it again: {idle:?}"));
+        for one in &ordered {
+            let limit = if one.kind == "push" { self.live.republish_max } else { None };
+            let has_failed = limit.is_some_and(|max| u64::from(one.failures) > max);
+            match one.at {
+                Standing::GivenUp if !has_failed => {
+                    self.fail(&format!("nothing will try it again: {one:?}"));
+                }
+                Standing::Waiting if has_failed => {
+                    self.fail(&format!("tried again although it failed too often: {one:?}"));
+                }
+                Standing::GivenUp | Standing::Waiting | Standing::Open(_) => {}
+            }
         }
     }
 

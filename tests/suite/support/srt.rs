@@ -33,6 +33,7 @@ pub struct SrtUrl {
     latency_ms: u32,
     mss: Option<u32>,
     filter: Option<String>,
+    patience_ms: Option<u32>,
 }
 
 impl SrtUrl {
@@ -46,6 +47,7 @@ impl SrtUrl {
             latency_ms: 120,
             mss: None,
             filter: None,
+            patience_ms: None,
         }
     }
 
@@ -79,6 +81,12 @@ impl SrtUrl {
     /// The packet filter, where the program has the option: libsrt's own and ours.
     pub fn filter(mut self, filter: &str) -> Self {
         self.filter = Some(filter.to_owned());
+        self
+    }
+
+    /// Time without a packet after which libsrt's tool gives up; 5 s if not said.
+    pub const fn patience_ms(mut self, patience: u32) -> Self {
+        self.patience_ms = Some(patience);
         self
     }
 
@@ -122,6 +130,9 @@ impl SrtUrl {
         if let Some(bytes) = self.mss {
             let size = if is_ffmpeg { "payload_size" } else { "payloadsize" };
             let _ = write!(url, "&mss={bytes}&{size}={}", self.chunk());
+        }
+        if let Some(patience) = self.patience_ms {
+            let _ = write!(url, "&peeridletimeo={patience}");
         }
         if let Some(filter) = &self.filter {
             let _ = write!(url, "&packetfilter={filter}");

@@ -645,6 +645,37 @@ mod tests {
         assert!(lengths.iter().all(|ms| (100..2500).contains(ms)), "{lengths:?}");
     }
 
+    /// Pictures and sound until a time. Pictures of a time that is held come together when it is over.
+    fn run(window: &mut Window, until: i64, held: impl Fn(i64) -> bool) {
+        let mut next = 0;
+        for ms in (0..until).step_by(20) {
+            while next <= ms && !held(ms) {
+                feed(window, next, next % 2000 == 0, true);
+                next += 40;
+            }
+            feed(window, ms, false, false);
+        }
+    }
+
+    #[test]
+    fn a_key_frame_that_is_late_is_no_pause_where_the_one_before_was_late_too() {
+        let mut window = window();
+        // Each other key frame comes a second late, with what follows it by then.
+        let held = |ms: i64| (ms + 20) / 2000 % 2 == 1 && (ms + 20) % 2000 < 980;
+        run(&mut window, 60_000, held);
+        assert_eq!(lengths(&window), vec![2000; 15]);
+    }
+
+    #[test]
+    fn pictures_in_bursts_end_where_they_do_and_not_where_the_sound_does() {
+        let mut window = window();
+        run(&mut window, 10_480, |ms| ms % 600 != 0);
+        assert_eq!(window.end_ms(), 10_240, "with the last picture, 280 ms before the sound");
+        let mut window = self::window();
+        run(&mut window, 10_780, |ms| ms % 600 != 0);
+        assert_eq!(window.end_ms(), 10_240, "further behind than without bursts");
+    }
+
     #[test]
     fn what_has_left_stays_for_its_own_length_and_that_of_the_longest_playlist() {
         let mut window = Window::new(&Rules { list_size: 4, ..Rules::DEFAULT }, 3, START);

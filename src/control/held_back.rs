@@ -1,0 +1,149 @@
+//! Sources that are to run and wait: for room, for a stream of their id to end here, or for another node to give back their id.
+//!
+//! The sources are looked at once a second. A node that gives back an id says so before the record tells that its source was stopped for
+//! good; so an id counts as free only [`FREE_AFTER`] later.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use super::live::Registry;
+use super::records::Records;
+use super::wanted::{TICK, is_wanted};
+use crate::control::Outbound;
+use crate::types::{Now, StreamKey};
+
+/// Maximum number of sources begun at one check.
+const BEGUN_AT_ONCE: usize = 16;
+/// Time after which an id that another node has given back is free.
+const FREE_AFTER: Duration = Duration::from_secs(3);
+
+/// The sources that wait.
+#[derive(Debug, Default)]
+pub(super) struct HeldBack {
+    /// Sources that found no room, or their id taken here.
+    here: BTreeSet<StreamKey>,
+    /// Sources whose id another node has.
+    elsewhere: BTreeSet<StreamKey>,
+    /// Ids that were given back, with the time at which they are free, in order.
+    freed: VecDeque<(Instant, StreamKey)>,
+}
+
+impl HeldBack {
+    pub(super) fn contains(&self, key: &StreamKey) -> bool {
+        self.here.contains(key) || self.elsewhere.contains(key)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.here.len() + self.elsewhere.len()
+    }
+
+    /// True if there is something to look at. Those whose id another node has are not looked at until it is given back.
+    pub(super) fn is_due(&self) -> bool {
+        !self.here.is_empty() || !self.freed.is_empty()
+    }
+
+    /// Removes a source; returns whether it waited.
+    pub(super) fn remove(&mut self, key: &StreamKey) -> bool {
+        let was_here = self.here.remove(key);
+        self.elsewhere.remove(key) || was_here
+    }
+
+    /// Removes the sources of an application.
+    pub(super) fn remove_app(&mut self, app: &str) {
+        self.here.retain(|key| *key.app != *app);
+        self.elsewhere.retain(|key| *key.app != *app);
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Moves the sources whose id is free by now, and not taken again, to those that are begun when there is room.
+    fn take_freed(&mut self, now: Instant, is_elsewhere: impl Fn(&StreamKey) -> bool) {
+        while let Some((_, key)) = self.freed.pop_front_if(|(at, _)| *at <= now) {
+            if !is_elsewhere(&key) && self.elsewhere.remove(&key) {
+                self.here.insert(key);
+            }
+        }
+    }
+}
+
+impl Outbound {
+    /// Starts a source that is to run. One that finds no room, or its id taken, is started when that has passed.
+    pub(super) fn begin_or_hold_back(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let Err(reason) = self.begin_source(cx, records, registry, now, key) else { return };
+        let is_short =
+            cx.apps.get(&key.app).is_some_and(|app| self.is_short_for_source(cx, registry, now, app));
+        let is_elsewhere = registry.cluster.elsewhere(key).is_some();
+        let retries = is_short || is_elsewhere || registry.is_live(key) || registry.cluster.refuses();
+        if retries && !self.sources.is_running(key) {
+            self.hold_back(now, key, is_elsewhere);
+        }
+        tracing::info!(%key, reason, retries, "source not started");
+    }
+
+    /// Keeps a source that is to run for later.
+    pub(super) fn hold_back(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
+        let held_back = &mut self.sources.held_back;
+        if is_elsewhere {
+            held_back.here.remove(key);
+            held_back.elsewhere.insert(key.clone());
+        } else {
+            held_back.here.insert(key.clone());
+            self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
+        }
+    }
+
+    /// Notes that no other node has an id any more.
+    pub(super) fn id_freed(&mut self, now: Now, key: &StreamKey) {
+        if self.sources.held_back.elsewhere.contains(key)
+            && let Some(at) = now.mono.checked_add(FREE_AFTER)
+        {
+            self.sources.held_back.freed.push_back((at, key.clone()));
+            self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
+        }
+    }
+
+    /// Starts sources that were held back, some at a time and none of an application without room.
+    pub(super) fn begin_held_back(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+    ) {
+        self.sources.held_back.take_freed(now.mono, |key| registry.cluster.elsewhere(key).is_some());
+        if self.sources.held_back.here.is_empty() || registry.cluster.refuses() || cx.is_draining() {
+            return;
+        }
+        let mut due = Vec::new();
+        let mut next = self.sources.held_back.here.first().cloned();
+        while let Some(key) = next.filter(|_| due.len() < BEGUN_AT_ONCE) {
+            let has_room = |app| !self.is_short_for_source(cx, registry, now, app);
+            let mut from = Bound::Excluded(key.clone());
+            if !cx.apps.get(&key.app).is_some_and(|app| has_room(app)) {
+                from = Bound::Included(StreamKey::new(&format!("{}\0", key.app), ""));
+            } else if !(registry.is_live(&key) || self.sources.is_copying(&key))
+                || !is_wanted(cx, records, &key)
+            {
+                due.push(key);
+            }
+            next = self.sources.held_back.here.range((from, Bound::Unbounded)).next().cloned();
+        }
+        for key in due {
+            self.sources.held_back.here.remove(&key);
+            if is_wanted(cx, records, &key) && !self.sources.is_running(&key) {
+                self.begin_or_hold_back(cx, records, registry, now, &key);
+            }
+        }
+    }
+}

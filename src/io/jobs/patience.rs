@@ -1,0 +1,133 @@
+//! Connections of requests to other servers, which read what has come before they give up.
+//!
+//! A request has a time limit. When the process was held up (stopped, suspended with its machine), the limit may have passed while the
+//! answer waits in the socket. A read that times out therefore looks once more.
+
+use std::time::{Duration, Instant};
+
+use ureq::Error;
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, NextTimeout, RustlsConnector, TcpConnector, Transport, time,
+};
+
+/// Time that a read has after its time limit.
+const MOMENT: Duration = Duration::from_millis(10);
+/// Time after which a connection whose time limit has passed is not read any more, whatever has come.
+const MOMENTS: Duration = Duration::from_secs(1);
+
+/// Makes connections over TCP, and over TLS for `https`.
+pub(super) fn connector() -> impl Connector {
+    ().chain(TcpConnector::default()).chain(Patient).chain(RustlsConnector::default())
+}
+
+/// Wraps connections over TCP.
+#[derive(Debug)]
+struct Patient;
+
+impl<T: Transport> Connector<T> for Patient {
+    type Out = PatientTransport<T>;
+
+    fn connect(&self, _: &ConnectionDetails<'_>, chained: Option<T>) -> Result<Option<Self::Out>, Error> {
+        Ok(chained.map(|inner| PatientTransport { inner, until: None }))
+    }
+}
+
+/// A connection that is read for a moment after its time limit.
+#[derive(Debug)]
+struct PatientTransport<T> {
+    inner: T,
+    /// Time from which it is not, since the first read that timed out.
+    until: Option<Instant>,
+}
+
+impl<T: Transport> Transport for PatientTransport<T> {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        self.inner.buffers()
+    }
+
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.inner.transmit_output(amount, timeout)
+    }
+
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        match self.inner.await_input(timeout) {
+            Err(Error::Timeout(reason)) => {
+                let now = Instant::now();
+                let until = *self.until.get_or_insert_with(|| now.checked_add(MOMENTS).unwrap_or(now));
+                let left = until.saturating_duration_since(now).min(MOMENT);
+                self.inner.await_input(NextTimeout { after: time::Duration::Exact(left), reason, ..timeout })
+            }
+            result => result,
+        }
+    }
+
+    fn is_open(&mut self) -> bool {
+        self.inner.is_open()
+    }
+
+    fn is_tls(&self) -> bool {
+        self.inner.is_tls()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ureq::Timeout;
+    use ureq::unversioned::transport::LazyBuffers;
+
+    use super::*;
+
+    /// A connection whose reads time out, but for one that finds something.
+    #[derive(Debug)]
+    struct Socket {
+        buffers: LazyBuffers,
+        limits: Vec<Duration>,
+        has_input_at: usize,
+    }
+
+    impl Transport for Socket {
+        fn buffers(&mut self) -> &mut dyn Buffers {
+            &mut self.buffers
+        }
+
+        fn transmit_output(&mut self, _: usize, _: NextTimeout) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+            self.limits.push(*timeout.after);
+            let found = self.limits.len() == self.has_input_at;
+            if found { Ok(true) } else { Err(Error::Timeout(timeout.reason)) }
+        }
+
+        fn is_open(&mut self) -> bool {
+            true
+        }
+    }
+
+    fn read(transport: &mut PatientTransport<Socket>, seconds: u64) -> bool {
+        let timeout = NextTimeout {
+            after: time::Duration::from_secs(seconds),
+            reason: Timeout::Global,
+            ..NextTimeout::default()
+        };
+        match transport.await_input(timeout) {
+            Ok(found) => found,
+            Err(Error::Timeout(Timeout::Global)) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    #[test]
+    fn q_12_a_read_that_times_out_looks_once_more() {
+        let inner = Socket { buffers: LazyBuffers::new(64, 64), limits: Vec::new(), has_input_at: 2 };
+        let mut transport = PatientTransport { inner, until: None };
+        assert!(read(&mut transport, 5), "what has come is read");
+        assert!(!read(&mut transport, 0), "nothing has");
+        assert_eq!(transport.inner.limits, [Duration::from_secs(5), MOMENT, Duration::ZERO, MOMENT]);
+        // Somebody who sends a little again and again.
+        transport.until = Some(Instant::now());
+        assert!(!read(&mut transport, 0));
+        assert_eq!(transport.inner.limits.last(), Some(&Duration::ZERO));
+    }
+}
