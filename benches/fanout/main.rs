@@ -43,7 +43,7 @@ use servers::Server;
 const PINNED: &str = "MILLSTREAM_FANOUT_PINNED";
 /// From the viewers' start to the measured window.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How often memory is looked at.
+/// Interval between two samples of resident memory.
 const SAMPLE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {

@@ -1,11 +1,11 @@
-//! What is printed.
+//! Prints the results.
 
 use std::time::Duration;
 
 use crate::options::{Cell, Options, Pair};
 use crate::run::{Outcome, Run};
 
-/// A run and what came of it.
+/// A run and its outcome.
 #[derive(Debug)]
 pub struct Measured {
     pub run: Run,
@@ -38,7 +38,7 @@ impl Losses {
     }
 }
 
-/// One line to standard error.
+/// Prints a run's progress as a line on standard error.
 pub fn progress(done: usize, total: usize, run: Run, outcome: &Result<Outcome, String>) {
     let name = format!("{} {} seed {}", run.cell.name(), run.pair.name(), run.seed);
     match outcome {
