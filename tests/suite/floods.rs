@@ -209,8 +209,8 @@ fn heavy_publisher(server: &Server, n: u32, mebibytes: u32) -> RtmpPeer {
     peer
 }
 
-/// How many MiB the process grows by when so many publishers of one address bring so much each. What all rings hold is
-/// within the budget by then.
+/// Starts `publishers` publishers from a single address that each send `mebibytes`, waits until the rings are within the budget, and
+/// returns by how many MiB the process has grown.
 fn grown_by(publishers: u32, mebibytes: u32, budget: u32) -> u64 {
     let server = start(&[&format!("limits.ring_memory={budget}")]);
     let before = server.rss_kb();

@@ -233,7 +233,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     Seen { dropped, share, ..seen }
 }
 
-/// What a viewer is sent in so many seconds, in percent of what its path carries: in all, and in the worst second.
+/// Bytes that a viewer is sent within `time`, in percent of what its path carries: overall, and in the worst second.
 fn share_sent(world: &mut World, viewer: Id, row: &Row, time: Duration) -> (u64, u64) {
     let (mut all, mut worst) = (0, 0);
     for _ in 0..time.as_secs() {

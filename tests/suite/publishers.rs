@@ -1,8 +1,8 @@
 //! Odd publishers: a table of what real encoders, cameras and browsers send, and of what every viewer must get of it.
 //!
-//! One generator makes the media ([`units`]); the oddity of a row changes the clocks, the units, or the messages, packets
-//! and bytes of one protocol. Each row runs over each of its protocols in the simulation of the whole server, beside a
-//! clean stream on the same worker that must not suffer. An oddity is a row; rows of clocks run over every protocol.
+//! The same generator makes all media ([`units`]). The oddity of a row changes the clocks, the units, or the messages, packets and bytes of
+//! a protocol. Each row runs over each of its protocols in the simulation of the whole server, beside a clean stream on the same worker
+//! that must not suffer. Rows about clocks run over every protocol.
 
 mod clocks;
 mod judge;
@@ -52,12 +52,12 @@ pub struct Row {
     pub gets: Gets,
 }
 
-/// How the times of viewers are judged.
+/// Checks to make of the viewers' timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timed {
-    /// By order, speed and lips.
+    /// Order, speed and lip sync.
     Lips,
-    /// By order and speed.
+    /// Order and speed.
     Pace,
     Not,
 }

@@ -55,7 +55,7 @@ fn units_of(file: &Path) -> Vec<Packet> {
     unit_md5(file.to_str().unwrap(), None)
 }
 
-/// How a peer of a stream ends that has lost its publisher.
+/// Waits until a stream whose publisher is lost has ended.
 fn wait_for_end(server: &Server, id: &str) {
     wait_for("the stream to end", secs(30), || server.api().broadcast("live", id).is_none());
 }

@@ -32,7 +32,7 @@ fn certificate(
     (certificate.pem(), key.serialize_pem(), certificate.der().clone(), der)
 }
 
-/// What `openssl s_client` says about a connection with these arguments.
+/// Output of `openssl s_client` for a connection with these arguments.
 fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &address.to_string()])

@@ -30,7 +30,7 @@ impl Browser {
         Self(command.spawn().unwrap())
     }
 
-    /// What it says at its end.
+    /// Ends the peer's input, and returns its report.
     pub fn finish(mut self) -> Value {
         self.0.stdin.take().unwrap().flush().unwrap();
         let output = self.0.wait_with_output().unwrap();
@@ -85,7 +85,7 @@ fn a_browser_publishes_and_browsers_and_files_play() {
     wait_for("the end", secs(5), || server.api().broadcast("live", "a").is_none());
 }
 
-/// What ffmpeg sends by WHIP is what a file has, to the byte.
+/// Checks that a stream from ffmpeg by WHIP equals its file to the byte.
 #[test]
 fn ffmpeg_publishes_by_whip() {
     let server = Server::start(&[]);

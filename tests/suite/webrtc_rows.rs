@@ -226,7 +226,7 @@ fn w_07_bad_handshakes_of_the_signalling_socket_have_their_status() {
     bystander.finish(&mut server);
 }
 
-/// What is no check, or none that is authentic, before the peer's own one and beside it.
+/// Datagrams that are no connectivity check, or none that is authentic, for before and beside the peer's own.
 fn junk(fragment: &str) -> Vec<Vec<u8>> {
     let mut check = Vec::new();
     let writer = MessageWriter::new(&mut check, Class::Request, TransactionId([7; 12]));

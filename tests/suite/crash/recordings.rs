@@ -70,13 +70,13 @@ impl Camera {
     }
 }
 
-/// What became of all rounds.
+/// Totals over all rounds.
 #[derive(Debug, Default)]
 struct Tally {
     rounds: usize,
     files: usize,
     probed: usize,
-    /// Nothing had been written yet.
+    /// Rounds in which nothing had been written yet.
     none: usize,
     worst_ms: u64,
     over_a_second: usize,

@@ -18,7 +18,7 @@ fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/crash/stores")
 }
 
-/// One record of each kind that the API can make, with what they may hold.
+/// Creates a record of each kind that the API can make, with their fields set.
 fn fill(server: &Server) {
     let api = server.api();
     assert_eq!(api.post("/rest/v2/users/initial", ADMIN).json()["success"], true);
@@ -41,7 +41,7 @@ fn fill(server: &Server) {
     assert_eq!(api.get(&format!("{BROADCASTS}/plain/token?expireDate=4102444800&type=play")).status, 200);
 }
 
-/// What the API says of everything in a store.
+/// Reads everything in a store through the API.
 fn contents(server: &Server) -> Value {
     let api = server.api();
     let login = api.post("/rest/v2/users/authenticate", ADMIN);

@@ -1,4 +1,4 @@
-//! What the viewers of a row have got, against what they must get.
+//! Judges whether the viewers of a row received everything that they must.
 
 use std::collections::BTreeSet;
 use std::time::Instant;

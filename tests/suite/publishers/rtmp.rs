@@ -71,7 +71,7 @@ pub fn text(text: &str) -> Value {
     Value::string(text)
 }
 
-/// How chunks are written.
+/// Form of the chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     pub size: usize,

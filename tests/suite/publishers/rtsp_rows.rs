@@ -257,7 +257,7 @@ fn replace(plan: &mut Plan, from: &str, to: &str) {
     plan.sdp = plan.sdp.replace(from, to);
 }
 
-/// One section more, behind the others.
+/// Appends a section to the description.
 fn section(plan: &mut Plan, text: &str) {
     plan.sdp.push_str(text);
 }

@@ -36,7 +36,7 @@ pub struct Got {
     pub pts: i64,
 }
 
-/// What a viewer has got.
+/// Everything that a viewer received.
 #[derive(Debug, Default)]
 pub struct Log {
     pub got: Vec<Got>,

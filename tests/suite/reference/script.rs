@@ -48,7 +48,7 @@ struct Step {
     outcome: Outcome,
 }
 
-/// What a step keeps of its answer, and what the reference answered.
+/// Part of a step that concerns its answer: the value to save, and the reference's answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Outcome {
@@ -223,7 +223,7 @@ impl Script {
         self.variables.iter().fold(text.to_owned(), fill)
     }
 
-    /// One call over a connection of its own.
+    /// Makes a call over a new connection.
     fn ask(&self, method: &str, path: &str, fields: &[(String, String)], body: Option<&[u8]>) -> Answer {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.server);
         for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! A WebRTC client of the crate's own, over UDP or TCP: it offers by WHIP or WHEP, and is run by the test's thread.
+//! A WebRTC client by the project's own crate, over UDP or TCP. It offers by WHIP or WHEP, and the test's thread runs it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -19,9 +19,9 @@ use wire::Datagrams;
 
 use super::{Reply, Server, secs};
 
-/// The only section of what it offers.
+/// The only section of the client's offer.
 pub const VIDEO: SectionId = SectionId(0);
-/// How long is waited for a socket that has nothing.
+/// Maximum wait for data of a socket.
 const STEP: Duration = Duration::from_millis(1);
 
 /// A TCP connection to a media port, frame by frame.
@@ -75,14 +75,14 @@ enum Net {
     Tcp(Framed),
 }
 
-/// Which of the server's candidates a client uses.
+/// Kind of the server's candidate that a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     Udp,
     Tcp,
 }
 
-/// What a publisher sends: H.264 at 30 frames a second.
+/// Media of a publisher: H.264 at 30 frames a second.
 #[derive(Debug)]
 struct Studio {
     media: MediaSource,
@@ -92,7 +92,7 @@ struct Studio {
     start: Instant,
 }
 
-/// See the module.
+/// A WebRTC client; see the module.
 #[derive(Debug)]
 pub struct RtcClient {
     pub peer: Peer,
@@ -340,7 +340,7 @@ impl RtcClient {
         }
     }
 
-    /// One round: what has come, what is due, what is to be sent.
+    /// Runs a round: handles received data and timeouts, and sends what is due.
     pub fn step(&mut self) {
         self.receive();
         let now = Instant::now();

@@ -15,7 +15,7 @@ use netsim::{MediaSource, SyntheticUnit, Verifier};
 use rtmp::{Client, ClientConfig, ClientEvent, FourCcs, MediaKind, MediaMessage};
 use wire::SendQueue;
 
-/// One connection.
+/// An RTMP connection.
 #[derive(Debug)]
 pub struct RtmpPeer {
     pub stream: TcpStream,

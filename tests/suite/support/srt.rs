@@ -12,18 +12,18 @@ use std::process::{Command, Stdio};
 
 use super::{Program, ffmpeg9};
 
-/// Who speaks.
+/// A program that speaks SRT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SrtTool {
     /// `srt-live-transmit`.
     Libsrt,
-    /// Debian's.
+    /// ffmpeg as Debian packages it.
     Ffmpeg,
     Ffmpeg9,
     GStreamer,
 }
 
-/// Where, and how.
+/// An SRT address with options of the connection.
 #[derive(Debug, Clone)]
 pub struct SrtUrl {
     address: SocketAddr,
