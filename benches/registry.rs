@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// The times of all rounds of each kind, beside so many streams of the first worker.
+/// Returns the times that all rounds of each kind took, beside `standing` streams of the first worker.
 fn measure(standing: usize) -> [Duration; 3] {
     let mut bench = Bench::new();
     for n in 0..standing {

@@ -137,7 +137,7 @@ struct Publisher {
     riding: Vec<u8>,
 }
 
-/// A stream's viewers. Blocking: a loop that does nothing but send waits for whoever is slow.
+/// A stream's viewers. Sends block: a loop that does nothing else waits for slow viewers.
 #[derive(Default)]
 struct Stream {
     viewers: Vec<Viewer>,

@@ -19,7 +19,7 @@ use super::rest::Asker;
 const PLAIN: (bool, Sockets) = (false, Sockets::Stream);
 /// A unit that takes longer is late.
 const LATE: Duration = Duration::from_millis(100);
-/// Over SRT players hold what has come for 120 ms.
+/// The same over SRT, where players hold back received data for 120 ms.
 const LATE_SRT: Duration = Duration::from_millis(220);
 /// Connections that are in their handshake at once.
 const CONNECTING_MAX: usize = 32;
@@ -104,12 +104,12 @@ impl Load {
         self.wait_for_all("the viewers")
     }
 
-    /// Publishes and reads for so long.
+    /// Publishes and reads for this time.
     pub fn run_for(&mut self, time: Duration) -> Result<(), String> {
         self.inner.run_for(time).map_err(|error| error.to_string())
     }
 
-    /// Asks the API for one broadcast, again and again, for so long; how often it answered.
+    /// Keeps asking the API for the same broadcast for this time; returns the number of answers.
     pub fn ask(&mut self, time: Duration) -> Result<u64, String> {
         let answers = Arc::default();
         let until = Instant::now() + time;

@@ -86,11 +86,11 @@ pub enum Class {
     Whep,
 }
 
-/// Of the encrypted class.
+/// Passphrase of the encrypted class.
 pub const PASSPHRASE: &str = "correct horse";
 
 impl Class {
-    /// As on the command line.
+    /// Name of the protocol on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rtmp => "rtmp",

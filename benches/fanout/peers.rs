@@ -27,7 +27,7 @@ pub enum Peer {
 impl Peer {
     pub const ALL: [Self; 5] = [Self::Nginx, Self::MediaMtx, Self::Srs, Self::SrsRealtime, Self::ZlMediaKit];
 
-    /// As in the list of servers and in the tables.
+    /// Name of the server in `--servers` and in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",

@@ -214,7 +214,7 @@ impl Feed {
         Self { input: Some(input), next: 0, due: Instant::now(), late: Duration::ZERO, counted: None }
     }
 
-    /// For so long; an error when the sender has ended.
+    /// Feeds packets for this time; fails when the sender has ended.
     fn packets(&mut self, time: Duration) -> Result<(), ()> {
         for _ in 0..count(time) {
             std::thread::sleep(self.due.saturating_duration_since(Instant::now()));

@@ -105,7 +105,7 @@ fn is_absolute(target: &str) -> bool {
     path.starts_with('/') && !path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
-/// Nothing that a server said makes another request of it, or more lines (RFC 9112 §3).
+/// Checks that a request is a single valid one, whatever the servers said: no more requests, and no more lines (RFC 9112 §3).
 fn is_one_request(bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).expect("ASCII");
     let head = text.strip_suffix("\r\n\r\n").expect("it ends");

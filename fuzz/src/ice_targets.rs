@@ -168,7 +168,7 @@ impl Side {
 struct Flying {
     path: Path,
     bytes: Vec<u8>,
-    /// As somebody with the credentials wrote it, without the FINGERPRINT: damage behind the integrity goes unnoticed.
+    /// The message as an end with the credentials wrote it, without its FINGERPRINT: damage after the integrity goes unnoticed.
     authentic: Option<Vec<u8>>,
 }
 

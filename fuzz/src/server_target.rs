@@ -225,7 +225,7 @@ impl Rig {
         self.now.wall_ms += ms;
     }
 
-    /// At the port that SRT's peers share.
+    /// Delivers a datagram to the port that SRT peers share.
     fn datagram(&mut self, bytes: &[u8]) {
         let Some(port) = Port::all().find(|port| port.name == "srt") else { return };
         let from = Remote::of(SocketAddr::from(([203, 0, 113, 7], 7000)));

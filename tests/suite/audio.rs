@@ -1,6 +1,6 @@
 //! Sound that its receivers can decode: as Opus, as AAC, as silence, and what is done when there is too much of it.
 //!
-//! Every source has a tone of 440 Hz; who plays is asked what it hears.
+//! Every source has a tone of 440 Hz, which players must hear.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -134,7 +134,7 @@ fn ours(input: &[u8]) -> Sight {
     }
 }
 
-/// Another parser in a process of its own: a line of base64 in, a line of JSON out.
+/// Another parser in its own process: takes a line of base64, and answers with a line of JSON.
 struct Peer(&'static str, Child, BufReader<std::process::ChildStdout>);
 
 impl Peer {

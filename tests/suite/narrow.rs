@@ -24,10 +24,10 @@ const GOP: u64 = 50;
 const PICTURE: usize = 8_770;
 /// Bits a second: 2 Mb/s of video, and 64 kb/s of audio.
 const STREAM: u64 = (PICTURE as u64 * (GOP + 7) * 8 * FPS) / GOP + 64_000;
-/// A viewer is watched for so long, and judged behind the first part of it.
+/// Time for which a viewer is watched, and the first part of it in which it is not judged.
 const WATCHED: Duration = secs(30);
 const SETTLES: Duration = secs(6);
-/// The same of a viewer that tells of losses every five seconds and of nothing else.
+/// The same first part for a viewer that only reports losses every five seconds.
 const SETTLES_BY_REPORTS: Duration = secs(16);
 
 /// The most that is sent as datagrams, in percent of what the path carries: in all, and in a second.
@@ -43,7 +43,7 @@ struct Row {
     over: &'static [Over],
     /// No other picture refers to each second one.
     layers: bool,
-    /// Of all pictures, in percent, at least.
+    /// Minimum share of pictures shown, in percent.
     pictures: usize,
     /// The longest time between two pictures that are shown.
     freeze: Duration,
@@ -104,7 +104,7 @@ const fn loss(path: Path, loss: f64) -> Path {
     Path { loss, ..path }
 }
 
-/// From ten seconds on so many percent for eight.
+/// Cuts the path to this percentage of the stream's rate, ten seconds after the start, for eight seconds.
 const fn cut(path: Path, percent: u64) -> Path {
     Path { cut: Some((secs(10), secs(18), STREAM * percent / 100)), ..path }
 }

@@ -155,7 +155,7 @@ const OPEN: &[(&str, Over, &str)] = &[];
 
 /// The name of the stream of a row.
 const STREAM: &str = "odd";
-/// The viewers come when the publisher has been live for so long.
+/// Time for which the publisher is live before the viewers come.
 const JOIN_MS: u64 = 1_000;
 /// Viewers that keep times.
 const TIMED: [Over; 3] = [Over::Rtmp, Over::Srt, Over::Rtsp];

@@ -156,7 +156,7 @@ fn pictures_out_of_order_are_left_out() {
     server.wait_for_line("B-frames are not sent to WebRTC viewers");
 }
 
-/// Nothing is kept to begin with, and the publisher makes no key frame of its own accord.
+/// The server keeps no key frame at the start, and the publisher makes none by itself.
 #[test]
 fn a_viewer_has_a_key_frame_made_where_none_is_kept() {
     let server = Server::start(&["app.gopCache=false"]);

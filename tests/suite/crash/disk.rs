@@ -186,7 +186,7 @@ impl SmallDisk {
         Self { server, folder, space: Space::FileSize }
     }
 
-    /// Leaves so many bytes, of those that are free or beyond the largest file.
+    /// Leaves this many bytes of the free space, or beyond the largest file.
     pub(super) fn leave(&self, bytes: u64) {
         match self.space {
             Space::FileSystem => {

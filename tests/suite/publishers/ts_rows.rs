@@ -246,7 +246,7 @@ fn twice(packets: &mut Vec<Packet>) {
     *packets = packets.drain(..).flat_map(|packet| [packet, packet]).collect();
 }
 
-/// Its counter is that of the packet before it (§2.4.3.3).
+/// Inserts packets with an adaptation field only, whose counter is that of the packet before them (§2.4.3.3).
 fn adaptation_alone(packets: &mut Vec<Packet>) {
     between(packets, |next| {
         let mut packet = [0xff; 188];

@@ -24,7 +24,7 @@ use crate::support::{ms, run, secs};
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 /// Header fields of an answer that are compared.
 const FIELDS: [&str; 4] = ["content-type", "allow", "location", "content-encoding"];
-/// Between the records of a seed, so that each has a creation time of its own.
+/// Pause between the records of a seed, so that their creation times differ.
 const SEED_PAUSE_MS: u64 = 3;
 
 /// A line of the file.

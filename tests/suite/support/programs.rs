@@ -20,7 +20,7 @@ impl Program {
         Self::start_into(command, Stdio::null())
     }
 
-    /// With its standard output going somewhere.
+    /// Starts a program with this standard output.
     pub fn start_into(command: &mut Command, output: impl Into<Stdio>) -> Self {
         let command = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
         Self(command.spawn().unwrap(), None)
@@ -157,7 +157,7 @@ fn hash_packets(
     packets
 }
 
-/// Of `#tb 0: 1/90000`, one line for each stream: filters keep the ticks of their input.
+/// Ticks per millisecond from a line such as `#tb 0: 1/90000`, which each stream has: filters keep the ticks of their input.
 fn ticks_per_ms(line: &str) -> Option<f64> {
     let (_, base) = line.strip_prefix("#tb ")?.split_once(": ")?;
     let (seconds, ticks) = base.trim().split_once('/')?;

@@ -408,7 +408,7 @@ impl LaneState {
     }
 }
 
-/// On the loopback address of the family of `server`.
+/// Opens a socket on the loopback address of the server's address family.
 fn udp_socket(server: SocketAddr, tos: u32) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(server), Type::DGRAM, Some(Protocol::UDP))?;
     let local: IpAddr =
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     const V4: &str = "127.0.0.1:0";
-    /// Longer than anything takes that comes at all.
+    /// Time without a datagram after which none will come.
     const SILENCE: Duration = ms(300);
 
     fn socket(address: &str) -> UdpSocket {

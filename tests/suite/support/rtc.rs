@@ -37,7 +37,7 @@ impl Framed {
         Self::of(TcpStream::connect(to).unwrap())
     }
 
-    /// Over a connection that there is.
+    /// Uses a connection that is already open.
     pub fn of(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(STEP)).unwrap();
@@ -104,7 +104,7 @@ pub struct RtcClient {
     pub connected: bool,
     /// Frames that came whole.
     pub frames: usize,
-    /// Of a listener: its frames, and the section of each. They are verified elsewhere.
+    /// Frames of a listener and their sections, which are verified elsewhere; `None` for other clients.
     heard: Option<Vec<(SectionId, Bytes)>>,
     pub verifier: Verifier,
     pub key_frames_wanted: usize,
@@ -178,7 +178,7 @@ impl RtcClient {
         [publisher, Self::begin(player, server, &path, &sections, (Over::Udp, before))]
     }
 
-    /// A player of a section for each of these codecs, until it has heard so many frames of each: their payloads.
+    /// Plays a section of each codec until it has `count` frames of each, and returns their payloads.
     pub fn hear(server: &Server, name: &str, codecs: &[Codec], count: usize) -> Vec<Vec<Bytes>> {
         let section = |(codec, first): (&Codec, u8)| {
             let kind = if codec.kind() == TrackKind::Video { MediaKind::Video } else { MediaKind::Audio };
@@ -444,7 +444,7 @@ pub fn offer_to(server: &Server, path: &str, offer: &str) -> Reply {
     server.api().call_with("POST", path, &[("Content-Type", "application/sdp")], Some(offer))
 }
 
-/// A header of a reply; empty when there is none.
+/// Value of a reply's header field; empty if there is none.
 pub fn header(reply: &Reply, name: &str) -> String {
     let found = reply.head.lines().find_map(|line| {
         let (field, value) = line.split_once(':')?;
