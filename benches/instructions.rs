@@ -111,7 +111,7 @@ fn count(name: &str, size: usize) -> Result<u64, String> {
     found.filter(|_| output.status.success()).ok_or_else(|| text.into_owned())
 }
 
-/// What callgrind counts.
+/// Runs a step; callgrind counts the instructions inside this function only.
 #[inline(never)]
 fn counted(step: &mut dyn FnMut()) {
     step();

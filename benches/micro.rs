@@ -50,7 +50,7 @@ fn parse_tags(c: &mut Criterion) {
     group.finish();
 }
 
-/// One video unit with the audio before it goes to all viewers.
+/// Measures sending a video unit, with the audio before it, to all viewers.
 fn fan_out(c: &mut Criterion) {
     let media = second_of_media();
     let mut group = c.benchmark_group("one unit to all subscribers");

@@ -1,4 +1,4 @@
-//! What a stream that comes and goes costs control beside few others and beside ten thousand: the ratio says whether
+//! Measures the cost to control of a stream that comes and goes, beside a hundred streams and beside ten thousand: the ratio shows whether
 //! anything walks all streams. `make bench-registry`.
 
 #![allow(
@@ -23,9 +23,9 @@ use millstream::stats::Reception;
 use millstream::store::{self, Memory};
 use millstream::types::{ConnId, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
-/// Streams that stay, in the two runs.
+/// Streams that stay for the whole run, in each of the two runs.
 const STANDING: [usize; 2] = [100, 10_000];
-/// Streams that come and go beside them, and reports.
+/// Streams that come and go beside them; also the number of reports.
 const ROUNDS: usize = 2000;
 const WORKERS: u16 = 2;
 
@@ -47,7 +47,7 @@ fn main() {
     }
 }
 
-/// The times of all rounds of each kind, beside so many streams of the first worker.
+/// Returns the times that all rounds of each kind took, beside `standing` streams of the first worker.
 fn measure(standing: usize) -> [Duration; 3] {
     let mut bench = Bench::new();
     for n in 0..standing {

@@ -1,4 +1,5 @@
-//! What a transcoder costs: the share of a core in real time, memory, and the delay. `cargo bench --bench transcode`; docs/audio.md.
+//! Measures what a transcoder costs: its share of a core in real time, its memory and its delay. `cargo bench --bench transcode`;
+//! docs/audio.md.
 
 #![allow(
     missing_docs,
@@ -61,7 +62,8 @@ fn resident_kb() -> usize {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// How long after its time the first sample of a unit leaves, in milliseconds: where it is sent as it came, that is the length of a unit.
+/// Mean and maximum delay in milliseconds between the time of a unit's first sample and its departure. Without transcoding, it is the
+/// length of a unit.
 fn age_ms(target: Target, track: &Track, units: &[AccessUnit]) -> (f64, f64) {
     let mut transcoder = Transcoder::new(target).unwrap();
     let mut ages = Vec::new();
@@ -76,7 +78,7 @@ fn age_ms(target: Target, track: &Track, units: &[AccessUnit]) -> (f64, f64) {
     (sum / ages.len() as f64, ages.iter().copied().fold(0.0, f64::max))
 }
 
-/// Seconds that this thread has had a processor.
+/// CPU seconds of this thread.
 fn cpu_seconds() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     told.split_whitespace().next().unwrap().parse::<f64>().unwrap() / 1e9

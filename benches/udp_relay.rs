@@ -1,7 +1,7 @@
-//! A network that loses, between any client and a UDP port, by a seed: for browsers, whose descriptions a page can point at
-//! the relay. `docs/benchmarks.md` tells how it is used.
+//! Relays datagrams between any client and a UDP port over a lossy network simulated from a seed. For browsers: a page can point their
+//! descriptions at the relay. `docs/benchmarks.md` describes how to use the relay.
 //!
-//! It prints its address, then reads commands from standard input, a line each, until that ends: `loss 0.35`,
+//! Prints its address, then reads commands from standard input, a line each, until the input ends: `loss 0.35`,
 //! `rtt 40`, `rate 1250000` (bits per second, 0: any), `cut 720000 8` (bits per second, seconds), `dark 3` (seconds),
 //! `stats`, which is answered by a line of JSON.
 

@@ -30,12 +30,12 @@ const PUBLISHER: u8 = b'P';
 pub const AUDIO: u8 = b'a';
 pub const VIDEO: u8 = b'v';
 pub const KEY_FRAME: u8 = b'k';
-/// What viewers of RTSP are told of the stream (SDP).
+/// The SDP description of a stream, for RTSP viewers.
 pub const DESCRIPTION: u8 = b'd';
-/// Kind and length.
+/// Bytes of a record's head: kind and length.
 pub const RECORD_HEAD: usize = 5;
 
-/// The first bytes of a publisher.
+/// The first bytes that a publisher sends: its greeting and the stream's number.
 pub fn hello(stream: usize) -> [u8; 5] {
     let [a, b, c, d] = u32::try_from(stream).unwrap_or(u32::MAX).to_be_bytes();
     [PUBLISHER, a, b, c, d]
@@ -97,7 +97,7 @@ struct Viewer {
 }
 
 impl Viewer {
-    /// One write for all of it (TLS: for its records), unless the kernel takes less.
+    /// Sends everything in one write, or with TLS in one write per batch of records, unless the kernel takes less.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         match &mut self.tls {
             None => {
@@ -133,11 +133,11 @@ struct Publisher {
     socket: TcpStream,
     stream: usize,
     pending: Vec<u8>,
-    /// What the viewers get with the next video frame.
+    /// Messages to send to the viewers together with the next video frame.
     riding: Vec<u8>,
 }
 
-/// A stream's viewers. Blocking: a loop that does nothing but send waits for whoever is slow.
+/// A stream's viewers. Sends block: a loop that does nothing else waits for slow viewers.
 #[derive(Default)]
 struct Stream {
     viewers: Vec<Viewer>,

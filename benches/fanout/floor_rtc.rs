@@ -21,9 +21,9 @@ use wire::Datagrams;
 
 use super::floor::{KEY_FRAME, RECORD_HEAD, VIDEO};
 
-/// How often viewers are looked for.
+/// Interval between two checks for new viewers.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
-/// Bytes of a payload, as the server has them.
+/// Payload bytes of a packet, the same as in the server.
 const PAYLOAD_BYTES: usize = 1200 - 54;
 /// Ticks of video in a millisecond.
 const TICKS_PER_MS: u32 = 90;
@@ -284,7 +284,7 @@ impl Floor {
     }
 }
 
-/// Those of one length in one send, of so many at most.
+/// Sends each run of datagrams of equal length in one call, at most `segments` of them at a time.
 fn send_all(
     socket: &UdpSocket,
     state: &UdpSocketState,

@@ -17,13 +17,13 @@ use super::floor::{AUDIO, KEY_FRAME, RECORD_HEAD};
 const PACKETS_PER_SEND: usize = 8;
 const HEAD_BYTES: usize = 16;
 const PAYLOAD_BYTES: usize = 1316;
-/// Where a conclusion has its first sequence number and its socket (draft-sharabayko-srt-01 §3.2.1).
+/// Offsets of the first sequence number and the socket id in a conclusion (draft-sharabayko-srt-01 §3.2.1).
 const SEQUENCE_AT: usize = 24;
 const SOCKET_AT: usize = 40;
 /// A message of one packet, in order (§3.1): the second word of a data packet.
 const SOLO: u32 = 0xc000_0000;
 const SEQUENCES: u32 = 1 << 31;
-/// How often callers are looked for.
+/// Interval between two checks for new callers.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
 
 struct Viewer {

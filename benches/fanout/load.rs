@@ -19,25 +19,25 @@ use super::rest::Asker;
 const PLAIN: (bool, Sockets) = (false, Sockets::Stream);
 /// A unit that takes longer is late.
 const LATE: Duration = Duration::from_millis(100);
-/// Over SRT players hold what has come for 120 ms.
+/// The same over SRT, where players hold back received data for 120 ms.
 const LATE_SRT: Duration = Duration::from_millis(220);
 /// Connections that are in their handshake at once.
 const CONNECTING_MAX: usize = 32;
-/// Those with a passphrase: the server derives the keys of twenty callers of one address in a second, and who is not served within
-/// three seconds gives up.
+/// The same for callers with a passphrase. The server derives the keys of twenty callers per address and second, and a caller that is not
+/// served within three seconds gives up.
 const CONNECTING_MAX_SECURED: usize = 8;
-/// All connections must be ready by then.
+/// Time limit for all connections to become ready.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
-/// What has not arrived by then, after the last unit was sent, is lost.
+/// Time after the last sent unit within which units may still arrive; units missing after it count as lost.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(200);
 /// The tags of connections that ask the API.
 const ASKERS: usize = 1 << 32;
-/// Connections that ask it at once.
+/// API connections open at once.
 const ASKERS_AT_ONCE: usize = 8;
 const ASKERS_STEP: Duration = Duration::from_millis(5);
 
-/// Where the server is.
+/// Addresses of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
     /// For publishers.
@@ -46,13 +46,13 @@ pub struct Addresses {
     pub play: SocketAddr,
     /// The API.
     pub rest: SocketAddr,
-    /// A bare loop speaks no RTMP with publishers.
+    /// Whether the server is a bare loop, which speaks no RTMP with publishers.
     pub bare: bool,
-    /// Another server, which has viewers elsewhere.
+    /// Set for another server, whose viewers use other URLs.
     pub other: Option<super::peers::Peer>,
 }
 
-/// The loop.
+/// The event loop that drives all publishers and viewers.
 pub struct Load {
     addresses: Addresses,
     class: Class,
@@ -61,7 +61,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Without connections.
+    /// Creates a load without connections.
     pub fn new(addresses: Addresses, class: Class, spin: bool) -> Result<Self, String> {
         let late = if matches!(class, Class::Srt | Class::SrtAes) { LATE_SRT } else { LATE };
         let inner = Loop::new(late, spin).map_err(|error| error.to_string())?;
@@ -89,7 +89,7 @@ impl Load {
         self.wait_for_all("the publishers")
     }
 
-    /// Connects so many viewers, spread over the streams.
+    /// Connects `viewers` viewers, spread over the streams.
     pub fn play(&mut self, viewers: usize, streams: usize, stalled: bool) -> Result<(), String> {
         for viewer in 0..viewers {
             let stream = viewer % streams.max(1);
@@ -104,12 +104,12 @@ impl Load {
         self.wait_for_all("the viewers")
     }
 
-    /// Publishes and reads for so long.
+    /// Publishes and reads for this time.
     pub fn run_for(&mut self, time: Duration) -> Result<(), String> {
         self.inner.run_for(time).map_err(|error| error.to_string())
     }
 
-    /// Asks the API for one broadcast, again and again, for so long; how often it answered.
+    /// Keeps asking the API for the same broadcast for this time; returns the number of answers.
     pub fn ask(&mut self, time: Duration) -> Result<u64, String> {
         let answers = Arc::default();
         let until = Instant::now() + time;
@@ -132,12 +132,12 @@ impl Load {
         self.inner.clear();
     }
 
-    /// What the viewers saw since [`Load::clear`].
+    /// The viewers' counters since [`Load::clear`].
     pub fn played(&self) -> Tally {
         self.inner.tally(Role::Play).clone()
     }
 
-    /// What the publishers saw.
+    /// The publishers' counters.
     pub fn published(&self) -> Tally {
         self.inner.tally(Role::Publish).clone()
     }

@@ -39,11 +39,11 @@ use options::{Class, Command, Kind, Options};
 use report::{Measured, Resident, Rest};
 use servers::Server;
 
-/// Set in the process that is pinned.
+/// Set in the process that is pinned to a processor.
 const PINNED: &str = "MILLSTREAM_FANOUT_PINNED";
-/// From the viewers' start to the measured window.
+/// Time from the viewers' start to the measured window.
 const WARM_UP: Duration = Duration::from_secs(2);
-/// How often memory is looked at.
+/// Interval between two samples of resident memory.
 const SAMPLE: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
@@ -172,7 +172,7 @@ fn ask(load: &mut Load, pid: u32, window: Duration, streaming: Duration) -> Resu
     Ok(Rest { answers, cpu, beyond: cpu.saturating_sub(streaming) })
 }
 
-/// Runs for so long; the largest resident memory that was seen.
+/// Runs the load for this time; returns the largest resident memory seen.
 fn run_and_watch(load: &mut Load, pid: u32, time: Duration) -> Result<u64, String> {
     let until = Instant::now() + time;
     let mut largest = 0;

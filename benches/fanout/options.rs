@@ -9,7 +9,7 @@ use millstream::bench::Target;
 
 use super::peers::Peer;
 
-/// What `--help` prints.
+/// The text that `--help` prints.
 pub const USAGE: &str = "\
 fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 
@@ -38,9 +38,9 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 /// A server to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// This server, with so many workers.
+    /// millstream with this number of workers.
     Millstream(u16),
-    /// Another one.
+    /// A server by another project.
     Peer(Peer),
     /// A loop that sends one write per video frame, audio riding along.
     Floor,
@@ -49,7 +49,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// As in the list of servers and in the tables.
+    /// Name of the server in `--servers` and in the tables.
     pub fn name(self) -> String {
         match self {
             Self::Millstream(1) => "millstream".to_owned(),
@@ -60,13 +60,13 @@ impl Kind {
         }
     }
 
-    /// A bare loop speaks no RTMP handshake and has no queue for viewers that do not read.
+    /// Whether the server is a bare loop, which speaks no RTMP handshake and has no queue for viewers that do not read.
     pub const fn is_bare_loop(self) -> bool {
         matches!(self, Self::Floor | Self::FloorMessage)
     }
 }
 
-/// How viewers come.
+/// Protocol of the viewers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     Rtmp,
@@ -86,11 +86,11 @@ pub enum Class {
     Whep,
 }
 
-/// Of the encrypted class.
+/// Passphrase of the encrypted class.
 pub const PASSPHRASE: &str = "correct horse";
 
 impl Class {
-    /// As on the command line.
+    /// Name of the protocol on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Rtmp => "rtmp",
@@ -108,7 +108,7 @@ impl Class {
         matches!(self, Self::Flvs)
     }
 
-    /// What a viewer of a stream asks for: peers have some of it elsewhere.
+    /// URL that a viewer requests for a stream. Some peers serve it elsewhere.
     pub fn target(self, address: SocketAddr, stream: usize, peer: Option<Peer>) -> Result<Target, String> {
         let url = match self {
             Self::Rtmp => format!("rtmp://{address}/live/bench{stream}"),
@@ -141,7 +141,7 @@ impl Class {
     }
 }
 
-/// What to measure.
+/// Settings of a measurement.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub class: Class,
@@ -171,11 +171,11 @@ impl Options {
     }
 }
 
-/// What the command line asks for.
+/// Action that the command line requests.
 pub enum Command {
     Run(Box<Options>),
     Help,
-    /// This process is the bare loop of another one.
+    /// Runs this process as a bare loop that another process measures.
     BareLoop(Kind, Class),
 }
 

@@ -27,7 +27,7 @@ pub enum Peer {
 impl Peer {
     pub const ALL: [Self; 5] = [Self::Nginx, Self::MediaMtx, Self::Srs, Self::SrsRealtime, Self::ZlMediaKit];
 
-    /// As in the list of servers and in the tables.
+    /// Name of the server in `--servers` and in the tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -83,10 +83,10 @@ impl Peer {
     }
 }
 
-/// A file, where to publish, where to play.
+/// A configuration file, and the addresses to publish to and to play from.
 type Configured = (String, SocketAddr, SocketAddr);
 
-/// They cannot take a free port and say which: they get one that was free a moment ago.
+/// Finds a port that was free a moment ago, for servers that cannot bind any free port and report which.
 fn free() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

@@ -18,7 +18,7 @@ use wire::SendQueue;
 use super::floor;
 use super::options::Class;
 
-/// One publisher of a bare loop: a greeting, then records.
+/// A publisher to a bare loop: sends a greeting, then records.
 #[derive(Debug)]
 pub struct Recorder {
     source: Source,

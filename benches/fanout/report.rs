@@ -1,4 +1,4 @@
-//! What was measured: as a Markdown table with the ratios, and as JSON.
+//! Prints the measurements as a Markdown table with ratios, and as JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 use super::options::{Kind, Options};
 use super::peers::Peer;
 
-/// One server in one round.
+/// Measurements of a server in a round.
 #[derive(Debug, Clone)]
 pub struct Measured {
     pub kind: Kind,
     pub round: usize,
-    /// What the viewers saw in the window.
+    /// The viewers' counters in the window.
     pub played: Tally,
-    /// How much later than due the publishers sent: the load's own delay.
+    /// Delays of units behind their due time at the publishers: the delay of the load itself.
     pub behind: Histogram,
-    /// What the API answered, when it was asked.
+    /// Results of the API requests, if there were any.
     pub rest: Option<Rest>,
     pub cpu: Duration,
     /// Writes of the server as far as the kernel counts them.
@@ -36,7 +36,7 @@ pub struct Rest {
     pub answers: u64,
     /// CPU time of workers and control in that window.
     pub cpu: Duration,
-    /// What of it the window without questions did not need.
+    /// The part of `cpu` that the requests used: `cpu` less that of the window without requests.
     pub beyond: Duration,
 }
 

@@ -9,10 +9,10 @@ use millstream::bench::{Now, Peer, PeerEvent, PeerStream, Role, Score, Tally};
 use millstream::http::client::{self, ResponseEvent, ResponseReader};
 use wire::SendQueue;
 
-/// What is asked for: the first stream's record.
+/// Path that is requested: the first stream's record.
 const PATH: &str = "/live/rest/v2/broadcasts/bench0";
 
-/// One connection, one request at a time.
+/// A connection to the API, with a single request under way at a time.
 #[derive(Debug)]
 pub struct Asker {
     request: String,

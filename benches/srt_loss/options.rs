@@ -6,7 +6,7 @@ use std::time::Duration;
 use lexopt::prelude::*;
 use netsim::Link;
 
-/// What `--help` prints.
+/// The text that `--help` prints.
 pub const USAGE: &str = "\
 srt_loss: SRT over a network that loses, this implementation and libsrt
 
@@ -30,10 +30,10 @@ srt_loss: SRT over a network that loses, this implementation and libsrt
 /// Round trip of every cell.
 pub const RTT: Duration = Duration::from_millis(120);
 
-/// From the least to the most.
+/// Difference between the smallest and the largest delay.
 const JITTER: Duration = Duration::from_millis(40);
 
-/// Who speaks SRT.
+/// An SRT implementation under test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Ours,
@@ -75,16 +75,16 @@ impl Pair {
     }
 }
 
-/// What the network does.
+/// Conditions of the network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
-    /// Of 1, in both directions.
+    /// Share of packets lost in both directions, from 0 to 1.
     pub loss: f64,
-    /// With jitter, doubles and reordering.
+    /// Whether packets are also delayed unevenly, duplicated and reordered.
     pub mixed: bool,
-    /// Of SRT, in round trips.
+    /// Latency of SRT in round trips.
     pub latency_rtts: u32,
-    /// Of both directions.
+    /// Length of a blackout of both directions; zero for none.
     pub blackout: Duration,
 }
 
@@ -102,7 +102,7 @@ impl Cell {
         format!("{kind}{}x{}", self.loss * 100.0, self.latency_rtts)
     }
 
-    /// What becomes of a link that was only long.
+    /// Adds the cell's loss, jitter, duplicates and reordering to a link that so far only has latency.
     pub fn spoil(self, link: Link) -> Link {
         let link = link.loss(self.loss);
         if !self.mixed {
@@ -111,7 +111,7 @@ impl Cell {
         link.latency(RTT / 2 - JITTER / 2).jitter(JITTER).duplicate(0.02).reorder(0.05)
     }
 
-    /// Without chance one run says all.
+    /// Seeds to run: a blackout is not random, so that one run is enough for it.
     pub const fn seeds(self, wanted: u64) -> u64 {
         if self.blackout.is_zero() { wanted } else { 1 }
     }
@@ -133,7 +133,7 @@ impl Cell {
     }
 }
 
-/// What to measure.
+/// Settings of a benchmark.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub cells: Vec<Cell>,
@@ -147,7 +147,7 @@ pub struct Options {
     pub from_start: bool,
 }
 
-/// What the command line asks for.
+/// Action that the command line requests.
 #[derive(Debug)]
 pub enum Command {
     Help,

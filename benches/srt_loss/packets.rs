@@ -2,14 +2,14 @@
 
 use std::io::{self, Read};
 
-/// What live encoders put into a datagram: seven packets of MPEG-TS.
+/// Bytes that live encoders put into a datagram: seven packets of MPEG-TS.
 pub const PACKET: usize = 1316;
-/// In front of every packet.
+/// Magic at the start of every packet.
 const MAGIC: [u8; 8] = *b"SRTLOSS1";
-/// Magic and number.
+/// Bytes of magic and number.
 const HEAD: usize = 16;
 
-/// The packet with this number: the rest of it depends on the number, so that every changed byte is seen.
+/// Returns the packet with this number. Its remaining bytes depend on the number, so that any changed byte is detected.
 pub fn packet(number: u64) -> [u8; PACKET] {
     let mut packet = [0; PACKET];
     let mut state = number ^ 0x9e37_79b9_7f4a_7c15;
@@ -29,7 +29,7 @@ fn number(bytes: &[u8; PACKET]) -> Option<u64> {
     (bytes == &packet(number)).then_some(number)
 }
 
-/// What a receiver has put out.
+/// Counters of the packets that a receiver delivered.
 #[derive(Debug, Default)]
 pub struct Received {
     seen: Vec<bool>,
@@ -41,7 +41,7 @@ pub struct Received {
 }
 
 impl Received {
-    /// Of the packets of this range, how many are missing.
+    /// Returns the number of missing packets in this range.
     pub fn missing(&self, range: std::ops::Range<u64>) -> u64 {
         let seen = |number: u64| usize::try_from(number).ok().and_then(|at| self.seen.get(at).copied());
         range.filter(|number| seen(*number) != Some(true)).count() as u64
@@ -61,7 +61,7 @@ impl Received {
     }
 }
 
-/// Reads packets until the end, and tells of each of them to `count`. Behind a damaged one the next magic is searched.
+/// Reads packets until the input ends, and passes the result of each to `count`. After a damaged packet, it searches for the next magic.
 pub fn read(mut from: impl Read, mut count: impl FnMut(&mut dyn FnMut(&mut Received))) {
     let mut bytes = [0; PACKET];
     let mut have = 0;

@@ -1,11 +1,11 @@
-//! What is printed.
+//! Prints the results.
 
 use std::time::Duration;
 
 use crate::options::{Cell, Options, Pair};
 use crate::run::{Outcome, Run};
 
-/// A run and what came of it.
+/// A run and its outcome.
 #[derive(Debug)]
 pub struct Measured {
     pub run: Run,
@@ -29,7 +29,7 @@ impl Losses {
         Self { runs, mean, variance: (squares / (runs - 1.0).max(1.0)).max(mean) }
     }
 
-    /// As good as `reference`, as far as two standard deviations of the difference of the means can tell.
+    /// Whether the mean exceeds that of `reference` by at most two standard deviations of their difference; and that bound.
     fn within_two_sigma(self, reference: Self) -> (bool, f64) {
         let sigma =
             (self.variance / self.runs.max(1.0) + reference.variance / reference.runs.max(1.0)).sqrt();
@@ -38,7 +38,7 @@ impl Losses {
     }
 }
 
-/// One line to standard error.
+/// Prints a run's progress as a line on standard error.
 pub fn progress(done: usize, total: usize, run: Run, outcome: &Result<Outcome, String>) {
     let name = format!("{} {} seed {}", run.cell.name(), run.pair.name(), run.seed);
     match outcome {

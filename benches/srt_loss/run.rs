@@ -1,4 +1,4 @@
-//! One sender, one network, one receiver.
+//! Runs a sender and a receiver with a lossy network between them.
 
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
@@ -13,19 +13,19 @@ use crate::relay::{Relay, Way};
 
 /// 5 Mb/s.
 const PACKETS_PER_SECOND: u32 = 475;
-/// Nothing is counted so long after the first packet came through. Only then the loss begins, because a listener of
-/// libsrt 1.5.1 does not repeat a lost answer to a conclusion.
+/// Uncounted time after the first delivered packet. Loss also begins only at that packet, because a listener of libsrt 1.5.1 does not
+/// repeat a lost answer to a conclusion.
 const LEAD_IN: Duration = Duration::from_secs(2);
-/// Fed behind the counted packets, so that none of those is lost because the sender ends.
+/// Time for which the sender is fed after the counted packets, so that none of them is lost because it ends.
 const TAIL: Duration = Duration::from_secs(3);
-/// A connection over the worst network takes less.
+/// Time limit to connect; the worst network needs less.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(20);
-/// When the blackout comes.
+/// Time from the start of the window to the blackout.
 const DARK_AFTER: Duration = Duration::from_secs(5);
 /// The longest window of a run with a blackout.
 const DARK_WINDOW: Duration = Duration::from_secs(20);
 
-/// What is run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub cell: Cell,
@@ -33,21 +33,21 @@ pub struct Run {
     pub seed: u64,
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Outcome {
-    /// Packets counted.
+    /// Number of packets fed to the sender in the counted window.
     pub fed: u64,
-    /// Those that the receiver did not put out.
+    /// Counted packets that the receiver did not deliver.
     pub undelivered: u64,
     pub duplicates: u64,
     pub out_of_order: u64,
     pub damaged: u64,
-    /// Data packets on the wire that were sent again, for each that was sent first.
+    /// Retransmitted data packets on the wire per packet sent for the first time.
     pub overhead: f64,
-    /// A side gave up.
+    /// Whether a side gave up.
     pub broken: bool,
-    /// 99.9 % of what the relay sent was at most so late.
+    /// Delay that 99.9 % of the relay's datagrams did not exceed, beyond their due time.
     pub relay_late: Duration,
     /// The largest delay of a packet on its way into the sender.
     pub feed_late: Duration,
@@ -214,7 +214,7 @@ impl Feed {
         Self { input: Some(input), next: 0, due: Instant::now(), late: Duration::ZERO, counted: None }
     }
 
-    /// For so long; an error when the sender has ended.
+    /// Feeds packets for this time; fails when the sender has ended.
     fn packets(&mut self, time: Duration) -> Result<(), ()> {
         for _ in 0..count(time) {
             std::thread::sleep(self.due.saturating_duration_since(Instant::now()));
@@ -259,7 +259,7 @@ fn libsrt_url(options: &Options, mode: &str, address: SocketAddr, latency: u128)
     format!("srt://{address}?mode={mode}&latency={latency}{secret}")
 }
 
-/// One that was free a moment ago: libsrt cannot be told to take any and say which.
+/// Finds a port that was free a moment ago, because libsrt cannot bind any free port and report which.
 fn free_port() -> Result<SocketAddr, String> {
     let socket = UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     socket.map_err(|error| error.to_string())

@@ -18,9 +18,9 @@ use rtmp::chunk::{Limits, MessageHead, Reader, write_message};
 use rtmp::{Config, MediaKind};
 use wire::Gather;
 
-/// Media of one second.
+/// Units of media in a second.
 pub const FRAMES: usize = 77;
-/// What a read from a socket brings at most.
+/// Maximum bytes of a read from a socket.
 const READ_BYTES: usize = 64 * 1024;
 
 pub fn second_of_media() -> Vec<SyntheticUnit> {
@@ -139,7 +139,7 @@ impl FanOut {
         Self { ring, packager, cursors, tracks }
     }
 
-    /// One unit to all viewers: appended, packaged, named for each, accounted.
+    /// Sends a unit to all viewers: appends it to the ring, packages it, gathers it and accounts for it once per viewer.
     pub fn pass(&mut self, unit: &SyntheticUnit) {
         let entry = entry(unit, &self.tracks);
         self.packager.push(&entry);

@@ -4,9 +4,9 @@ use crate::http::client::{ResponseError, ResponseEvent, ResponseHead, ResponseRe
 use crate::pull::{check, pull, reads};
 use crate::splits::{head, pieces};
 
-/// What parts the answers of one server from those of the next.
+/// Separates the response of one server from that of the next in an input.
 const NEXT: &[u8] = b"\n==\n";
-/// Servers that are asked: redirects, and two parts of a file.
+/// Maximum number of servers in an input: redirects, and two parts of a file.
 const SERVERS_MAX: usize = 8;
 
 #[derive(Debug, Default, PartialEq)]
@@ -17,7 +17,7 @@ struct Answer {
     error: Option<ResponseError>,
 }
 
-/// An answer, as it is read and as a pull follows it; the first byte seeds the cuts.
+/// A response, first read alone, then followed by a pull. The first byte seeds the cuts.
 pub fn http_client(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let whole = read(&[stream]);
@@ -36,7 +36,7 @@ pub fn http_client(data: &[u8]) {
     check(&outcome);
 }
 
-/// Whoever reads line ends or codings otherwise comes to the same body (RFC 9112 §2.2, §6.3).
+/// Checks that a reader that treats line ends or codings differently gets the same body (RFC 9112 §2.2, §6.3).
 fn has_one_reading(stream: &[u8], answer: &Answer) {
     assert!(answer.body.len() <= stream.len());
     let Some(head) = &answer.head else { return };
@@ -105,7 +105,7 @@ fn is_absolute(target: &str) -> bool {
     path.starts_with('/') && !path.split('/').any(|segment| matches!(segment, "." | ".."))
 }
 
-/// Nothing that a server said makes another request of it, or more lines (RFC 9112 §3).
+/// Checks that a request is a single valid one, whatever the servers said: no more requests, and no more lines (RFC 9112 §3).
 fn is_one_request(bytes: &[u8]) {
     let text = std::str::from_utf8(bytes).expect("ASCII");
     let head = text.strip_suffix("\r\n\r\n").expect("it ends");

@@ -13,16 +13,16 @@ use wire::Datagrams;
 
 use crate::http_targets::epoch;
 
-/// What an end may hold, whatever comes.
+/// Maximum bytes that an end may hold, whatever it receives.
 const HELD_BYTES_MAX: usize = 80 * 1024;
-/// Datagrams on their way in one direction.
+/// Maximum datagrams in flight in one direction.
 const QUEUE_MAX: usize = 64;
 
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> = LazyLock::new(|| {
     [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).expect("the library makes keys")))
 });
 
-/// A certificate: a key is found in it or not, and it does not fit a signature that is none.
+/// Reads a certificate. If it yields a key, that key must not verify an invalid signature.
 pub fn x509_peer(data: &[u8]) {
     let Ok(key) = dtls::public_key(data) else { return };
     for hash in [Hash::Sha256, Hash::Sha384, Hash::Sha512] {
@@ -37,8 +37,8 @@ pub fn x509_peer(data: &[u8]) {
     assert!(!IDENTITIES[0].fingerprint().matches(data) || data == IDENTITIES[0].certificate());
 }
 
-/// Datagrams of an unauthenticated peer, each behind its length in two bytes, are sent to a cookie verifier, to a session
-/// and to a waiting server, of either version.
+/// Sends datagrams of an unauthenticated peer to a cookie verifier, to a session and to a waiting server, of either version. In the input,
+/// each datagram follows its length in two bytes.
 pub fn dtls_record(data: &[u8]) {
     for flags in [0, BOTH_SPEAK_13] {
         records_of(flags, data);
@@ -72,8 +72,8 @@ fn records_of(flags: u8, data: &[u8]) {
     }
 }
 
-/// Two ends. The first byte is for the settings; then each byte is an operation: what becomes of the next datagram, what
-/// time does, what the application does.
+/// Runs a handshake between two ends. The first byte sets the configuration. Each following byte is an operation: on the next datagram, on
+/// the clock, or by the application.
 pub fn dtls_handshake(data: &[u8]) {
     let Some((flags, operations)) = data.split_first() else { return };
     let mut ends = Ends::new(*flags);
@@ -114,7 +114,7 @@ pub fn dtls_handshake(data: &[u8]) {
 
 struct End {
     connection: Connection,
-    /// What it sent, on its way.
+    /// Datagrams that this end has sent and that are still in flight.
     out: VecDeque<Vec<u8>>,
     srtp: Option<(SrtpProfile, SrtpKeys)>,
     closed: Option<CloseReason>,
@@ -180,7 +180,7 @@ impl Ends {
         ends
     }
 
-    /// One more server.
+    /// Returns a further server.
     fn server(&self, flags: u8) -> End {
         End::new(Connection::server(config(flags, 1), Seed::from_number(2000 + u64::from(self.flags))))
     }

@@ -9,7 +9,7 @@ use wire::SendQueue;
 use crate::http::{BodyDecoder, CloseReason, Connection, Error, Event, Framing, Limits, Request, Response};
 use crate::splits::{head, pieces};
 
-/// One instant for all runs: results must not depend on when they were made.
+/// A fixed instant shared by all runs: results must not depend on the time of a run.
 pub(crate) fn epoch() -> Instant {
     static EPOCH: OnceLock<Instant> = OnceLock::new();
     *EPOCH.get_or_init(Instant::now)
@@ -85,7 +85,7 @@ fn transmit(connection: &mut Connection, outcome: &mut Outcome) {
     outcome.answers += &String::from_utf8_lossy(&bytes).replace("HTTP/1.1 100 Continue\r\n\r\n", "");
 }
 
-/// What the application may rely on.
+/// Checks what the application may rely on in a request.
 fn check(request: &Request) {
     let path = &request.path;
     assert!(path == "*" || path.starts_with('/'), "{path:?}");

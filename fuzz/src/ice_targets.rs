@@ -168,7 +168,7 @@ impl Side {
 struct Flying {
     path: Path,
     bytes: Vec<u8>,
-    /// As somebody with the credentials wrote it, without the FINGERPRINT: damage behind the integrity goes unnoticed.
+    /// The message as an end with the credentials wrote it, without its FINGERPRINT: damage after the integrity goes unnoticed.
     authentic: Option<Vec<u8>>,
 }
 
@@ -186,13 +186,13 @@ impl Flying {
 
 struct End {
     side: Side,
-    /// What comes.
+    /// Datagrams on their way to this end.
     queue: Vec<Flying>,
-    /// By these something authentic has come.
+    /// Paths by which authentic messages have arrived.
     heard: HashSet<Path>,
-    /// By these only media has come.
+    /// Paths by which only media has arrived.
     followed: HashSet<Path>,
-    /// By these something else than STUN may come, as the events say.
+    /// Paths by which data other than STUN may arrive, according to the agent's events.
     valid: HashSet<Path>,
     closed: bool,
 }
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    /// Who knows the credentials, and says odd things.
+    /// Sends an odd message from a peer that knows the credentials.
     fn insider(&mut self, to: usize, argument: u8) {
         let other = self.ends[1 - to].side.local();
         let local = self.ends[to].side.local();
@@ -414,7 +414,7 @@ impl World {
         self.send(to, Flying::new(path, out, class == Class::Request));
     }
 
-    /// A request of a peer that does not know the credentials.
+    /// Sends a request from a peer that does not know the credentials.
     fn unauthenticated(&mut self, to: usize, argument: u8) {
         let local = self.ends[to].side.local();
         let mut out = Vec::new();

@@ -1,5 +1,5 @@
-//! One plain function per fuzz target: it takes bytes, and panics when the code under test does or when an
-//! invariant does not hold. `fuzz_targets/` gives them to libFuzzer, `tests/replay.rs` gives them the corpora.
+//! Fuzz targets, each a plain function that takes bytes, and panics when the code under test does or when an invariant does not hold.
+//! `fuzz_targets/` passes them to libFuzzer, `tests/replay.rs` runs them on the corpora.
 //!
 //! Rooms of the server that need nothing of the others are compiled in by path. What stands on the hub and a worker is fed through
 //! a worker of the server's library.

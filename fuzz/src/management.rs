@@ -1,4 +1,4 @@
-//! What a client of the management API sends: tokens and forms.
+//! Targets for input from clients of the management API: tokens and forms.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use crate::http::{FormEvent, Headers, Malformed, Method, Multipart, Request, Ver
 const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 const NOW: u64 = 1_767_225_600_000;
 
-/// A token; and as claims, which are the same after they were signed.
+/// Verifies the input as a token, then reads it as claims, which must verify after they are signed.
 pub fn jwt(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if verify(&text, SECRET, NOW).is_ok() {

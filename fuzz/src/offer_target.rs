@@ -1,5 +1,5 @@
-//! What WebRTC's clients say before there is a path: offers, answers and candidates, by WHIP, WHEP and WebSocket. A worker makes the
-//! sessions; the stream that viewers want comes from another one.
+//! Target for the signalling of WebRTC clients before there is a path: offers, answers and candidates, by WHIP, WHEP and WebSocket. A
+//! worker makes the sessions; the stream that viewers request comes from another worker.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
@@ -25,11 +25,11 @@ use crate::http::client::{ResponseEvent, ResponseHead, ResponseReader};
 use crate::http_targets::epoch;
 
 const STREAM: StreamId = StreamId(1);
-/// What parts the descriptions, fragments or candidates.
+/// Separates the descriptions, fragments or candidates in an input.
 const NEXT: &str = "\n==\n";
-/// Parts that are looked at.
+/// Maximum number of parts that are used.
 const PARTS_MAX: usize = 8;
-/// Longer than everything that waits.
+/// Longer than any timeout of a session.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 static SETTINGS: LazyLock<Arc<AppSettings>> =
@@ -44,8 +44,8 @@ static TRACKS: LazyLock<Arc<Tracks>> = LazyLock::new(|| {
     Arc::new(Tracks::new(1, [video, audio]))
 });
 
-/// The first byte says whether it plays, over which signalling, and what control says to it. Behind it is what the client says, in
-/// parts: an offer, or the answer to ours, and then what a session is told later; over WebSocket also whole commands.
+/// Runs a client's signalling. The first byte chooses between playing and publishing, the signalling, and control's verdict. The rest is
+/// the client's input in parts: an offer, or the answer to ours, then later messages; over WebSocket also whole commands.
 pub fn webrtc_offer(data: &[u8]) {
     let Some((&mode, text)) = data.split_first() else { return };
     let text = String::from_utf8_lossy(text);
@@ -64,11 +64,11 @@ struct Rig {
     worker: Worker,
     conn: ConnId,
     plays: bool,
-    /// Why nothing is granted, as a number.
+    /// Number of the reason for a refusal; `None` grants everything.
     refusal: Option<usize>,
-    /// Streams that were granted.
+    /// Number of granted streams.
     granted: u64,
-    /// What the client was sent.
+    /// Bytes sent to the client.
     came: Vec<u8>,
 }
 

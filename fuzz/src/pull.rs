@@ -20,11 +20,11 @@ use wire::SendQueue;
 
 use crate::http_targets::epoch;
 
-/// Waits for the time of media to pass: each lets something go on.
+/// Maximum number of times that the pull waits for media time to pass; each wait lets something go on.
 const WAITS_MAX: usize = 100_000;
-/// Bytes of one read.
+/// Maximum bytes of a read.
 const READ_BYTES: usize = 4096;
-/// The largest distance of PTS and DTS that is taken over.
+/// Largest accepted difference between PTS and DTS.
 const COMPOSITION_MS_MAX: i64 = 60_000;
 
 static BLOBS: Blobs = Blobs::new();
@@ -33,14 +33,14 @@ static SETTINGS: LazyLock<Arc<AppSettings>> =
 static APPS: LazyLock<Apps> = LazyLock::new(|| Apps::from([(Arc::from("live"), Arc::clone(&SETTINGS))]));
 static SERVER: LazyLock<SessionSettings> = LazyLock::new(SessionSettings::default);
 
-/// What came of the bytes.
+/// Results of a pull.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) units: Vec<(AccessUnit, Arc<Tracks>)>,
     pub(crate) dropped: u64,
-    /// The requests, each in a connection of its own.
+    /// The requests, each sent in a connection of its own.
     pub(crate) requests: Vec<Vec<u8>>,
-    /// Where it goes on.
+    /// Servers to which the pull moved on.
     pub(crate) moves: Vec<NextServer>,
     pub(crate) failed: bool,
     pub(crate) end: Option<String>,
@@ -52,7 +52,7 @@ struct Pull {
     outcome: Outcome,
 }
 
-/// As a socket brings them: what one read brings is bounded.
+/// Cuts bytes into pieces as a socket delivers them, each at most [`READ_BYTES`].
 pub(crate) fn reads(bytes: &[u8]) -> Vec<&[u8]> {
     bytes.chunks(READ_BYTES).collect()
 }
@@ -180,7 +180,7 @@ impl Pull {
     }
 }
 
-/// What the hub relies on.
+/// Checks what the hub relies on.
 pub(crate) fn check(outcome: &Outcome) {
     let mut last: BTreeMap<TrackId, i64> = BTreeMap::new();
     for (unit, tracks) in &outcome.units {

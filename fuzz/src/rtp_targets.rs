@@ -12,7 +12,7 @@ use rtp::transport_cc::ArrivalRecorder;
 use rtp::{Header, Packet, PayloadType, SequenceNumber, Ssrc, header_length};
 use srtp::{Inbound, MasterKey, Outbound, Profile};
 
-/// One datagram as each of the protocols, then its bytes as the numbers of a stream of packets.
+/// Feeds a datagram to each of the protocols, then uses its bytes as the sequence numbers of a stream of packets.
 pub fn srtp_rtp_rtcp(data: &[u8]) {
     packet(data);
     control(data);
@@ -107,7 +107,7 @@ fn control(data: &[u8]) {
     }
 }
 
-/// What is not sealed does not open; what is sealed opens once, and not when a byte of it differs.
+/// Checks that unsealed data does not open, and that a sealed packet opens once, and not with any of its bytes changed.
 fn sealed(profile: Profile, data: &[u8]) {
     let Some((master, _)) = MasterKey::of_dtls(profile, &vec![9; profile.keying_bytes()]) else {
         panic!("keying material")
@@ -186,7 +186,7 @@ fn stream(data: &[u8]) {
     }
 }
 
-/// Three bytes each: how long to wait, and a number. What is told is what came.
+/// Feeds packets in steps of three bytes, a wait and a sequence number. Feedback must report no more packets than have arrived.
 fn arrivals(data: &[u8]) {
     let mut now = epoch();
     let mut recorder = ArrivalRecorder::new(now);

@@ -18,14 +18,14 @@ use wire::SendQueue;
 use crate::http_targets::epoch;
 use crate::splits::{head, pieces};
 
-/// What the owner of a server describes, and that of a client announces.
+/// The description that the application gives to a server to answer with, and to a client to announce.
 const DESCRIPTION: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=s\r\nc=IN IP4 0.0.0.0\r\nt=0 0\r\na=control:*\r\n\
     m=video 0 RTP/AVP 96\r\na=rtpmap:96 H264/90000\r\na=control:trackID=0\r\n\
     m=audio 0 RTP/AVP 97\r\na=rtpmap:97 MPEG4-GENERIC/44100/2\r\na=control:trackID=1\r\n";
-/// How often a deadline is let run out.
+/// Maximum number of deadlines that may pass.
 const TIMEOUTS_MAX: usize = 8;
 
-/// The reader: any cut gives the same items, and those written again read the same. Then the same bytes as fields.
+/// Checks the reader: any cut gives the same items, and items written again read the same. Then reads the same bytes as header fields.
 pub fn rtsp_message(data: &[u8]) {
     let Some((seed, stream)) = head(data) else { return };
     let whole = items(&[stream]);

@@ -1,8 +1,8 @@
-//! What WebRTC and RTSP peers say about their media.
+//! Targets for the session descriptions of WebRTC and RTSP peers.
 
 use sdp::{Candidate, Description, Direction, Error, Format};
 
-/// A description and a fragment: what was read is one text, and can be answered.
+/// Reads a description and a fragment. Both must have a single written form, and a description can be answered.
 pub fn sdp(data: &[u8]) {
     if let Ok(description) = Description::read(data) {
         has_one_text(&description.write(), |text| Description::read(text).map(|read| read.write()));

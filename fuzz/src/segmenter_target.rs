@@ -20,11 +20,11 @@ use millstream::worker::{Output, Worker, Writers};
 use crate::http_targets::epoch;
 
 const STREAM: StreamId = StreamId(1);
-/// Steps of one input.
+/// Maximum steps of an input.
 const STEPS_MAX: usize = 2000;
-/// Where the times of a stream begin, in milliseconds: at zero, shortly before 33 bits of 90 kHz are used up, far behind them.
+/// First times of a stream in milliseconds: zero, shortly before 33 bits of 90 kHz overflow, and far beyond that.
 const BEGINS: [i64; 4] = [0, 95_443_717 - 3000, 1 << 40, 1 << 31];
-/// Sizes of units.
+/// Sizes of units in bytes.
 const SIZES: [usize; 4] = [8, 200, 5000, 60_000];
 
 static PAYLOADS: LazyLock<[Bytes; 4]> = LazyLock::new(|| {
@@ -34,8 +34,8 @@ static PAYLOADS: LazyLock<[Bytes; 4]> = LazyLock::new(|| {
     })
 });
 
-/// A stream: the first bytes choose the form and its settings; then each step is a byte and what it needs. All that a playlist names
-/// is there, and playlists keep the rules of RFC 8216 and RFC 8216bis.
+/// Segments a stream. The first bytes choose the form and its settings; then each step is a byte and its argument. Everything that a
+/// playlist names must exist, and playlists must follow the rules of RFC 8216 and RFC 8216bis.
 pub fn segmenter(data: &[u8]) {
     let Some((&[form, lengths, begin], mut steps)) = data.split_first_chunk() else { return };
     let mut rig = Rig::new(form, lengths, begin);

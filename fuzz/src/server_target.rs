@@ -1,5 +1,5 @@
-//! The whole server but for its sockets: a worker, control and the store, among peers that say what they like, in any order and
-//! cut anywhere, while disks fail and time passes.
+//! Target for the whole server except its sockets: a worker, control and the store, with peers that send anything in any order, cut
+//! anywhere, while disks fail and time passes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,17 +24,17 @@ use wire::{Datagrams, Gather, SendQueue};
 
 use crate::http_targets::epoch;
 
-/// Steps of one input.
+/// Maximum steps of an input.
 const STEPS_MAX: usize = 300;
-/// Peers at a time: more do nothing new.
+/// Maximum peers at a time; more would not reach anything new.
 const PEERS_MAX: usize = 24;
-/// Rounds within one instant, after which the server goes round in circles.
+/// Maximum rounds at an instant; a server that needs more never comes to rest.
 const ROUNDS_MAX: usize = 10_000;
-/// What may be retained: each of the few streams has its ring, and one frame beside it.
+/// Maximum bytes that may be retained: each of the few streams has its ring and a frame beside it.
 const RETAINED_MAX: usize = 8 * (24 << 20);
 const LISTENERS: [&str; 4] = ["rtmp", "http", "rtsp", "http"];
 
-/// Requests that mean something: what a fuzzer would not find by itself. `_` stands for one of four streams.
+/// Meaningful requests that a fuzzer would not find by itself. `_` stands for one of four streams.
 const SCRIPTS: [&str; 24] = [
     "GET /live/s_.flv HTTP/1.1\r\nHost: a\r\n\r\n",
     "GET /live/s_.flv HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\
@@ -225,7 +225,7 @@ impl Rig {
         self.now.wall_ms += ms;
     }
 
-    /// At the port that SRT's peers share.
+    /// Delivers a datagram to the port that SRT peers share.
     fn datagram(&mut self, bytes: &[u8]) {
         let Some(port) = Port::all().find(|port| port.name == "srt") else { return };
         let from = Remote::of(SocketAddr::from(([203, 0, 113, 7], 7000)));
@@ -252,7 +252,7 @@ impl Rig {
         panic!("the server does not come to rest");
     }
 
-    /// What the peers have to say reaches the worker, as far as it wants to hear.
+    /// Delivers the peers' bytes to the worker, as far as it accepts them.
     fn clients(&mut self) -> bool {
         let now = self.now;
         let mut any = false;
@@ -386,14 +386,14 @@ impl Rig {
         any
     }
 
-    /// What holds at any time.
+    /// Checks what must hold at any time.
     fn check(&self) {
         assert_eq!(self.worker.stats().panics, 0, "a session panicked, and was ended for it");
         let retained = self.worker.retained_bytes();
         assert!(retained <= RETAINED_MAX, "{retained} bytes are retained");
     }
 
-    /// Everybody leaves; after the longest of all timers nothing is left.
+    /// Ends all peers; after the longest of all timers nothing may be left.
     fn end(mut self) {
         self.faults.fail(0, 0);
         for conn in self.peers.iter().map(|peer| peer.conn).collect::<Vec<_>>() {

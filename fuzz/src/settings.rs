@@ -1,4 +1,4 @@
-//! What an operator or an API client writes: address rules, settings files, URLs.
+//! Targets for input from an operator or an API client: address rules, settings files, URLs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,7 +9,7 @@ use crate::properties_file;
 use crate::rtmp_url::RtmpUrl;
 use crate::srt_url::SrtUrl;
 
-/// Address rules. The first four bytes are the address that is looked up in the list that the rest is.
+/// Reads a list of address rules. The first four bytes are the address to look up, the rest is the list.
 pub fn cidr(data: &[u8]) {
     let Some((octets, text)) = data.split_first_chunk::<4>() else { return };
     let text = String::from_utf8_lossy(text);

@@ -1,15 +1,15 @@
-//! How an input is cut into pieces, told by its first byte.
+//! Cuts an input into pieces by its first byte.
 
-/// Largest input that is looked at: longer ones only repeat.
+/// Maximum bytes of an input that are used: more would only repeat.
 pub(crate) const INPUT_MAX: usize = 64 * 1024;
 
-/// Takes the first byte off: it seeds the cuts and carries flags.
+/// Takes off the first byte, which seeds the cuts and carries flags.
 pub(crate) fn head(data: &[u8]) -> Option<(u8, &[u8])> {
     let (first, rest) = data.split_first()?;
     Some((*first, rest.get(..INPUT_MAX).unwrap_or(rest)))
 }
 
-/// The bytes in pieces; the seed 0 cuts at every byte.
+/// Cuts bytes into pieces; the seed 0 cuts at every byte.
 pub(crate) fn pieces(seed: u8, mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut state = u32::from(seed);
     let mut pieces = Vec::new();

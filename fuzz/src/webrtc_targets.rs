@@ -1,4 +1,4 @@
-//! A WebRTC session: a client that publishes and a server that receives, with whatever lies between them.
+//! Target for a WebRTC session: a client that publishes and a server that receives, with an arbitrary network in between.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,14 +14,14 @@ use sdp::{Description, Direction, MediaKind};
 use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, Track, offered_formats};
 use wire::Datagrams;
 
-/// Steps of one input: what it can do is bounded by it.
+/// Maximum steps of an input, which bound its running time.
 const STEPS_MAX: usize = 400;
-/// Rounds that a handshake without losses needs at most.
+/// Maximum rounds that a handshake without losses needs.
 const ROUNDS_MAX: usize = 50;
-/// What a session may hold, in its handshake too.
+/// Maximum bytes that a session may hold, in its handshake too.
 const HELD_MAX: usize = 80 << 10;
 
-/// Keys are costly, and the same for all inputs.
+/// Fixed identities for all inputs, because keys are costly to make.
 static IDENTITIES: LazyLock<[Arc<Identity>; 2]> = LazyLock::new(|| {
     [1, 2].map(|n| Arc::new(Identity::self_signed(&Seed::from_number(n)).expect("a fresh key is good")))
 });

@@ -84,7 +84,8 @@ fn pick(random: &mut Random, below: usize) -> usize {
     usize::try_from(random.below(below as u64)).unwrap()
 }
 
-/// One change: a bit, a byte, bytes removed, repeated, inserted, or another input's tail.
+/// Applies one change: flips a bit, replaces a byte, removes, repeats or inserts bytes, takes over another input's tail, or cuts off the
+/// end.
 fn mutate(random: &mut Random, input: &mut Vec<u8>, inputs: &[Vec<u8>]) {
     let at = pick(random, input.len() + 1);
     let end = (at + 1 + pick(random, 8)).min(input.len());

@@ -1,4 +1,4 @@
-//! Who may publish, play and use the API: the checks of an application, over every protocol there is.
+//! Access checks of an application, for publishing, playing and the API, over every protocol.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,6 +1,6 @@
 //! Sound that its receivers can decode: as Opus, as AAC, as silence, and what is done when there is too much of it.
 //!
-//! Every source has a tone of 440 Hz; who plays is asked what it hears.
+//! Every source has a tone of 440 Hz, which players must hear.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,12 +27,12 @@ fn publish(server: &Server, name: &str, file: &PathBuf) -> Program {
     program
 }
 
-/// What a player hears.
+/// Properties of the sound that a player decodes.
 #[derive(Debug)]
 struct Sound {
     codec: String,
     hertz: f64,
-    /// Of full scale.
+    /// Fraction of full scale.
     loudness: f64,
 }
 
@@ -82,7 +82,7 @@ fn flv(server: &Server, name: &str) -> String {
     format!("http://{}/live/{name}.flv", server.http)
 }
 
-/// What aiortc hears of a stream by WHEP.
+/// Plays a stream by WHEP with aiortc, and returns its report on the sound.
 fn whep(server: &Server, name: &str) -> Value {
     let mut command = Command::new(python());
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/webrtc_peer.py"));

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 const X264: [&str; 6] = ["-c:v", "libx264", "-preset", "veryfast", "-bf", "2"];
-/// What codes H.265, without B-frames.
+/// Encoder options for H.265 without B-frames.
 pub const X265_IN_ORDER: [&str; 6] =
     ["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", "log-level=none:keyint=30:bframes=0"];
 const X265: [&str; 8] = [
@@ -31,7 +31,7 @@ pub const AV1: [&str; 6] = ["-c:v", "libsvtav1", "-preset", "12", "-svtav1-param
 pub const VP9: [&str; 6] = ["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8"];
 const G711: [&str; 7] = ["-vn", "-c:a", "pcm_alaw", "-ar", "8000", "-ac", "1"];
 
-/// What ffmpeg 9 says that it can play.
+/// Options that make ffmpeg 9 announce the codecs that it can play.
 pub const ANNOUNCE: [&str; 2] = ["-rtmp_enhanced_codecs", "hvc1,av01,vp09,Opus,fLaC,ac-3,ec-3"];
 
 /// The files: name, video encoder, audio encoder.
@@ -78,7 +78,7 @@ pub fn bodies(file: &Path) -> Vec<Body> {
     bodies
 }
 
-/// What a player that announced `four_ccs` gets in so many bodies.
+/// Plays as a player that announced `four_ccs`, until it has `count` bodies.
 fn played(server: &Server, name: &str, four_ccs: FourCcs, count: usize) -> Vec<Body> {
     let mut peer = RtmpPeer::play_announcing(server.rtmp, "live", name, four_ccs).unwrap();
     let mut bodies = Vec::new();

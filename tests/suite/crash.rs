@@ -1,4 +1,4 @@
-//! What survives: kills, full and failing disks, damaged files, slow disks (docs/robustness.md B rows).
+//! Recovery after kills, full and failing disks, damaged files and slow disks (docs/robustness.md B rows).
 
 mod disk;
 mod files;

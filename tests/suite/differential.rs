@@ -14,7 +14,7 @@ use crypto::{Random, Seed};
 use millstream::http::{Connection, Event, Limits, Response};
 use serde::Deserialize;
 
-/// What a parser saw: methods and bodies, the body in base64.
+/// Result of a parser: methods and bodies, the bodies in base64.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Sight {
     seen: Vec<(String, String)>,
@@ -134,7 +134,7 @@ fn ours(input: &[u8]) -> Sight {
     }
 }
 
-/// Another parser in a process of its own: a line of base64 in, a line of JSON out.
+/// Another parser in its own process: takes a line of base64, and answers with a line of JSON.
 struct Peer(&'static str, Child, BufReader<std::process::ChildStdout>);
 
 impl Peer {
@@ -161,7 +161,7 @@ impl Drop for Peer {
     }
 }
 
-/// What h11 refuses although RFC 9112 lets it pass; it counts only where Node reads the same as ours.
+/// Reason for which h11 may refuse an input that RFC 9112 permits. Applies only if Node reads the input as our parser does.
 fn excuse(input: &[u8], ours: &Sight, h11: &Sight, node: &Sight) -> Option<&'static str> {
     let agreed = h11.error && ours.seen.starts_with(&h11.seen) && node.seen.starts_with(&ours.seen);
     match agreed {

@@ -1,7 +1,7 @@
-//! H-23, H-28, H-29, M-02, M-27: floods from few addresses, and who is served beside them.
+//! H-23, H-28, H-29, M-02, M-27: floods from a few addresses, and service to others meanwhile.
 //!
-//! Each test counts those who are served during the flood and in the same run without it, and prints both
-//! (`cargo test --test suite floods -- --nocapture`).
+//! Each test counts the peers that are served during the flood, and in the same run without it, and prints both (`cargo test --test suite
+//! floods -- --nocapture`).
 
 mod srt;
 
@@ -194,7 +194,7 @@ fn m_02_q_11_idle_connections_beyond_the_descriptors_do_not_wait_for_those_befor
     wait_for("the deadline of all", secs(20), || open(&idle) == 0);
 }
 
-/// A publisher of so many MiB in one group of pictures: without a second key frame nothing is forgotten but by size.
+/// Publishes this many MiB in a single GOP: without a second key frame, only the size limit drops anything.
 fn heavy_publisher(server: &Server, n: u32, mebibytes: u32) -> RtmpPeer {
     let mut peer = RtmpPeer::publish(server.rtmp, "live", &format!("s{n}")).unwrap();
     peer.send_configs().unwrap();
@@ -209,8 +209,8 @@ fn heavy_publisher(server: &Server, n: u32, mebibytes: u32) -> RtmpPeer {
     peer
 }
 
-/// How many MiB the process grows by when so many publishers of one address bring so much each. What all rings hold is
-/// within the budget by then.
+/// Starts `publishers` publishers from a single address that each send `mebibytes`, waits until the rings are within the budget, and
+/// returns by how many MiB the process has grown.
 fn grown_by(publishers: u32, mebibytes: u32, budget: u32) -> u64 {
     let server = start(&[&format!("limits.ring_memory={budget}")]);
     let before = server.rss_kb();

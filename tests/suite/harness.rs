@@ -12,10 +12,10 @@ fn tests() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
 }
 
-/// Set for the run inside of a test that is about failures.
+/// Set in the process that runs a test of failures from inside another test.
 const FAIL: &str = "SUITE_TEST_FAILS";
 
-/// One test of this binary, in a process and a temp folder of its own, that is to fail.
+/// Runs a test of this binary that must fail, in a process and a temp folder of its own, and returns its output.
 fn fail(test: &str, temp: &Path) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test]).env(FAIL, "1").env("TMPDIR", temp);

@@ -356,7 +356,7 @@ fn sequence(playlist: &str) -> u64 {
     value(playlist, "#EXT-X-MEDIA-SEQUENCE:").parse().unwrap()
 }
 
-/// What a playlist names and does not say to be a gap.
+/// Returns the names in a playlist, except those marked as gaps.
 fn named(playlist: &str) -> Vec<&str> {
     let mut gap = false;
     let mut names = Vec::new();

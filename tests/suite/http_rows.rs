@@ -21,28 +21,28 @@ fn smuggled() -> String {
     format!("DELETE /live/rest/v2/broadcasts/{CANARY} HTTP/1.1\r\nHost: localhost\r\n\r\n")
 }
 
-/// What a peer gets that sends and then waits for the server to close.
+/// The answers to a peer that sends and then waits for the server to close.
 #[derive(Debug)]
 struct Answer {
-    /// Everything that came.
+    /// All text that was received.
     text: String,
-    /// The server closed by itself.
+    /// Whether the server closed the connection.
     closed: bool,
 }
 
 impl Answer {
-    /// Of the first answer; 0 without one.
+    /// Status of the first answer; 0 if there is none.
     fn status(&self) -> u16 {
         self.text.split_whitespace().nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
     }
 
-    /// How many answers there are.
+    /// Number of answers.
     fn count(&self) -> usize {
         self.text.matches("HTTP/1.1 ").count()
     }
 }
 
-/// Sends, keeps its own side open, and reads until the server closes. The limit only detects one that does not.
+/// Sends, keeps its own side open, and reads until the server closes. The time limit only detects a server that does not close.
 fn send_and_wait(address: SocketAddr, bytes: &[u8]) -> Answer {
     let mut stream = connect(address);
     // The server may answer and close before everything is written.
@@ -66,7 +66,7 @@ fn read_to_close(stream: &mut TcpStream) -> Answer {
     Answer { text: String::from_utf8_lossy(&bytes).into_owned(), closed }
 }
 
-/// One answer of a connection that stays: head, and as much body as it announces (none for HEAD).
+/// Reads an answer on a connection that stays open: the head, and as much body as it announces (none for HEAD).
 fn read_answer(stream: &mut TcpStream, head_only: bool) -> (u16, String, Vec<u8>) {
     let mut head = Vec::new();
     let mut byte = [0];

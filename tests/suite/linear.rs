@@ -13,17 +13,17 @@ use crate::support::{Api, RtmpPeer, Server};
 
 const IDS: usize = 8;
 const CLIENTS: usize = 4;
-/// Of one client; the history of an id must fit the bits of a u64.
+/// Calls of a client; the history of an id must fit the bits of a u64.
 const CALLS: usize = 15;
 
-/// What a client asked for, and what it was told.
+/// A client's call and its answer.
 #[derive(Debug, Clone, PartialEq)]
 enum Call {
     Create(String, bool),
     Update(String, bool),
     Delete(bool),
     Read(Option<String>),
-    /// An encoder that comes and goes, and must find a record. Refused, it says nothing: another may be there.
+    /// An encoder that comes and goes, and needs a record. A refusal tells nothing: another encoder may be publishing.
     Publish(bool),
 }
 

@@ -24,10 +24,10 @@ const GOP: u64 = 50;
 const PICTURE: usize = 8_770;
 /// Bits a second: 2 Mb/s of video, and 64 kb/s of audio.
 const STREAM: u64 = (PICTURE as u64 * (GOP + 7) * 8 * FPS) / GOP + 64_000;
-/// A viewer is watched for so long, and judged behind the first part of it.
+/// Time for which a viewer is watched, and the first part of it in which it is not judged.
 const WATCHED: Duration = secs(30);
 const SETTLES: Duration = secs(6);
-/// The same of a viewer that tells of losses every five seconds and of nothing else.
+/// The same first part for a viewer that only reports losses every five seconds.
 const SETTLES_BY_REPORTS: Duration = secs(16);
 
 /// The most that is sent as datagrams, in percent of what the path carries: in all, and in a second.
@@ -43,7 +43,7 @@ struct Row {
     over: &'static [Over],
     /// No other picture refers to each second one.
     layers: bool,
-    /// Of all pictures, in percent, at least.
+    /// Minimum share of pictures shown, in percent.
     pictures: usize,
     /// The longest time between two pictures that are shown.
     freeze: Duration,
@@ -104,12 +104,12 @@ const fn loss(path: Path, loss: f64) -> Path {
     Path { loss, ..path }
 }
 
-/// So much jitter, by which datagrams overtake each other.
+/// Adds jitter by which datagrams overtake each other.
 const fn overtaking(path: Path, jitter: u64) -> Path {
     Path { jitter: ms(jitter), overtakes: true, ..path }
 }
 
-/// From ten seconds on so many percent for eight.
+/// Cuts the path to this percentage of the stream's rate, ten seconds after the start, for eight seconds.
 const fn cut(path: Path, percent: u64) -> Path {
     Path { cut: Some((secs(10), secs(18), STREAM * percent / 100)), ..path }
 }
@@ -245,7 +245,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     Seen { dropped, share, ..seen }
 }
 
-/// What a viewer is sent in so many seconds, in percent of what its path carries: in all, and in the worst second.
+/// Bytes that a viewer is sent within `time`, in percent of what its path carries: overall, and in the worst second.
 fn share_sent(world: &mut World, viewer: Id, row: &Row, time: Duration) -> (u64, u64) {
     let (mut all, mut worst) = (0, 0);
     for _ in 0..time.as_secs() {

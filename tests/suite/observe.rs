@@ -1,4 +1,4 @@
-//! What an operator sees: `/metrics`, and a log that cannot be flooded.
+//! The operator's view: `/metrics`, and a log that cannot be flooded.
 
 use std::io::Write;
 use std::net::TcpStream;

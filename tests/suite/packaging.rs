@@ -1,4 +1,4 @@
-//! What is released: the archive of `make dist`, and the sentences of the Dockerfile.
+//! Release checks: the archive of `make dist`, and the statements of the Dockerfile.
 
 use std::fs;
 use std::path::Path;
@@ -75,7 +75,7 @@ fn the_archive_is_whole_and_the_same_each_time() {
     assert_eq!(fs::read(&archive).unwrap(), fs::read(dist(again.path())).unwrap());
 }
 
-/// What the image script says without an engine; `make image-check` has the rest.
+/// Runs the checks of the image script that need no container engine; `make image-check` runs the others.
 #[test]
 fn the_dockerfile_fits_the_sources() {
     let check = |root: &Path| {

@@ -1,8 +1,8 @@
 //! Odd publishers: a table of what real encoders, cameras and browsers send, and of what every viewer must get of it.
 //!
-//! One generator makes the media ([`units`]); the oddity of a row changes the clocks, the units, or the messages, packets
-//! and bytes of one protocol. Each row runs over each of its protocols in the simulation of the whole server, beside a
-//! clean stream on the same worker that must not suffer. An oddity is a row; rows of clocks run over every protocol.
+//! The same generator makes all media ([`units`]). The oddity of a row changes the clocks, the units, or the messages, packets and bytes of
+//! a protocol. Each row runs over each of its protocols in the simulation of the whole server, beside a clean stream on the same worker
+//! that must not suffer. Rows about clocks run over every protocol.
 
 mod clocks;
 mod judge;
@@ -52,12 +52,12 @@ pub struct Row {
     pub gets: Gets,
 }
 
-/// How the times of viewers are judged.
+/// Checks to make of the viewers' timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timed {
-    /// By order, speed and lips.
+    /// Order, speed and lip sync.
     Lips,
-    /// By order and speed.
+    /// Order and speed.
     Pace,
     Not,
 }
@@ -155,7 +155,7 @@ const OPEN: &[(&str, Over, &str)] = &[];
 
 /// The name of the stream of a row.
 const STREAM: &str = "odd";
-/// The viewers come when the publisher has been live for so long.
+/// Time for which the publisher is live before the viewers come.
 const JOIN_MS: u64 = 1_000;
 /// Viewers that keep times.
 const TIMED: [Over; 3] = [Over::Rtmp, Over::Srt, Over::Rtsp];

@@ -160,7 +160,7 @@ fn a_recording_survives_the_server() {
     assert!(status.success() && errors.is_empty(), "{errors}");
 }
 
-/// How long a file plays, as ffprobe has it from its packets.
+/// Latest presentation time in a file, in seconds, of the packets that ffprobe lists.
 fn media_seconds(path: &Path) -> f64 {
     let arguments =
         ["-v", "quiet", "-select_streams", "v", "-show_entries", "packet=pts_time", "-of", "csv=p=0"];

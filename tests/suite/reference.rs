@@ -13,7 +13,7 @@ use accepted::{Row, rows, stated};
 use compare::differences;
 use script::Script;
 
-/// Differences that no row covers are told one by one, so many at most.
+/// Maximum number of unlisted differences that a failure prints.
 const TOLD_MAX: usize = 400;
 
 #[test]

@@ -23,7 +23,7 @@ fn publish(server: &Server, id: &str, file: &Path, transport: &str) -> Program {
     program
 }
 
-/// One message to a server that is asked for nothing else; the answer's first line, empty where there is none.
+/// Sends a message on a new connection, and returns the first line of the answer, or nothing if there is none.
 fn ask(server: &Server, message: &[u8]) -> String {
     let mut stream = TcpStream::connect(server.rtsp.unwrap()).unwrap();
     stream.set_read_timeout(Some(secs(20))).unwrap();

@@ -1,4 +1,4 @@
-//! one run with a canary in every secret that the server is told, and a look at everything that it says.
+//! runs a server with a canary in every secret, and searches everything that it outputs for them.
 
 use std::fs;
 use std::net::TcpStream;
@@ -26,7 +26,7 @@ const SETTINGS: [&str; 14] = [
 ];
 /// MD5 of a password, which is what clients send.
 const MD5: &str = "ca11a7ca11a7ca11a7ca11a7ca11a7ca";
-/// What all canaries begin with.
+/// Prefix of all canaries.
 const CANARY: &str = "canary";
 
 /// A server in whose settings every secret is a canary, read from files: a command line is everybody's to read.
@@ -137,7 +137,7 @@ fn all_answers(api: &Api, cookie: &str) -> Vec<(String, String)> {
     answers
 }
 
-/// Those that may read a broadcast may read where it comes from and goes to, and who is told of it.
+/// Removes the secrets that readers of a broadcast may see: its source, its endpoints, and its hooks' receivers.
 fn without_what_its_owner_may_read(path: &str, text: &str) -> String {
     let is_of_broadcasts = path.contains("/broadcasts/") || path.starts_with("/rest/v2/live/");
     let known: &[&str] = match is_of_broadcasts {

@@ -55,7 +55,7 @@ fn units_of(file: &Path) -> Vec<Packet> {
     unit_md5(file.to_str().unwrap(), None)
 }
 
-/// How a peer of a stream ends that has lost its publisher.
+/// Waits until a stream whose publisher is lost has ended.
 fn wait_for_end(server: &Server, id: &str) {
     wait_for("the stream to end", secs(30), || server.api().broadcast("live", id).is_none());
 }
@@ -208,7 +208,7 @@ fn figure(server: &Server, id: &str, role: &str, name: &str) -> u64 {
     all.iter().filter(|one| one["role"] == role).map(|one| one[name].as_u64().unwrap()).sum()
 }
 
-/// Without any retransmission: what is lost on the way comes of parity alone, of libsrt's here and of ours there.
+/// Without retransmission, lost packets are restored from parity alone: libsrt's parity on the way in, and ours on the way out.
 #[test]
 fn x_7_the_server_and_libsrt_rebuild_what_the_other_has_sent() {
     let server = Server::start(&[]);

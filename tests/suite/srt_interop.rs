@@ -18,7 +18,7 @@ const ENOUGH_BYTES: u64 = 350_000;
 /// Pairs at once.
 const AT_ONCE: usize = 4;
 
-/// Who is at one end.
+/// An SRT implementation at an end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     Ours,
@@ -78,13 +78,13 @@ fn example() -> &'static Path {
     })
 }
 
-/// One way to connect two of them.
+/// A connection between two implementations, and its options.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     sender: Side,
     receiver: Side,
     sender_calls: bool,
-    /// Bytes.
+    /// Key length in bytes.
     key: Option<u8>,
     host: &'static str,
     stream_id: &'static str,
@@ -205,7 +205,7 @@ fn cases(pairs: &[(Side, Side)], manners: impl Fn(usize) -> Vec<usize>) -> Vec<C
     cases
 }
 
-/// What fails between the others is not ours: every tool sends and receives, calls and listens.
+/// Connects the tools with each other, so that their own failures are not taken for ours: every tool sends and receives, calls and listens.
 #[test]
 fn s_26_the_tools_understand_each_other() {
     use SrtTool::{Ffmpeg, Ffmpeg9, GStreamer, Libsrt};

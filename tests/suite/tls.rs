@@ -32,7 +32,7 @@ fn certificate(
     (certificate.pem(), key.serialize_pem(), certificate.der().clone(), der)
 }
 
-/// What `openssl s_client` says about a connection with these arguments.
+/// Output of `openssl s_client` for a connection with these arguments.
 fn openssl(address: SocketAddr, arguments: &[&str]) -> String {
     let output = Command::new("openssl")
         .args(["s_client", "-connect", &address.to_string()])
@@ -265,7 +265,7 @@ fn an_alert_arrives_behind_what_waits_for_a_slow_peer() {
 struct Target {
     address: SocketAddr,
     first_bytes: Arc<Mutex<Vec<u8>>>,
-    /// Its certificate.
+    /// Certificate of the server.
     pem: String,
 }
 
@@ -415,7 +415,7 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
     assert_eq!(server.api().broadcast("live", "s1").unwrap()["status"], "broadcasting");
 }
 
-/// As certbot keeps its files: `live/NAME/*.pem` are links into `archive`, and a renewal points them to the next files.
+/// A renewal as certbot makes it: `live/NAME/*.pem` are links into `archive`, and the renewal points them to the next files.
 #[test]
 fn a_certificate_behind_links_that_are_replaced_is_taken_up() {
     let home = Home::new();
@@ -452,7 +452,7 @@ fn a_certificate_behind_links_that_are_replaced_is_taken_up() {
     assert!(!is_shown(&server, &first));
 }
 
-/// As `certbot certonly --webroot -w HOME/acme` has it.
+/// Webroot as for `certbot certonly --webroot -w HOME/acme`.
 #[test]
 fn answers_to_challenges_are_served_and_nothing_beside_them() {
     let server = Server::start(&[]);

@@ -37,7 +37,7 @@ fn streams(home: &Path) -> PathBuf {
     home.join("home/webapps/live/streams")
 }
 
-/// What lies in the folder of recordings.
+/// Names of the files in the folder of recordings.
 fn names(home: &Path) -> Vec<String> {
     let Ok(entries) = fs::read_dir(streams(home)) else { return Vec::new() };
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()

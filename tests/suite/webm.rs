@@ -53,7 +53,7 @@ fn elements(file: &[u8]) -> Vec<u32> {
     found
 }
 
-/// What ffprobe says of the container: how many streams, and how long they last in seconds.
+/// Number of streams in a container, and their duration in seconds, according to ffprobe.
 fn probed(path: &Path) -> (usize, f64) {
     let arguments = ["-v", "error", "-show_entries", "format=nb_streams,duration", "-of", "csv=p=0"];
     let (status, text, errors) = run(Command::new("ffprobe").args(arguments).arg(path));

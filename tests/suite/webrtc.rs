@@ -30,7 +30,7 @@ impl Browser {
         Self(command.spawn().unwrap())
     }
 
-    /// What it says at its end.
+    /// Ends the peer's input, and returns its report.
     pub fn finish(mut self) -> Value {
         self.0.stdin.take().unwrap().flush().unwrap();
         let output = self.0.wait_with_output().unwrap();
@@ -85,7 +85,7 @@ fn a_browser_publishes_and_browsers_and_files_play() {
     wait_for("the end", secs(5), || server.api().broadcast("live", "a").is_none());
 }
 
-/// What ffmpeg sends by WHIP is what a file has, to the byte.
+/// Checks that a stream from ffmpeg by WHIP equals its file to the byte.
 #[test]
 fn ffmpeg_publishes_by_whip() {
     let server = Server::start(&[]);
@@ -156,7 +156,7 @@ fn pictures_out_of_order_are_left_out() {
     server.wait_for_line("B-frames are not sent to WebRTC viewers");
 }
 
-/// Nothing is kept to begin with, and the publisher makes no key frame of its own accord.
+/// The server keeps no key frame at the start, and the publisher makes none by itself.
 #[test]
 fn a_viewer_has_a_key_frame_made_where_none_is_kept() {
     let server = Server::start(&["app.gopCache=false"]);

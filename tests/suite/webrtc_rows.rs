@@ -226,7 +226,7 @@ fn w_07_bad_handshakes_of_the_signalling_socket_have_their_status() {
     bystander.finish(&mut server);
 }
 
-/// What is no check, or none that is authentic, before the peer's own one and beside it.
+/// Datagrams that are no connectivity check, or none that is authentic, for before and beside the peer's own.
 fn junk(fragment: &str) -> Vec<Vec<u8>> {
     let mut check = Vec::new();
     let writer = MessageWriter::new(&mut check, Class::Request, TransactionId([7; 12]));
@@ -326,7 +326,7 @@ fn d_01_every_real_handshake_succeeds_beside_a_flood_of_its_port() {
     bystander.finish(&mut server);
 }
 
-/// Over a path of 1280 bytes, the least of IPv6, nothing is too large: neither certificates nor pictures.
+/// A path of 1280 bytes, the minimum of IPv6, carries everything, including certificates and pictures.
 #[test]
 fn n_10_a_path_of_1280_bytes_carries_webrtc() {
     let server = Server::start(&["server.workers=2"]);
@@ -400,8 +400,8 @@ fn is_repaired(server: &Server, seed: u64) {
     assert!(repaired > 2, "{repaired} packets came again");
 }
 
-/// A translator of addresses forgets a publisher and a viewer, who come from other ports then. Neither checks its path again: only their
-/// media can show where they are.
+/// A NAT forgets a publisher and a viewer, whose packets then come from other ports. Neither repeats its connectivity checks, so that only
+/// their media shows the new ports.
 #[test]
 fn i_12_media_goes_on_from_and_to_another_port_of_the_same_address() {
     let server = Server::start(&["server.workers=2"]);
@@ -545,7 +545,7 @@ fn x_07_a_publisher_of_ten_thousand_sources_takes_no_more_than_some() {
     bystander.finish(&mut server);
 }
 
-/// As pages of the SDK see it: a source that its viewer starts, and a publisher that comes back in time.
+/// The view of the SDK's pages: a source that its viewer starts, and a publisher that comes back in time.
 #[test]
 fn pages_hear_that_a_stream_starts_soon() {
     let server = Server::start(&["server.workers=2"]);

@@ -1,4 +1,4 @@
-//! What control's API alone sees, opened for the targets.
+//! Opens modules that are private to control's API, so that the targets can call them.
 
 use bytes::Bytes;
 

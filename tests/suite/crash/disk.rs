@@ -131,7 +131,7 @@ fn b_04_while_the_disk_fails_reads_and_streams_go_on_and_writes_return_with_it()
     check_after_kill(&mut server, &acknowledged);
 }
 
-/// A server in a home that has little space.
+/// A server whose home has little space.
 pub(super) struct SmallDisk {
     pub(super) server: Server,
     /// Its home, as this process sees it.
@@ -139,7 +139,7 @@ pub(super) struct SmallDisk {
     space: Space,
 }
 
-/// What the space is bounded by.
+/// Kind of limit on the space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
     /// A file system of its own, in a mount namespace of the server.
@@ -186,7 +186,7 @@ impl SmallDisk {
         Self { server, folder, space: Space::FileSize }
     }
 
-    /// Leaves so many bytes, of those that are free or beyond the largest file.
+    /// Leaves this many bytes of the free space, or beyond the largest file.
     pub(super) fn leave(&self, bytes: u64) {
         match self.space {
             Space::FileSystem => {

@@ -15,7 +15,7 @@ use super::{CREATE, name_of, try_create, try_update};
 const KILLS: usize = 50;
 const WRITERS: usize = 64;
 
-/// What a writer knows of one broadcast.
+/// State of a broadcast as its writer knows it.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     /// The last value that was acknowledged; 0 is the create.

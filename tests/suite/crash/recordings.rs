@@ -21,9 +21,9 @@ const KILLS: usize = 6;
 const CUTS: usize = 3;
 /// Streams that are recorded in a round.
 const CAMERAS: u64 = 4;
-/// A file may lack so much of what was sent. Half of that is due; the rest is for a machine that is busy.
+/// Media that may be missing at the end of a file. Half of it is expected; the rest allows for a busy machine.
 const LOSS_MS_MAX: u64 = 2000;
-/// Every so many files another program plays them, too.
+/// Interval in files at which another program plays a file, too.
 const PROBED: usize = 16;
 
 /// A publisher that knows how far it has come.
@@ -70,13 +70,13 @@ impl Camera {
     }
 }
 
-/// What became of all rounds.
+/// Totals over all rounds.
 #[derive(Debug, Default)]
 struct Tally {
     rounds: usize,
     files: usize,
     probed: usize,
-    /// Nothing had been written yet.
+    /// Rounds in which nothing had been written yet.
     none: usize,
     worst_ms: u64,
     over_a_second: usize,

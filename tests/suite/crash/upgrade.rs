@@ -1,7 +1,7 @@
 //! B-10: the stores of earlier versions, as their servers left them, open whole.
 //!
-//! Each file of `stores/` is a store and, beside it, what the API said of it then. When the layout or a record changes, one more is
-//! made by the version before the change: `SUITE_NEW_STORE=NAME cargo test --test suite b_10`.
+//! Each file of `stores/` is a store, with the API's answers about it at that time beside it. When the layout or a record changes, the
+//! version before the change makes a further store: `SUITE_NEW_STORE=NAME cargo test --test suite b_10`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/crash/stores")
 }
 
-/// One record of each kind that the API can make, with what they may hold.
+/// Creates a record of each kind that the API can make, with their fields set.
 fn fill(server: &Server) {
     let api = server.api();
     assert_eq!(api.post("/rest/v2/users/initial", ADMIN).json()["success"], true);
@@ -41,7 +41,7 @@ fn fill(server: &Server) {
     assert_eq!(api.get(&format!("{BROADCASTS}/plain/token?expireDate=4102444800&type=play")).status, 200);
 }
 
-/// What the API says of everything in a store.
+/// Reads everything in a store through the API.
 fn contents(server: &Server) -> Value {
     let api = server.api();
     let login = api.post("/rest/v2/users/authenticate", ADMIN);

@@ -1,4 +1,4 @@
-//! H-23, Q-05: limits for unauthenticated peers, and that permits are released.
+//! H-23, Q-05: limits for unauthenticated peers, and the release of their permits.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use super::super::support::{Bystander, Knock, Server, connect_from, induction, secs, wait_for};
 use super::{connect, finish_sending, reset};
 
-/// Whether the server has closed it, without waiting.
+/// Whether the server has closed a connection, without waiting.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.peek(&mut [0]) {
@@ -26,7 +26,7 @@ fn status_from(from: &str, to: SocketAddr) -> Option<u16> {
     answer.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// What is still open once the server has closed what it wants to.
+/// Number of connections still open once the server has closed those over the limit.
 fn held(peers: &[TcpStream], expected: usize) -> usize {
     let open = || peers.iter().filter(|peer| !is_closed(peer)).count();
     wait_for("the connections over the limit to be closed", secs(8), || open() <= expected);
@@ -73,8 +73,8 @@ fn h_23_over_the_limit_of_an_address_is_closed_at_once_and_others_are_served() {
     bystander.finish(&mut server);
 }
 
-/// 20 000 connections of a hundred addresses, none of which says anything: the table is full, and who comes from elsewhere is
-/// served; so is a stream that was there.
+/// Opens 20 000 silent connections from a hundred addresses, which fill the table. A peer from another address is still served, and so is a
+/// stream that was live before.
 #[test]
 fn h_23_twenty_thousand_idle_connections_of_a_hundred_addresses_keep_nobody_out() {
     let mut server = Server::start(&[
@@ -142,7 +142,7 @@ fn h_23_new_connections_are_paced_and_unauthenticated_peers_dropped_early() {
     bystander.finish(&mut server);
 }
 
-/// Where peers of each kind knock.
+/// Addresses of the server that peers of each kind connect to.
 #[derive(Debug, Clone, Copy)]
 struct Doors {
     http: SocketAddr,
@@ -152,7 +152,7 @@ struct Doors {
     srt: SocketAddr,
 }
 
-/// One failed handshake of each kind.
+/// Makes a connection whose handshake fails, in the manner numbered `kind`.
 fn fail(doors: Doors, kind: usize) {
     let Doors { http: server_http, rtmp: server_rtmp, https, rtsp, srt } = doors;
     // Half a handshake of SRT, and one that asks for what is not there.

@@ -9,11 +9,11 @@ use super::clients::{Encoder, Log, SrtEncoder};
 use super::{FPS, GOP, PICTURE, Row, STREAM, WATCHED, cut, loss, path, queue, round_trip, row};
 use crate::support::world::{Got, Over, World};
 
-/// The time from the beginning, and from the end of a cut, in which a publisher settles.
+/// Time after the start, and after the end of a cut, in which a publisher may settle.
 const SETTLES: Duration = secs(3);
-/// When a cut begins and ends.
+/// Times at which a cut begins and ends.
 const CUT: (Duration, Duration) = (secs(10), secs(18));
-/// The time from the end of a cut to four fifths of the full rate again.
+/// Time from the end of a cut until four fifths of the full rate must be reached again.
 const RISES: Duration = secs(9);
 
 const WHIP: &[Over] = &[Over::WebRtc];

@@ -94,7 +94,8 @@ fn c_09_it_runs_as_nobody_without_capabilities_and_with_256_descriptors() {
     assert!(server.terminate().success());
 }
 
-/// Whatever is asked of it: nothing is linked that starts another program or copies the process.
+/// Checks that the server cannot start a process, whatever it is asked: its binary links no function that starts a program or copies the
+/// process.
 #[test]
 fn u_37_there_is_nothing_in_it_that_starts_a_process() {
     let (status, symbols, said) =

@@ -10,7 +10,7 @@ use rtmp::ClientEvent;
 
 use super::super::support::{Home, RtmpPeer, Server, secs, wait_for};
 
-/// What a peer was told in the end.
+/// A peer's last message from the server.
 #[derive(Debug, PartialEq, Eq)]
 enum Farewell {
     /// A refusal: code and description.

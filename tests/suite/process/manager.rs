@@ -1,10 +1,10 @@
-//! A service manager, as systemd is one: it is told when the server is ready, lives, and drains.
+//! The server under a service manager such as systemd: it reports when it is ready, alive and draining.
 
 use std::os::unix::net::UnixDatagram;
 
 use crate::support::{Home, Server, secs};
 
-/// A socket as a manager has it, and the server that is told its name.
+/// Opens a manager's socket, and starts a server that has its path in the environment.
 fn managed(variables: &[(&str, &str)]) -> (Home, UnixDatagram, Server) {
     let home = Home::new();
     let path = home.path().join("notify");

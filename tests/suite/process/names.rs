@@ -1,5 +1,5 @@
-//! U-05: the resolver of the machine with a name server that is silent, denies, answers with a thousand addresses, or with
-//! another one than before. In a network of its own, where the port of name servers is free.
+//! U-05: the machine's resolver with a name server that is silent, denies, answers with a thousand addresses, or changes its answer. Runs
+//! in a network namespace, in which the port of name servers is free.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -11,20 +11,20 @@ use serde_json::json;
 
 use super::super::support::{Bystander, Home, Publisher, Server, run, secs, wait_for};
 
-/// Set in the process that runs in the network of its own.
+/// Set in the process that runs in the network namespace.
 const INSIDE: &str = "SUITE_OWN_NETWORK";
 const NAME_SERVER: &str = "127.0.0.53:53";
 
-/// What the name server does.
+/// Behaviour of the name server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Manner {
     Silent,
     Denies,
-    /// So many addresses, of which the last is this.
+    /// Answers with this many addresses, the last of them this one.
     Answers(u16, Ipv4Addr),
 }
 
-/// A name server of one mind about all names (RFC 1035).
+/// A name server that gives the same answer for all names (RFC 1035).
 #[derive(Debug, Clone)]
 struct NameServer {
     manner: Arc<Mutex<Manner>>,
@@ -104,7 +104,7 @@ impl NameServer {
     }
 }
 
-/// Runs one test of this binary again, in namespaces of its own, with a name server of our own.
+/// Runs a test of this binary again, in namespaces of its own, with our own name server.
 fn run_inside(test: &str) {
     let home = Home::new();
     let file = home.path().join("resolv.conf");

@@ -1,4 +1,4 @@
-//! What the viewers of a row have got, against what they must get.
+//! Judges whether the viewers of a row received everything that they must.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use super::viewers::{Got, Log};
 use super::{Gets, JOIN_MS, TIMED, Timed};
 use crate::support::world::Over;
 
-/// From a viewer's beginning until it is played to, at most, in milliseconds.
+/// Maximum time from a viewer's start to its first media, in milliseconds.
 const LATENESS_MS: i64 = 700;
 
 /// A run.
@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Its units have times.
+    /// Whether the viewer's units have timestamps.
     fn is_timed(self) -> bool {
         match self {
             Self::Live(over) => TIMED.contains(&over),
@@ -49,9 +49,9 @@ impl Kind {
 #[derive(Debug)]
 pub struct View {
     pub kind: Kind,
-    /// The publisher was let in then.
+    /// Time at which the publisher was accepted.
     pub began: Instant,
-    /// The viewer was let in so many milliseconds later. Who reads segments gets them from the first on.
+    /// Milliseconds from then until the viewer was accepted. Viewers that read segments get the stream from its first segment on.
     pub joined: i64,
     pub log: Log,
 }
@@ -138,7 +138,7 @@ impl Outcome {
         rest[from..].iter().filter(move |unit| unit.is_video == is_video)
     }
 
-    /// Times that a publisher without a fault has are kept, to so many milliseconds.
+    /// Checks that the timestamps of a publisher without faults are kept to within `most` milliseconds.
     fn check_exact(&self, view: &View, most: i64) -> Result<(), String> {
         let mut first = None;
         for got in &view.log.got {

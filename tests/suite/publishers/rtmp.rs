@@ -71,7 +71,7 @@ pub fn text(text: &str) -> Value {
     Value::string(text)
 }
 
-/// How chunks are written.
+/// Form of the chunks.
 #[derive(Debug, Clone, Copy)]
 pub struct Chunks {
     pub size: usize,
@@ -99,7 +99,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// As an ordinary encoder does it.
+    /// Creates the messages of an ordinary encoder.
     pub fn new(stream: &str, units: &[Unit]) -> Self {
         let mut messages = vec![
             Message::new(0, DATA, 0, metadata()),
@@ -195,7 +195,7 @@ impl Plan {
 #[derive(Debug)]
 struct Writer {
     chunks: Chunks,
-    /// By chunk stream: stream, timestamp, length and type of the last message.
+    /// The last message of each chunk stream: its stream, timestamp, length and type.
     last: std::collections::BTreeMap<u32, (u32, u32, usize, u8)>,
 }
 

@@ -257,7 +257,7 @@ fn replace(plan: &mut Plan, from: &str, to: &str) {
     plan.sdp = plan.sdp.replace(from, to);
 }
 
-/// One section more, behind the others.
+/// Appends a section to the description.
 fn section(plan: &mut Plan, text: &str) {
     plan.sdp.push_str(text);
 }
@@ -421,7 +421,7 @@ fn before_key_frames(plan: &mut Plan, make: impl Fn(&Packet) -> Vec<Packet>) {
     before(plan, |one| one.payload.starts_with(&[0x7c, 0x85]), make);
 }
 
-/// In front of every twentieth picture that is in one packet.
+/// Inserts packets before every twentieth picture that fits into a single packet.
 fn often(plan: &mut Plan, make: impl Fn(&Packet) -> Vec<Packet>) {
     before(plan, |one| one.payload[0] == 0x61 && one.number % 20 == 3, make);
 }

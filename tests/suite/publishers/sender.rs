@@ -21,16 +21,16 @@ pub type Said = Arc<Mutex<String>>;
 /// Bytes and the milliseconds from the server's consent to their departure.
 pub type Piece = (i64, Bytes);
 
-/// What a script is opened by: requests, and what the server must have said before the next one.
+/// Opening of a script: requests, and the text that must arrive from the server before the next request.
 #[derive(Debug, Clone)]
 pub struct Opening {
-    /// Each is sent when the server has said the text of the one before.
+    /// Requests, each with the text to wait for before the next one.
     pub steps: VecDeque<(Bytes, &'static str)>,
-    /// Texts of a refusal.
+    /// Texts by which the server refuses.
     pub refusals: &'static [&'static str],
-    /// Taken off what the server says and sent back: C2 of RTMP.
+    /// Length of the server's RTMP handshake. It is removed from the answer, and S1 in it is sent back as C2.
     pub echoes: Option<usize>,
-    /// `Session: ` of RTSP is put in place of this.
+    /// Placeholder in the requests that the server's RTSP session id replaces.
     pub session: Option<&'static str>,
 }
 

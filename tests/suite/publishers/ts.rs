@@ -13,7 +13,7 @@ pub const H264: u8 = 0x1b;
 pub const AAC: u8 = 0x0f;
 
 const PACKET: usize = 188;
-/// Tables are repeated after so many milliseconds.
+/// Interval at which tables are repeated, in milliseconds.
 const TABLES_MS: i64 = 100;
 
 /// A transport packet and its time.
@@ -55,7 +55,7 @@ pub struct Pes {
     pub pts: Option<u64>,
     pub dts: Option<u64>,
     pub key: bool,
-    /// It has a length.
+    /// Whether the packet states its length.
     pub bounded: bool,
     pub payload: Vec<u8>,
 }
@@ -75,7 +75,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// As an ordinary encoder does it: a unit in each PES packet.
+    /// Creates the stream of an ordinary encoder: a unit per PES packet.
     pub fn new(units: &[Unit]) -> Self {
         Self {
             tables: vec![Tables::default()],

@@ -246,7 +246,7 @@ fn twice(packets: &mut Vec<Packet>) {
     *packets = packets.drain(..).flat_map(|packet| [packet, packet]).collect();
 }
 
-/// Its counter is that of the packet before it (§2.4.3.3).
+/// Inserts packets with an adaptation field only, whose counter is that of the packet before them (§2.4.3.3).
 fn adaptation_alone(packets: &mut Vec<Packet>) {
     between(packets, |next| {
         let mut packet = [0xff; 188];
@@ -318,7 +318,7 @@ fn untimed_sound(plan: &mut Plan) {
     plan.of_pid(SOUND).skip(1).step_by(2).for_each(|pes| pes.pts = None);
 }
 
-/// One stream more, with a PES packet in every 100 ms.
+/// Adds a stream with a PES packet every 100 ms.
 fn another(plan: &mut Plan, kind: u8, descriptors: Vec<u8>) {
     plan.tables[0].streams.insert(1, (kind, 0x180, descriptors));
     let pes = |n: i64| Pes {

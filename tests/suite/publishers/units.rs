@@ -1,4 +1,4 @@
-//! The one generator of the table: synthetic units with the timestamps of a publisher's clocks.
+//! Generator of the table's media: synthetic units with the timestamps of a publisher's clocks.
 
 use bytes::Bytes;
 use crypto::Seed;
@@ -7,7 +7,7 @@ use netsim::{MediaSource, Seen};
 
 /// The length of a row's media, in seconds.
 pub const SECONDS: i64 = 20;
-/// Frames a second, and from one key frame to the next.
+/// Frames per second, and frames from a key frame to the next.
 pub const FPS: u64 = 25;
 pub const GOP: u64 = 50;
 
@@ -16,17 +16,17 @@ pub const GOP: u64 = 50;
 pub struct Unit {
     pub is_video: bool,
     pub key: bool,
-    /// Its number among the units of its kind, as its stamp says.
+    /// Number among the units of its kind, also in its stamp.
     pub number: u64,
-    /// Its time by right, as its stamp says.
+    /// True time of the unit, also in its stamp.
     pub sampled: i64,
-    /// It is sent then, counted from the server's consent.
+    /// Time of sending, counted from the server's consent.
     pub at: i64,
-    /// The timestamp, without a wrap of the protocol's.
+    /// Timestamp before the protocol wraps it.
     pub raw: u64,
-    /// Its timestamp alone is off.
+    /// Whether the unit's timestamp is wrong while its neighbours' are right.
     pub is_outlier: bool,
-    /// What is added to the timestamp for the time at which it is shown.
+    /// Offset from the timestamp to the presentation time.
     pub cts: i64,
     /// NAL units with lengths of four bytes, or a raw frame of AAC.
     pub payload: Bytes,

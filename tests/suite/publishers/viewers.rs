@@ -36,7 +36,7 @@ pub struct Got {
     pub pts: i64,
 }
 
-/// What a viewer has got.
+/// Everything that a viewer received.
 #[derive(Debug, Default)]
 pub struct Log {
     pub got: Vec<Got>,
@@ -82,7 +82,7 @@ impl Shared {
     }
 }
 
-/// Over RTMP.
+/// A viewer over RTMP.
 #[derive(Debug)]
 pub struct RtmpViewer {
     machine: rtmp::Client,
@@ -258,7 +258,7 @@ impl TransportStream {
     }
 }
 
-/// Over SRT.
+/// A viewer over SRT.
 #[derive(Debug)]
 pub struct SrtViewer {
     connection: Connection,
@@ -339,7 +339,7 @@ struct Section {
     early: Vec<(Instant, u32, Bytes)>,
 }
 
-/// Over RTSP, in the connection. Times are those of the reports.
+/// A viewer over RTSP, interleaved in the connection. Its times come from sender reports.
 #[derive(Debug)]
 pub struct RtspViewer {
     machine: rtsp::Client,

@@ -37,7 +37,7 @@ pub(super) fn rows() -> Vec<Row> {
     lines.map(row).collect()
 }
 
-/// How many calls of how many are answered equally, as the section's text has it: `**N of M**`.
+/// Numbers of equally answered calls and of all calls, as the section's text states them: `**N of M**`.
 pub(super) fn stated() -> (usize, usize) {
     let sentence = section().split("**").nth(1).expect("the count");
     let (equal, calls) = sentence.split_once(" of ").expect("N of M");

@@ -1,4 +1,4 @@
-//! What differs between two answers.
+//! Finds the differences between two answers.
 //!
 //! Status, media type, JSON members with their order, types and values, and the header fields that clients read. Values that differ
 //! from run to run (ids made by a server, times, ports, addresses, secrets, figures of the machine) count by their type; the

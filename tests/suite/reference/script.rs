@@ -24,7 +24,7 @@ use crate::support::{ms, run, secs};
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 /// Header fields of an answer that are compared.
 const FIELDS: [&str; 4] = ["content-type", "allow", "location", "content-encoding"];
-/// Between the records of a seed, so that each has a creation time of its own.
+/// Pause between the records of a seed, so that their creation times differ.
 const SEED_PAUSE_MS: u64 = 3;
 
 /// A line of the file.
@@ -48,7 +48,7 @@ struct Step {
     outcome: Outcome,
 }
 
-/// What a step keeps of its answer, and what the reference answered.
+/// Part of a step that concerns its answer: the value to save, and the reference's answer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Outcome {
@@ -223,7 +223,7 @@ impl Script {
         self.variables.iter().fold(text.to_owned(), fill)
     }
 
-    /// One call over a connection of its own.
+    /// Makes a call over a new connection.
     fn ask(&self, method: &str, path: &str, fields: &[(String, String)], body: Option<&[u8]>) -> Answer {
         let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", self.server);
         for (name, value) in fields {

@@ -1,4 +1,4 @@
-//! Peers whose bytes are damaged. Nothing is expected of them, and of everybody else as much as ever.
+//! Peers whose bytes are damaged. Nothing is expected of them, and no less than ever of all others.
 
 use crypto::Seed;
 use netsim::MediaSource;
@@ -6,13 +6,13 @@ use netsim::MediaSource;
 use super::random::Run;
 use crate::support::world::{Id, Over};
 
-/// What publishers publish of whom nothing is expected, and others watch.
+/// Stream of the damaged publishers, which other peers watch; nothing is expected of it.
 const STREAM: &str = "damaged";
-/// Peers that are there at a time.
+/// Maximum number of damaged peers at a time.
 const PEERS_MAX: usize = 6;
 
 impl Run {
-    /// A peer whose bytes are damaged comes, or goes.
+    /// Lets a peer whose bytes are damaged come or go.
     pub(super) fn damage(&mut self) {
         let world = &self.world;
         self.damaged.retain(|peer| !world.is_closed(*peer));
@@ -79,7 +79,7 @@ impl Run {
         }
     }
 
-    /// All of them go.
+    /// Lets all damaged peers go.
     pub(super) fn end_damaged(&mut self) {
         for peer in std::mem::take(&mut self.damaged) {
             self.damaged_goes(peer);

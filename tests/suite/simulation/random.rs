@@ -1,7 +1,7 @@
 //! The server under random operations and faults, judged by a model: `docs/simulation.md`.
 //!
-//! A run is a seed. It draws the server (workers, settings, what its threads suffer), then operations of
-//! publishers, viewers, operators and nature, and looks at everything between two of them.
+//! A seed determines a run. It draws the server (workers, settings, what its threads suffer), then operations of publishers, viewers,
+//! operators and nature. Between two operations everything is checked.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -15,34 +15,34 @@ use super::streams::{Expect, Publisher, Stream};
 use super::viewers::Viewer;
 use crate::support::world::{Chaos, Id, Over, World};
 
-/// A description waits so long for the sound of a stream that has only begun.
+/// Maximum wait of an RTSP description for the audio of a stream that has only begun.
 const RTSP: Duration = Duration::from_secs(3);
-/// How long a stream waits for a lost publisher.
+/// Time for which a stream waits for a lost publisher.
 pub(super) const GRACE: Duration = ms(2000);
-/// A viewer further behind jumps.
+/// Lag beyond which a viewer jumps.
 pub(super) const LAG: Duration = ms(3000);
-/// A path and keys are agreed on within, and where some of it is sent again, for one that waits twice as long each time.
+/// Time to agree on a path and on keys: without losses, and with retransmissions, each of which waits twice as long as the one before.
 const WEBRTC: Duration = ms(1000);
 const WEBRTC_REPAIR: Duration = ms(5000);
 /// Operations of a run.
 const OPERATIONS: u64 = 100;
-/// The pauses of threads where datagrams are lost, in milliseconds.
+/// Maximum pause of a thread where datagrams are lost, in milliseconds.
 const PAUSE_MAX_LOSSY: u64 = 30;
-/// Connections that end by silence have done so by then: one of HTTP is kept for 75 s.
+/// Time after which silent connections have ended; HTTP keeps one for 75 s.
 const SILENCE_MAX: Duration = secs(90);
-/// A drain is over by then.
+/// Maximum duration of a drain.
 const DRAIN_MAX: Duration = secs(20);
 
-/// Seeds and the hashes of all that they deliver. Their servers have no neighbours that fail, so that few changes of the server
-/// change them.
+/// Seeds, and hashes of everything that their runs deliver. No neighbour of these servers fails, so that few changes of the server change
+/// the hashes.
 const RECORDED: [(u64, u64); 2] = [(3, 0xfd77_22f0_3c64_60af), (8, 0xe695_2826_b95c_0962)];
 
-/// One life of a world.
+/// A run: a world, its operations, and the model that judges it.
 pub(super) struct Run {
     pub(super) world: World,
-    /// What draws the operations.
+    /// Random numbers that choose the operations.
     pub(super) plan: Random,
-    /// What everything that takes a few messages may need.
+    /// Time allowed for anything that takes a few messages.
     pub(super) slack: Duration,
     pub(super) chaos: Chaos,
     pub(super) streams: Vec<Stream>,
@@ -50,14 +50,14 @@ pub(super) struct Run {
     pub(super) requests: Vec<Request>,
     /// Whether bytes of some peers are damaged.
     is_damaging: bool,
-    /// Those that are here, and how many of them have come to watch.
+    /// Damaged peers that are present, and the number of all that have come to watch.
     pub(super) damaged: Vec<Id>,
     pub(super) damaged_viewers: i64,
-    /// What was done, for who looks for a mistake.
+    /// Operations so far, printed when the run fails.
     log: Vec<String>,
 }
 
-/// What a server and its neighbours suffer: nothing in a quarter of the seeds.
+/// Draws the faults of a server and its neighbours; a quarter of the seeds have none.
 fn chaos(plan: &mut Random) -> Chaos {
     let kind = plan.below(4);
     if kind == 0 {
@@ -113,7 +113,7 @@ impl Run {
         }
     }
 
-    /// All of a life; the trace of its end.
+    /// Runs all operations, and returns the final trace.
     fn live(mut self) -> Trace {
         self.world.run_for(ms(10));
         for _ in 0..OPERATIONS {
@@ -139,7 +139,7 @@ impl Run {
         self.log.push(format!("{at:6} {text}"));
     }
 
-    /// Ends the run: something is not as it must be.
+    /// Fails the run: the model found a mistake.
     pub(super) fn fail(&self, text: &str) -> ! {
         let at = self.world.elapsed().as_millis();
         panic!("{}\n{}\n{at:6} FAILED: {text}", self.world.trace(), self.log.join("\n"));
@@ -150,7 +150,7 @@ impl Run {
         self.observe();
     }
 
-    /// Looks at everything.
+    /// Checks everything.
     pub(super) fn observe(&mut self) {
         self.observe_panics();
         self.observe_publishers();
@@ -159,7 +159,7 @@ impl Run {
         self.observe_viewers();
     }
 
-    /// A session that panics ends, and nobody else: it is a mistake all the same, and what its peer sent is no excuse.
+    /// Fails the run if a session panicked. Only that session ends, but it is a mistake whatever its peer sent.
     fn observe_panics(&self) {
         let panics: u64 = self.world.workers().iter().map(|worker| worker.stats().panics).sum();
         if panics > 0 {
@@ -334,7 +334,7 @@ impl Run {
 
     // ---- the end
 
-    /// Everybody goes: nothing is left, neither in tables nor in rings.
+    /// Ends all clients, and checks that nothing is left in tables or rings.
     fn empty(&mut self) {
         self.note("everybody goes".to_owned());
         self.end_pulls();
@@ -370,7 +370,7 @@ impl Run {
         self.check_all_records();
     }
 
-    /// What is pulled would be pulled for ever.
+    /// Ends all pulls, which would not end by themselves.
     fn end_pulls(&mut self) {
         for _ in 0..20 {
             self.wait(self.slack * 2);
@@ -384,7 +384,7 @@ impl Run {
         self.fail("a pull could not be ended");
     }
 
-    /// The server goes down: everybody is told, and it ends.
+    /// Drains the server: it says goodbye to every peer, then exits.
     fn drain(&mut self) {
         self.note("drain".to_owned());
         self.observe();
@@ -415,14 +415,14 @@ impl Run {
         }
     }
 
-    /// Another server finds what was acknowledged.
+    /// Starts another server, which must find everything that was acknowledged.
     fn come_back(&mut self) {
         self.begin_anew("another server");
         self.wait(ms(100));
         self.check_all_records();
     }
 
-    /// What the server says of every stream, once all is quiet.
+    /// Compares the record of every stream with the model, once all is quiet.
     fn check_all_records(&mut self) {
         self.wait(self.slack * 2);
         for stream in 0..self.streams.len() {
@@ -431,7 +431,7 @@ impl Run {
         self.wait(self.slack * 2);
     }
 
-    /// What it takes to connect, beyond what is asked and answered.
+    /// Additional time to connect over a protocol, beyond a request and its answer.
     pub(super) fn connecting(&self, over: Over) -> Duration {
         match over {
             Over::WebRtc if self.chaos.datagrams_lost > 0.0 => WEBRTC_REPAIR,
@@ -446,9 +446,9 @@ impl Run {
     }
 }
 
-/// Nothing of a run depends on anything but its seed: not on addresses, not on the order of a hash map, not on a clock of
-/// the machine. The keys of DTLS do, and decide nothing else. The hash changes with every change of what the server or its clients send, and then the test says the
-/// new one: write it here, once a second run has said the same.
+/// Checks that a run depends on its seed alone: not on addresses, the order of a hash map, or a clock of the machine. DTLS keys are not
+/// from the seed, and must not affect the trace. The hash changes with every change of what the server or its clients send. The test then
+/// prints the new one: write it here, once a second run has printed the same.
 #[test]
 fn the_recorded_seeds_give_the_recorded_traces() {
     let traces = RECORDED.map(|(seed, _)| (seed, Run::new(seed).live().hash()));

@@ -1,4 +1,4 @@
-//! Calls of the API, and what the answers must be.
+//! Calls of the API, and checks of their answers.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::random::Run;
 use super::streams::Expect;
 use crate::support::world::Id;
 
-/// What is known of the record of a stream.
+/// Expected record of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Known {
     #[default]
@@ -18,7 +18,7 @@ pub(super) enum Known {
         name: Option<String>,
         endpoint: Option<String>,
     },
-    /// A call was cut off.
+    /// A call was cut off, so that either outcome is possible.
     Unknown,
 }
 
@@ -26,25 +26,25 @@ pub(super) enum Known {
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) known: Known,
-    /// Whether it has been live; `None`: not known.
+    /// Whether it has been live; `None` if unknown.
     was_live: Option<bool>,
     is_changing: bool,
-    /// The last change was answered then.
+    /// Time of the answer to the last change.
     changed_at: Option<Instant>,
 }
 
 impl Record {
-    /// Its stream is live.
+    /// Notes that the stream has become live.
     pub(super) fn began(&mut self) {
         self.was_live = matches!(self.known, Known::There { .. }).then_some(true);
     }
 
-    /// Its stream was live for a moment, or not.
+    /// Notes that the stream may have been live for a moment.
     pub(super) fn may_have_begun(&mut self) {
         self.was_live = self.was_live.filter(|was_live| *was_live);
     }
 
-    /// Whether a change was, or is, under way since then.
+    /// Whether a change has been under way since `at`.
     fn has_changed_since(&self, at: Instant) -> bool {
         self.is_changing || self.changed_at.is_some_and(|changed| changed >= at)
     }
@@ -75,7 +75,7 @@ enum Call {
 }
 
 impl Call {
-    /// Whether it changes the record of a published stream.
+    /// Whether the call changes the record of a published stream.
     const fn changes(&self) -> bool {
         !matches!(
             self,
@@ -113,7 +113,7 @@ impl Answer {
 }
 
 impl Run {
-    /// A call of the seed's choice; one at a time changes a record.
+    /// Makes a random call. Only a single call at a time changes a record.
     pub(super) fn call(&mut self, stream: usize) {
         let is_changing = self.streams[stream].record.is_changing;
         let name = || "a name".to_owned();
@@ -131,7 +131,7 @@ impl Run {
         self.ask(stream, call);
     }
 
-    /// The other application pulls a stream, or no longer, or is asked how it goes.
+    /// Starts or ends a pull by the other application, or asks for its state.
     pub(super) fn pull(&mut self, stream: usize) {
         let is_asked = |request: &Request| {
             request.stream == stream && matches!(request.call, Call::Pull | Call::EndPull)
@@ -155,7 +155,7 @@ impl Run {
         self.ask(stream, Call::EndPull);
     }
 
-    /// Whether no answer is waited for.
+    /// Whether all calls have been answered.
     pub(super) fn is_answered(&self) -> bool {
         self.requests.is_empty()
     }
@@ -221,7 +221,7 @@ impl Run {
         self.requests.push(Request { id: request, stream, call, expect, asked: now });
     }
 
-    /// Nobody waits for an answer any more.
+    /// Forgets the calls under way: their answers will not come.
     pub(super) fn forget_requests(&mut self) {
         self.requests.clear();
         self.streams.iter_mut().for_each(|stream| stream.record.is_changing = false);
@@ -315,12 +315,12 @@ impl Run {
         self.streams[request.stream].stopped(request.asked, now);
     }
 
-    /// Whether nobody published from the question to the answer.
+    /// Whether nothing was published from the request to its answer.
     fn was_idle(&self, request: &Request) -> bool {
         request.expect == Expect::Idle && self.streams[request.stream].is_undisturbed_since(request.asked)
     }
 
-    /// A change of a record succeeds when there is one. One that a publisher has made is there while its stream is.
+    /// Checks that a change of a record succeeds if the record exists. A record that a publisher created exists while its stream is live.
     fn expect_success(&self, request: &Request, answer: &Answer) {
         let known = &self.streams[request.stream].record.known;
         let is_there = matches!(known, Known::There { .. });
@@ -399,7 +399,7 @@ impl Run {
         }
     }
 
-    /// Those who have watched for some seconds are counted.
+    /// Checks the viewer count of a record. Viewers that have watched for some seconds must be counted.
     fn judge_viewers(&self, request: &Request, answer: &Answer) {
         let settled = ms(2500) + self.slack * 2;
         // A pull of the other application is a viewer, too.
@@ -451,7 +451,7 @@ impl Run {
         }
     }
 
-    /// What is pushed is live in the other application, and nothing else is.
+    /// Checks that the copy of a stream in the other application is live while a live stream is pushed there, and otherwise not.
     fn judge_copy(&self, request: &Request, answer: &Answer) {
         let (now, slack) = (self.world.instant(), self.slack);
         let stream = &self.streams[request.stream];
@@ -485,7 +485,7 @@ impl Run {
 }
 
 impl Run {
-    /// What is pulled is live while its origin is; with a pause between two attempts.
+    /// Checks that a pulled stream is live while its origin is, allowing for the pause between two attempts.
     fn judge_pull(&self, request: &Request, answer: &Answer) {
         let (now, slack) = (self.world.instant(), self.slack);
         let stream = &self.streams[request.stream];

@@ -1,4 +1,4 @@
-//! What a stream must be, by what was done to it; and its publishers.
+//! Expected states of streams after the operations so far, and their publishers.
 
 use std::time::{Duration, Instant};
 
@@ -8,25 +8,25 @@ use super::random::{GRACE, LAG, Run};
 use super::records::Record;
 use crate::support::world::{Id, Over, World};
 
-/// An RTMP or RTSP publisher that says nothing is lost after so long; an SRT one earlier.
+/// Time after which a silent RTMP or RTSP publisher is lost; SRT takes less.
 const SILENT_MAX: Duration = secs(12);
-/// One over RTMP or RTSP that has sent nothing yet, after so long.
+/// Time after which an RTMP or RTSP publisher that has sent nothing yet is lost.
 const BEGINS_MAX: Duration = secs(22);
 
-/// One over WebRTC that does not consent any more (RFC 7675 §5.1).
+/// Time after which a WebRTC publisher without consent (RFC 7675 §5.1) is lost.
 const CONSENT_MAX: Duration = secs(32);
 
-/// What a unit may have beside its payload: parameter sets.
+/// Maximum bytes of a unit beside its payload, for parameter sets.
 const UNIT_BYTES: usize = 64;
 
-/// What a stream must be.
+/// Expected state of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expect {
-    /// Something has happened that is still on its way.
+    /// Unknown: the effects of an operation are still under way.
     Unsure,
-    /// Of this publisher.
+    /// Live with the publisher of this index.
     Live(usize),
-    /// It waits for one.
+    /// Waits for a lost publisher to return.
     Grace,
     Idle,
 }
@@ -36,19 +36,19 @@ pub(super) enum Expect {
 pub(super) struct Publisher {
     pub(super) id: Id,
     pub(super) over: Over,
-    /// Pictures are shown in another order than they are sent in.
+    /// Whether pictures are shown in another order than they are sent.
     pub(super) reorders: bool,
     /// Whether it must be accepted.
     expected: Option<bool>,
-    /// Its departure was ordered here.
+    /// Whether the run has ended the publisher.
     pub(super) is_over: bool,
     was_ready: bool,
     was_closed: bool,
     seen: usize,
-    /// When its units were sent, by their numbers; whether they are key frames.
+    /// Send times of the video units by their numbers, and whether they are key frames.
     pub(super) video: Vec<(Instant, bool)>,
     pub(super) audio: Vec<Instant>,
-    /// The bytes of all of them.
+    /// Send times and bytes of all units.
     sizes: Vec<(Instant, usize)>,
 }
 
@@ -76,23 +76,23 @@ impl Publisher {
 pub(super) struct Stream {
     pub(super) id: String,
     pub(super) publishers: Vec<Publisher>,
-    /// The last event.
+    /// Time of the last event.
     disturbed: Instant,
     unsure_until: Instant,
-    /// When it may have ended; in the order of their beginnings or not.
+    /// Intervals in which the stream may end, in no particular order.
     ends: Vec<(Instant, Instant)>,
-    /// Its last publisher was lost then.
+    /// Time at which its last publisher was lost.
     lost: Option<Instant>,
-    /// An operator, or the end of the server, ended it then.
+    /// Time at which an operator, or the end of the server, ended the stream.
     stopped: Option<Instant>,
     pub(super) record: Record,
-    /// The other application pulls it since then.
+    /// Start of the pull by the other application, if there is one.
     pub(super) pull: Option<Instant>,
-    /// It has done so at some time.
+    /// Whether it was pulled at any time.
     pub(super) was_pulled: bool,
-    /// It was in the other application, one way or the other.
+    /// Whether it was pushed to the other application or pulled by it at any time.
     pub(super) was_copied: bool,
-    /// Whether it still does so is not known.
+    /// Whether it is unknown if the pull still exists.
     pub(super) is_pull_lost: bool,
 }
 
@@ -114,7 +114,7 @@ impl Stream {
         }
     }
 
-    /// What it must be now.
+    /// Expected state of the stream at `now`.
     pub(super) fn expect(&self, now: Instant, slack: Duration) -> Expect {
         if now < self.disturbed + slack || now < self.unsure_until {
             return Expect::Unsure;
@@ -132,7 +132,7 @@ impl Stream {
         }
     }
 
-    /// The bytes of what its rings may still have: of the lag, of two GOPs, and of what is on its way.
+    /// Maximum bytes that the rings may retain: of the lag, of two GOPs, and of units on their way.
     fn retained_max(&self) -> usize {
         let sizes = || self.publishers.iter().flat_map(|publisher| &publisher.sizes);
         let Some(last) = sizes().map(|(at, _)| *at).max() else { return 0 };
@@ -140,22 +140,22 @@ impl Stream {
         young.map(|(_, bytes)| bytes + UNIT_BYTES).sum()
     }
 
-    /// For how long nothing has happened to it.
+    /// Time since anything happened to the stream.
     pub(super) fn calm(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.disturbed.max(self.unsure_until))
     }
 
-    /// Whether it may have ended since then.
+    /// Whether it may have ended at or after `at`.
     pub(super) fn may_have_ended_since(&self, at: Instant) -> bool {
         self.ends.iter().any(|(_, to)| *to >= at)
     }
 
-    /// Whether nothing has happened to it since then.
+    /// Whether nothing has happened to it since `at`.
     pub(super) fn is_undisturbed_since(&self, at: Instant) -> bool {
         self.disturbed <= at && self.unsure_until <= at
     }
 
-    /// Something happens to it. What was expected of others that have just asked is unsure.
+    /// Notes that something happens to the stream. The expected answers to other pending publishers become uncertain.
     pub(super) fn event(&mut self, at: Instant, number: Option<u64>) {
         self.disturbed = self.disturbed.max(at);
         for (index, publisher) in self.publishers.iter_mut().enumerate() {
@@ -165,22 +165,22 @@ impl Stream {
         }
     }
 
-    /// Until then what was done may be on its way.
+    /// Notes that an operation may take effect until `at`.
     pub(super) fn is_unsure_until(&mut self, at: Instant) {
         self.unsure_until = self.unsure_until.max(at);
     }
 
-    /// It may end at that time, for a reason.
+    /// Notes that the stream may end within this interval, for a reason.
     pub(super) fn may_end(&mut self, from: Instant, to: Instant) {
         self.ends.push((from, to));
     }
 
-    /// Whether there was a reason to end then.
+    /// Whether there was a reason to end at `at`.
     pub(super) fn had_reason(&self, at: Instant, slack: Duration) -> bool {
         self.ends.iter().any(|(from, to)| *from <= at && at <= *to + slack)
     }
 
-    /// A publisher goes, by its own will or not.
+    /// Notes that a publisher leaves, willingly or not.
     pub(super) fn departs(&mut self, world: &World, id: Id, is_lost: bool, is_dark: bool, slack: Duration) {
         let now = world.instant();
         self.event(now, None);
@@ -237,7 +237,7 @@ impl Stream {
         self.publishers.iter_mut().for_each(|publisher| publisher.is_over = true);
     }
 
-    /// An operator ends it between these times.
+    /// Notes that an operator ended the stream between these times.
     pub(super) fn stopped(&mut self, asked: Instant, answered: Instant) {
         self.event(answered, None);
         self.may_end(asked, answered);
@@ -251,7 +251,7 @@ impl Stream {
 }
 
 impl Run {
-    /// A worker has no more of the streams than somebody may still need.
+    /// Checks that no worker retains more of the streams than may still be needed.
     pub(super) fn observe_rings(&self) {
         let most = |stream: &Stream| {
             let lives = if stream.was_copied { 3 } else { 1 };
@@ -336,7 +336,7 @@ impl Run {
 }
 
 impl Stream {
-    /// A publisher is there: nobody is waited for any more.
+    /// Notes that a publisher has begun: the stream no longer waits for a lost one.
     fn began(&mut self, at: Instant, is_over: bool) {
         if is_over {
             return;

@@ -1,4 +1,4 @@
-//! What a viewer must have been sent.
+//! Checks of the units that viewers are sent.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use super::random::{LAG, Run};
 use super::streams::Expect;
 use crate::support::world::{Got, Id, Over, World};
 
-/// What SRT holds back, twice, and a frame that its receiver waits for the end of.
+/// Delay of SRT: its latency twice, and a frame whose end its receiver waits for.
 const SRT_DELAY: Duration = ms(700);
 
-/// As many pictures in a row may be shown before one that was sent before them.
+/// Maximum number of pictures in a row that are shown ahead of one that was sent before them.
 const LEFT_OUT_MAX: usize = 3;
 
 /// A viewer.
@@ -20,10 +20,10 @@ pub(super) struct Viewer {
     pub(super) id: Id,
     pub(super) stream: usize,
     pub(super) over: Over,
-    /// It watches what is pushed to the other application.
+    /// Whether it watches the copy in the other application.
     pub(super) is_copy: bool,
     pub(super) is_slow: bool,
-    /// What the stream was when it came.
+    /// Expected state of the stream when the viewer came.
     expect: Expect,
     checked: usize,
     /// Publisher and number of the last unit of video and of audio.
@@ -45,7 +45,7 @@ impl Viewer {
         Self { id, stream, over, is_copy, is_slow, expect, checked: 0, last, first_at, is_done: false }
     }
 
-    /// The server is another one. Who speaks in datagrams hears nothing of it.
+    /// Notes that the server was replaced. A viewer over datagrams does not notice, so it is judged no further.
     pub(super) fn crashed(&mut self) {
         self.is_done |= self.over.is_datagrams();
     }
@@ -56,7 +56,7 @@ impl Viewer {
     }
 }
 
-/// Publisher and number within it, of a number in a stamp.
+/// Stream, publisher and unit number from the counter of a stamp.
 fn origin(seen: &Seen) -> (usize, usize, u64) {
     let stream = usize::try_from(seen.counter >> 48).unwrap();
     let publisher = usize::try_from(seen.counter >> 32 & 0xffff).unwrap();
@@ -138,7 +138,7 @@ impl Run {
         viewer.first_at.get_or_insert(got.at);
     }
 
-    /// How late a unit may be.
+    /// Maximum delay of a unit.
     fn patience(&self, index: usize) -> Duration {
         let viewer = &self.viewers[index];
         let srt = if viewer.over == Over::Srt { SRT_DELAY } else { Duration::ZERO };
@@ -148,7 +148,7 @@ impl Run {
         self.slack + SRT_DELAY + srt + slow
     }
 
-    /// Whether a viewer is there, or not, as its stream is.
+    /// Checks that a viewer is connected exactly if its stream is live.
     fn check_presence(&mut self, index: usize) {
         let (now, slack) = (self.world.instant(), self.slack);
         let viewer = &self.viewers[index];

@@ -1,4 +1,4 @@
-//! A wall clock that is set while a stream is live: what counts time goes on as before, and dates jump at discontinuities alone.
+//! The wall clock is set while a stream is live: durations go on as before, and dates jump only at discontinuities.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ struct Shown {
     discontinuity: bool,
 }
 
-/// Whether a record counts viewers of HLS, and of DASH. Those of one address are counted by each worker that they ask.
+/// Whether a record counts the viewers of HLS, and those of DASH: once or twice, because each worker that an address asks counts it.
 fn viewers(record: &serde_json::Value) -> [bool; 2] {
     ["hlsViewerCount", "dashViewerCount"].map(|name| (1..=2).contains(&record[name].as_i64().unwrap()))
 }
@@ -59,7 +59,7 @@ struct Run {
     publisher: SimId,
     began: Instant,
     shown: BTreeMap<&'static str, BTreeMap<u64, Shown>>,
-    /// Beginning of the presentation, and what the time was less than what it should have been, of each manifest.
+    /// Start of the presentation in each manifest, and how far the time in it differed from the expected one.
     manifests: Vec<(i64, i64)>,
     bit_rates: Vec<i64>,
 }
@@ -74,7 +74,7 @@ impl Run {
         run
     }
 
-    /// Of a publisher that was just accepted.
+    /// Creates a run of a publisher that was just accepted.
     fn of(world: World, publisher: SimId) -> Self {
         let began = world.instant();
         let (shown, manifests, bit_rates) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -94,7 +94,7 @@ impl Run {
         serde_json::from_str(&self.get("rest/v2/broadcasts/s")).unwrap()
     }
 
-    /// Looks at everything once.
+    /// Checks everything once.
     fn look(&mut self) {
         for name in [TS, VIDEO, AUDIO] {
             self.look_at_playlist(name);
@@ -151,7 +151,7 @@ impl Run {
         }
     }
 
-    /// Lets so many seconds pass, and looks every other one.
+    /// Runs for `seconds`, and checks everything every two seconds.
     fn run_for(&mut self, seconds: u64) {
         for _ in 0..seconds.div_ceil(2) {
             self.world.run_for(secs(2));
@@ -159,7 +159,7 @@ impl Run {
         }
     }
 
-    /// The jumps of the dates of a playlist; between them dates are as even as durations.
+    /// Returns the jumps of the dates in a playlist at discontinuities. Elsewhere dates must advance by the durations.
     fn jumps(&self, name: &str) -> Vec<i64> {
         let shown: Vec<(u64, Shown)> = self.shown[name].iter().map(|(number, one)| (*number, *one)).collect();
         let mut jumps = Vec::new();
@@ -184,7 +184,7 @@ impl Run {
         }
     }
 
-    /// What holds however the clock is set.
+    /// Checks what must hold however the clock is set.
     fn check(&self) {
         self.check_manifests();
         let (least, most) = (self.bit_rates.iter().min().unwrap(), self.bit_rates.iter().max().unwrap());

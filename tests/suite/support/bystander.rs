@@ -1,8 +1,8 @@
-//! The oracle beside every attack: a stream with its viewer, and a client of the API. They must notice nothing, and the server must
-//! hold nothing more afterwards.
+//! The oracle beside every attack: a stream with its viewer, and a client of the API. The attack must not affect them, and the server must
+//! hold nothing more after it.
 //!
-//! What "nothing" is the same run says: for a while before the attack the oracle looks on at a server that has nothing else to do. And it
-//! tells the machine's doing from the server's: time that a thread wanted to run and was not let is nobody's fault.
+//! The same run sets the baseline: before the attack, the oracle measures the server while it has nothing else to do. Delays by the
+//! machine, in which threads could run but got no processor, do not count against the server.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 
 use super::{Player, Publisher, Server, ms, secs, wait_for};
 
-/// How often a call of the API is tried.
+/// Attempts of an API call.
 const TRIES: usize = 10;
 /// Units of the viewer before the attack, about a second and a half.
 const CALM_UNITS: u64 = 110;
-/// How much longer than in the calm a gap or an answer may take.
+/// Factor by which a gap or an answer may be longer than in the calm.
 const FACTOR: u32 = 3;
-/// What counts as calm in any case: a machine that tests many servers at once takes so long at times by itself.
+/// Minimum baseline of a gap or an answer: a machine that tests many servers at once may take this long by itself.
 const CALM_MIN: Duration = ms(200);
-/// How often the machine is looked at, and how long it holds up what must run at once.
+/// Interval of looks at the machine, and number of looks in which its delays are added up.
 const LOOK: Duration = ms(50);
 const WINDOW: usize = 20;
-/// Memory that the server may hold afterwards, beyond the fiftieth part of what it held: what allocators keep for the next one.
+/// Memory that the server may still hold afterwards, beyond a fiftieth of what it held before: allocators keep some for later.
 const MEMORY_KEPT_KB: u64 = 12 * 1024;
 
 /// A live stream with one viewer, and a client of the API.
@@ -39,7 +39,7 @@ pub struct Bystander {
     calm: Seen,
 }
 
-/// What a server holds.
+/// Resources of a server.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     open_files: usize,
@@ -57,17 +57,17 @@ impl Held {
     }
 }
 
-/// What the oracle has seen.
+/// Measurements of the oracle.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     /// The longest time between two units of the viewer.
     gap: Duration,
-    /// The time that 99 of 100 answers of the API took at most.
+    /// The 99th percentile of the API's answer times.
     answer: Duration,
 }
 
 impl Seen {
-    /// `held_up` is what the machine may be blamed for.
+    /// Checks the measurements against those of the calm; the machine caused `held_up` of the delay.
     fn check(self, calm: Self, held_up: Duration) {
         for (what, seen, calm) in
             [("gap", self.gap, calm.gap), ("answer of the API", self.answer, calm.answer)]
@@ -82,7 +82,7 @@ impl Seen {
 }
 
 impl Bystander {
-    /// Starts it, and notes what the server holds and how fast it is without the attack.
+    /// Starts the bystander, and measures the server's resources and speed without the attack.
     pub fn start(server: &Server) -> Self {
         let publisher = Publisher::start(server.rtmp, "live", "bystander");
         let player = Player::start(server.rtmp, "live", "bystander");
@@ -96,14 +96,14 @@ impl Bystander {
         Self { publisher, player, caller, machine, held: Held::of(server), calm }
     }
 
-    /// The attack is also work that is done, which leaves so much memory in use: records, and what the store has cached of them.
+    /// Allows the attack to leave this much memory in use, for records and the store's cache of them.
     #[must_use]
     pub fn leaving(mut self, memory_kb: u64) -> Self {
         self.held.memory_kb += memory_kb;
         self
     }
 
-    /// Ends it: nothing was lost or late, and the server gave back what the attack took.
+    /// Ends the bystander: nothing was lost or late, and the server released what the attack took.
     pub fn finish(mut self, server: &mut Server) {
         let before = self.player.units();
         wait_for("the bystander to go on", secs(10), || self.player.units() > before + 30);
@@ -121,7 +121,7 @@ impl Bystander {
     }
 }
 
-/// A thread that asks for the bystander's broadcast, one call after the other.
+/// A thread that calls the API for the bystander's broadcast, again and again.
 #[derive(Debug)]
 struct Caller {
     stop: Arc<AtomicBool>,
@@ -153,7 +153,7 @@ impl Caller {
         Self { stop, times, thread: Some(thread) }
     }
 
-    /// What 99 of 100 calls since the last time took at most.
+    /// Returns the 99th percentile of the answer times since the last call.
     fn take(&mut self) -> Duration {
         if self.thread.as_ref().is_some_and(JoinHandle::is_finished) {
             self.thread.take().unwrap().join().unwrap();
@@ -177,7 +177,7 @@ impl Drop for Caller {
     }
 }
 
-/// Asks for the bystander's broadcast over a connection that stays; the first line of the answer.
+/// Asks for the bystander's broadcast over a persistent connection; returns the first line of the answer.
 fn ask(connection: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> io::Result<String> {
     let mut stream = match connection.take() {
         Some(stream) => stream,
@@ -205,7 +205,7 @@ fn ask(connection: &mut Option<BufReader<TcpStream>>, address: SocketAddr) -> io
     Ok(head.swap_remove(0))
 }
 
-/// A thread that looks at how long the machine lets others wait: the server's workers for a processor, and itself for the end of a sleep.
+/// A thread that measures delays by the machine: the workers' wait for a processor, and its own oversleeping.
 #[derive(Debug)]
 struct Machine {
     stop: Arc<AtomicBool>,
@@ -238,7 +238,7 @@ impl Machine {
         Self { stop, thread: Some(thread) }
     }
 
-    /// Ends it: how long what must run at once was held up within about a second, at most.
+    /// Ends the thread; returns the longest delay by the machine within about a second.
     fn held_up(&mut self) -> Duration {
         self.stop.store(true, Ordering::SeqCst);
         self.thread.take().map(|thread| thread.join().unwrap()).unwrap_or_default()
@@ -251,7 +251,7 @@ impl Drop for Machine {
     }
 }
 
-/// How long the workers of a server have waited for a processor so far (`schedstat`).
+/// Time that the workers of a server have waited for a processor so far (`schedstat`).
 fn workers_waited(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let nanos = tasks.filter_map(|task| {

@@ -1,11 +1,11 @@
-//! What a child writes to its standard error, for the test that fails.
+//! Captures a child's standard error, to show it when a test fails.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Of a longer text the end is shown.
+/// Maximum bytes shown; of a longer text, the end.
 const SHOWN_BYTES: u64 = 16 * 1024;
 
 static FILES: AtomicU32 = AtomicU32::new(0);
@@ -23,12 +23,12 @@ impl Captured {
         Self(file)
     }
 
-    /// What the child gets.
+    /// Standard error for the child.
     pub fn writer(&self) -> Stdio {
         self.0.try_clone().unwrap().into()
     }
 
-    /// The end of it so far.
+    /// The end of the text so far.
     pub fn tail(&self) -> String {
         let length = self.0.metadata().unwrap().len();
         let mut bytes = vec![0; length.min(SHOWN_BYTES) as usize];

@@ -1,4 +1,4 @@
-//! What the tests share: a server process, an API client, RTMP peers, real programs, a bystander.
+//! Shared parts of the tests: a server process, an API client, RTMP peers, real programs, a bystander.
 
 mod api;
 mod bystander;
@@ -55,10 +55,10 @@ pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool
     }
 }
 
-/// How many seeds [`network_seeds`] are.
+/// Environment variable with the number of [`network_seeds`].
 const NETWORK_SEEDS: &str = "MILLSTREAM_NETWORK_SEEDS";
 
-/// The seeds of networks that whole servers stand behind, in real time: one, or as many as the variable says.
+/// Seeds of the networks in front of whole servers, in real time: a single one, or as many as the variable says.
 pub fn network_seeds() -> std::ops::Range<u64> {
     let seeds = std::env::var(NETWORK_SEEDS).ok().and_then(|seeds| seeds.parse().ok());
     11..11 + seeds.unwrap_or(1)

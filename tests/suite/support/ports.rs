@@ -1,8 +1,8 @@
-//! Ports for those that cannot take any and say which: programs that are told one, and servers that come back on theirs.
+//! Ports for programs that cannot bind any free port and report which, and for servers that must come back on their own port.
 //!
-//! The kernel gives ports to whoever asks for any, and dozens of tests do at the same time: one that was free a moment
-//! ago may be gone. So these lie below the range that it gives from. Nor is one tried by binding it: a child that another
-//! thread forks just then has the socket, too, until it becomes its program, and the port is taken for as long.
+//! The kernel gives free ports to dozens of tests at the same time, so a port that was free a moment ago may be gone. The ports of this
+//! module therefore lie below the range that it gives from. They are not tried by binding either: a child that another thread forks at that
+//! moment inherits the socket until it runs its program, and keeps the port taken.
 
 use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{Program, ms, secs, wait_for};
 
-/// Below it are the ports of services.
+/// Lowest port; those below are for services.
 const LOWEST: u32 = 10_000;
 
-/// A port of this address, free for TCP and UDP, that nobody takes who was not told of it.
+/// Returns a port of this address, free for TCP and UDP, that no other test gets.
 pub fn own_port(host: &str) -> SocketAddr {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let count = given_from() - LOWEST;
@@ -30,7 +30,7 @@ pub fn own_port(host: &str) -> SocketAddr {
         .expect("a free port")
 }
 
-/// The first port that the kernel gives to who asks for any.
+/// First port of the range that the kernel gives from.
 fn given_from() -> u32 {
     static FIRST: OnceLock<u32> = OnceLock::new();
     *FIRST.get_or_init(|| {
@@ -44,7 +44,7 @@ fn given_from() -> u32 {
     })
 }
 
-/// Waits until the program, told of this address, has its UDP socket.
+/// Waits until a program has bound its UDP socket at this address.
 pub fn wait_until_bound(program: &mut Program, address: SocketAddr) {
     let table = if address.is_ipv6() { "udp6" } else { "udp" };
     wait_for("a program to listen", secs(30), || {

@@ -20,7 +20,7 @@ impl Program {
         Self::start_into(command, Stdio::null())
     }
 
-    /// With its standard output going somewhere.
+    /// Starts a program with this standard output.
     pub fn start_into(command: &mut Command, output: impl Into<Stdio>) -> Self {
         let command = command.stdin(Stdio::null()).stdout(output).stderr(Stdio::null());
         Self(command.spawn().unwrap(), None)
@@ -76,7 +76,7 @@ pub fn run(command: &mut Command) -> (ExitStatus, String, String) {
     (output.status, text(output.stdout), text(output.stderr))
 }
 
-/// One packet as `-f framemd5` shows it: stream, DTS and PTS in milliseconds, size, hash.
+/// A packet as `-f framemd5` shows it: stream, DTS and PTS in milliseconds, size, hash.
 pub type Packet = (u32, i64, i64, u64, String);
 
 /// ffmpeg 9, where tests/install.sh has put it.
@@ -119,12 +119,12 @@ pub fn bare_md5_by(options: &[&str], codec: Option<Codec>, url: &str, seconds: O
     hash_packets(&ffmpeg9(), options, url, seconds, &["-bsf:v", filter, "-copyinkf:v"])
 }
 
-/// What [`frame_md5`] gives by another ffmpeg, with options before its input.
+/// The packets that [`frame_md5`] returns, by another ffmpeg, with options before the input.
 pub fn frame_md5_by(ffmpeg: &Path, options: &[&str], url: &str, seconds: Option<u32>) -> Vec<Packet> {
     hash_packets(ffmpeg, options, url, seconds, &[])
 }
 
-/// Ends the program once so much media has come: ffmpeg's own `-t` counts from the time 0 of a stream that is long live.
+/// Ends the program once it has read `seconds` of media: ffmpeg's own `-t` counts from time 0 of a stream that has long been live.
 fn hash_packets(
     ffmpeg: &Path,
     options: &[&str],
@@ -157,7 +157,7 @@ fn hash_packets(
     packets
 }
 
-/// Of `#tb 0: 1/90000`, one line for each stream: filters keep the ticks of their input.
+/// Ticks per millisecond from a line such as `#tb 0: 1/90000`, which each stream has: filters keep the ticks of their input.
 fn ticks_per_ms(line: &str) -> Option<f64> {
     let (_, base) = line.strip_prefix("#tb ")?.split_once(": ")?;
     let (seconds, ticks) = base.trim().split_once('/')?;
@@ -172,7 +172,7 @@ fn packet(line: &str, ticks: &[f64]) -> Packet {
     (stream, ms(1), ms(2), u64::try_from(number(4)).unwrap(), fields[5].to_owned())
 }
 
-/// Where Debian has nginx; the path of a user that is not root leaves it out.
+/// `PATH` with the folder in which Debian installs nginx; the `PATH` of a user other than root lacks it.
 fn path_with_sbin() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! A receiver of hooks: notes what it is sent and answers as it is told.
+//! A receiver of hooks: notes the hooks sent to it, and answers as configured.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{secs, wait_for};
 
-/// How it answers.
+/// Manner of answering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Manner {
     /// With a status and nothing else.
@@ -28,7 +28,7 @@ struct State {
     connections: usize,
 }
 
-/// Threads of it end with the test's process.
+/// A running receiver; its threads end with the test's process.
 #[derive(Debug, Clone)]
 pub struct Receiver {
     address: SocketAddr,
@@ -50,7 +50,7 @@ impl Receiver {
         receiver
     }
 
-    /// Where hooks reach it.
+    /// URL of the receiver.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{path}", self.address)
     }
@@ -66,7 +66,7 @@ impl Receiver {
         of_path.map(|(_, body)| body.clone()).collect()
     }
 
-    /// Action and id of each.
+    /// Action and id of each hook sent to a path.
     pub fn actions(&self, path: &str) -> Vec<String> {
         let name = |hook: Value| {
             format!("{} {}", hook["action"].as_str().unwrap_or("-"), hook["id"].as_str().unwrap_or("-"))

@@ -1,13 +1,13 @@
-//! A network between real sockets that misbehaves by a seed: a client sends to [`Relay::address`], and what
-//! [`netsim::Link`] lets through reaches the server, later, twice or never; and the other way round.
+//! A network between real sockets that misbehaves as its seed determines. A client sends to [`Relay::address`]; datagrams that
+//! [`netsim::Link`] lets through reach the server later, twice or not at all. The other direction works alike.
 //!
-//! 1. One thread reads all sockets and puts what comes into the link of its client and direction.
-//! 2. One thread for each direction sleeps until the next datagram has arrived, and sends it.
+//! 1. A thread reads all sockets and puts each datagram into the link of its client and direction.
+//! 2. A thread per direction sleeps until the next datagram is due, and sends it.
 //!
-//! Every client has a port of its own towards the server, and links with a chance of their own. The same seed gives
-//! the n-th datagram of the k-th client the same fate in every run; only the times are those of the machine.
+//! Every client has its own port towards the server, and links with their own random numbers. The same seed gives the n-th datagram of the
+//! k-th client the same fate in every run; only the times are those of the machine.
 //!
-//! This file is also a part of benches, so it knows nothing of what is beside it.
+//! The benches include this file, too, so it must not use its neighbouring modules.
 
 use std::collections::HashMap;
 use std::io;
@@ -28,14 +28,14 @@ use socket2::{Domain, Protocol, Socket, Type};
 const FRONT: Token = Token(0);
 /// Tells the reading thread to end.
 const WAKE: Token = Token(1);
-/// The first of those towards the server.
+/// Token of the first socket towards the server.
 const FIRST_BACK: usize = 2;
-/// Nothing that a link lets through may be lost in a socket.
+/// Socket buffer, large enough that datagrams that a link lets through are not lost in a socket.
 const SOCKET_BUFFER: usize = 8 << 20;
-/// Of 1, 2, 4 ... microseconds.
+/// Classes of lateness: 1, 2, 4 ... microseconds.
 const LATENESS_CLASSES: usize = 32;
 
-/// From the clients to the server, or from the server to the clients.
+/// Direction: from the clients to the server, or from the server to the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     There,
@@ -59,30 +59,30 @@ pub struct RelayBuilder {
 }
 
 impl RelayBuilder {
-    /// Another seed than 1.
+    /// Sets the seed, which is 1 by default.
     pub const fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// What the links of one direction are like; a perfect one is given.
+    /// Configures the links of a direction; `change` is given a perfect link.
     pub fn link(mut self, way: Way, change: impl Fn(Link) -> Link + Send + Sync + 'static) -> Self {
         self.changes[way as usize] = Box::new(change);
         self
     }
 
-    /// What the links of both directions are like.
+    /// Configures the links of both directions.
     pub fn links(self, change: impl Fn(Link) -> Link + Clone + Send + Sync + 'static) -> Self {
         self.link(Way::There, change.clone()).link(Way::Back, change)
     }
 
-    /// Sees every datagram before its link does.
+    /// Calls `tap` with every datagram before its link gets it.
     pub fn tap(mut self, tap: impl Fn(Way, &[u8]) + Send + Sync + 'static) -> Self {
         self.tap = Box::new(tap);
         self
     }
 
-    /// DSCP and ECN bits of everything that leaves the relay.
+    /// Sets the DSCP and ECN bits of everything that leaves the relay.
     pub const fn tos(mut self, tos: u32) -> Self {
         self.tos = tos;
         self
@@ -127,19 +127,18 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// In front of `server`, perfect until told otherwise.
+    /// Creates a relay in front of `server`, with perfect links by default.
     pub fn to(server: SocketAddr) -> RelayBuilder {
         let perfect = || Box::new(|link| link) as Change;
         RelayBuilder { server, seed: 1, changes: [perfect(), perfect()], tap: Box::new(|_, _| ()), tos: 0 }
     }
 
-    /// Where clients send to.
+    /// Address that clients send to.
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Changes the links of one direction while they carry something. Clients that come later have the links of the
-    /// start.
+    /// Changes the links of a direction while they carry datagrams. Clients that come later get the original links.
     pub fn change(&self, way: Way, change: impl Fn(Link) -> Link) {
         let lane = &self.shared.lanes[way as usize];
         for link in &mut lane.state.lock().unwrap().links {
@@ -149,19 +148,18 @@ impl Relay {
         lane.wake.notify_one();
     }
 
-    /// Nothing passes in one direction for so long, from now on.
+    /// Blocks a direction for this time from now on.
     pub fn darken(&self, way: Way, time: Duration) {
         let now = Instant::now();
         self.change(way, |link| link.blackout(now, now + time));
     }
 
-    /// Nothing passes for so long, from now on.
+    /// Blocks both directions for this time from now on.
     pub fn blackout(&self, time: Duration) {
         Way::BOTH.into_iter().for_each(|way| self.darken(way, time));
     }
 
-    /// As a NAT that has forgotten its clients: the server sees them come from other ports, and what it sends to the
-    /// old ones is lost.
+    /// Acts like a NAT that has forgotten its clients: the server sees them come from other ports, and datagrams to the old ports are lost.
     pub fn rebind(&self) {
         let mut clients = self.shared.clients.lock().unwrap();
         for number in 0..clients.list.len() {
@@ -173,7 +171,7 @@ impl Relay {
         }
     }
 
-    /// What became of the datagrams of one direction, over all clients.
+    /// Counters of the datagrams of a direction, over all clients.
     pub fn stats(&self, way: Way) -> LinkStats {
         let state = self.shared.lanes[way as usize].state.lock().unwrap();
         state.links.iter().map(Link::stats).fold(LinkStats::default(), |sum, link| LinkStats {
@@ -211,8 +209,8 @@ impl Relay {
         clients.list.iter().map(|client| client.back.local_addr().unwrap().port()).collect()
     }
 
-    /// All but this share of the datagrams of both directions left at most so much later than they should have
-    /// (rounded up to a power of two of microseconds): what the machine adds to the network that was asked for.
+    /// Lateness that all but this share of the datagrams stayed within (rounded up to a power of two of microseconds): the delay that the
+    /// machine adds to that of the links.
     pub fn lateness(&self, share: f64) -> Duration {
         let mut classes = [0u64; LATENESS_CLASSES];
         for lane in &self.shared.lanes {
@@ -280,9 +278,9 @@ struct Lane {
 }
 
 struct LaneState {
-    /// One for each client.
+    /// Links of this direction, indexed by client.
     links: Vec<Link>,
-    /// Datagrams by the logarithm of how many microseconds late they left.
+    /// Numbers of datagrams by the logarithm of their lateness in microseconds.
     lateness: [u64; LATENESS_CLASSES],
 }
 
@@ -347,7 +345,7 @@ impl Shared {
         }
     }
 
-    /// The number of a client, who may be a new one.
+    /// Number of a client; adds the client if it is new.
     fn client(&self, address: SocketAddr) -> usize {
         let mut clients = self.clients.lock().unwrap();
         if let Some(number) = clients.by_address.get(&address) {
@@ -421,7 +419,7 @@ impl LaneState {
     }
 }
 
-/// On the loopback address of the family of `server`.
+/// Opens a socket on the loopback address of the server's address family.
 fn udp_socket(server: SocketAddr, tos: u32) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(server), Type::DGRAM, Some(Protocol::UDP))?;
     let local: IpAddr =
@@ -447,7 +445,7 @@ mod tests {
     use super::*;
 
     const V4: &str = "127.0.0.1:0";
-    /// Longer than anything takes that comes at all.
+    /// Time without a datagram after which none will come.
     const SILENCE: Duration = ms(300);
 
     fn socket(address: &str) -> UdpSocket {

@@ -1,4 +1,4 @@
-//! A WebRTC client of the crate's own, over UDP or TCP: it offers by WHIP or WHEP, and is run by the test's thread.
+//! A WebRTC client by the project's own crate, over UDP or TCP. It offers by WHIP or WHEP, and the test's thread runs it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -19,9 +19,9 @@ use wire::Datagrams;
 
 use super::{Reply, Server, secs};
 
-/// The only section of what it offers.
+/// The only section of the client's offer.
 pub const VIDEO: SectionId = SectionId(0);
-/// How long is waited for a socket that has nothing.
+/// Maximum wait for data of a socket.
 const STEP: Duration = Duration::from_millis(1);
 
 /// A TCP connection to a media port, frame by frame.
@@ -37,7 +37,7 @@ impl Framed {
         Self::of(TcpStream::connect(to).unwrap())
     }
 
-    /// Over a connection that there is.
+    /// Uses a connection that is already open.
     pub fn of(stream: TcpStream) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(STEP)).unwrap();
@@ -75,14 +75,14 @@ enum Net {
     Tcp(Framed),
 }
 
-/// Which of the server's candidates a client uses.
+/// Kind of the server's candidate that a client uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     Udp,
     Tcp,
 }
 
-/// What a publisher sends: H.264 at 30 frames a second.
+/// Media of a publisher: H.264 at 30 frames a second.
 #[derive(Debug)]
 struct Studio {
     media: MediaSource,
@@ -92,7 +92,7 @@ struct Studio {
     start: Instant,
 }
 
-/// See the module.
+/// A WebRTC client; see the module.
 #[derive(Debug)]
 pub struct RtcClient {
     pub peer: Peer,
@@ -104,7 +104,7 @@ pub struct RtcClient {
     pub connected: bool,
     /// Frames that came whole.
     pub frames: usize,
-    /// Of a listener: its frames, and the section of each. They are verified elsewhere.
+    /// Frames of a listener and their sections, which are verified elsewhere; `None` for other clients.
     heard: Option<Vec<(SectionId, Bytes)>>,
     pub verifier: Verifier,
     pub key_frames_wanted: usize,
@@ -178,7 +178,7 @@ impl RtcClient {
         [publisher, Self::begin(player, server, &path, &sections, (Over::Udp, before))]
     }
 
-    /// A player of a section for each of these codecs, until it has heard so many frames of each: their payloads.
+    /// Plays a section of each codec until it has `count` frames of each, and returns their payloads.
     pub fn hear(server: &Server, name: &str, codecs: &[Codec], count: usize) -> Vec<Vec<Bytes>> {
         let section = |(codec, first): (&Codec, u8)| {
             let kind = if codec.kind() == TrackKind::Video { MediaKind::Video } else { MediaKind::Audio };
@@ -340,7 +340,7 @@ impl RtcClient {
         }
     }
 
-    /// One round: what has come, what is due, what is to be sent.
+    /// Runs a round: handles received data and timeouts, and sends what is due.
     pub fn step(&mut self) {
         self.receive();
         let now = Instant::now();
@@ -444,7 +444,7 @@ pub fn offer_to(server: &Server, path: &str, offer: &str) -> Reply {
     server.api().call_with("POST", path, &[("Content-Type", "application/sdp")], Some(offer))
 }
 
-/// A header of a reply; empty when there is none.
+/// Value of a reply's header field; empty if there is none.
 pub fn header(reply: &Reply, name: &str) -> String {
     let found = reply.head.lines().find_map(|line| {
         let (field, value) = line.split_once(':')?;

@@ -75,7 +75,7 @@ impl RawRtc {
         raw
     }
 
-    /// One round: what has come, what is due, what is to be sent.
+    /// Runs a round: handles received data and timeouts, and sends what is due.
     pub fn step(&mut self) {
         let now = Instant::now();
         let mut buffer = [0; 2048];

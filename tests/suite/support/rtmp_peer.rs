@@ -15,7 +15,7 @@ use netsim::{MediaSource, SyntheticUnit, Verifier};
 use rtmp::{Client, ClientConfig, ClientEvent, FourCcs, MediaKind, MediaMessage};
 use wire::SendQueue;
 
-/// One connection.
+/// An RTMP connection.
 #[derive(Debug)]
 pub struct RtmpPeer {
     pub stream: TcpStream,
@@ -190,7 +190,7 @@ pub fn unit_payload(message: &MediaMessage) -> Option<Bytes> {
     }
 }
 
-/// Publishes so many units as fast as the server takes them.
+/// Publishes `units` units as fast as the server takes them.
 pub fn publish_synthetic(peer: &mut RtmpPeer, source: &mut MediaSource, units: usize) -> std::io::Result<()> {
     for _ in 0..units {
         peer.send_unit(&source.next_unit())?;
@@ -211,7 +211,7 @@ impl Publisher {
         Self::start_from(address, app, name, MediaSource::new(&Seed::from_number(5)))
     }
 
-    /// With media of the caller's choice.
+    /// Starts a publisher of this media.
     pub fn start_from(address: SocketAddr, app: &str, name: &str, mut source: MediaSource) -> Self {
         let mut peer = RtmpPeer::publish(address, app, name).unwrap();
         peer.send_configs().unwrap();
@@ -297,7 +297,7 @@ impl Player {
         Duration::from_micros(self.gap.swap(0, Ordering::SeqCst))
     }
 
-    /// Messages of audio and video so far, whoever made them.
+    /// Audio and video messages received so far, whether synthetic or not.
     pub fn media(&self) -> u64 {
         self.media.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! SRT by those who speak it: libsrt's own tool, two ffmpegs, GStreamer.
+//! SRT with other implementations: libsrt's own tool, two versions of ffmpeg, and GStreamer.
 //!
 //! Three things differ between them. The latency is in milliseconds for libsrt's tool and GStreamer, in microseconds
 //! for ffmpeg. libsrt's tool and ffmpeg 5.1 take a stream id as it is and decode nothing; ffmpeg 9 and GStreamer decode
@@ -12,18 +12,18 @@ use std::process::{Command, Stdio};
 
 use super::{Program, ffmpeg9};
 
-/// Who speaks.
+/// A program that speaks SRT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SrtTool {
     /// `srt-live-transmit`.
     Libsrt,
-    /// Debian's.
+    /// ffmpeg as Debian packages it.
     Ffmpeg,
     Ffmpeg9,
     GStreamer,
 }
 
-/// Where, and how.
+/// An SRT address with options of the connection.
 #[derive(Debug, Clone)]
 pub struct SrtUrl {
     address: SocketAddr,
@@ -90,12 +90,12 @@ impl SrtUrl {
         self
     }
 
-    /// As many whole TS packets as a packet of SRT takes.
+    /// Bytes of as many whole TS packets as an SRT packet takes.
     fn chunk(&self) -> u32 {
         self.mss.map_or(1316, |bytes| (bytes - 44) / 188 * 188)
     }
 
-    /// As the example `live` of the crate reads it.
+    /// Arguments for the crate's example `live`.
     pub fn arguments(&self) -> Vec<String> {
         let mode = if self.listens { "listener" } else { "caller" };
         let mut arguments = vec!["--mode".to_owned(), mode.to_owned(), self.address.to_string()];
@@ -113,7 +113,7 @@ impl SrtUrl {
         arguments
     }
 
-    /// As this program reads it.
+    /// URL in the form that this program reads.
     pub fn text(&self, tool: SrtTool) -> String {
         let mode = if self.listens { "listener" } else { "caller" };
         let is_ffmpeg = matches!(tool, SrtTool::Ffmpeg | SrtTool::Ffmpeg9);

@@ -1,4 +1,4 @@
-//! SRT by hand, as far as a caller's handshake goes: what the server answers to the conclusion, to the number.
+//! The handshake of an SRT caller by hand: the server's answer to the conclusion, down to its code.
 //!
 //! The layouts are those of draft-sharabayko-srt-01, section 3.2.
 
@@ -12,21 +12,21 @@ const SHUTDOWN: u16 = 0x8005;
 const KEEPALIVE: u16 = 0x8001;
 const INDUCTION: u32 = 1;
 const CONCLUSION: u32 = 0xffff_ffff;
-/// What request types of refusals begin at.
+/// Lowest request type of a refusal.
 const REFUSED: u32 = 1000;
 const OUR_SOCKET: u32 = 0x1234_5678;
-/// Half a second each.
+/// Number of attempts, half a second each.
 const TRIES: u32 = 20;
 
-/// What a caller brings to its conclusion.
+/// Parameters of a caller's conclusion.
 #[derive(Debug, Clone, Copy)]
 pub struct Knock<'a> {
     pub stream_id: &'a str,
-    /// A key that nobody has: what a wrong passphrase makes.
+    /// Whether to send an unknown key, as with a wrong passphrase.
     pub wrong_key: bool,
-    /// The address to call from; `None`: loopback's.
+    /// Address to call from; loopback by default.
     pub from: Option<IpAddr>,
-    /// The packet filter to ask for; empty: none.
+    /// Packet filter to ask for; empty for none.
     pub filter: &'a str,
 }
 
@@ -47,25 +47,25 @@ impl<'a> Knock<'a> {
         Self { filter, ..self }
     }
 
-    /// The whole handshake. An error is the code of the refusal.
+    /// Makes the whole handshake. The error is the code of the refusal.
     pub fn connect(self, server: SocketAddr) -> Result<(), u32> {
         self.finish(server).map(drop)
     }
 
-    /// A connection that stays: its socket, and the server's socket id.
+    /// Opens a lasting connection: returns its socket, and the server's socket id.
     pub fn open(self, server: SocketAddr) -> (UdpSocket, u32) {
         self.finish(server).unwrap()
     }
 
-    /// Sends conclusions without waiting for the answers. The number of them.
+    /// Sends `count` conclusions without waiting for answers; returns how many were sent.
     pub fn conclusions(self, server: SocketAddr, count: u64) -> u64 {
         let socket = self.socket(server);
         let conclusion = self.conclusion(&socket);
         (0..count).map(|_| u64::from(socket.send(&conclusion).is_ok())).sum()
     }
 
-    /// So many callers from one socket, each with a socket id and a stream of its own; none waits for its answer. The number of
-    /// them.
+    /// Sends conclusions of `count` callers from a single socket, each with its own socket id and stream, without waiting for answers.
+    /// Returns how many were sent.
     pub fn crowd(self, server: SocketAddr, count: u32) -> u64 {
         let socket = self.socket(server);
         let cookie = self.cookie(&socket);
@@ -106,7 +106,7 @@ impl<'a> Knock<'a> {
         socket
     }
 
-    /// Asks for the cookie, which proves the address, and makes the conclusion with it.
+    /// Asks for the cookie, which proves the address, and returns a conclusion with it.
     fn conclusion(self, socket: &UdpSocket) -> Vec<u8> {
         self.conclusion_with(self.cookie(socket))
     }
@@ -140,7 +140,7 @@ impl<'a> Knock<'a> {
     }
 }
 
-/// What a caller asks first.
+/// First request of a caller.
 pub fn induction() -> Vec<u8> {
     handshake(4, 2, INDUCTION, 0, &[])
 }
@@ -209,8 +209,7 @@ pub fn socket_id(datagram: &[u8]) -> u32 {
     if datagram.len() < 16 { 0 } else { word(datagram, 3) }
 }
 
-/// What somebody else might send to a connection's socket: its end, a sign of life, an acknowledgement of the far
-/// future, data.
+/// Packets that a third party might send to a connection's socket: a shutdown, a keep-alive, an acknowledgement far in the future, data.
 pub fn forged(socket: u32) -> [Vec<u8>; 4] {
     let data: Vec<u8> =
         [1001, 0xe000_0001, 0, socket].iter().flat_map(|word: &u32| word.to_be_bytes()).collect();

@@ -1,4 +1,4 @@
-//! Control, its store, and the threads that do what may block.
+//! Control, its store, and the threads for work that may block.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use netsim::{ms, secs};
 use super::World;
 use super::workers::WorkerMail;
 
-/// What is in control's mailbox.
+/// Mail in control's inbox.
 #[derive(Debug)]
 pub(super) enum ControlMail {
     Worker(ToControl),
@@ -29,14 +29,14 @@ pub(super) enum ControlMail {
     Job(JobDone),
 }
 
-/// See the module.
+/// Control and everything behind it; see the module.
 pub struct Backstage {
     pub(super) control: Control,
     config: ControlConfig,
     store: Memory,
     faults: Faults,
     inbox: VecDeque<ControlMail>,
-    /// What the store is asked, and when it is done.
+    /// Requests to the store, each with the time at which it is done.
     commits: VecDeque<(Instant, store::Request)>,
     /// Answers to jobs, by their time.
     answers: BTreeMap<(Instant, u64), JobDone>,
@@ -88,12 +88,13 @@ impl Backstage {
         self.control.ordered()
     }
 
-    /// The next commits and rebuilds of the store fail.
+    /// Makes the next commits and rebuilds of the store fail.
     pub fn fail_store(&self, commits: u32, rebuilds: u32) {
         self.faults.fail(commits, rebuilds);
     }
 
-    /// Another control, of what the store has. The commit that was under way is there when `is_done`, although nobody was told.
+    /// Replaces control with a new one that starts from the store's content. With `is_done`, the commit under way has taken effect,
+    /// although nobody got the answer.
     pub(super) fn restart(&mut self, now: Now, seed: &Seed, is_done: bool) {
         self.faults.fail(0, 0);
         if let Some((_, request)) = self.commits.pop_front().filter(|_| is_done) {
@@ -122,7 +123,7 @@ impl Backstage {
         [commit, answer].into_iter().flatten().min()
     }
 
-    /// What others have done for control by now.
+    /// Delivers the answers of the store and of jobs that are done by now.
     fn take_done(&mut self, now: Instant) -> bool {
         let mut progress = false;
         while let Some((_, request)) = self.commits.pop_front_if(|(at, _)| *at <= now) {

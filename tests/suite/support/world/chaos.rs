@@ -1,19 +1,19 @@
-//! What may go wrong around the machines of a server, and what their threads suffer.
+//! Faults around the machines of a server, and pauses of its threads.
 
 use std::time::{Duration, Instant};
 
 use crypto::{Random, Seed};
 
-/// What a world does to the server, by chance.
+/// Random faults that a world inflicts on the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Chaos {
-    /// Machines are driven in random order, and take some of their mail at a time.
+    /// Whether machines are driven in random order, and take only some of their mail at a time.
     pub shuffles: bool,
     /// The chance that a thread pauses before it takes or sends a message.
     pub pauses: f64,
-    /// For how long at most.
+    /// The longest pause.
     pub pause_max: Duration,
-    /// How long the disk takes at most.
+    /// The longest time that the disk takes.
     pub disk_max: Duration,
     /// The chance that a datagram is lost, and that it comes twice.
     pub datagrams_lost: f64,
@@ -28,7 +28,7 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// Everything happens at once, in one order, and well.
+    /// No faults: everything happens at once, in a fixed order, and succeeds.
     pub const NONE: Self = Self {
         shuffles: false,
         pauses: 0.0,
@@ -61,7 +61,7 @@ impl Threads {
         self.asleep[thread].is_none()
     }
 
-    /// When a thread that pauses goes on.
+    /// Time at which a pausing thread continues.
     pub(super) fn wakes(&self, thread: usize) -> Option<Instant> {
         self.asleep[thread]
     }
@@ -79,7 +79,7 @@ impl Threads {
         *thread = Some(thread.map_or(until, |before| before.max(until)));
     }
 
-    /// Whether a thread pauses now, before its next message.
+    /// Decides whether a thread pauses now, before its next message.
     pub(super) fn may_pause(&mut self, now: Instant, thread: usize) -> bool {
         if self.chaos.pauses == 0.0 || !self.random.chance(self.chaos.pauses) {
             return false;
@@ -89,7 +89,7 @@ impl Threads {
         true
     }
 
-    /// How many of its messages a machine takes in a turn.
+    /// Maximum number of messages that a machine takes in a turn.
     pub(super) fn batch(&mut self) -> usize {
         if self.chaos.shuffles { 1 + usize::try_from(self.random.below(8)).unwrap() } else { usize::MAX }
     }

@@ -1,4 +1,4 @@
-//! The clients: machines of every protocol, what they are for, and what they have seen.
+//! Clients: the machines of every protocol, their purpose, and the events that they have seen.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -17,12 +17,12 @@ use wire::{Datagrams, Gather, SendQueue};
 
 use super::World;
 
-/// What a client goes through.
+/// Links of a client to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Wire(usize),
     Line(usize),
-    /// Requests, and datagrams.
+    /// A wire for requests, and a line for datagrams.
     Both {
         wire: usize,
         line: usize,
@@ -45,13 +45,13 @@ impl Way {
     }
 }
 
-/// What speaks for a client.
+/// Protocol machine of a client.
 #[derive(Debug)]
 pub(super) enum Machine {
     Rtmp(Box<Client>),
     Player(Box<dyn LoadPlayer>),
     Publisher(Box<dyn LoadPublisher>),
-    /// One request.
+    /// A client of a single HTTP request.
     Http,
 }
 
@@ -68,27 +68,27 @@ pub struct Sent {
 pub struct Got {
     pub at: Instant,
     pub is_video: bool,
-    /// `None`: nobody has made it.
+    /// Stamp of the unit; an error if no publisher made it.
     pub seen: Result<Seen, netsim::Corrupt>,
     pub bytes: usize,
-    /// The parameter sets that its track needs were there.
+    /// Whether the parameter sets of its track had arrived before it.
     pub has_config: bool,
 }
 
-/// When what happened to a client.
+/// Events of a client, with their times.
 #[derive(Debug, Clone)]
 pub struct Story {
     pub asked: Instant,
     pub ready: Option<Instant>,
-    /// It said goodbye, or was cut off.
+    /// Time of its goodbye, or of its being cut off.
     pub left: Option<Instant>,
     pub closed: Option<Instant>,
     pub rejected: Option<String>,
-    /// The server said that the stream is over.
+    /// Whether the server said that the stream is over.
     pub goodbye: bool,
 }
 
-/// What a client is for.
+/// Purpose of a client.
 #[derive(Debug)]
 pub(super) enum Role {
     Publish {
@@ -109,7 +109,7 @@ pub(super) enum Role {
     Http {
         answer: Vec<u8>,
     },
-    /// Its machine knows by itself what it sends, and keeps what it gets.
+    /// The machine decides by itself what to send, and keeps what it receives.
     Own,
 }
 
@@ -122,7 +122,7 @@ impl Role {
         Self::Play { verifier, got: Vec::new(), configs: [false; 2], last_timestamp: None, falls: 0 }
     }
 
-    /// Parameter sets, or a unit. Containers that have them inside of units say `config` with each.
+    /// Takes parameter sets or a unit. Containers with parameter sets inside their units set `config` for each unit.
     fn take(&mut self, at: Instant, is_video: bool, config: bool, payload: Option<&[u8]>) {
         let Self::Play { verifier, got, configs, .. } = self else { return };
         let has_config = &mut configs[usize::from(!is_video)];
@@ -137,7 +137,7 @@ impl Role {
         }
     }
 
-    /// The body of a tag of FLV.
+    /// Takes the body of an FLV tag.
     fn take_body(&mut self, at: Instant, is_video: bool, body: &Bytes) {
         if is_video {
             let Ok(tag) = VideoTag::read(body) else { return self.take(at, true, false, Some(&[])) };
@@ -156,7 +156,7 @@ impl Role {
         }
     }
 
-    /// Tracks interleave: only a step back of more than their distance counts.
+    /// Counts falling timestamps. Tracks interleave, so only a fall by more than their distance counts.
     fn note_timestamp(&mut self, timestamp: u32) {
         if let Self::Play { last_timestamp, falls, .. } = self {
             *falls += u64::from(last_timestamp.is_some_and(|last| timestamp + 200 < last));
@@ -173,9 +173,9 @@ pub(super) struct SimClient {
     pub(super) role: Role,
     pub(super) story: Story,
     message_stream: u32,
-    /// It wants another wire in place of the one that it has.
+    /// Whether it needs another wire in place of its current one.
     wants_wire: bool,
-    /// Its machine has said its last word.
+    /// Whether its machine has ended.
     ended: bool,
 }
 
@@ -276,7 +276,7 @@ impl SimClient {
         self.gone(now);
     }
 
-    /// When the publisher's next unit is due.
+    /// Time at which the publisher's next unit is due.
     fn due(&self) -> Option<Instant> {
         match &self.role {
             Role::Publish { next: Some(unit), began: Some(began), first_ms, .. } => {
@@ -327,7 +327,7 @@ impl SimClient {
         self.queue = queue;
     }
 
-    /// The server consents.
+    /// Notes that the server has accepted the client; a publisher starts its media.
     fn ready(&mut self, now: Instant) {
         self.story.ready.get_or_insert(now);
         let Role::Publish { source, next, began, first_ms, .. } = &mut self.role else { return };
@@ -462,7 +462,7 @@ impl SimClient {
         }
     }
 
-    /// Whether it has said all it wants to say.
+    /// Whether it has ended and its queue is empty.
     fn has_sent_all(&self) -> bool {
         self.queue.is_empty() && self.ended
     }

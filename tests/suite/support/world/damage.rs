@@ -1,18 +1,18 @@
-//! Bytes that do not arrive as they were sent: of a peer that is broken, or means harm.
+//! Damage to bytes on their way: the peer is broken, or means harm.
 
 use crypto::{Random, Seed};
 
-/// Between two places that are damaged there are at most so many bytes.
+/// Choices for the maximum number of bytes between two damaged places.
 const DISTANCES: [u64; 4] = [30, 300, 3000, 30_000];
-/// Bytes of such a place.
+/// Maximum bytes of a damaged place.
 const PLACE_BYTES_MAX: u64 = 64;
 
-/// Damages what one end sends.
+/// Damages the bytes that an end sends.
 #[derive(Debug)]
 pub(super) struct Damage {
     random: Random,
     distance: u64,
-    /// Bytes to the next place.
+    /// Bytes before the next damaged place.
     left: u64,
 }
 
@@ -24,7 +24,7 @@ impl Damage {
         Self { random, distance, left }
     }
 
-    /// What arrives in place of these bytes.
+    /// Returns the bytes that arrive in place of these.
     pub(super) fn apply(&mut self, bytes: &[u8]) -> Vec<u8> {
         let (mut rest, mut out) = (bytes, Vec::with_capacity(bytes.len()));
         while let Some((whole, from)) =
@@ -43,7 +43,7 @@ impl Damage {
         out
     }
 
-    /// A bit is flipped, or bytes are left out, repeated, or others.
+    /// Flips a bit, or leaves out, repeats or replaces bytes.
     fn spoil(&mut self, place: &[u8], out: &mut Vec<u8>) {
         match self.random.below(5) {
             0 | 1 => {

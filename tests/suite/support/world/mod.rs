@@ -1,9 +1,9 @@
 //! The whole server in virtual time: workers, control, hub and store as they are, wires from `netsim`, clients made
 //! of the client machines. One thread, one clock, one seed: the same seed gives the same bytes.
 //!
-//! What a system does to the threads of a server is done to the machines ([`Chaos`]): one pauses while the others go on,
-//! between two messages that it takes or sends, too. Mail enters the queue of its receiver when it is sent, as
-//! in the server; so nothing overtakes what was sent before, and yet everything may be late.
+//! Scheduling of the server's threads is simulated by pausing its machines ([`Chaos`]): a machine pauses while the others go on, also
+//! between two messages that it takes or sends. As in the server, mail enters its receiver's queue when it is sent. So no message overtakes
+//! an earlier one, and yet everything may be late.
 
 mod backstage;
 mod chaos;
@@ -45,16 +45,16 @@ use workers::WorkerMail;
 
 /// Rounds at one instant before the world counts as stuck.
 const ROUNDS_MAX: usize = 100_000;
-/// Where the simulated server listens; pushes and pulls come back.
+/// Addresses that the simulated server listens at; its own pushes and pulls connect to them, too.
 const RTMP: &str = "127.0.0.1:1935";
 const HTTP: &str = "127.0.0.1:5080";
 const SRT: &str = "127.0.0.1:8890";
 const RTSP: &str = "127.0.0.1:5554";
 
-/// The world.
+/// The simulated server, its network and its clients.
 pub struct World {
     clock: Clock,
-    /// How far the wall clock was set.
+    /// Shift of the wall clock so far.
     wall_shift_ms: i64,
     random: Random,
     seed: Seed,
@@ -67,11 +67,11 @@ pub struct World {
     /// Clients that are not closed.
     present: Vec<usize>,
     trace: Trace,
-    /// Lives of the server.
+    /// Number of servers started so far.
     lives: u64,
-    /// Its helper threads compute: sound is made of sound.
+    /// Whether the server's helper threads transcode audio.
     pub(super) computes: bool,
-    /// Its disk takes recordings.
+    /// Whether the server's disk takes recordings.
     pub(super) records: bool,
 }
 
@@ -79,23 +79,23 @@ pub struct World {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id(usize);
 
-/// How a client speaks.
+/// Protocol of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Over {
     Rtmp,
     Flv,
     WsFlv,
     Srt,
-    /// In the connection.
+    /// Interleaved in the connection.
     Rtsp,
-    /// As datagrams.
+    /// With datagrams.
     RtspUdp,
     /// By WHIP and WHEP.
     WebRtc,
 }
 
 impl Over {
-    /// Whether nobody is told of an end but by a goodbye.
+    /// Whether only a goodbye shows that a peer is gone, because there is no connection to break.
     pub fn is_datagrams(self) -> bool {
         matches!(self, Self::Srt | Self::WebRtc | Self::RtspUdp)
     }
@@ -106,7 +106,7 @@ impl World {
         Self::with_chaos(seed, workers, settings, Chaos::NONE)
     }
 
-    /// A server whose threads and neighbours are not as good as they could be.
+    /// Creates a server whose threads and neighbours have these faults.
     pub fn with_chaos(seed: u64, workers: u16, settings: &[(&str, &str)], chaos: Chaos) -> Self {
         let clock = Clock::new();
         let trace = Trace::new(seed);
@@ -144,31 +144,31 @@ impl World {
         }
     }
 
-    /// The same with helper threads that compute: without them nothing makes Opus of AAC, nor AAC of Opus.
+    /// Adds helper threads that transcode: without them there is no conversion between Opus and AAC.
     pub fn computing(self) -> Self {
         Self { computes: true, ..self }
     }
 
-    /// The same with a disk for recordings: without one each fails.
+    /// Adds a disk for recordings: without it every recording fails.
     pub fn recording(self) -> Self {
         Self { records: true, ..self }
     }
 
     // ---- what happens in it
 
-    /// A publisher on a worker of the seed's choice.
+    /// Adds a publisher on a random worker.
     pub fn publish(&mut self, app: &str, id: &str, source: MediaSource) -> Id {
         let role = Role::publish(source);
         self.rtmp_client(app, id, role, Client::publish)
     }
 
-    /// A viewer on a worker of the seed's choice.
+    /// Adds a viewer on a random worker.
     pub fn play(&mut self, app: &str, id: &str) -> Id {
         let role = Role::play(Some(Verifier::new()));
         self.rtmp_client(app, id, role, Client::play)
     }
 
-    /// A publisher over a protocol that has one.
+    /// Adds a publisher over a protocol that supports publishing.
     pub fn publish_over(&mut self, over: Over, app: &str, id: &str, source: MediaSource) -> Id {
         match over {
             Over::Rtmp => self.publish(app, id, source),
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// A viewer whose units are kept for a judge ([`World::got`]).
+    /// Adds a viewer whose units are kept for a judge ([`World::got`]).
     pub fn watch_over(&mut self, over: Over, app: &str, id: &str) -> Id {
         let role = Role::play(None);
         if over == Over::Rtmp {
@@ -202,30 +202,30 @@ impl World {
         self.come(over, machine, role)
     }
 
-    /// A publisher whose machine knows by itself what it sends.
+    /// Adds a publisher whose machine decides by itself what to send.
     pub fn publish_by(&mut self, over: Over, machine: Box<dyn LoadPublisher>) -> Id {
         self.come(over, Machine::Publisher(machine), Role::Own)
     }
 
-    /// A publisher of a source by a machine of the test's own.
+    /// Adds a publisher of `source` with a machine of the test.
     pub fn publish_from(&mut self, over: Over, machine: Box<dyn LoadPublisher>, source: MediaSource) -> Id {
         self.come(over, Machine::Publisher(machine), Role::publish(source))
     }
 
-    /// A viewer whose machine keeps what it gets.
+    /// Adds a viewer whose machine keeps what it receives.
     pub fn watch_by(&mut self, over: Over, machine: Box<dyn LoadPlayer>) -> Id {
         self.come(over, Machine::Player(machine), Role::Own)
     }
 
-    /// A viewer behind a line of so many bits a second that holds so many bytes.
+    /// Adds a viewer behind a link of `rate` bits a second that holds `window` bytes.
     pub fn play_slowly(&mut self, app: &str, id: &str, rate: u64, window: usize) -> Id {
         let viewer = self.play(app, id);
         self.slow_down(viewer, rate, window);
         viewer
     }
 
-    /// From now on what is sent to a client is in a line of so many bits a second. One of TCP holds so many bytes, one of
-    /// datagrams half a second's, and loses what is more.
+    /// Limits the link towards a client to `rate` bits a second from now on. A TCP link holds `window` bytes; a datagram link holds half a
+    /// second's and drops the rest.
     pub fn slow_down(&mut self, id: Id, rate: u64, window: usize) {
         let way = self.clients[id.0].way;
         if let Some(line) = way.line() {
@@ -238,17 +238,17 @@ impl World {
         }
     }
 
-    /// Whether a viewer was told that its stream is over, and not only cut off.
+    /// Whether the server said goodbye to a viewer instead of only cutting it off.
     pub fn said_goodbye(&self, id: Id) -> bool {
         self.clients[id.0].story.goodbye
     }
 
-    /// One request of the API; its answer with [`World::answer`].
+    /// Sends an API request; [`World::answer`] returns the answer.
     pub fn request(&mut self, head: &str, body: &str) -> Id {
         self.request_of(head, "application/json", body)
     }
 
-    /// A request with a body of this type.
+    /// Sends a request whose body has this type.
     pub fn request_of(&mut self, head: &str, kind: &str, body: &str) -> Id {
         let text = format!(
             "{head} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}",
@@ -259,7 +259,7 @@ impl World {
         id
     }
 
-    /// Cuts a client's connection without a word; what is on its way is lost.
+    /// Cuts a client's connection without a goodbye; data on its way is lost.
     pub fn reset(&mut self, id: Id) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
@@ -273,7 +273,7 @@ impl World {
         self.clients[id.0].gone(now);
     }
 
-    /// Nothing of a client arrives any more, and nobody is told.
+    /// Lets nothing of a client arrive any more, without any sign to either side.
     pub fn go_dark(&mut self, id: Id) {
         let now = self.clock.now();
         let way = self.clients[id.0].way;
@@ -286,7 +286,7 @@ impl World {
         self.clients[id.0].leave(now);
     }
 
-    /// From now on what a client sends arrives damaged, or what it is sent, or both.
+    /// Damages the bytes of a client from now on, in the given directions: from it, and to it.
     pub fn damage(&mut self, id: Id, directions: [bool; 2]) {
         let seed = self.seed.derive("damage", id.0 as u64);
         let one = |side: usize| Damage::new(&seed.derive("direction", side as u64), directions[side]);
@@ -300,19 +300,19 @@ impl World {
         }
     }
 
-    /// The bytes that servers were sent by clients whose bytes may be damaged.
+    /// Bytes delivered from or to clients whose bytes may be damaged.
     pub fn damaged_bytes(&self) -> usize {
         self.network.damaged_bytes
     }
 
-    /// A client says goodbye.
+    /// Lets a client say goodbye.
     pub fn close(&mut self, id: Id) {
         let now = self.clock.now();
         self.clients[id.0].leave(now);
         self.clients[id.0].close(now);
     }
 
-    /// The media that a publisher has not sent, to go on with.
+    /// Takes the media that a publisher has not sent yet, to continue it elsewhere.
     pub fn source_of(&mut self, id: Id) -> MediaSource {
         match &mut self.clients[id.0].role {
             Role::Publish { source, .. } => {
@@ -327,13 +327,13 @@ impl World {
         self.backstage.control.drain(now);
     }
 
-    /// The settings are others: these applications with these settings, and no others. They are read again, also by the next server.
+    /// Replaces all applications and their settings, and reloads them; the next server has them, too.
     pub fn install(&mut self, apps: &[(&str, &[(&str, &str)])]) {
         let app = |(name, settings): &(&str, &[(&str, &str)])| app_of(name, settings);
         self.backstage.install(apps.iter().map(app).collect());
     }
 
-    /// The machine's clock is set.
+    /// Sets the machine's wall clock forward or back.
     pub fn shift_wall(&mut self, by_ms: i64) {
         self.wall_shift_ms += by_ms;
     }
@@ -343,13 +343,13 @@ impl World {
         i64::try_from(self.now().wall_ms).unwrap()
     }
 
-    /// A thread of the server does not run for so long. The last one is control's.
+    /// Pauses a thread of the server for this time. The last thread is control's.
     pub fn pause(&mut self, thread: usize, time: Duration) {
         let until = self.clock.now() + time;
         self.threads.pause(thread, until);
     }
 
-    /// Power is lost and back: connections end, nothing of the server is left but what the store has committed.
+    /// Cuts the power: connections end, and only what the store has committed is left of the server.
     pub fn crash(&mut self) {
         let now = self.now();
         self.network.cut_all(now.mono);
@@ -399,12 +399,12 @@ impl World {
         self.clients[id.0].story.rejected.as_deref()
     }
 
-    /// When what happened to a client.
+    /// Events of a client, with their times.
     pub fn story(&self, id: Id) -> &Story {
         &self.clients[id.0].story
     }
 
-    /// What a viewer saw, and how often its timestamps fell.
+    /// Verifier of a viewer's units, and how often its timestamps fell.
     pub fn seen(&self, id: Id) -> (&Verifier, u64) {
         match &self.clients[id.0].role {
             Role::Play { verifier: Some(verifier), falls, .. } => (verifier, *falls),
@@ -412,7 +412,7 @@ impl World {
         }
     }
 
-    /// What a viewer was sent.
+    /// Units that a viewer was sent.
     pub fn got(&self, id: Id) -> &[Got] {
         match &self.clients[id.0].role {
             Role::Play { got, .. } => got,
@@ -420,7 +420,7 @@ impl World {
         }
     }
 
-    /// What a publisher has sent.
+    /// Units that a publisher has sent.
     pub fn sent(&self, id: Id) -> &[Sent] {
         match &self.clients[id.0].role {
             Role::Publish { sent, .. } => sent,
@@ -469,7 +469,7 @@ impl World {
         self.workers.iter().map(Worker::retained_bytes).sum()
     }
 
-    /// What is left in tables of workers and of control.
+    /// Entries left in the tables of workers and of control.
     pub fn held(&self) -> Vec<(String, usize)> {
         let of_worker = |(index, worker): (usize, &Worker)| {
             worker.held().into_iter().map(move |(name, count)| (format!("worker {index}: {name}"), count))
@@ -516,7 +516,7 @@ impl World {
         self.connect("rtmp", Machine::Rtmp(Box::new(machine)), role)
     }
 
-    /// A client whose machine was made for this protocol.
+    /// Adds a client over this protocol.
     fn come(&mut self, over: Over, machine: Machine, role: Role) -> Id {
         match over {
             Over::Rtmp => self.connect("rtmp", machine, role),
@@ -532,13 +532,13 @@ impl World {
         usize::try_from(self.random.below(self.workers.len() as u64)).unwrap()
     }
 
-    /// A client over TCP.
+    /// Adds a client over TCP.
     fn connect(&mut self, listener: &str, machine: Machine, role: Role) -> Id {
         let wire = self.wire(self.clients.len(), listener);
         self.enter(Way::Wire(wire), machine, role)
     }
 
-    /// A client over TCP, whose server sends it datagrams from sockets of their own.
+    /// Adds a client over TCP, to which the server sends datagrams from separate sockets.
     fn connect_beside(&mut self, machine: Machine, role: Role) -> Id {
         let client = self.clients.len();
         let wire = self.wire(client, "rtsp");
@@ -551,7 +551,7 @@ impl World {
         self.enter(Way::Both { wire, line }, machine, role)
     }
 
-    /// A connection of a client to a worker of the seed's choice.
+    /// Connects a client to a random worker.
     fn wire(&mut self, client: usize, listener: &str) -> usize {
         let worker = self.any_worker();
         let now = self.now();
@@ -566,13 +566,13 @@ impl World {
         wire
     }
 
-    /// What is lost has a few chances more within SRT's 120 ms where the line is short.
+    /// Draws the latency of a line. With losses it is short, so that several retransmissions fit into SRT's 120 ms.
     pub(super) fn line_latency(&mut self) -> Duration {
         let latency = ms(self.random.below(40));
         if self.threads.chaos.datagrams_lost > 0.0 { latency / 8 } else { latency }
     }
 
-    /// A client over datagrams.
+    /// Adds a client over datagrams.
     fn call(&mut self, machine: Machine, role: Role) -> Id {
         let client = self.clients.len();
         let worker = self.any_worker();
@@ -589,7 +589,7 @@ impl World {
         Id(id)
     }
 
-    /// Both directions, with a delay and a cut of the seed's choice.
+    /// Links of both directions, with random delay and cuts.
     fn links(&mut self) -> [StreamLink; 2] {
         let number = self.network.wires.len() as u64;
         let latency = ms(self.random.below(40));
@@ -640,7 +640,7 @@ impl World {
         next.into_iter().min()
     }
 
-    /// Everything that happens at this instant, until nothing does any more.
+    /// Runs everything that happens at this instant, until nothing does any more.
     fn settle(&mut self) {
         self.threads.wake(self.clock.now());
         let mut steps: Vec<usize> = (0..self.workers.len() + 3).collect();
@@ -660,7 +660,7 @@ impl World {
         panic!("{}: the world does not come to rest", self.trace);
     }
 
-    /// Clients, the network, a worker, or control.
+    /// Drives the clients, the network, a worker, or control.
     fn step(&mut self, step: usize) -> bool {
         let mut progress = false;
         match step {
@@ -701,7 +701,7 @@ fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
     (0..count).map(worker).collect()
 }
 
-/// Where a client calls from.
+/// Address of a client.
 fn address_of(client: usize) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], u16::try_from(10_000 + client).unwrap()))
 }

@@ -1,4 +1,4 @@
-//! Wires and lines: TCP connections, and what datagrams of two peers go through.
+//! Wires and lines: TCP connections, and links for datagrams between two peers.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,17 +14,17 @@ use netsim::{Link, StreamDelivery, StreamLink, ms};
 use super::damage::Damage;
 use super::{Chaos, RTSP, SRT, World};
 
-/// On a line that has lost something nothing is lost for so long: what is repaired in vain may come too late, as SRT allows. An
-/// answer to a call is repeated a quarter of a second later, and what was sent meanwhile behind that.
+/// Time after a loss in which a line loses nothing more: a packet whose repair is also lost may come too late, as SRT allows. The answer to
+/// a call is repeated after a quarter of a second, and packets sent in between follow it.
 const REPAIR: Duration = ms(700);
-/// What fits into a packet of an Ethernet.
+/// Maximum bytes of a datagram that fits into an Ethernet packet.
 const DATAGRAM_BYTES_MAX: usize = 1472;
-/// How SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and an alert of DTLS (RFC 6347 §4.1) begin.
+/// First bytes of SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and of a DTLS alert (RFC 6347 §4.1).
 const GOODBYES: [&[u8]; 2] = [&[0x80, 0x05], &[21]];
-/// The port of a first worker's WebRTC peers.
+/// Port of the first worker's WebRTC peers.
 const WEBRTC_PORT: u16 = 50_000;
 
-/// One end of a wire.
+/// An end of a wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Client(usize),
@@ -37,9 +37,9 @@ pub(super) enum End {
 pub(super) struct Wire {
     pub(super) ends: [End; 2],
     pub(super) links: [StreamLink; 2],
-    /// What becomes of what each end sends.
+    /// Damage to the bytes that each end sends.
     pub(super) damage: Option<[Damage; 2]>,
-    /// What it carries depends on keys that no seed decides: it is not in the trace, only that it came.
+    /// Whether its bytes depend on keys that the seed does not determine. The trace then has no bytes of it, only their arrival.
     pub(super) is_secret: bool,
 }
 
@@ -51,17 +51,17 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// All workers'.
+    /// The SRT port, shared by all workers.
     pub(super) fn srt() -> Self {
         Self::of("srt", SRT.parse().unwrap())
     }
 
-    /// A session's own sockets.
+    /// The place of RTSP sessions, which have sockets of their own.
     pub(super) fn rtsp() -> Self {
         Self { address: RTSP.parse().unwrap(), ..Self::srt() }
     }
 
-    /// Of one worker.
+    /// The WebRTC port of a worker.
     pub(super) fn webrtc(worker: usize) -> Self {
         let port = WEBRTC_PORT + u16::try_from(worker).unwrap();
         Self::of("webrtc", SocketAddr::from(([127, 0, 0, 1], port)))
@@ -71,13 +71,13 @@ impl Place {
         Self { port: Port::all().find(|port| port.name == name).unwrap(), address }
     }
 
-    /// DTLS draws its keys where it wants.
+    /// Whether its bytes depend on DTLS keys, which are not from the seed.
     fn is_secret(&self) -> bool {
         self.port.name == "webrtc"
     }
 }
 
-/// One end of a line.
+/// An end of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineEnd {
     Client(usize),
@@ -85,7 +85,7 @@ pub(super) enum LineEnd {
     Port(usize),
     /// A socket of a session's own.
     Own(usize, ConnId, PathId),
-    /// All sockets of a session's own: its datagrams share a line, and begin with the number of their path.
+    /// All sockets of a session: their datagrams share a line, and begin with the number of their path.
     Paths(usize, ConnId),
     Gone,
 }
@@ -97,13 +97,13 @@ pub(super) struct Line {
     pub(super) links: [Link; 2],
     /// The address of the first end.
     pub(super) caller: SocketAddr,
-    /// What it calls.
+    /// Port that the caller sends to.
     place: Place,
-    /// Nothing arrives any more.
+    /// Whether nothing arrives any more.
     pub(super) is_dark: bool,
-    /// What becomes of what each end sends.
+    /// Damage to the datagrams that each end sends.
     pub(super) damage: Option<[Damage; 2]>,
-    /// It has lost something then.
+    /// Time of the last loss.
     lost_at: Option<Instant>,
 }
 
@@ -114,20 +114,20 @@ impl Line {
     }
 }
 
-/// All of them.
+/// All wires and lines.
 #[derive(Debug, Default)]
 pub(super) struct Network {
     pub(super) wires: Vec<Wire>,
     pub(super) lines: Vec<Line>,
     pub(super) open_wires: Vec<usize>,
     pub(super) open_lines: Vec<usize>,
-    /// The wires of connections of workers, and which end they are.
+    /// Wires of the workers' connections, and the side that the worker is at.
     pub(super) places: BTreeMap<(usize, ConnId), (usize, usize)>,
-    /// The lines of ports' peers.
+    /// Lines of the shared ports' peers, by address.
     callers: BTreeMap<SocketAddr, usize>,
-    /// The lines of sessions' own sockets.
+    /// Lines of sessions' own sockets.
     own: Vec<((usize, ConnId, PathId), usize)>,
-    /// What came of clients whose bytes may be damaged.
+    /// Bytes delivered on wires and lines that may be damaged.
     pub(super) damaged_bytes: usize,
 }
 
@@ -168,7 +168,7 @@ impl Network {
         self.own.iter().find(|(key, _)| *key == (worker, conn, path)).map(|(_, line)| *line)
     }
 
-    /// The line of all sockets of a session.
+    /// The line that all sockets of a session share.
     fn paths_line(&self, worker: usize, conn: ConnId) -> Option<usize> {
         let is_its = |line: &&usize| self.lines[**line].ends[1] == LineEnd::Paths(worker, conn);
         self.open_lines.iter().find(is_its).copied()
@@ -187,7 +187,7 @@ impl Network {
         });
     }
 
-    /// Every connection of the server is reset.
+    /// Resets every connection of the server.
     pub(super) fn cut_all(&mut self, now: Instant) {
         for wire in &self.open_wires {
             let wire = &mut self.wires[*wire];
@@ -207,7 +207,7 @@ impl Network {
         self.own.clear();
     }
 
-    /// Wires that nothing comes out of any more, and lines without a caller, are looked at no more.
+    /// Drops wires that will deliver nothing more, and lines without a caller, from the open ones.
     pub(super) fn tidy(&mut self) {
         let wires = &self.wires;
         self.open_wires.retain(|wire| {
@@ -221,7 +221,7 @@ impl Network {
 }
 
 impl World {
-    /// The connections of workers, for who looks for one that is left.
+    /// Describes the workers' connections that are left, to find a leak.
     pub fn connections_left(&self) -> Vec<String> {
         let of_worker = |end: &End| matches!(end, End::Worker(..));
         let wires = self.network.open_wires.iter().map(|wire| self.network.wires[*wire].ends);
@@ -259,7 +259,7 @@ impl World {
         next.into_iter().min()
     }
 
-    /// Whether who is at that end looks at its connections.
+    /// Whether the thread at that end is running.
     fn hears(&self, end: End) -> bool {
         match end {
             End::Worker(worker, _) => self.threads.runs(worker),
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// One delivery to an end of a wire.
+    /// Makes a delivery to an end of a wire, if there is any.
     pub(super) fn deliver(&mut self, wire: usize, side: usize) -> bool {
         let now = self.now();
         let end = self.network.wires[wire].ends[side];
@@ -322,7 +322,7 @@ impl World {
         true
     }
 
-    /// One datagram to an end of a line.
+    /// Delivers a datagram to an end of a line, if there is any.
     pub(super) fn deliver_datagram(&mut self, line: usize, side: usize) -> bool {
         let now = self.now();
         let end = self.network.lines[line].ends[side];
@@ -379,13 +379,13 @@ impl World {
         }
     }
 
-    /// Bytes of an end of a wire; how many it took.
+    /// Sends bytes from an end of a wire; returns how many it took.
     pub(super) fn send(&mut self, wire: usize, side: usize, bytes: &[u8]) -> usize {
         let now = self.clock.now();
         self.network.wires[wire].links[side].send(now, bytes)
     }
 
-    /// A datagram of a worker.
+    /// Sends a datagram of a worker.
     pub(super) fn send_datagram(&mut self, worker: usize, conn: ConnId, to: Destination, datagram: &[u8]) {
         if let Destination::Own(path, _) = to
             && let Some(line) = self.network.paths_line(worker, conn)
@@ -402,7 +402,8 @@ impl World {
         }
     }
 
-    /// A datagram of an end of a line. Goodbyes are not repeated, and who does not hear one waits for long: they are not lost.
+    /// Sends a datagram from an end of a line; it may be lost or doubled. Goodbyes are never lost: they are not repeated, and a peer that
+    /// misses one waits for long.
     pub(super) fn send_over(&mut self, line: usize, side: usize, datagram: Bytes) {
         let now = self.clock.now();
         let Chaos { datagrams_lost, datagrams_doubled, .. } = self.threads.chaos;

@@ -1,5 +1,5 @@
-//! A viewer over RTSP. In the connection it passes over nothing: a player would drop what it cannot show, and nobody would hear of it. Of
-//! datagrams it shows what is whole, and reports every five seconds what was lost.
+//! A viewer over RTSP. On the connection it skips no data, so that data that a player would silently drop is noticed. Over datagrams it
+//! shows complete frames, and reports losses every five seconds.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ use rtsp::{Client, ClientConfig, ClientEvent, CloseReason, Frame, Ports, TrackSe
 use sdp::{Description, Media, MediaKind};
 use wire::{Datagrams, SendQueue};
 
-/// How H.264's parameter sets begin.
+/// First byte of an H.264 sequence parameter set.
 const SPS: u8 = 0x67;
 
-/// How far a timestamp may be off, against that of a former unit: pictures are shown in another order than
-/// they are decoded in, and clocks of two tracks are brought together.
+/// Maximum error of a timestamp against that of an earlier unit: pictures are shown in another order than they are decoded, and the clocks
+/// of two tracks are aligned.
 const OFF_MAX_MS: i64 = 400;
-/// Distance of reports about datagrams (RFC 3550 §6.2).
+/// Interval between reports about datagrams (RFC 3550 §6.2).
 const REPORT_INTERVAL: Duration = secs(5);
-/// The first port of the first client, and how many each has.
+/// First port of the first client, and number of ports of each client.
 const PORTS_FROM: usize = 40_000;
 const PORTS_EACH: usize = 16;
 /// The first port of the sockets of the server.
@@ -49,11 +49,11 @@ struct Section {
     is_video: bool,
     depacketizer: Depacketizer,
     clock: Clock,
-    /// Who sends, and the number of the packet that is expected.
+    /// Sender, and number of the next packet.
     next: Option<(Ssrc, SequenceNumber)>,
-    /// What puts datagrams in their order.
+    /// Puts the packets from datagrams in order.
     receiver: Option<Receiver>,
-    /// Packets are missing before the next one.
+    /// Whether packets are missing before the next one.
     gap: bool,
 }
 
@@ -81,15 +81,15 @@ impl Clock {
     }
 }
 
-/// See the module.
+/// An RTSP viewer; see the module.
 #[derive(Debug)]
 pub(super) struct RtspViewer {
     machine: Client,
-    /// The first of its ports, if it takes datagrams; when it reports next, and the reports.
+    /// First of its ports if it takes datagrams, then the time of its next report, and the reports to send.
     ports: Option<u16>,
     report_at: Option<Instant>,
     reports: VecDeque<(PathId, Vec<u8>)>,
-    /// `None`: nobody sends such a thing.
+    /// Sections of the description; `None` for media that no publisher sends.
     sections: Vec<Option<Section>>,
     frames_ignored: u64,
     has_ended: bool,
@@ -97,7 +97,7 @@ pub(super) struct RtspViewer {
 }
 
 impl RtspViewer {
-    /// On a connection that is being made; with datagrams to these ports.
+    /// Creates a viewer on a connection under way; with `ports` it takes datagrams.
     pub(super) fn new(now: Instant, url: &str, ports: Option<u16>, seed: crypto::Seed) -> Self {
         // Who has nothing to see is told by the server, not by a timer of its own.
         let config = ClientConfig {
@@ -145,7 +145,7 @@ impl RtspViewer {
         }
     }
 
-    /// Every track is wanted.
+    /// Sets up every track.
     fn described(&mut self, now: Instant, description: &Description) {
         let section_of = |media: &Media| {
             let format = media.rtp_formats().next()?;
@@ -195,7 +195,7 @@ impl RtspViewer {
         }
     }
 
-    /// A datagram of a section: what is whole is shown.
+    /// Takes a datagram of a section, and shows the frames that are complete.
     fn packet(&mut self, now: Instant, track: usize, datagram: &[u8]) {
         let Some(section) = self.sections.get_mut(track).and_then(Option::as_mut) else { return };
         let packet = Packet::read(datagram).expect("RTP");
@@ -222,7 +222,7 @@ impl RtspViewer {
         }
     }
 
-    /// A report of what each section has got.
+    /// Makes a report on each section.
     fn report(&mut self, now: Instant) {
         for (track, section) in self.sections.iter_mut().enumerate() {
             let block = section.as_mut().and_then(|section| section.receiver.as_mut()?.report(now));
@@ -232,7 +232,7 @@ impl RtspViewer {
         }
     }
 
-    /// A unit that cannot be read stands for what must not come.
+    /// Adds an unreadable unit, to report data that must not arrive.
     fn spoilt(&mut self, is_video: bool) {
         self.events.push_back(LoadEvent::Unit { is_video, payload: Bytes::new() });
     }

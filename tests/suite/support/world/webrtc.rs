@@ -1,5 +1,5 @@
-//! Clients over WebRTC: their requests come over wires to any worker, their datagrams over a line to the port of the one that has
-//! answered the first.
+//! Clients over WebRTC. Their requests go over wires to any worker, their datagrams over a line to the port of the worker that answered
+//! first.
 
 use millstream::protocol::PathId;
 
@@ -8,7 +8,7 @@ use super::network::{End, LineEnd, Place};
 use super::{Id, World, address_of};
 
 impl World {
-    /// A client over WebRTC.
+    /// Adds a client over WebRTC.
     pub(super) fn meet(&mut self, machine: Machine, role: Role) -> Id {
         let client = self.clients.len();
         let wire = self.secret_wire(client);
@@ -28,7 +28,7 @@ impl World {
         id
     }
 
-    /// Another wire for a client in place of the one that it has.
+    /// Replaces a client's wire with a new one.
     pub(super) fn rewire(&mut self, client: usize) {
         let now = self.clock.now();
         let Way::Both { wire: before, line } = self.clients[client].way else { return };
@@ -37,7 +37,7 @@ impl World {
         self.clients[client].way = Way::Both { wire: self.secret_wire(client), line };
     }
 
-    /// Descriptions name certificates.
+    /// Connects a client for requests that stay out of the trace: their descriptions name certificates.
     fn secret_wire(&mut self, client: usize) -> usize {
         let wire = self.wire(client, "http");
         self.network.wires[wire].is_secret = true;

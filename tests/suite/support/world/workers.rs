@@ -1,4 +1,4 @@
-//! What drives the workers: their mail, their turns, and what they want done.
+//! Drives the workers: their mail, their turns, and their outputs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::network::{End, LineEnd, Place};
 use super::rtsp;
 use super::{HTTP, RTMP, SRT, World};
 
-/// What is in a worker's mailbox: both of its lanes, in one order.
+/// Mail in a worker's inbox, with both of its lanes in a single order.
 #[derive(Debug)]
 pub(super) enum WorkerMail {
     Control(ToWorker),
@@ -40,7 +40,7 @@ impl AppendFile for SimFile {
     }
 }
 
-/// Behaviour of a disk that takes everything.
+/// Appends to a file on a disk that takes everything.
 fn append(to: AppendTo, data: &[Bytes]) -> Outcome {
     let (file, name): (Arc<dyn AppendFile>, _) = match to {
         AppendTo::New { .. } | AppendTo::Path { .. } => (Arc::new(SimFile::default()), None),
@@ -51,7 +51,7 @@ fn append(to: AppendTo, data: &[Bytes]) -> Outcome {
 }
 
 impl World {
-    /// A turn of a worker.
+    /// Runs a turn of a worker.
     pub(super) fn drive_worker(&mut self, index: usize) -> bool {
         if !self.threads.runs(index) {
             return false;
