@@ -26,10 +26,6 @@ const SILENCE_FACTOR: f64 = 0.8;
 const SILENCE_STEP: f64 = 500_000.0;
 /// Maximum number of steps of a silence: after eight seconds, a thirtieth of the rate tests whether the path is back.
 const SILENCE_STEPS_MAX: f64 = 16.0;
-/// Longest time for which a missing packet may still be overtaken ones', in microseconds.
-const LATE_MAX: i64 = 400_000;
-/// Divisor of that time by which it falls with each feedback.
-const LATE_FALLS: i64 = 256;
 /// Longest round trip accepted from feedback.
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);
 /// Time, in seconds, for which the highest sent rate is remembered.
@@ -76,10 +72,6 @@ pub(super) struct Feedback {
     has_feedback: bool,
     /// An estimate is available.
     is_known: bool,
-    /// Departure time of the newest packet that arrived.
-    arrived: i64,
-    /// Time by which packets are overtaken on the path, in microseconds: so long, one that is missing is not lost.
-    late: i64,
     /// Shortest recent time from departure to feedback.
     round_trip: Duration,
     probe: Option<Probe>,
@@ -102,8 +94,6 @@ impl Feedback {
             left: 0,
             has_feedback: false,
             is_known: false,
-            arrived: 0,
-            late: 0,
             round_trip: Duration::ZERO,
             probe: None,
         }
@@ -223,11 +213,6 @@ impl Feedback {
             newest_sent = packet.sent.max(newest_sent);
             let Some(arrived) = arrival.at_micros else { continue };
             arrived_any = true;
-            if packet.was_missing {
-                let by = self.arrived.saturating_sub(packet.sent);
-                self.late = self.late.max(by.saturating_add(by / 4)).min(LATE_MAX);
-            }
-            self.arrived = self.arrived.max(packet.sent);
             let bytes = u64::from(packet.bytes);
             self.delivered.add(arrived, bytes);
             self.note_probe(&packet, arrived);
@@ -239,10 +224,8 @@ impl Feedback {
             usage = usage.filter(|usage| *usage == Usage::Over).or(seen).or(usage);
         }
         let Some(newest) = newest else { return false };
-        self.late = self.late.saturating_sub(self.late / LATE_FALLS);
-        self.queue.set_overtaken(self.late);
-        let final_before = newest_sent.max(self.arrived).saturating_sub(self.late);
-        self.sent.settle(final_before, |number, is_lost| losses.packet(number, is_lost));
+        self.sent.settle(newest_sent, |number, is_lost| losses.packet(number, is_lost));
+        self.queue.set_overtaken(self.sent.overtaken());
         self.leave_most(now);
         self.hears(now, losses);
         self.has_feedback = true;

@@ -9,6 +9,10 @@ const PACKETS_MAX: usize = 4096;
 const TOLD_KEPT: u64 = 256;
 /// Resolution of times, in microseconds; feedback has a resolution of 250.
 const STEP: i64 = 64;
+/// Longest time for which a missing packet may be overtaken, in microseconds.
+const OVERTAKEN_MAX: i64 = 400_000;
+/// Divisor of that time by which it falls with each feedback.
+const OVERTAKEN_FALLS: i64 = 256;
 /// Bits of a stored time: it wraps after 33 s, and only differences matter.
 const TIME_BITS: u32 = 19;
 const TIME: u32 = (1 << TIME_BITS) - 1;
@@ -56,8 +60,6 @@ pub(super) struct SentPacket {
     /// Departure time, in microseconds since the log began.
     pub(super) sent: i64,
     pub(super) bytes: u32,
-    /// It was reported missing before.
-    pub(super) was_missing: bool,
 }
 
 /// The most recent packets of a transport.
@@ -72,6 +74,10 @@ pub(super) struct SentLog {
     told: u64,
     /// First packet whose result is not final ([`SentLog::settle`]).
     settled: u64,
+    /// Departure time of the newest packet that arrived, in microseconds.
+    arrived: i64,
+    /// Time by which packets are overtaken on the path, in microseconds.
+    overtaken: i64,
 }
 
 impl SentLog {
@@ -132,12 +138,33 @@ impl SentLog {
         entry.0 = entry.0 & !STATE | if arrived { ARRIVED } else { LOST };
         self.told = self.told.max(number.saturating_add(1));
         let sent = newest.saturating_sub(entry.age(time).into()).saturating_mul(STEP);
-        Some(SentPacket { number, sent, bytes: entry.bytes(), was_missing })
+        let packet = SentPacket { number, sent, bytes: entry.bytes() };
+        if arrived {
+            self.arrives(sent, was_missing);
+        }
+        Some(packet)
     }
 
-    /// Hands over the results of packets that left before this time, each once and in order: their number, and true if they are lost.
-    /// Packets without feedback are passed over.
-    pub(super) fn settle(&mut self, before: i64, mut result: impl FnMut(u64, bool)) {
+    /// Notes the arrival of a packet that left at this time; `was_missing` if feedback said otherwise before.
+    fn arrives(&mut self, sent: i64, was_missing: bool) {
+        if was_missing {
+            let by = self.arrived.saturating_sub(sent);
+            self.overtaken = self.overtaken.max(by.saturating_add(by / 4)).min(OVERTAKEN_MAX);
+        }
+        self.arrived = self.arrived.max(sent);
+    }
+
+    /// Returns the time by which packets were overtaken on the path lately, in microseconds.
+    pub(super) const fn overtaken(&self) -> i64 {
+        self.overtaken
+    }
+
+    /// Hands over the final results of packets, each once and in order: their number, and true if they are lost. Feedback covers packets up
+    /// to one that left at `newest`; a missing packet is lost when it has been overtaken by more than any lately. Packets without feedback
+    /// are passed over.
+    pub(super) fn settle(&mut self, newest: i64, mut result: impl FnMut(u64, bool)) {
+        self.overtaken = self.overtaken.saturating_sub(self.overtaken / OVERTAKEN_FALLS);
+        let before = newest.max(self.arrived).saturating_sub(self.overtaken);
         let (newest, time) = (self.newest, self.time());
         let from = self.settled.max(self.first);
         let skipped = usize::try_from(from.saturating_sub(self.first)).unwrap_or(usize::MAX);
@@ -181,17 +208,40 @@ mod tests {
         assert_eq!((numbers[0], numbers[65_536], log.next()), (0, 0, 70_000));
         assert_eq!(log.entries.len(), PACKETS_MAX);
         let last = log.take(numbers[69_999], true).unwrap();
-        assert_eq!(last, SentPacket { number: 69_999, sent: 69_999 * 128, bytes: 1000, was_missing: false });
+        assert_eq!(last, SentPacket { number: 69_999, sent: 69_999 * 128, bytes: 1000 });
         assert_eq!(log.take(numbers[69_999], true), None);
         assert_eq!(log.take(numbers[69_990], false).unwrap().sent, 69_990 * 128);
         assert_eq!(log.take(numbers[69_990], false), None);
-        let late = log.take(numbers[69_990], true).unwrap();
-        assert_eq!((late.bytes, late.was_missing), (1000, true));
+        assert_eq!((log.overtaken(), log.take(numbers[69_990], true).unwrap().bytes), (0, 1000));
+        assert_eq!(log.overtaken(), 9 * 128 * 5 / 4, "nine packets later");
         assert_eq!(log.take(numbers[69_990], false), None, "what came has come");
         // What is forgotten, and what was never sent.
         assert_eq!(log.take(numbers[60_000], true), None);
         assert_eq!(log.take(numbers[69_999].wrapping_add(1), true), None);
         assert_eq!(size_of::<Entry>(), 4);
+    }
+
+    /// Packets that overtake each other are lost only when they are later than any before, and each result is final.
+    #[test]
+    fn what_is_late_is_not_lost_once_that_was_seen() {
+        let mut log = SentLog::default();
+        let mut results = Vec::new();
+        for n in 0..200u16 {
+            log.push(i64::from(n) * 6_400, 1000);
+            // Each tenth arrives five packets late, and each fiftieth never.
+            let is_late = |n: u16| n % 10 == 9;
+            log.take(n, !is_late(n));
+            if n >= 5 && is_late(n - 5) && (n - 5) % 50 != 49 {
+                log.take(n - 5, true);
+            }
+            log.settle(i64::from(n) * 6_400, |number, is_lost| results.push((number, is_lost)));
+        }
+        assert!(results.iter().zip(0..).all(|((number, _), n)| *number == n), "in order, each once");
+        let lost: Vec<u64> =
+            results.iter().filter(|(_, is_lost)| *is_lost).map(|(number, _)| *number).collect();
+        // The first one is not known to be late.
+        assert_eq!(lost, [9, 49, 99, 149]);
+        assert!((30_000..=40_000).contains(&log.overtaken()), "{}", log.overtaken());
     }
 
     /// Packets that stay in flight for long are still known when their feedback arrives, within the memory limit.
