@@ -38,6 +38,8 @@ const BAD_FROM: u64 = 50;
 const EVIDENCE: u64 = 16;
 /// Maximum duration for which so many packets are awaited.
 const WINDOW_MAX: Duration = Duration::from_secs(10);
+/// Time without a packet behind which measuring begins anew.
+const PAUSE: Duration = Duration::from_secs(2);
 /// Time after a change of the limit for which packets from before it are still on their way.
 const SETTLES: Duration = Duration::from_secs(1);
 /// Time behind a change from which a report counts whole, if the one before came with the change: few of its packets left before.
@@ -137,8 +139,9 @@ struct Trial {
 #[derive(Debug, Default)]
 pub struct ReportedPath {
     sources: Vec<Source>,
-    /// Bytes sent so far.
+    /// Bytes sent so far, and the time of the last packet.
     sent: u64,
+    last: Option<Instant>,
     /// Time of the first packet, and number of packets that are not judged.
     joined: Option<(Instant, u64)>,
     window: Option<Window>,
@@ -176,6 +179,10 @@ impl ReportedPath {
     pub fn packet_sent(&mut self, now: Instant, ssrc: Ssrc, number: SequenceNumber, bytes: usize) {
         if self.window.is_none() && self.changed.is_none() {
             self.open(now);
+        }
+        let last = self.last.replace(now);
+        if last.is_some_and(|last| now.saturating_duration_since(last) >= PAUSE) {
+            self.set(now, self.limit);
         }
         self.sent = self.sent.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
         let (first, packets) = self.joined.get_or_insert((now, 0));

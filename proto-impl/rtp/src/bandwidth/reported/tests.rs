@@ -186,6 +186,26 @@ fn a_path_that_widens_is_tried_and_less_often_when_that_fails() {
     assert!(first > 0 && later < first, "{first} {later}");
 }
 
+/// Checks that what is lost behind a pause is not judged by the rate of the pause.
+#[test]
+fn a_pause_is_no_low_rate() {
+    for narrow in [false, true] {
+        let mut line = Line::new(if narrow { STREAM * 60 / 100 } else { STREAM * 2 });
+        line.report_ms = 1_000;
+        line.run(60);
+        let before = line.path.limit();
+        assert_eq!(before.is_some(), narrow);
+        line.now_ms += 120_000;
+        line.credit = 0;
+        line.loss = 30;
+        line.run(2);
+        line.loss = 0;
+        line.run(8);
+        let limit = line.path.limit();
+        assert!(limit.is_none_or(|limit| limit >= before.unwrap_or(STREAM) * 8 / 10), "{before:?} {limit:?}");
+    }
+}
+
 #[test]
 fn reports_that_tell_nothing_new_or_of_others_count_for_nothing() {
     let mut line = Line::new(STREAM);
