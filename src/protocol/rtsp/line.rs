@@ -26,6 +26,8 @@ pub(super) const PACE_BYTES: usize = 32 << 10;
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
 /// Time for which a narrow path may be behind its pace and catch up at once.
 const CATCH_UP: Duration = Duration::from_millis(5);
+/// Time for which sound may wait on a narrow path; older sound is dropped.
+const SOUND_WAITS_MAX: Duration = Duration::from_millis(300);
 /// Position of the sequence number in an RTP header, and of the marker bit (RFC 3550 §5.1).
 const NUMBER_AT: usize = 2;
 const MARKER_AT: usize = 1;
@@ -73,6 +75,7 @@ pub(super) struct Line {
     waiting: VecDeque<Packet>,
     /// Packets of sound that leave ahead of what waits, and the number of those that wait in their order.
     sound: VecDeque<Packet>,
+    sound_bytes: usize,
     sound_in_order: usize,
     waiting_bytes: usize,
     /// Start of the pacing window and bytes sent in it.
@@ -88,6 +91,7 @@ impl Line {
         Self {
             waiting: VecDeque::new(),
             sound: VecDeque::new(),
+            sound_bytes: 0,
             sound_in_order: 0,
             waiting_bytes: 0,
             paced: (now, 0),
@@ -121,8 +125,13 @@ impl Line {
     pub(super) fn push(&mut self, path: PathId, is_sound: bool, (head, payload): (Bytes, Bytes)) {
         let packet = Packet { path, is_sound, head, payload };
         self.waiting_bytes = self.waiting_bytes.saturating_add(packet.bytes());
-        if is_sound && self.limit().is_some() && self.sound_in_order == 0 {
-            return self.sound.push_back(packet);
+        if let Some(limit) = self.limit().filter(|_| is_sound && self.sound_in_order == 0) {
+            self.sound_bytes = self.sound_bytes.saturating_add(packet.bytes());
+            self.sound.push_back(packet);
+            while self.sound.len() > 1 && time_of(self.sound_bytes, limit) > SOUND_WAITS_MAX {
+                self.pop();
+            }
+            return;
         }
         self.sound_in_order = self.sound_in_order.saturating_add(usize::from(is_sound));
         self.waiting.push_back(packet);
@@ -184,11 +193,17 @@ impl Line {
     }
 
     fn pop(&mut self) -> Option<Packet> {
-        let packet = self.sound.pop_front().or_else(|| {
-            let packet = self.waiting.pop_front()?;
-            self.sound_in_order = self.sound_in_order.saturating_sub(usize::from(packet.is_sound));
-            Some(packet)
-        })?;
+        let packet = match self.sound.pop_front() {
+            Some(packet) => {
+                self.sound_bytes = self.sound_bytes.saturating_sub(packet.bytes());
+                packet
+            }
+            None => {
+                let packet = self.waiting.pop_front()?;
+                self.sound_in_order = self.sound_in_order.saturating_sub(usize::from(packet.is_sound));
+                packet
+            }
+        };
         self.waiting_bytes = self.waiting_bytes.saturating_sub(packet.bytes());
         Some(packet)
     }

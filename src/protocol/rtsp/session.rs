@@ -413,6 +413,10 @@ impl DatagramPeer for RtspSession {
                 {
                     let reason = "its path carries less than the stream";
                     tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer is sent fewer pictures");
+                    // Pictures are chosen from a key frame on.
+                    self.events.extend(viewer.video_tracks().map(|track| {
+                        Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameNeeded(Some(track)))
+                    }));
                 }
             }
             Role::None

@@ -16,6 +16,9 @@ use crate::protocol::To;
 use crate::protocol::rtp_mapping::describe::section_of;
 use crate::protocol::thinning::{Load, Picture, Thinning};
 
+/// Queue time from which pictures are left out before the first key frame on a path that has turned out to be narrow.
+const QUEUED_MAX: Duration = Duration::from_millis(500);
+
 /// Returns the time `duration` after `now`.
 pub(super) fn after(now: Instant, duration: Duration) -> Instant {
     now.checked_add(duration).unwrap_or(now)
@@ -30,6 +33,8 @@ struct Described {
     lower: Option<Lower>,
     /// The choice of pictures, from the first key frame on that came while the path was known to be narrow.
     thinning: Option<Box<Thinning>>,
+    /// True if pictures were left out before it, so that none can be shown until the next key frame.
+    waits_for_key: bool,
 }
 
 /// The state of a viewer.
@@ -55,7 +60,13 @@ impl Viewer {
             let Some(mut section) = section_of(track) else { continue };
             section.attributes.push(Attribute::Control(format!("trackID={}", tracks.len())));
             description.media.push(section);
-            tracks.push(Described { track: track.id, kind: track.kind(), lower: None, thinning: None });
+            tracks.push(Described {
+                track: track.id,
+                kind: track.kind(),
+                lower: None,
+                thinning: None,
+                waits_for_key: false,
+            });
         }
         Self { tracks, description, line: Line::new(now), lack_noticed: false }
     }
@@ -162,8 +173,11 @@ impl Viewer {
             one.thinning = load.budget.map(|_| Box::default());
         }
         let (Some(thinning), Some(track)) = (&mut one.thinning, entry.tracks.get(unit.track)) else {
-            return true;
+            one.waits_for_key |= load.queued > QUEUED_MAX;
+            one.waits_for_key &= !unit.key_frame;
+            return !one.waits_for_key;
         };
+        one.waits_for_key = false;
         let needs = Dependency::of(&track.config, unit.key_frame, &unit.payload);
         let picture = Picture { needs, is_key: unit.key_frame, bytes: unit.payload.len() };
         if !picture.is_key || !Thinning::is_full(load) {
@@ -187,6 +201,12 @@ impl Viewer {
                 self.line.push(path_of(section, is_rtcp), is_sound && !is_rtcp, frame.into_packet());
             }
         }
+    }
+
+    /// Returns the video tracks that the viewer is sent.
+    pub(super) fn video_tracks(&self) -> impl Iterator<Item = TrackId> {
+        let is_video = |one: &&Described| one.kind == TrackKind::Video && one.lower.is_some();
+        self.tracks.iter().filter(is_video).map(|one| one.track)
     }
 
     /// Applies reports of the viewer. Returns the bits per second of its path when that has turned out to be narrow.

@@ -9,6 +9,9 @@
 //! | half or less, of little a quarter | the path is narrow | the limit stays, and rises while nothing more is lost |
 //! | more, for the first time | unknown | the limit is lowered once more: packets from before may have been judged |
 //! | more, for the second time | the path loses at random | the limit is what it was before; this loss is the path's own |
+//! | over three in five, for the second time | the path is away | the trial goes on until something arrives |
+//!
+//! Where a fifth or more was lost and the path carried more before, that is tried again at once: it may only have been away for a moment.
 //!
 //! A path without a limit that loses little is first sent the same at an even pace, because bursts alone may be too much for its queue.
 //!
@@ -21,6 +24,8 @@ use crate::rtcp::ReportBlock;
 
 /// The lowest limit, in bits per second.
 const LIMIT_MIN: u64 = 50_000;
+/// Step back of the highest number beyond which it is not a report that came late.
+const CYCLE_HALF: i32 = 1 << 15;
 /// Maximum number of sources; more are ignored.
 const SOURCES_MAX: usize = 16;
 /// Loss beyond the path's own that begins a trial, in thousandths, in packets, and in standard deviations of the path's own: little, for
@@ -63,6 +68,10 @@ const NEAR: (u64, u64, u64) = (80, 92, 115);
 /// Time for which the rate that was too much is not tried again; doubled each time it is too much again.
 const HOLD: Duration = Duration::from_secs(20);
 const HOLD_MAX: Duration = Duration::from_secs(300);
+/// Loss, in thousandths, from which a path may have been away for a part of the time.
+const AWAY_MIN: u64 = 180;
+/// Loss, in thousandths, beyond which a path is away rather than one that loses at random.
+const RANDOM_MAX: u64 = 600;
 /// Time without a trial after loss was found to be random; doubled each time.
 const RANDOM_FOR: Duration = Duration::from_secs(10);
 const RANDOM_FOR_MAX: Duration = Duration::from_secs(160);
@@ -154,6 +163,8 @@ pub struct ReportedPath {
     trial: Option<Trial>,
     /// Loss of the path's own, in thousandths.
     own: u64,
+    /// Highest rate of a stream that was carried whole, until it was found to be too much.
+    carried: u64,
     /// Rate that was too much.
     capacity: Option<u64>,
     hold: Duration,
@@ -207,6 +218,11 @@ impl ReportedPath {
             return false;
         };
         let came = block.highest_sequence.wrapping_sub(source.highest).cast_signed();
+        if came < -CYCLE_HALF {
+            // A receiver that counts no cycles: its count begins anew.
+            (source.highest, source.lost) = (block.highest_sequence, block.cumulative_lost);
+            return false;
+        }
         // Repeated, or older than the last one.
         let Some(expected) = u64::try_from(came).ok().filter(|expected| *expected > 0) else { return false };
         let lost = i64::from(block.cumulative_lost) - i64::from(source.lost);
@@ -285,6 +301,9 @@ impl ReportedPath {
             } else {
                 // None is assumed that no trial has shown.
                 self.own = if self.own > 0 { (self.own * 7 + seen.loss()) / 8 } else { 0 };
+                if self.limit.is_none_or(|limit| seen.sent < limit / 10 * 9) {
+                    self.carried = self.carried.max(seen.sent);
+                }
                 self.grow(now, seen);
             }
             return;
@@ -292,6 +311,11 @@ impl ReportedPath {
         let part = if trial.loss > LITTLE { 2 } else { 4 };
         if seen.loss().saturating_mul(part) <= trial.loss {
             self.own = self.own.min(seen.loss());
+            if trial.loss >= AWAY_MIN && self.limit.is_some_and(|limit| self.carried > limit) {
+                // The path may only have been away for a moment: once, what it carried before is tried again.
+                let carried = std::mem::take(&mut self.carried);
+                return self.set(now, Some(carried.saturating_mul(SPREAD) / 100));
+            }
             if self.capacity.is_some_and(|before| trial.arrived >= before * NEAR.0 / 100) {
                 self.hold = (self.hold * 2).min(HOLD_MAX);
             } else {
@@ -300,7 +324,12 @@ impl ReportedPath {
             (self.capacity, self.held) = (Some(trial.arrived), now.checked_add(self.hold));
             self.random_for = RANDOM_FOR;
         } else if trial.lowerings < LOWERINGS_MAX && (trial.lowerings > 0 || seen.loss() > LITTLE) {
-            self.lower(now, seen, Trial { lowerings: trial.lowerings + 1, arrived: seen.arrived, ..trial });
+            let (lowerings, loss) = (trial.lowerings + 1, trial.loss.max(seen.loss()));
+            self.lower(now, seen, Trial { lowerings, loss, arrived: seen.arrived, ..trial });
+        } else if seen.loss() > RANDOM_MAX {
+            // Nothing passes at any rate: that is no path to judge.
+            self.trial = Some(trial);
+            self.set(now, self.limit);
         } else {
             self.own = seen.loss();
             self.random = now.checked_add(self.random_for);

@@ -129,6 +129,22 @@ fn what_is_dropped_is_no_gap_and_what_has_begun_is_ended() {
 }
 
 #[test]
+fn sound_beyond_the_path_is_dropped_and_is_never_late() {
+    let mut rig = Rig::new();
+    rig.narrow();
+    // Four times what the path carries.
+    for _ in 0..200 {
+        rig.unit(1, 10);
+        rig.run(10);
+        assert!(rig.line.queued() <= SOUND_WAITS_MAX + Duration::from_millis(10), "{:?}", rig.line.queued());
+    }
+    rig.run(1000);
+    let numbers = rig.numbers(1);
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "no gap");
+    assert!((300..800).contains(&numbers.len()) && rig.line.waiting_bytes() == 0, "{}", numbers.len());
+}
+
+#[test]
 fn sound_keeps_its_order_when_the_line_becomes_narrow() {
     let mut rig = Rig::new();
     rig.unit(0, 2);

@@ -26,6 +26,8 @@ struct Line {
     number: u16,
     sent: u64,
     lost: u64,
+    /// The receiver extends numbers by their cycles.
+    counts_cycles: bool,
 }
 
 impl Line {
@@ -45,6 +47,7 @@ impl Line {
             number: 65_000,
             sent: 0,
             lost: 0,
+            counts_cycles: true,
         }
     }
 
@@ -55,6 +58,7 @@ impl Line {
     fn report(&self) -> ReportBlock {
         // Numbers begin at 65 000: the first cycle is over after 536 packets.
         let highest = u32::try_from(64_999 + self.sent).unwrap();
+        let highest = if self.counts_cycles { highest } else { highest & 0xffff };
         ReportBlock {
             ssrc: SSRC,
             fraction_lost: 0,
@@ -184,6 +188,38 @@ fn a_path_that_widens_is_tried_and_less_often_when_that_fails() {
     };
     let (first, later) = (lost_in(600), lost_in(600));
     assert!(first > 0 && later < first, "{first} {later}");
+}
+
+/// Checks a path on which nothing arrives for a while: it is as wide as before.
+#[test]
+fn a_path_that_was_away_is_not_narrow() {
+    for (report_ms, away) in [(1_000, 2), (1_000, 30), (5_000, 2), (5_000, 30)] {
+        let mut line = Line::new(STREAM * 2);
+        line.report_ms = report_ms;
+        line.run(60);
+        line.loss = 1_000;
+        line.run(away);
+        line.loss = 0;
+        line.run(25);
+        let limit = line.path.limit();
+        assert!(limit.is_none_or(|limit| limit >= STREAM), "{report_ms} {away}: {limit:?}");
+        // One that has become narrow is found to be so, though it is tried.
+        line.rate = STREAM / 2;
+        line.run(60);
+        let (lost, used) = line.judged(120);
+        assert!(lost <= 15 && used >= 80, "{report_ms} {away}: {lost} lost in a thousand, {used} % used");
+    }
+}
+
+/// Checks a receiver that sends 16 bits of the highest number.
+#[test]
+fn a_receiver_that_counts_no_cycles_is_heard_again() {
+    let mut line = Line::new(STREAM * 60 / 100);
+    line.report_ms = 1_000;
+    line.counts_cycles = false;
+    line.run(120);
+    let (lost, used) = line.judged(300);
+    assert!(lost <= 40 && used >= 80, "{lost} lost in a thousand, {used} % used");
 }
 
 /// Checks that what is lost behind a pause is not judged by the rate of the pause.
