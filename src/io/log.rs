@@ -61,17 +61,11 @@ pub fn start(directory: &Path, settings: LogSettings) -> [WorkerGuard; 2] {
 
 /// Writes the lines of the audit log that `tell` logs, in a process that has no log: an order of the command line while no server runs.
 pub(super) fn audit_alone(directory: &Path, settings: LogSettings, tell: impl FnOnce()) {
-    let path = directory.join("audit.log");
-    let is_new = !path.exists();
-    let file = AuditFile(RotatedFile::closed(path.clone()));
+    let file = AuditFile(RotatedFile::of_administrator(directory, directory.join("audit.log")));
     let (writer, guard) = NonBlockingBuilder::default().lossy(false).finish(file);
     let audit = layer(writer, settings.json).with_filter(filter_fn(|line| line.target() == AUDIT));
     tracing::subscriber::with_default(tracing_subscriber::registry().with(audit), tell);
     drop(guard);
-    // The administrator's own files must not be in the way of the server's user.
-    if let Some(owner) = std::fs::metadata(directory).ok().filter(|_| is_new) {
-        let _ = std::os::unix::fs::chown(&path, Some(owner.uid()), Some(owner.gid()));
-    }
 }
 
 /// Makes the layer that formats the lines.
@@ -173,6 +167,29 @@ impl RotatedFile {
 
     const fn closed(path: PathBuf) -> Self {
         Self { path, file: None, bytes: 0, bytes_max: FILE_BYTES_MAX, reopened: 0 }
+    }
+
+    /// Opens the file for an administrator, who may be another user than the server. A new file is the folder's owner's, so that it is not in
+    /// the server's way. No link is followed, because the server's user could lay one to a file of the administrator's; nor is the file
+    /// rotated, which would leave a new one of the administrator's own.
+    fn of_administrator(directory: &Path, path: PathBuf) -> Self {
+        let mut options = OpenOptions::new();
+        options.append(true).mode(FILE_MODE).custom_flags(libc::O_NOFOLLOW);
+        let opened = match options.clone().create_new(true).open(&path) {
+            Ok(file) => {
+                if let Ok(owner) = std::fs::metadata(directory) {
+                    let _ = std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()));
+                }
+                Ok(file)
+            }
+            Err(_) => options.open(&path),
+        };
+        let file = opened
+            .inspect_err(|error| {
+                let _ = writeln!(io::stderr(), "millstream: no log in {}: {error}", path.display());
+            })
+            .ok();
+        Self { file, bytes_max: u64::MAX, ..Self::closed(path) }
     }
 
     fn reopen(&mut self) {
