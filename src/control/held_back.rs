@@ -108,6 +108,8 @@ impl Outbound {
         if self.sources.held_back.elsewhere.contains(key)
             && let Some(at) = now.mono.checked_add(FREE_AFTER)
         {
+            // Given back again: the later time counts.
+            self.sources.held_back.freed.retain(|(_, other)| other != key);
             self.sources.held_back.freed.push_back((at, key.clone()));
             self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
         }

@@ -232,16 +232,26 @@ impl Thinning {
             return None;
         };
         let since = *self.idle.get_or_insert(now);
-        let wait = self.probed.map_or(PROBE_AFTER, |(_, wait, before)| {
-            let has_risen = budget >= before.saturating_add(before / RISES_BY);
-            if has_risen { PROBE_AFTER } else { wait.saturating_mul(2).min(PROBE_AFTER_MAX) }
-        });
+        let wait = self.probe_wait(budget);
         let is_soon = self.probed.is_some_and(|(at, ..)| now.saturating_duration_since(at) < wait);
         if is_soon || now.saturating_duration_since(since) < IDLE {
             return None;
         }
-        self.probed = Some((now, wait, budget));
         Some(budget.saturating_mul(PROBE_TIMES))
+    }
+
+    /// Notes that the path is probed with this rate.
+    pub(super) fn probes(&mut self, now: Instant, bits: u64) {
+        let before = bits / PROBE_TIMES;
+        self.probed = Some((now, self.probe_wait(before), before));
+    }
+
+    /// Returns the time between the last probe and the next one, if the path is known to carry this rate now.
+    fn probe_wait(&self, budget: u64) -> Duration {
+        self.probed.map_or(PROBE_AFTER, |(_, wait, before)| {
+            let has_risen = budget >= before.saturating_add(before / RISES_BY);
+            if has_risen { PROBE_AFTER } else { wait.saturating_mul(2).min(PROBE_AFTER_MAX) }
+        })
     }
 
     /// Returns true if a key frame should be requested now: the viewer's picture stands still, and the path has room.

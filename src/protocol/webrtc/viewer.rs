@@ -317,8 +317,10 @@ impl Viewer {
                 self.thinning.dropped(dropped);
             }
             if !self.thinning.passes(now, picture, load_of(peer, now)) {
-                if let Some(bits) = self.thinning.needs_probe(now, load_of(peer, now)) {
-                    peer.probe(now, bits);
+                if let Some(bits) = self.thinning.needs_probe(now, load_of(peer, now))
+                    && peer.probe(now, bits)
+                {
+                    self.thinning.probes(now, bits);
                 }
                 return Outcome::LeftOut;
             }
