@@ -11,7 +11,7 @@
 //! | more, for the second time | the path loses at random | the limit is what it was before; this loss is the path's own |
 //! | over three in five, for the second time | the path is away | the trial goes on until something arrives |
 //!
-//! Where a fifth or more was lost and the path carried more before, that is tried again at once: it may only have been away for a moment.
+//! Where a quarter or more was lost and the path carried more before, that is tried again at once: it may only have been away for a moment.
 //!
 //! A path without a limit that loses little is first sent the same at an even pace, because bursts alone may be too much for its queue.
 //!
@@ -69,7 +69,7 @@ const NEAR: (u64, u64, u64) = (80, 92, 115);
 const HOLD: Duration = Duration::from_secs(20);
 const HOLD_MAX: Duration = Duration::from_secs(300);
 /// Loss, in thousandths, from which a path may have been away for a part of the time.
-const AWAY_MIN: u64 = 180;
+const AWAY_MIN: u64 = 250;
 /// Loss, in thousandths, beyond which a path is away rather than one that loses at random.
 const RANDOM_MAX: u64 = 600;
 /// Time without a trial after loss was found to be random; doubled each time.
