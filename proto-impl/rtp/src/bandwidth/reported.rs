@@ -167,17 +167,43 @@ pub struct ReportedPath {
     carried: u64,
     /// Rate that was too much.
     capacity: Option<u64>,
-    hold: Duration,
-    held: Option<Instant>,
-    random_for: Duration,
-    random: Option<Instant>,
+    /// Wait before that is tried again.
+    hold: Wait,
+    /// Wait before a trial, after loss was found to be random.
+    random: Wait,
+}
+
+/// A wait that is doubled each time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Wait {
+    length: Duration,
+    until: Option<Instant>,
+}
+
+impl Wait {
+    const fn of(length: Duration) -> Self {
+        Self { length, until: None }
+    }
+
+    fn is_on(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    /// Waits for its length from now on.
+    fn begin(&mut self, now: Instant) {
+        self.until = now.checked_add(self.length);
+    }
+
+    fn double(&mut self, most: Duration) {
+        self.length = self.length.saturating_mul(2).min(most);
+    }
 }
 
 impl ReportedPath {
     /// Creates the state for a path of which nothing is known.
     #[must_use]
     pub fn new() -> Self {
-        Self { hold: HOLD, random_for: RANDOM_FOR, ..Self::default() }
+        Self { hold: Wait::of(HOLD), random: Wait::of(RANDOM_FOR), ..Self::default() }
     }
 
     /// Returns the bits per second that may be sent, RTP headers included; `None` while the path is not known to be narrow.
@@ -317,12 +343,13 @@ impl ReportedPath {
                 return self.set(now, Some(carried.saturating_mul(SPREAD) / 100));
             }
             if self.capacity.is_some_and(|before| trial.arrived >= before * NEAR.0 / 100) {
-                self.hold = (self.hold * 2).min(HOLD_MAX);
+                self.hold.double(HOLD_MAX);
             } else {
-                self.hold = HOLD;
+                self.hold.length = HOLD;
             }
-            (self.capacity, self.held) = (Some(trial.arrived), now.checked_add(self.hold));
-            self.random_for = RANDOM_FOR;
+            self.capacity = Some(trial.arrived);
+            self.hold.begin(now);
+            self.random.length = RANDOM_FOR;
         } else if trial.lowerings < LOWERINGS_MAX && (trial.lowerings > 0 || seen.loss() > LITTLE) {
             let (lowerings, loss) = (trial.lowerings + 1, trial.loss.max(seen.loss()));
             self.lower(now, seen, Trial { lowerings, loss, arrived: seen.arrived, ..trial });
@@ -332,15 +359,15 @@ impl ReportedPath {
             self.set(now, self.limit);
         } else {
             self.own = seen.loss();
-            self.random = now.checked_add(self.random_for);
-            self.random_for = (self.random_for * 2).min(RANDOM_FOR_MAX);
+            self.random.begin(now);
+            self.random.double(RANDOM_FOR_MAX);
             self.set(now, trial.limit);
         }
     }
 
     /// Begins a trial, unless the last loss was found to be random a short time ago.
     fn suspect(&mut self, now: Instant, seen: Seen) {
-        if self.random.is_some_and(|until| now < until) {
+        if self.random.is_on(now) {
             return;
         }
         let trial = Trial { loss: seen.loss(), limit: self.limit, arrived: seen.arrived, lowerings: 0 };
@@ -363,14 +390,13 @@ impl ReportedPath {
         let Some(limit) = self.limit else { return };
         let is_beyond = self.capacity.is_some_and(|capacity| limit > capacity * NEAR.2 / 100);
         if is_beyond {
-            (self.capacity, self.hold) = (None, HOLD);
+            (self.capacity, self.hold.length) = (None, HOLD);
         }
         let near = self.capacity.filter(|capacity| limit >= capacity * NEAR.0 / 100);
         let (per_second, most) = if near.is_some() { GROWTH_NEAR } else { GROWTH };
         let percent = per_second.saturating_mul(seen.took.as_secs().max(1)).min(most);
         let grown = limit.saturating_mul(100 + percent) / 100;
-        let is_held = self.held.is_some_and(|until| now < until);
-        let ceiling = self.capacity.filter(|_| is_held).map(|capacity| capacity * NEAR.1 / 100);
+        let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
         // Growth is gradual, so what was sent with the old limit judges the new one, too.
         self.limit = Some(grown.min(most).max(limit));
