@@ -1,17 +1,15 @@
 """One viewer of one server behind one network: what it saw, and what the line carried."""
 
-import functools
-import http.server
 import json
 import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
 
 import cells
 import servers
+import pages
 import stage
 
 sys.path.insert(0, f"{stage.ROOT}/tests/suite")
@@ -41,30 +39,6 @@ class Chromium(panel.Chromium):
 
     def version(self):
         return self.send("Browser.getVersion")["product"].replace("/", " ")
-
-
-class Pages(http.server.SimpleHTTPRequestHandler):
-    """The page and its scripts."""
-
-    def do_GET(self):
-        if self.path != "/":
-            return super().do_GET()
-        body = "".join(f"<script src=/{script}></script>" for script in SCRIPTS)
-        body = f"<!doctype html><title>networks</title><video autoplay width=640></video>{body}".encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@functools.cache
-def pages():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Pages, directory=HERE))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return f"http://127.0.0.1:{server.server_port}/"
 
 
 class Relay:
@@ -106,7 +80,7 @@ def run(cell, server, seed):
     browser = Chromium()
     relay = None
     try:
-        browser.go(pages())
+        browser.go(pages.serve("networks", "autoplay width=640", SCRIPTS, HERE))
         join = server.begun + JOIN_S + seed * STEP % 1 * servers.GOP_S
         time.sleep(max(0, join - time.monotonic()))
         browser.run(f"watch({json.dumps(server.kind)}, {json.dumps(server.options)}); 0")

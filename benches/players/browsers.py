@@ -1,19 +1,17 @@
 """hls.js, dash.js and the elements of browsers themselves, in Chromium and Firefox."""
 
-import functools
-import http.server
 import json
 import os
 import sys
-import threading
 
+import pages
 import stage
 
 sys.path.insert(0, f"{stage.ROOT}/tests/suite")
 import panel  # noqa: E402: a page of a headless browser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-SCRIPTS = ["node_modules/hls.js/dist/hls.min.js", "node_modules/dashjs/dist/modern/umd/dash.all.min.js", "page.js"]
+SCRIPTS = ("node_modules/hls.js/dist/hls.min.js", "node_modules/dashjs/dist/modern/umd/dash.all.min.js", "page.js")
 # Longer than a page is let play.
 panel.PATIENCE = 60
 
@@ -33,30 +31,6 @@ class Firefox(panel.Firefox):
         return self.run("navigator.userAgent").split(" ")[-1].replace("/", " ")
 
 
-class Pages(http.server.SimpleHTTPRequestHandler):
-    """The page, and the players."""
-
-    def do_GET(self):
-        if self.path != "/":
-            return super().do_GET()
-        body = "".join(f"<script src=/{script}></script>" for script in SCRIPTS)
-        body = f"<!doctype html><title>players</title><video width=640></video>{body}".encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@functools.cache
-def pages():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Pages, directory=HERE))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return f"http://127.0.0.1:{server.server_port}/"
-
-
 class Tab:
     """A browser of its own for each page: what one leaves behind does not reach the next."""
 
@@ -66,7 +40,7 @@ class Tab:
     def __call__(self, player, url, seconds, low):
         browser = self.make()
         try:
-            browser.go(pages())
+            browser.go(pages.serve("players", "width=640", SCRIPTS, HERE))
             return browser.run(f"play({json.dumps(player)}, {json.dumps(url)}, {seconds}, {json.dumps(low)})")
         finally:
             browser.close()
