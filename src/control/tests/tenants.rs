@@ -51,7 +51,7 @@ enum Step {
     Tick,
 }
 
-/// Instructions of each step as `costs::count_the_cost_of_a_step` counts them under callgrind in the build of tests with `opt-level = 1`, rounded
+/// Instructions of each step as `costs::each_step_of_the_table_can_be_counted` counts them under callgrind in the build of tests with `opt-level = 1`, rounded
 /// up. A write is that of a record and its answer, a slice one of 2048 records, a feed one of ten records.
 const COSTS: [(Step, u64); 15] = [
     (Step::Get, 95_000),

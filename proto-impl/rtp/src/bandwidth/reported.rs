@@ -11,7 +11,7 @@
 //! | more, for the second time | the path loses at random | the limit is what it was before; this loss is the path's own |
 //! | over three in five, for the second time | the path is away | the trial goes on until something arrives |
 //!
-//! Where a quarter or more was lost and the path carried more before, that is tried again at once: it may only have been away for a moment.
+//! The rate that a path carried before is tried again at once behind a loss of a quarter or more: the path may only have been away.
 //!
 //! A path without a limit that loses little is first sent the same at an even pace, because bursts alone may be too much for its queue.
 //!
