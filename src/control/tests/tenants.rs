@@ -51,8 +51,8 @@ enum Step {
     Tick,
 }
 
-/// Instructions of each step as `costs::each_step_of_the_table_can_be_counted` counts them under callgrind in the build of tests with `opt-level = 1`, rounded
-/// up. A write is that of a record and its answer, a slice one of 2048 records, a feed one of ten records.
+/// Instructions of each step, counted by `costs::each_step_of_the_table_can_be_counted` under callgrind in the build of tests with
+/// `opt-level = 1`, rounded up. A write is that of a record and its answer, a slice one of 2048 records, a feed one of ten records.
 const COSTS: [(Step, u64); 15] = [
     (Step::Get, 95_000),
     (Step::Create, 50_000),
