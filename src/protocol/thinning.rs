@@ -47,6 +47,8 @@ const PROBE_AFTER_MAX: Duration = Duration::from_secs(32);
 /// Rate of a probe, and the least rise that counts as a success, as divisions of the known rate: twice, and a fifth.
 const PROBE_TIMES: u64 = 2;
 const RISES_BY: u64 = 5;
+/// Time for which a viewer counts as thinned behind the last picture that was left out.
+const RECENTLY: Duration = Duration::from_secs(10);
 /// Time without requests after which a viewer waits for the first time again.
 const KEY_FORGIVEN: Duration = Duration::from_secs(30);
 
@@ -92,6 +94,8 @@ pub(super) struct Thinning {
     /// The last probe: its time, the wait behind it, and the rate before it.
     probed: Option<(Instant, Duration, u64)>,
     left_out: u64,
+    /// Time at which the last picture was left out.
+    left_out_at: Option<Instant>,
 }
 
 impl Default for Thinning {
@@ -111,6 +115,7 @@ impl Default for Thinning {
             idle: None,
             probed: None,
             left_out: 0,
+            left_out_at: None,
         }
     }
 }
@@ -134,7 +139,7 @@ impl Thinning {
                 self.stands = None;
             }
         } else {
-            self.dropped(1);
+            self.dropped(now, 1);
             self.received.left_out(picture.needs);
             if !picture.needs.is_free() {
                 self.stands.get_or_insert(now);
@@ -144,8 +149,16 @@ impl Thinning {
     }
 
     /// Counts pictures that were dropped after they had passed.
-    pub(super) const fn dropped(&mut self, pictures: u64) {
-        self.left_out = self.left_out.saturating_add(pictures);
+    pub(super) const fn dropped(&mut self, now: Instant, pictures: u64) {
+        if pictures > 0 {
+            self.left_out = self.left_out.saturating_add(pictures);
+            self.left_out_at = Some(now);
+        }
+    }
+
+    /// True if a picture was left out within the last [`RECENTLY`].
+    pub(super) fn is_recent(&self, now: Instant) -> bool {
+        self.left_out_at.is_some_and(|at| now.saturating_duration_since(at) < RECENTLY)
     }
 
     /// Number of pictures left out.

@@ -7,6 +7,7 @@ mod clients;
 #[path = "../../proto-impl/webrtc/tests/liar/mod.rs"]
 mod liar;
 mod lies;
+mod playout;
 mod publishers;
 mod segments;
 
@@ -134,7 +135,7 @@ const ROWS: &[Row] = &[
     row("twice the rate, 15 % lost", loss(path(200), 0.15), 95, 700, 700),
     row("three times the rate, 25 % lost", loss(path(300), 0.25), 85, 2200, 900),
     row("four times the rate, 35 % lost", loss(path(400), 0.35), 55, 5000, 1000),
-    row("60 %, 15 % lost", loss(path(60), 0.15), 33, 2000, 2400),
+    row("60 %, 15 % lost", loss(path(60), 0.15), 33, 3000, 2400),
     row("twice the rate, 500 ms there and back", round_trip(path(200), 250, 0), 98, 850, 3400),
     row("twice the rate, cut to 30 %", cut(path(200), 30), 45, 3700, 2400),
     row("twice the rate, cut to 10 %", cut(path(200), 10), 27, 9500, 4300),

@@ -72,6 +72,9 @@ pub(crate) struct Heads {
     /// Block without the mid.
     plain: Block,
     delay: Option<PlayoutDelay>,
+    /// The delay was requested on the way: it stands in the first packet of each unit.
+    repeats_delay: bool,
+    is_roomy: bool,
     /// Packets carry their capture time once in a while.
     tells: bool,
     /// Block built for a single packet, with its capture time.
@@ -99,6 +102,8 @@ impl Heads {
             named: Block::default(),
             plain: Block::default(),
             delay: delay.filter(|_| is_roomy),
+            repeats_delay: false,
+            is_roomy,
             tells,
             once: Block::default(),
         };
@@ -120,6 +125,20 @@ impl Heads {
     /// True if packets may carry their capture time.
     pub(crate) const fn tell_capture_times(&self) -> bool {
         self.tells
+    }
+
+    /// Requests another playout delay from now on, in the first packet of each unit: players take it from there, and
+    /// any packet may be lost.
+    pub(crate) fn request_delay(&mut self, delay: PlayoutDelay) {
+        if self.is_roomy && self.map.id(Extension::PlayoutDelay).is_some() {
+            (self.delay, self.repeats_delay) = (Some(delay), true);
+            self.named = Block::new(&self.map, &self.values(true));
+        }
+    }
+
+    /// The playout delay requested on the way.
+    pub(crate) fn requested_delay(&self) -> Option<PlayoutDelay> {
+        self.delay.filter(|_| self.repeats_delay)
     }
 
     #[cfg(test)]

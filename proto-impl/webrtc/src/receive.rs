@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use rtp::bandwidth::{QueueDelay, ReceivedRate};
+use rtp::extension::PlayoutDelay;
 use rtp::payload::{Depacketizer, Format, Part, RedPacket};
 use rtp::receive::{ReceiveConfig, ReceiveEvent, ReceiveStats, Received, Receiver, Sources};
 use rtp::report::ClockMapping;
@@ -102,6 +103,8 @@ pub(crate) struct Reception {
     pub(crate) too_many_sources: u64,
     /// Packets that are malformed or have a malformed payload.
     pub(crate) malformed: u64,
+    /// The latest playout delay that the peer requested for its video.
+    pub(crate) playout_delay: Option<PlayoutDelay>,
 }
 
 /// Feedback to be sent to the peer at once.
@@ -128,6 +131,7 @@ impl Reception {
             unknown: 0,
             too_many_sources: 0,
             malformed: 0,
+            playout_delay: None,
         };
         reception.choose_feedback(now, bitrate_max);
         reception
@@ -181,6 +185,7 @@ impl Reception {
         if let Some(rate) = &mut self.rate {
             rate.handle_packet(now, bytes.len());
         }
+        self.playout_delay = values.playout_delay.or(self.playout_delay);
         if incoming.rtx.original(packet.header.payload_type).is_some() {
             self.handle_repair(now, (index, layer), &packet, events);
             return;

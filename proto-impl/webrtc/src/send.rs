@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use media::codec::{Codec, CodecConfig};
 use rtp::bandwidth::BandwidthEstimator;
+use rtp::extension::PlayoutDelay;
 use rtp::history::{LoggedPacket, PacketId, PacketLog, ResendHistory, ResendStats};
 use rtp::payload::{Packetizer, Payloads};
 use rtp::report::SenderState;
@@ -319,6 +320,8 @@ pub(crate) struct Sender {
     bound: bool,
     /// Packets were left out since the last one: the next sequence number is skipped too, so that the peer notices.
     hole: bool,
+    /// The next packet is the first of a unit.
+    starts: bool,
     state: SenderState,
     waiting: VecDeque<Waiting>,
     repairs: Repairs,
@@ -361,6 +364,7 @@ impl Sender {
             heads: Heads::new(section, config.playout_delay.filter(|_| section.kind == MediaKind::Video)),
             bound: false,
             hole: false,
+            starts: true,
             state: SenderState::new(format.local.rtpmap.clock_rate),
             waiting: VecDeque::new(),
             repairs: Repairs::new(SequenceNumber(u16::from_be_bytes([g, h]) & 0x7fff)),
@@ -392,6 +396,13 @@ impl Sender {
     /// Starts `span` ticks before the live edge, whose timestamp is `edge`; these ticks are compressed to `squeezed`.
     pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
         self.clock.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
+    }
+
+    /// Requests another playout delay of the player of a video.
+    pub(crate) fn request_playout_delay(&mut self, delay: PlayoutDelay) {
+        if self.agreed.is_video && self.heads.requested_delay() != Some(delay) {
+            self.heads.request_delay(delay);
+        }
     }
 
     /// Queues a unit sampled at `sampled`.
@@ -624,6 +635,8 @@ impl Sender {
             blocks.parts(&packet.payload).iter().map(|part| part.len()).sum()
         });
         let stamps = road.leaves(now, &self.heads, (purpose, payload_bytes));
+        let repeats =
+            std::mem::replace(&mut self.starts, packet.marker) && self.heads.requested_delay().is_some();
         let header = Header {
             marker: packet.marker,
             payload_type: blocks.as_ref().map_or(self.agreed.payload_type, |(payload_type, _)| *payload_type),
@@ -631,7 +644,7 @@ impl Sender {
             timestamp,
             ssrc: Ssrc(self.agreed.source.ssrc),
             csrcs: rtp::Csrcs::default(),
-            extension: self.heads.block(!self.bound, stamps, captured),
+            extension: self.heads.block(!self.bound || repeats, stamps, captured),
         };
         let sealed = match &blocks {
             Some((_, blocks)) => road.keys.seal_parts(&header, &blocks.parts(&packet.payload), road.out),

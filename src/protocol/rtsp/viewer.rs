@@ -183,7 +183,7 @@ impl Viewer {
         if !picture.is_key || !Thinning::is_full(load) {
             return thinning.passes(now, picture, load);
         }
-        thinning.dropped(self.line.drop_unbegun(section));
+        thinning.dropped(now, self.line.drop_unbegun(section));
         let load = self.load();
         let one = self.tracks.get_mut(section);
         one.and_then(|one| one.thinning.as_mut()).is_none_or(|thinning| thinning.passes(now, picture, load))

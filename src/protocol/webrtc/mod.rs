@@ -25,6 +25,7 @@ mod messages;
 mod negotiation;
 mod package;
 mod patience;
+mod playout;
 mod port;
 mod room;
 mod session;

@@ -18,6 +18,7 @@ use super::layers::{Layers, PathState, Step};
 use super::negotiation;
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
+use super::playout::Playout;
 use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::protocol::thinning::{Load, Picture, Thinning};
 use crate::types::StreamKey;
@@ -55,6 +56,7 @@ pub(super) struct Viewer {
     /// True if the choice has begun and the hub must be notified.
     selects: bool,
     thinning: Thinning,
+    playout: Playout,
     /// Time of the next report to the page; `None` if it gets none.
     tells_at: Option<Instant>,
     /// True for video and for audio if the kind is wanted.
@@ -101,6 +103,7 @@ impl Viewer {
             wants: (true, true),
             clock: None,
             thinning: Thinning::default(),
+            playout: Playout::default(),
             rates: Rates::default(),
             patience: Patience::default(),
             tracks: Arc::clone(tracks),
@@ -314,7 +317,7 @@ impl Viewer {
                 Picture { needs: cut.needs, is_key: entry.unit.key_frame, bytes: entry.unit.payload.len() };
             if picture.is_key && Thinning::is_full(load_of(peer, now)) {
                 let dropped = package.log(track).map_or(0, |log| peer.drop_unbegun(section, log));
-                self.thinning.dropped(dropped);
+                self.thinning.dropped(now, dropped);
             }
             if !self.thinning.passes(now, picture, load_of(peer, now)) {
                 if let Some(bits) = self.thinning.needs_probe(now, load_of(peer, now))
@@ -323,6 +326,9 @@ impl Viewer {
                     self.thinning.probes(now, bits);
                 }
                 return Outcome::LeftOut;
+            }
+            if let Some(delay) = self.playout.follow(self.thinning.is_recent(now)) {
+                peer.request_playout_delay(section, delay);
             }
         }
         if codec.kind() == TrackKind::Video

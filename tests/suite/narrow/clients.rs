@@ -33,18 +33,18 @@ const BACKLOG_MAX: Duration = ms(300);
 
 /// A request with an offer, and its answer.
 #[derive(Debug)]
-struct Signalling {
+pub(super) struct Signalling {
     target: String,
     request: Option<Bytes>,
     answer: Vec<u8>,
 }
 
 impl Signalling {
-    const fn new(target: String) -> Self {
+    pub(super) const fn new(target: String) -> Self {
         Self { target, request: None, answer: Vec::new() }
     }
 
-    fn ask(&mut self, offer: &str) {
+    pub(super) fn ask(&mut self, offer: &str) {
         let head = format!(
             "POST {} HTTP/1.1\r\nHost: 127.0.0.1:5080\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n",
             self.target,
@@ -54,7 +54,7 @@ impl Signalling {
     }
 
     /// The description of the server and its address, when the answer is whole.
-    fn take(&mut self, bytes: &[u8]) -> Option<(String, SocketAddr)> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Option<(String, SocketAddr)> {
         self.answer.extend_from_slice(bytes);
         let text = std::str::from_utf8(&self.answer).unwrap();
         let (head, body) = text.split_once("\r\n\r\n")?;
@@ -66,7 +66,7 @@ impl Signalling {
         (body.len() >= length.unwrap()).then(|| rtc::candidates_of(body, rtc::Over::Udp))
     }
 
-    fn poll(&mut self, out: &mut SendQueue) {
+    pub(super) fn poll(&mut self, out: &mut SendQueue) {
         if let Some(request) = self.request.take() {
             out.push(request);
         }

@@ -328,7 +328,7 @@ fn uses(
         Extension::AbsSendTime => {
             sends && is_video && !numbers(format) && format.has_feedback(&sdp::Feedback::Remb)
         }
-        Extension::PlayoutDelay => sends && is_video,
+        Extension::PlayoutDelay => (sends || receives) && is_video,
         Extension::AbsCaptureTime => sends,
         Extension::Rid | Extension::RepairedRid => receives && has_layers,
         Extension::AudioLevel => receives && !is_video,

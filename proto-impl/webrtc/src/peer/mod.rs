@@ -19,6 +19,7 @@ use std::time::Instant;
 
 use crypto::{Random, Seed};
 use ice::Path;
+use rtp::extension::PlayoutDelay;
 use rtp::history::PacketLog;
 use rtp::report::ReportSchedule;
 use rtp::{NtpAnchor, Ssrc};
@@ -163,6 +164,16 @@ impl Peer {
         }
     }
 
+    /// Requests a playout delay of the section's player from the next unit on, if it is a video whose player supports the
+    /// extension. A delay in the configuration wins: then this does nothing.
+    pub fn request_playout_delay(&mut self, section: SectionId, delay: PlayoutDelay) {
+        if self.config.playout_delay.is_none()
+            && let Some(sender) = self.sending.of(section)
+        {
+            sender.request_playout_delay(delay);
+        }
+    }
+
     /// Drops the queued units of a section, whose owner continues elsewhere in the stream.
     pub fn skip(&mut self, section: SectionId) {
         if let Some(sender) = self.sending.of(section) {
@@ -191,6 +202,12 @@ impl Peer {
         if let Some(sender) = self.sending.of(section) {
             sender.switch(first);
         }
+    }
+
+    /// Returns the latest playout delay that the peer requested for its video.
+    #[must_use]
+    pub fn playout_delay(&self) -> Option<PlayoutDelay> {
+        self.reception.as_ref()?.playout_delay
     }
 
     /// Returns the estimated rate of the path to the peer, in bits per second, as far as it was tested: half as much

@@ -33,7 +33,11 @@ impl Sender {
         self.agreed.rtx_payload_type = format.rtx.filter(|_| self.agreed.source.rtx.is_some());
         self.agreed.nack = format.has_feedback(&Feedback::Nack);
         self.redundancy = format.red.map(|payload_type| Redundancy::new(payload_type, of));
+        let requested = self.heads.requested_delay();
         self.heads = Heads::new(section, delay.filter(|_| self.agreed.is_video));
+        if let Some(delay) = requested {
+            self.heads.request_delay(delay);
+        }
         true
     }
 }

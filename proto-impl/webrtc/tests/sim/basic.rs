@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::{Clock, Pair, Peer as _, ms, secs};
+use rtp::extension::PlayoutDelay;
 use sdp::Direction;
-use webrtc::{CloseReason, Config, SectionId, Track};
+use webrtc::{CloseReason, Config, Event, SectionId, Track};
 use wire::Datagrams;
 
 use crate::harness::{
@@ -101,7 +102,7 @@ fn sources_say_goodbye_before_their_session_does() {
     pair.a.peer.handle_datagram(now, path, &mut last[0].to_vec());
     assert_eq!((pair.a.peer.stats().received.len(), pair.a.closed), (0, None), "its sources are no more");
     pair.a.peer.handle_datagram(now, path, &mut last[1].to_vec());
-    assert!(matches!(pair.a.peer.poll_event(), Some(webrtc::Event::Closed(CloseReason::Peer))));
+    assert!(matches!(pair.a.peer.poll_event(), Some(Event::Closed(CloseReason::Peer))));
 }
 
 #[test]
@@ -267,4 +268,28 @@ fn peers_speak_the_newest_dtls_that_both_have() {
     assert_eq!((older.1, newer.1), (false, true));
     assert_eq!(older.0, newer.0 + ms(40), "a round trip");
     assert_eq!((ready(Both, Only12), ready(Only12, Both)), (older, older));
+}
+
+/// Checks that a delay requested on the way reaches the player of a video, whatever is lost, and that a configured one wins.
+#[test]
+fn a_playout_delay_can_be_requested_on_the_way() {
+    let of = |max| PlayoutDelay { min: ms(0), max: ms(max) };
+    for (configured, expected) in
+        [(None, [None, Some(of(500)), Some(of(10_000))]), (Some(of(70)), [Some(of(70)); 3])]
+    {
+        let config = Config { playout_delay: configured, ..server_config() };
+        let mut pair = session_of(6, Direction::RecvOnly, client_config(), config);
+        pair.run_until(secs(5), both_connected).unwrap();
+        pair.b.studio = Some(Studio::new(pair.clock.now(), secs(12), 6));
+        let mut seen = Vec::new();
+        for request in [None, Some(of(500)), Some(of(10_000))] {
+            if let Some(delay) = request {
+                pair.b.peer.request_playout_delay(AUDIO, delay);
+                pair.b.peer.request_playout_delay(VIDEO, delay);
+            }
+            pair.run_for(secs(3)).unwrap();
+            seen.push(pair.a.peer.playout_delay());
+        }
+        assert_eq!(seen, expected, "{configured:?}");
+    }
 }

@@ -1,0 +1,135 @@
+//! The playout delay that a viewer over WebRTC is asked for while pictures are left out, and behind it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crypto::Seed;
+use ice::Path;
+use media::codec::Codec;
+use millstream::protocol::load::{ClientDatagrams, ClientStream, LoadEvent, LoadPlayer};
+use millstream::protocol::{PathId, To};
+use netsim::{MediaSource, ms, secs};
+use rtp::extension::PlayoutDelay;
+use sdp::{Description, Direction, MediaKind};
+use webrtc::{Config, Event, IceMode, MediaPreference, Peer, offered_formats};
+use wire::{Datagrams, SendQueue};
+
+use super::clients::Signalling;
+use super::{FPS, GOP, PICTURE, path};
+use crate::support::world::{Over, World};
+
+/// The latest delay that was requested, which the test sees too.
+type Heard = Arc<Mutex<Option<PlayoutDelay>>>;
+
+/// A viewer by WHEP that notes what is requested of it.
+#[derive(Debug)]
+struct Viewer {
+    signalling: Signalling,
+    peer: Peer,
+    local: Option<SocketAddr>,
+    heard: Heard,
+    is_ready: bool,
+}
+
+impl Viewer {
+    fn new(now: Instant, id: &str, seed: Seed, heard: Heard) -> Self {
+        let identity = Arc::new(dtls::Identity::self_signed(&seed).unwrap());
+        let config = Arc::new(Config::new(IceMode::Full(Arc::default()), identity));
+        let anchor = rtp::NtpAnchor::new(now, Duration::from_secs(1_770_000_000));
+        let peer = Peer::new(now, config, anchor, seed).unwrap();
+        let signalling = Signalling::new(format!("/live/whep/{id}"));
+        Self { signalling, peer, local: None, heard, is_ready: false }
+    }
+
+    fn drain(&mut self) {
+        while let Some(event) = self.peer.poll_event() {
+            self.is_ready |= matches!(event, Event::Connected);
+        }
+        *self.heard.lock().unwrap() = self.peer.playout_delay();
+    }
+}
+
+impl ClientStream for Viewer {
+    fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
+        if let Some((answer, _)) = self.signalling.take(bytes) {
+            self.peer.handle_answer(now, &Description::read(answer.as_bytes()).unwrap()).unwrap();
+        }
+    }
+
+    fn poll_transmit(&mut self, out: &mut SendQueue) {
+        self.signalling.poll(out);
+    }
+}
+
+impl ClientDatagrams for Viewer {
+    fn handle_local(&mut self, now: Instant, _: PathId, local: Option<SocketAddr>) {
+        self.local = local;
+        self.peer.add_local(now, local.unwrap()).unwrap();
+        let of = |kind, codec, first| {
+            let formats = offered_formats(codec, first);
+            (kind, MediaPreference { direction: Direction::RecvOnly, formats, msid: None })
+        };
+        let sections = [of(MediaKind::Video, Codec::H264, 96), of(MediaKind::Audio, Codec::Opus, 111)];
+        let offer = self.peer.offer(&sections).unwrap().write();
+        self.signalling.ask(&offer);
+    }
+
+    fn handle_datagram(&mut self, now: Instant, _: PathId, from: SocketAddr, datagram: &mut [u8]) {
+        self.peer.handle_datagram(now, Path::udp(self.local.unwrap(), from), datagram);
+        self.drain();
+    }
+
+    fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
+        To::of_socket(self.peer.poll_transmit(now, |_| None, out).map(|path| path.remote))
+    }
+}
+
+impl LoadPlayer for Viewer {
+    fn byte_stream(&mut self) -> Option<&mut dyn ClientStream> {
+        Some(self)
+    }
+
+    fn datagrams(&mut self) -> Option<&mut dyn ClientDatagrams> {
+        Some(self)
+    }
+
+    fn handle_end(&mut self, _: Instant) {}
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.peer.handle_timeout(now);
+        self.drain();
+    }
+
+    fn poll_event(&mut self) -> Option<LoadEvent> {
+        std::mem::take(&mut self.is_ready).then_some(LoadEvent::Ready)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.peer.poll_timeout()
+    }
+
+    fn close(&mut self, now: Instant) {
+        self.peer.close(now);
+    }
+}
+
+/// N-07: a browser that pictures are left out for is asked to show them as they come, and later for its usual buffer.
+#[test]
+fn a_viewer_is_asked_for_a_short_buffer_while_pictures_are_left_out() {
+    let mut world = World::new(7, 1, &[]);
+    let source = MediaSource::new(&Seed::from_number(7)).fps(FPS).gop(GOP).sizes(PICTURE, 170);
+    let publisher = world.publish("live", "one", source);
+    world.run_until("the publisher", secs(5), |world| world.is_ready(publisher));
+    let (heard, seed) = (Heard::default(), world.client_seed());
+    let machine = Viewer::new(world.instant(), "one", seed, Arc::clone(&heard));
+    let viewer = world.watch_by(Over::WebRtc, Box::new(machine));
+    let requested = |world: &mut World, percent, time| {
+        world.narrow(viewer, path(percent));
+        world.run_for(time);
+        heard.lock().unwrap().map(|delay| (delay.min, delay.max))
+    };
+    assert_eq!(requested(&mut world, 1000, secs(5)), None, "nothing is left out");
+    assert_eq!(requested(&mut world, 60, secs(10)), Some((ms(0), ms(500))));
+    assert_eq!(requested(&mut world, 1000, secs(60)), Some((ms(0), secs(10))));
+}
