@@ -400,6 +400,9 @@ impl Transport {
                 return Some(to);
             }
             if self.dtls.as_mut().is_some_and(|dtls| dtls.poll_transmit(now, out)) {
+                if self.closed {
+                    repeat(out);
+                }
                 return Some(to);
             }
         }
@@ -546,5 +549,14 @@ impl Transport {
     /// Discards the paths that are closed with the session, since the owner's table forgets the session as a whole.
     fn drain_paths(&mut self) {
         while self.agent.poll_event().is_some() {}
+    }
+}
+
+/// Sends each datagram twice. Nobody answers or repeats a `close_notify`, and a peer that misses it waits until its checks
+/// time out; one that has both drops the second as a replay.
+fn repeat(out: &mut Datagrams) {
+    for n in 0..out.len() {
+        let datagram = out.get(n).to_vec();
+        out.push(&[], &datagram);
     }
 }

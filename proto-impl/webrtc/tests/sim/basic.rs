@@ -92,12 +92,13 @@ fn sources_say_goodbye_before_their_session_does() {
     pair.b.wire = Some(Vec::new());
     let now = pair.clock.now();
     pair.b.close(now);
-    // The first of the last two datagrams is RTCP, the other DTLS (RFC 7983).
+    // The first of the last datagrams is RTCP, the others DTLS (RFC 7983), which is said twice.
     let mut last = Vec::new();
     while let Some(datagram) = pair.b.poll_transmit(now) {
         last.push(datagram);
     }
-    assert!(last.len() == 2 && last[0][0] >> 6 == 2 && (20..=63).contains(&last[1][0]), "{last:02x?}");
+    assert!(last.len() == 3 && last[0][0] >> 6 == 2 && (20..=63).contains(&last[1][0]), "{last:02x?}");
+    assert_eq!(last[1], last[2]);
     let path = pair.a.path();
     pair.a.peer.handle_datagram(now, path, &mut last[0].to_vec());
     assert_eq!((pair.a.peer.stats().received.len(), pair.a.closed), (0, None), "its sources are no more");
@@ -291,5 +292,31 @@ fn a_playout_delay_can_be_requested_on_the_way() {
             seen.push(pair.a.peer.playout_delay());
         }
         assert_eq!(seen, expected, "{configured:?}");
+    }
+}
+
+/// Checks that a session ends at once for a peer that misses any one of the last datagrams.
+#[test]
+fn a_goodbye_is_heard_though_a_datagram_of_it_is_lost() {
+    for lost in 0..3 {
+        let mut pair = session(7, Direction::RecvOnly);
+        pair.run_until(secs(5), both_connected).unwrap();
+        let now = pair.clock.now();
+        pair.b.peer.close(now);
+        let mut sent = Vec::new();
+        let mut out = Datagrams::new();
+        while pair.b.peer.poll_transmit(now, |_| None, &mut out).is_some() {
+            sent.extend((0..out.len()).map(|n| out.get(n).to_vec()));
+            out.clear();
+        }
+        assert!(lost < sent.len(), "{}", sent.len());
+        sent.remove(lost);
+        let path = pair.a.path();
+        for mut datagram in sent {
+            pair.a.peer.handle_datagram(now, path, &mut datagram);
+        }
+        let closed = std::iter::from_fn(|| pair.a.peer.poll_event())
+            .any(|event| matches!(event, Event::Closed(CloseReason::Peer)));
+        assert!(closed, "without datagram {lost}");
     }
 }

@@ -402,8 +402,8 @@ impl World {
         }
     }
 
-    /// Sends a datagram from an end of a line; it may be lost or doubled. Goodbyes are never lost: they are not repeated, and a peer that
-    /// misses one waits for long.
+    /// Sends a datagram from an end of a line; it may be lost or doubled. A goodbye is not lost where it is known by its first byte, as
+    /// those of SRT and DTLS 1.2 are: a peer that misses one waits for long. WebRTC says it twice.
     pub(super) fn send_over(&mut self, line: usize, side: usize, datagram: Bytes) {
         let now = self.clock.now();
         let Chaos { datagrams_lost, datagrams_doubled, .. } = self.threads.chaos;
