@@ -78,8 +78,7 @@ impl Live {
 
     /// True if a ladder has more than one rendition.
     pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
-        let videos = |stream| self.details.get(stream).map_or(1, |details| details.videos.max(1));
-        self.ladder(main).map(videos).sum::<usize>() > 1
+        self.ladder(main).map(|stream| self.details.videos(stream)).sum::<usize>() > 1
     }
 
     /// Bytes that the rings of all streams retain.
@@ -119,6 +118,11 @@ impl Details {
     /// The record of a stream.
     pub(super) fn get(&self, stream: StreamId) -> Option<&StreamDetails> {
         self.of.get(&stream)
+    }
+
+    /// Video tracks of a stream; 1 if there are none.
+    pub(super) fn videos(&self, stream: StreamId) -> usize {
+        self.get(stream).map_or(1, |details| details.videos.max(1))
     }
 
     /// The number of streams whose record is known.

@@ -104,3 +104,44 @@ fn all_tracks_of_multitrack_are_played_over_srt_too() {
         }
     });
 }
+
+#[test]
+fn two_videos_are_a_ladder_with_low_latency_and_in_dash() {
+    let server = Server::start(&["app.hlsEnableLowLatency=true", "app.dashMuxingEnabled=true"]);
+    let _publisher = publish(&server);
+    let folder = "/live/streams/ll-hls/multi/";
+    let get = |path: &str| {
+        let reply = server.api().get(path);
+        assert_eq!(reply.status, 200, "{path} {}", reply.body);
+        reply.body
+    };
+    let master = format!("{folder}multi__master_adaptive.m3u8");
+    wait_for("both videos", secs(20), || server.api().get(&master).status == 200);
+    let list = get(&master);
+    let uris: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!((uris.len(), list.matches("TYPE=AUDIO").count()), (2, 1), "{list}");
+    // The same segments at the same numbers, each playlist with a word on the others.
+    let dates = |uri: &str| {
+        let text = get(&format!("{folder}{uri}"));
+        assert_eq!(text.matches("#EXT-X-RENDITION-REPORT:").count(), 2, "{text}");
+        assert!(text.contains("#EXT-X-PART:"), "{text}");
+        let first = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:")).unwrap();
+        let first: u64 = first.parse().unwrap();
+        let dates = text.lines().filter_map(|line| line.strip_prefix("#EXT-X-PROGRAM-DATE-TIME:"));
+        (first..).zip(dates.map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let (high, low) = (dates(uris[0]), dates(uris[1]));
+    let common = high.iter().filter(|segment| low.contains(segment)).count();
+    assert!(common >= 2, "{high:?} {low:?}");
+    let manifest = get("/live/streams/multi/multi_adaptive.mpd");
+    assert_eq!(manifest.matches("contentType=\"video\"").count(), 1, "{manifest}");
+    assert_eq!(manifest.matches("<Representation ").count(), 3, "{manifest}");
+    assert!(!manifest.contains("segmentAlignment=\"false\""), "{manifest}");
+    for path in [&*master, "/live/streams/multi/multi_adaptive.mpd"] {
+        let mut player = Command::new(ffmpeg9());
+        let url = format!("http://{}{path}", server.http);
+        player.args(["-v", "error", "-nostdin", "-t", "2", "-i", &url, "-map", "0:v", "-f", "null", "-"]);
+        let (status, _, err) = run(&mut player);
+        assert!(status.success(), "{path} {err}");
+    }
+}

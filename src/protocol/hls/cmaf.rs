@@ -7,9 +7,14 @@
 //!                               {id}__video.m3u8  {id}__audio.m3u8
 //!                               {id}__video_{run}_000000001.m4s, its parts {id}__video_{run}_000000001.0.m4s ...
 //!            streams/{id}/{id}.mpd                                       DASH
+//! ladder     streams/ll-hls/{id}/{id}__master_adaptive.m3u8              the same, under the names that players probe for first,
+//!            streams/{id}/{id}_adaptive.mpd                              while the stream has several videos
 //! ```
 //!
-//! Each video decides by its own key frames where its segments end; sound follows the first video.
+//! Each video decides by its own key frames where its segments end, beside the first video; sound follows that.
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Instant;
 
@@ -18,6 +23,7 @@ use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Presentation, Start, St
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
+use super::ladder::SNAP_MS;
 use super::lineup::Lineup;
 use super::publishing::Publishing;
 use super::settings::{DashSettings, HlsSettings};
@@ -35,6 +41,8 @@ use crate::types::{Handle, Now};
 /// The folder of playlists with low latency, and how the names in it go on behind the stream's id.
 pub(super) const FOLDER: &str = "ll-hls";
 const MASTER: &str = "__master.m3u8";
+/// The same for a stream of several videos.
+const MASTER_OF_LADDER: &str = "__master_adaptive.m3u8";
 const MARK: &str = "__";
 /// The first unit is at least so late in the time of the segments, in milliseconds.
 const SPARE_MS: i64 = 1000;
@@ -42,6 +50,8 @@ const SPARE_MS: i64 = 1000;
 const AUDIO: &str = "audio";
 /// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
+/// The continuation of the name of a manifest of several videos.
+const MANIFEST_OF_LADDER: &str = "_adaptive.mpd";
 
 /// The sink of one playlist of all tracks.
 pub(super) static TOGETHER: SinkKind = SinkKind {
@@ -52,6 +62,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     is_of_ladder: false,
+    needs_videos: |_| false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
@@ -69,6 +80,7 @@ pub(super) static APART: SinkKind = SinkKind {
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     part_of,
     is_of_ladder: false,
+    needs_videos: |name| name.ends_with(MASTER_OF_LADDER) || name.ends_with(MANIFEST_OF_LADDER),
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
@@ -102,8 +114,8 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let rest = file.strip_prefix(id)?;
     let settings = HlsSettings::of(app);
     let is_made = match rest {
-        MASTER => settings.enabled && settings.low_latency,
-        MANIFEST => settings.dash,
+        MASTER | MASTER_OF_LADDER => settings.enabled && settings.low_latency,
+        MANIFEST | MANIFEST_OF_LADDER => settings.dash,
         _ => is_of_track(rest),
     };
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
@@ -204,6 +216,8 @@ struct CmafSink {
 struct Shown {
     /// The multivariant playlist that is there.
     master: String,
+    /// The names of a ladder that are there.
+    of_ladder: Vec<String>,
     /// The periods of the manifest, the newest last.
     stretches: Vec<Stretch>,
 }
@@ -282,6 +296,36 @@ impl CmafSink {
             rendition.pause();
             self.publish_rendition(&mut rendition, Vec::new());
             self.absent.push(rendition);
+        }
+        if !self.is_ladder() {
+            self.publishing.forget(std::mem::take(&mut self.shown.of_ladder));
+        }
+    }
+
+    /// Whether there are several videos to choose from.
+    fn is_ladder(&self) -> bool {
+        let is_video = |rendition: &&Mp4Segmenter| {
+            rendition.tracks().first().is_some_and(|track| track.kind() == TrackKind::Video)
+        };
+        self.layout == Layout::Apart && self.renditions.iter().filter(is_video).count() > 1
+    }
+
+    /// The segment of another video that has just begun has the number of the first video's beside it, and ends with that.
+    fn keep_beside(&mut self, at: usize) {
+        let lead = self.renditions.first().and_then(|lead| lead.window().mark());
+        let own = self.renditions.get_mut(at).map(Mp4Segmenter::window_mut);
+        let (Some(lead), Some(window)) = (lead, own) else { return };
+        let Some(mark) = window.mark() else { return };
+        let (end_ms, begin_ms) =
+            (lead.begin_ms.saturating_add(self.settings.rules.segment_ms), mark.begin_ms);
+        // The first video may not have come as far yet.
+        let is_ahead = begin_ms >= end_ms.saturating_sub(SNAP_MS);
+        let number = lead.number.saturating_add(u64::from(is_ahead)).max(mark.number);
+        window.begin_at(Start { number, discontinuities: lead.discontinuities });
+        let is_same = begin_ms.saturating_sub(lead.begin_ms).saturating_abs() <= SNAP_MS;
+        if !is_ahead && !is_same {
+            let next_ms = if begin_ms < lead.begin_ms { lead.begin_ms } else { end_ms };
+            window.end_from(next_ms.saturating_sub(SNAP_MS));
         }
     }
 
@@ -395,7 +439,18 @@ impl CmafSink {
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+            if self.is_ladder() {
+                let name = format!("{}{}{MASTER_OF_LADDER}", self.folder, self.id);
+                self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+                self.note_of_ladder(name);
+            }
             self.shown.master = text;
+        }
+    }
+
+    fn note_of_ladder(&mut self, name: String) {
+        if !self.shown.of_ladder.contains(&name) {
+            self.shown.of_ladder.push(name);
         }
     }
 
@@ -467,7 +522,13 @@ impl CmafSink {
         let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
         if let Some(text) = all.manifest(moments) {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
-            self.publishing.manifest(&name, text, self.dates.calendar());
+            let calendar = self.dates.calendar();
+            if self.is_ladder() {
+                let name = format!("{0}/{0}{MANIFEST_OF_LADDER}", self.id);
+                self.publishing.manifest(&name, text.clone(), calendar);
+                self.note_of_ladder(name);
+            }
+            self.publishing.manifest(&name, text, calendar);
         }
     }
 
@@ -541,11 +602,14 @@ impl CmafSink {
         };
         let is_follower = at > 0 && entry.kind == Some(TrackKind::Audio);
         let Some(rendition) = self.renditions.get_mut(at) else { return };
+        let begun_ms = rendition.window().begin_ms();
         if is_follower {
             rendition.follow(&timed(entry, date_ms), boundary);
         } else if let Some(end) = rendition.unit(&timed(entry, date_ms)).filter(|_| at == 0) {
             self.boundary_ms = Some(end);
             self.pass_absent(end);
+        } else if at > 0 && rendition.window().begin_ms() != begun_ms {
+            self.keep_beside(at);
         }
         self.settle(false);
         self.publish(now);

@@ -45,7 +45,7 @@ fn only_what_is_made_is_waited_for() {
     let dash = app(&[("dashMuxingEnabled", "true")]);
     for (name, of_low, of_dash) in [
         ("ll-hls/a/a__master.m3u8", true, false),
-        ("ll-hls/a/a__master_adaptive.m3u8", false, false),
+        ("ll-hls/a/a__master_adaptive.m3u8", true, false),
         ("ll-hls/a/a_adaptive.m3u8", false, false),
         ("ll-hls/a/a__video.m3u8", true, true),
         ("ll-hls/a/a__video12.m3u8", true, true),
@@ -53,7 +53,7 @@ fn only_what_is_made_is_waited_for() {
         ("ll-hls/a/a__audio.m3u8", true, true),
         ("ll-hls/a/a__audio.mpd", false, false),
         ("a/a.mpd", false, true),
-        ("a/a_adaptive.mpd", false, false),
+        ("a/a_adaptive.mpd", false, true),
         ("ll-hls/a/b__master.m3u8", false, false),
     ] {
         assert_eq!(maker_of(&low, name).map(|(_, id)| id), of_low.then_some("a"), "{name}");

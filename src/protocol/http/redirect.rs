@@ -89,7 +89,13 @@ mod tests {
 
     #[test]
     fn lists_name_their_stream() {
-        for (stem, id) in [("s", "s"), ("s_adaptive", "s"), ("s__master", "s"), ("a__b__video", "a__b")] {
+        for (stem, id) in [
+            ("s", "s"),
+            ("s_adaptive", "s"),
+            ("s__master", "s"),
+            ("s__master_adaptive", "s"),
+            ("a__b__video", "a__b"),
+        ] {
             assert_eq!(stream_of(stem), id, "{stem}");
         }
     }

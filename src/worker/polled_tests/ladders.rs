@@ -55,3 +55,40 @@ fn a_ladder_is_begun_by_a_request_if_it_has_more_than_one_rendition() {
     let waits = pair.ask(master, from);
     assert_eq!((pair.answer(waits), pair.sinks.as_slice()), ((Vec::new(), false), &["hls"][..]));
 }
+
+#[test]
+fn what_is_made_of_several_videos_is_waited_for_where_there_are_several() {
+    let mut pair = Pair::new();
+    let set = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
+    let settings = std::sync::Arc::new(AppSettings::of(crate::protocol::schema(), "live", &set).unwrap());
+    for worker in &mut pair.workers {
+        worker.handle_mail(pair.now, ToWorker::App(std::sync::Arc::clone(&settings)));
+        let mail = ToWorker::StreamUp {
+            stream: StreamId(8),
+            key: StreamKey::new("live", "two"),
+            source: WorkerId(0),
+            ingest: Ingest::PULL,
+            details: StreamDetails { videos: 2, ..StreamDetails::default() },
+            settings: std::sync::Arc::clone(&settings),
+        };
+        worker.handle_mail(pair.now, mail);
+    }
+    let from = [192, 0, 2, 1];
+    for (name, of_ladder) in [
+        ("ll-hls/{id}/{id}__master_adaptive.m3u8", true),
+        ("{id}/{id}_adaptive.mpd", true),
+        ("ll-hls/{id}/{id}__master.m3u8", false),
+        ("{id}/{id}.mpd", false),
+    ] {
+        for (id, answered) in [("cam", of_ladder), ("two", false), ("nobody", true)] {
+            pair.sinks.clear();
+            let path = format!("/live/streams/{}", name.replace("{id}", id));
+            let waits = pair.ask(&path, from);
+            assert_eq!(pair.answer(waits), (Vec::new(), answered), "{path}");
+            if id != "nobody" {
+                assert_eq!(pair.sinks.is_empty(), answered, "{path} {:?}", pair.sinks);
+            }
+            pair.workers[1].handle_path(pair.now, waits, PathId::default(), PathEvent::Broken("reset"));
+        }
+    }
+}

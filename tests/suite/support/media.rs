@@ -63,6 +63,7 @@ pub fn coded_file(name: &str, coding: &[&str]) -> PathBuf {
 pub fn make_once(path: &Path, make: impl FnOnce(&Path)) {
     let _making = MAKING.lock().unwrap();
     if !path.exists() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let part = path.with_file_name(format!("part-{}", path.file_name().unwrap().display()));
         make(&part);
         std::fs::rename(part, path).unwrap();

@@ -155,7 +155,7 @@ impl Presentation<'_> {
         let of_stretch = |one: &Spanned<'_>| {
             one.middle_ms() >= stretch.begin_ms && next_ms.is_none_or(|next| one.middle_ms() < next)
         };
-        let mut is_begun = false;
+        let mut sets: Vec<Vec<Shown<'_>>> = Vec::new();
         for rendition in self.renditions {
             let beyond = rendition.spanned().count().saturating_sub(self.listed());
             let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
@@ -163,15 +163,18 @@ impl Presentation<'_> {
             let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
             let spans: Vec<Span> =
                 all.iter().filter(|one| one.described == described).map(|one| one.span).collect();
-            if !std::mem::replace(&mut is_begun, true) {
-                let _ =
-                    writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+            let shown = Shown { rendition, described, spans };
+            match sets.iter_mut().find(|set| set.iter().all(|one| one.is_alternative_of(&shown))) {
+                Some(set) => set.push(shown),
+                None => sets.push(vec![shown]),
             }
-            adaptation_set(out, rendition, (stretch, described, &spans));
         }
-        if is_begun {
-            out.push_str("</Period>\n");
+        if sets.is_empty() {
+            return;
         }
+        let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+        sets.iter().for_each(|set| adaptation_set(out, stretch, set));
+        out.push_str("</Period>\n");
     }
 
     fn listed(&self) -> usize {
@@ -219,25 +222,63 @@ fn longest_ms(rendition: &Mp4Segmenter) -> u64 {
     u64::try_from(rendition.window().playlist().target_duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn adaptation_set(
-    out: &mut String,
-    rendition: &Mp4Segmenter,
-    (stretch, described, spans): (&Stretch, &Described, &[Span]),
-) {
-    let (Some(track), Some(first)) = (rendition.tracks().first(), spans.first()) else { return };
-    let kind = if described.kind == TrackKind::Video { "video" } else { "audio" };
+/// A rendition in a period.
+#[derive(Debug)]
+struct Shown<'a> {
+    rendition: &'a Mp4Segmenter,
+    described: &'a Described,
+    spans: Vec<Span>,
+}
+
+impl Shown<'_> {
+    /// Whether players may switch between both: pictures in one codec (§5.3.3.1).
+    fn is_alternative_of(&self, other: &Self) -> bool {
+        let is_video = |one: &Self| one.described.kind == TrackKind::Video;
+        is_video(self) && is_video(other) && self.codec() == other.codec()
+    }
+
+    /// The codec without its profile.
+    fn codec(&self) -> &str {
+        let full = self.described.codecs.first().map_or("", String::as_str);
+        full.split_once('.').map_or(full, |(codec, _)| codec)
+    }
+
+    /// The beginnings of its segments, in milliseconds, and the end of the last one.
+    fn cuts_ms(&self) -> Vec<u64> {
+        let ticks = u64::from(self.described.timescale.ticks()).max(1);
+        let end = self.spans.last().map(|last| last.time.saturating_add(last.ticks));
+        let times = self.spans.iter().map(|span| span.time).chain(end);
+        times.map(|time| time.saturating_mul(1000) / ticks).collect()
+    }
+
+    /// Whether no segment of one reaches into two of the other (§5.3.3.2), where both have some.
+    fn is_aligned_with(&self, other: &Self) -> bool {
+        let (own, others) = (self.cuts_ms(), other.cuts_ms());
+        let within = |cut: u64, of: &[u64]| {
+            of.first().is_some_and(|first| *first < cut) && of.last().is_some_and(|last| cut < *last)
+        };
+        let is_cut = |cut: u64, of: &[u64]| of.iter().any(|at| at.abs_diff(cut) <= 1);
+        own.iter().filter(|cut| within(**cut, &others)).all(|cut| is_cut(*cut, &others))
+            && others.iter().filter(|cut| within(**cut, &own)).all(|cut| is_cut(*cut, &own))
+    }
+}
+
+/// Writes renditions that players may switch between.
+fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>]) {
+    let Some((first, others)) = set.split_first() else { return };
+    let Some(track) = first.rendition.tracks().first() else { return };
+    let is_video = first.described.kind == TrackKind::Video;
+    let kind = if is_video { "video" } else { "audio" };
     // It is the same in all periods, whichever tracks there are.
-    let id = u64::from(track.id.index()).saturating_add(if described.kind == TrackKind::Video {
-        0
-    } else {
-        AUDIO_IDS
-    });
-    let sap = if rendition.window().playlist().independent_segments { " startWithSAP=\"1\"" } else { "" };
+    let id = u64::from(track.id.index()).saturating_add(if is_video { 0 } else { AUDIO_IDS });
+    let is_aligned = others.iter().all(|one| one.is_aligned_with(first));
+    let is_independent = |one: &Shown<'_>| one.rendition.window().playlist().independent_segments;
+    let sap = if set.iter().all(is_independent) { " startWithSAP=\"1\"" } else { "" };
     let _ = writeln!(
         out,
-        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"true\"{sap}>",
+        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>",
     );
-    if let Some((_, channels)) = described.sound {
+    if let Some((_, channels)) = first.described.sound {
         // ISO/IEC 23003-3 table 68: 7 stands for eight channels.
         let configuration = if channels == 8 { 7 } else { channels };
         let _ = writeln!(
@@ -245,19 +286,41 @@ fn adaptation_set(
             "<AudioChannelConfiguration schemeIdUri=\"{CHANNELS}\" value=\"{configuration}\"/>"
         );
     }
+    if others.is_empty() {
+        template(out, stretch, first);
+        representation(out, first);
+        out.push_str("/>\n");
+    } else {
+        for one in set {
+            representation(out, one);
+            out.push_str(">\n");
+            template(out, stretch, one);
+            out.push_str("</Representation>\n");
+        }
+    }
+    out.push_str("</AdaptationSet>\n");
+}
+
+/// Writes the names and times of a rendition's segments.
+fn template(out: &mut String, stretch: &Stretch, Shown { rendition, described, spans }: &Shown<'_>) {
     let ticks = u64::from(described.timescale.ticks());
+    let first = spans.first().map_or(0, |first| first.number);
     let _ = writeln!(
         out,
         "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
         stretch.begin_ms.saturating_mul(ticks) / 1000,
         Escaped(&described.uri),
         rendition.template(&Escaped(&rendition.names().stem()).to_string()),
-        rendition.names().number(first.number)
+        rendition.names().number(first)
     );
     for span in spans {
         let _ = writeln!(out, "<S t=\"{}\" d=\"{}\"/>", span.time, span.ticks.max(1));
     }
     out.push_str("</SegmentTimeline>\n</SegmentTemplate>\n");
+}
+
+/// Writes the description of a rendition, without the end of the element.
+fn representation(out: &mut String, Shown { rendition, described, .. }: &Shown<'_>) {
     let bits = rendition.window().peak_bits().max(1);
     let _ = write!(
         out,
@@ -277,7 +340,6 @@ fn adaptation_set(
     if let Some((rate, _)) = described.sound {
         let _ = write!(out, " audioSamplingRate=\"{rate}\"");
     }
-    out.push_str("/>\n</AdaptationSet>\n");
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const HELD_UNITS_MAX: usize = 600;
 const HELD_BYTES_MAX: usize = 8 << 20;
 /// Key frames of two renditions that are no further apart are the same picture: more than the time by which a large one comes later
 /// than a small one, and less than half the distance of two.
-pub(super) const SNAP_MS: i64 = 250;
+pub(in crate::protocol::hls) const SNAP_MS: i64 = 250;
 
 /// See the module.
 #[derive(Debug)]

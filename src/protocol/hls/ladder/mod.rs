@@ -28,6 +28,7 @@ use hls::segmenter::Start;
 use media::{Track, TrackKind};
 
 use self::clock::Clock;
+pub(super) use self::clock::SNAP_MS;
 use self::rung::{Beside, Lead, Rung, longest_ms};
 use super::cmaf;
 use super::lineup::Lineup;
@@ -65,6 +66,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     },
     part_of: |_| None,
     is_of_ladder: true,
+    needs_videos: |_| false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, seed| Box::new(LadderSink::new(now, order, seed)),

@@ -339,6 +339,46 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
 }
 
 #[test]
+fn videos_in_one_codec_are_alternatives_of_one_set() {
+    let text_of = |others_key_ms: i64| {
+        let names = ["cam__video0", "cam__video1"];
+        let mut renditions = names.map(|base| {
+            let names = named(base, Some(7));
+            let mut rendition = Mp4Segmenter::new(names, &Rules::DEFAULT, false, (START, 0));
+            rendition.set_tracks(vec![video()], 1);
+            rendition
+        });
+        for dts in (0..20_000).step_by(40) {
+            for (rendition, key_ms) in renditions.iter_mut().zip([2000, others_key_ms]) {
+                rendition.unit(&timed(&unit(&video(), dts, dts % key_ms == 0)));
+            }
+        }
+        renditions.iter_mut().for_each(|one| one.adopt(one.window().wanted_target()));
+        let [high, low] = &renditions;
+        let (renditions, stretches) = ([high, low], [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }]);
+        let (renditions, stretches, listed) = (&renditions[..], &stretches[..], None);
+        let of = Presentation { renditions, stretches, base: "../", ended: false, listed, latency_ms: 3500 };
+        of.manifest(Moments { zero_ms: 0, now_ms: 40_000 }).unwrap()
+    };
+    for (key_ms, aligned) in [(2000, "segmentAlignment=\"true\""), (3000, "segmentAlignment=\"false\"")] {
+        let text = text_of(key_ms);
+        assert_eq!(text.matches("<AdaptationSet ").count(), 1, "{text}");
+        assert!(text.contains(aligned), "{text}");
+        // Each has a template of its own, in a line that a viewer's credentials are put into.
+        let representation = |base: &str| {
+            let (_, own) = text.split_once(&format!("<Representation id=\"{base}\"")).unwrap();
+            own.split_once("</Representation>").unwrap().0.to_owned()
+        };
+        for base in ["cam__video0", "cam__video1"] {
+            let own = representation(base);
+            let template = own.lines().find(|line| line.starts_with("<SegmentTemplate ")).unwrap();
+            assert!(template.contains(&format!("media=\"{base}_7_$Number%09d$.m4s\"")), "{own}");
+            assert!(own.contains("<S t="), "{own}");
+        }
+    }
+}
+
+#[test]
 fn parts_together_are_their_segment() {
     let mut rig = Rig::new(video(), true);
     (0..500).for_each(|n| rig.unit(n * 40, n % 50 == 0));

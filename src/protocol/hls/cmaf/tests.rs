@@ -1,0 +1,144 @@
+//! Several videos of one stream with low latency and DASH.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hls::Playlist;
+use hls::playlist::MediaPlaylist;
+use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
+
+use super::*;
+use crate::mail::StreamDetails;
+use crate::protocol::{OrderEvent, schema};
+use crate::types::{StreamId, StreamKey};
+
+/// A sink with the blobs that are there.
+struct Rig {
+    sink: CmafSink,
+    begun: Instant,
+    chosen: Chosen,
+    blobs: BTreeMap<String, Bytes>,
+}
+
+fn video(n: u8) -> Track {
+    let config = Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+    let config = CodecConfig::read(Codec::H264, config).unwrap().unwrap();
+    Track::new(TrackId::nth(TrackKind::Video, n).unwrap(), config, Timescale::MILLISECONDS)
+}
+
+fn audio() -> Track {
+    let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
+    Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS)
+}
+
+impl Rig {
+    fn new() -> Self {
+        let settings = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
+        let order = SinkOrder {
+            stream: StreamId(1),
+            key: StreamKey::new("live", "cam"),
+            settings: Arc::new(AppSettings::of(schema(), "live", &settings).unwrap()),
+            details: StreamDetails::default(),
+            recording: None,
+        };
+        let begun = Instant::now();
+        let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
+        let sink = CmafSink::new(now, &order, Layout::Apart);
+        Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new() }
+    }
+
+    /// The stream has these tracks, each with the time of its first unit, from one time to another; key frames every second.
+    fn pass(&mut self, tracks: &[(Track, i64)], epoch: u32, times: std::ops::Range<i64>) {
+        let list = Arc::new(Tracks::new(epoch, tracks.iter().map(|(track, _)| track.clone())));
+        let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
+        self.chosen.update(selection, &list, &|_| Fit::Well);
+        for dts in times.step_by(40) {
+            let ms = dts.unsigned_abs();
+            let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: 1_795_806_797_674 + ms };
+            for (track, _) in tracks.iter().filter(|(_, first_ms)| dts >= *first_ms) {
+                let key_frame = dts % 1000 == 0 || track.kind() == TrackKind::Audio;
+                let payload = Bytes::from_static(&[0, 0, 0, 1, 9]);
+                let unit = AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: 1, payload };
+                let entry = Entry::new(now.mono, now.wall_ms, unit, Arc::clone(&list));
+                self.sink.take(now, &entry, &self.chosen);
+            }
+            while let Some(event) = self.sink.publishing.poll(now) {
+                if let Event::Order(OrderEvent::Blob(blob)) = event {
+                    blob.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
+                    self.blobs.insert(blob.name.to_string(), blob.bytes);
+                }
+            }
+        }
+    }
+
+    fn text(&self, name: &str) -> &str {
+        std::str::from_utf8(&self.blobs[name]).unwrap()
+    }
+
+    fn media(&self, base: &str) -> MediaPlaylist {
+        let text = self.text(&format!("ll-hls/cam/{base}{ENDING}"));
+        let Ok(Playlist::Media(playlist)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
+        playlist
+    }
+
+    /// The dates and lengths of the segments of a rendition, by their numbers.
+    fn segments(&self, base: &str) -> BTreeMap<u64, (i64, u128)> {
+        let playlist = self.media(base);
+        let numbered = (playlist.media_sequence..).zip(&playlist.segments);
+        numbered
+            .map(|(number, one)| (number, (one.program_date_time.unwrap(), one.duration.as_millis())))
+            .collect()
+    }
+}
+
+#[test]
+fn videos_of_a_stream_have_the_same_segments_whenever_they_begin() {
+    // The second video begins with the first, within a segment of it, and at its end; so does the first.
+    for (first_ms, second_ms) in [(0, 0), (0, 1000), (0, 2000), (0, 3000), (0, 7000), (1000, 0), (2000, 0)] {
+        let mut rig = Rig::new();
+        let tracks = [(video(0), first_ms), (video(1), second_ms), (audio(), 0)];
+        rig.pass(&tracks, 1, 0..25_000);
+        let [high, low] = ["cam__video0", "cam__video1"].map(|base| rig.segments(base));
+        let places = |of: &BTreeMap<u64, (i64, u128)>| of.values().rev().take(5).copied().collect::<Vec<_>>();
+        assert_eq!(places(&high), places(&low), "{first_ms} {second_ms}");
+        if first_ms <= second_ms {
+            let common: Vec<_> = low.keys().filter(|number| high.contains_key(number)).collect();
+            assert!(common.len() >= 5, "{high:?} {low:?}");
+            let same = common.iter().rev().take(5).all(|number| high[number] == low[number]);
+            assert!(same, "{first_ms} {second_ms}: {high:?} {low:?}");
+        }
+        let [high, low, sound] = ["cam__video0", "cam__video1", "cam__audio"].map(|base| rig.media(base));
+        assert_eq!(high.target_duration, low.target_duration, "RFC 8216 6.2.4");
+        for (playlist, others) in [
+            (&high, ["cam__video1.m3u8", "cam__audio.m3u8"]),
+            (&low, ["cam__video0.m3u8", "cam__audio.m3u8"]),
+            (&sound, ["cam__video0.m3u8", "cam__video1.m3u8"]),
+        ] {
+            let reports = &playlist.low_latency.as_ref().unwrap().reports;
+            let told: Vec<_> = reports.iter().map(|report| report.uri.as_str()).collect();
+            assert_eq!(told, others);
+        }
+    }
+}
+
+#[test]
+fn several_videos_are_a_ladder_for_as_long_as_there_are_several() {
+    let (master, manifest) = ("ll-hls/cam/cam__master_adaptive.m3u8", "cam/cam_adaptive.mpd");
+    let mut rig = Rig::new();
+    rig.pass(&[(video(0), 0), (video(1), 0), (audio(), 0)], 1, 0..15_000);
+    let text = rig.text(master);
+    let Ok(Playlist::Multivariant(list)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
+    assert_eq!((list.variants.len(), list.renditions.len()), (2, 1), "one group of sound: {text}");
+    assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(AUDIO)));
+    let text = rig.text(manifest);
+    assert_eq!(text.matches("contentType=\"video\"").count(), 1, "{text}");
+    assert_eq!(text.matches("<Representation ").count(), 3, "{text}");
+    assert_eq!(text.matches("segmentAlignment=\"true\"").count(), 2, "{text}");
+    assert_eq!((rig.text("ll-hls/cam/cam__master.m3u8"), rig.text("cam/cam.mpd")), (rig.text(master), text));
+    // One of them leaves.
+    rig.pass(&[(video(0), 0), (audio(), 0)], 2, 15_000..30_000);
+    assert!(!rig.blobs.contains_key(master) && !rig.blobs.contains_key(manifest));
+    assert!(rig.blobs.contains_key("ll-hls/cam/cam__master.m3u8") && rig.blobs.contains_key("cam/cam.mpd"));
+}
