@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
     row("twice the rate, 5 % lost", loss(path(200), 0.05), 98, 450, 500),
     row("twice the rate, 30 ms of overtaking", overtaking(path(200), 30), 98, 800, 800),
     row("four times the rate, 100 ms of overtaking", overtaking(path(400), 100), 98, 1700, 1800),
-    row("75 %, 100 ms of overtaking", overtaking(path(75), 100), 30, 2800, 4200),
+    row("75 %, 100 ms of overtaking", overtaking(path(75), 100), 30, 3600, 4200),
     row("twice the rate, 15 % lost", loss(path(200), 0.15), 95, 700, 700),
     row("three times the rate, 25 % lost", loss(path(300), 0.25), 85, 2200, 900),
     row("four times the rate, 35 % lost", loss(path(400), 0.35), 55, 5000, 1000),
