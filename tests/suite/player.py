@@ -20,6 +20,8 @@ class Firefox(panel.Firefox):
     def start(self):
         with open(os.path.join(self.profile, "user.js"), "w") as settings:
             settings.write('user_pref("media.autoplay.default", 0);\nuser_pref("media.autoplay.blocking_policy", 0);\n')
+            # A camera and a microphone that are made up.
+            settings.write('user_pref("media.navigator.streams.fake", true);\nuser_pref("media.navigator.permission.disabled", true);\n')
         return super().start()
 
 
@@ -131,6 +133,78 @@ def task_stereo(browser, url, left, right):
         browser.wait("a tone in each ear", apart)
     except AssertionError as error:
         raise AssertionError(f"levels in dB, by ear and tone: {browser.run(f'levels({tones})')}") from error
+
+
+# Peers of a page by WHIP and WHEP, each with a data channel, and the sizes and texts of the messages that came.
+PEERS = """(() => {
+    const came = { publisher: [], player: [] };
+    const start = async (name, peer, label, path) => {
+        const channel = peer.createDataChannel(label);
+        channel.binaryType = "arraybuffer";
+        channel.onmessage = ({ data }) => came[name].push(typeof data === "string" ? data : data.byteLength);
+        await peer.setLocalDescription();
+        const answer = await fetch(path, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: peer.localDescription.sdp });
+        if (answer.status !== 201) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
+        await peer.setRemoteDescription({ type: "answer", sdp: await answer.text() });
+        return { peer, channel, resource: new URL(answer.headers.get("Location"), answer.url) };
+    };
+    const video = document.createElement("video");
+    Object.assign(globalThis, {
+        came,
+        publishes: async (path) => {
+            const media = await navigator.mediaDevices.getUserMedia({ video: true, audio: true });
+            const peer = new RTCPeerConnection();
+            media.getTracks().forEach((track) => peer.addTransceiver(track, { direction: "sendonly", streams: [media] }));
+            globalThis.publisher = await start("publisher", peer, "cam", path);
+            return true;
+        },
+        plays: async (path) => {
+            const peer = new RTCPeerConnection();
+            const media = new MediaStream();
+            peer.ontrack = ({ track }) => media.addTrack(track);
+            ["video", "audio"].forEach((kind) => peer.addTransceiver(kind, { direction: "recvonly" }));
+            Object.assign(video, { muted: true, autoplay: true, srcObject: media });
+            document.body.append(video);
+            globalThis.player = await start("player", peer, "mine", path);
+            return true;
+        },
+        received: async (kind) => [...(await globalThis.player.peer.getStats()).values()].find((one) => one.type === "inbound-rtp" && one.kind === kind) ?? {},
+        ends: async (name) => {
+            const { peer, resource } = globalThis[name];
+            const { status } = await fetch(resource, { method: "DELETE" });
+            peer.close();
+            return status;
+        },
+    });
+})()"""
+
+
+def task_peers(browser, url):
+    """A page publishes by WHIP and plays itself by WHEP: pictures, sound and messages both ways, of one SCTP packet and of many."""
+    browser.go(f"{url}live/play.html?id=nobody&autoplay=false")
+    browser.run(f"void {PEERS}")
+    browser.run("publishes('whip/mirror')")
+    browser.wait("the publisher", lambda: browser.run("publisher.peer.connectionState") == "connected")
+    browser.wait("the stream", lambda: browser.run("plays('whep/mirror').catch(() => false)"))
+    browser.wait("pictures", lambda: browser.run("received('video').then(({ framesDecoded }) => framesDecoded ?? 0)") > 60)
+    codecs = browser.run("player.peer.getStats().then((all) => [...all.values()].filter(({ type }) => type === 'codec').map(({ mimeType }) => mimeType))")
+    assert {"video/VP8", "audio/opus"} <= set(codecs), codecs
+    browser.wait("sound", lambda: browser.run("received('audio').then(({ audioLevel, totalAudioEnergy }) => totalAudioEnergy ?? audioLevel ?? 0)") > 0)
+    lost = browser.run("received('video').then(({ packetsLost }) => packetsLost)")
+    assert lost == 0, f"{lost} packets lost"
+    for name in ("publisher", "player"):
+        browser.wait(f"the channel of the {name}", lambda: browser.run(f"{name}.channel.readyState") == "open")
+    sizes = [1, 65_536, 262_144]
+    for sender, receiver in (("publisher", "player"), ("player", "publisher")):
+        browser.run(f"void {sender}.channel.send('of the {sender}')")
+        browser.run(f"void {sizes}.forEach((size) => {sender}.channel.send(new Uint8Array(size)))")
+        wanted = [f"of the {sender}", *sizes]
+        try:
+            browser.wait(f"messages of the {sender}", lambda: browser.run(f"came.{receiver}") == wanted)
+        except AssertionError as error:
+            raise AssertionError(f"came: {browser.run('came')}") from error
+    ended = [browser.run(f"ends('{name}')") for name in ("player", "publisher")]
+    assert ended == [200, 200], ended
 
 
 class Elsewhere(http.server.BaseHTTPRequestHandler):

@@ -73,6 +73,15 @@ fn stereo_stays_stereo_over_webrtc() {
     does(&[CHROMIUM], "stereo", &server, &TONES);
 }
 
+/// Firefox's own stacks of RTP and SCTP, in both roles. It pairs no address of its own with 127.0.0.1, so media is at all addresses.
+#[test]
+fn firefox_publishes_and_plays_by_whip_and_whep_with_data_channels() {
+    let mut server = Server::start(&["server.workers=2", "server.host=0.0.0.0"]);
+    // Pages of this address alone have a camera.
+    server.http.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    does(&[FIREFOX], "peers", &server, &[]);
+}
+
 #[test]
 fn a_technology_that_fails_gives_way_to_the_next() {
     let server = Server::start(&[]);
