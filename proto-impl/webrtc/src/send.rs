@@ -405,6 +405,11 @@ impl Sender {
         }
     }
 
+    /// The playout delay requested so.
+    pub(crate) fn requested_playout_delay(&self) -> Option<PlayoutDelay> {
+        self.heads.requested_delay()
+    }
+
     /// Queues a unit sampled at `sampled`.
     pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
         self.clock.go_on(unit.timestamp, sampled, self.agreed.clock_rate);

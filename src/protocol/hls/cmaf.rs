@@ -302,7 +302,7 @@ impl CmafSink {
         }
     }
 
-    /// Whether there are several videos to choose from.
+    /// True if there are several videos to choose from.
     fn is_ladder(&self) -> bool {
         let is_video = |rendition: &&Mp4Segmenter| {
             rendition.tracks().first().is_some_and(|track| track.kind() == TrackKind::Video)

@@ -13,18 +13,9 @@ const SHORT: PlayoutDelay = PlayoutDelay { min: Duration::ZERO, max: Duration::f
 /// Requested later: the range of a browser of which nothing is requested.
 const USUAL: PlayoutDelay = PlayoutDelay { min: Duration::ZERO, max: Duration::from_secs(10) };
 
-/// The state of the request.
-#[derive(Debug, Default)]
-pub(super) struct Playout {
-    is_short: bool,
-}
-
-impl Playout {
-    /// Returns the delay to request, if it is another one than before.
-    pub(super) fn follow(&mut self, is_thinned: bool) -> Option<PlayoutDelay> {
-        let before = std::mem::replace(&mut self.is_short, is_thinned);
-        (before != is_thinned).then_some(if is_thinned { SHORT } else { USUAL })
-    }
+/// Returns the delay to request of a player of which `requested` was requested before; `None`: nothing.
+pub(super) fn delay_for(is_thinned: bool, requested: Option<PlayoutDelay>) -> Option<PlayoutDelay> {
+    if is_thinned { Some(SHORT) } else { requested.map(|_| USUAL) }
 }
 
 #[cfg(test)]
@@ -33,8 +24,11 @@ mod tests {
 
     #[test]
     fn a_delay_is_requested_when_thinning_begins_and_ends() {
-        let mut playout = Playout::default();
-        let requested = [false, true, true, false, false].map(|is_thinned| playout.follow(is_thinned));
-        assert_eq!(requested, [None, Some(SHORT), None, Some(USUAL), None]);
+        let mut requested = None;
+        let requests = [false, true, true, false, false].map(|is_thinned| {
+            requested = delay_for(is_thinned, requested);
+            requested
+        });
+        assert_eq!(requests, [None, Some(SHORT), Some(SHORT), Some(USUAL), Some(USUAL)]);
     }
 }

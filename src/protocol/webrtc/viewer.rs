@@ -18,7 +18,7 @@ use super::layers::{Layers, PathState, Step};
 use super::negotiation;
 use super::package::{RtcPackage, clock_of};
 use super::patience::Patience;
-use super::playout::Playout;
+use super::playout;
 use crate::hub::{Delivery, Entry, Pick, Selection};
 use crate::protocol::thinning::{Load, Picture, Thinning};
 use crate::types::StreamKey;
@@ -56,7 +56,6 @@ pub(super) struct Viewer {
     /// True if the choice has begun and the hub must be notified.
     selects: bool,
     thinning: Thinning,
-    playout: Playout,
     /// Time of the next report to the page; `None` if it gets none.
     tells_at: Option<Instant>,
     /// True for video and for audio if the kind is wanted.
@@ -103,7 +102,6 @@ impl Viewer {
             wants: (true, true),
             clock: None,
             thinning: Thinning::default(),
-            playout: Playout::default(),
             rates: Rates::default(),
             patience: Patience::default(),
             tracks: Arc::clone(tracks),
@@ -327,7 +325,8 @@ impl Viewer {
                 }
                 return Outcome::LeftOut;
             }
-            if let Some(delay) = self.playout.follow(self.thinning.is_recent(now)) {
+            let requested = peer.requested_playout_delay(section);
+            if let Some(delay) = playout::delay_for(self.thinning.is_recent(now), requested) {
                 peer.request_playout_delay(section, delay);
             }
         }

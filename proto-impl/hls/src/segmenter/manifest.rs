@@ -231,7 +231,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    /// Whether players may switch between both: pictures in one codec (§5.3.3.1).
+    /// True if players may switch between both: pictures in one codec (§5.3.3.1).
     fn is_alternative_of(&self, other: &Self) -> bool {
         let is_video = |one: &Self| one.described.kind == TrackKind::Video;
         is_video(self) && is_video(other) && self.codec() == other.codec()
@@ -251,7 +251,7 @@ impl Shown<'_> {
         times.map(|time| time.saturating_mul(1000) / ticks).collect()
     }
 
-    /// Whether no segment of one reaches into two of the other (§5.3.3.2), where both have some.
+    /// True if no segment of one reaches into two of the other (§5.3.3.2), where both have some.
     fn is_aligned_with(&self, other: &Self) -> bool {
         let (own, others) = (self.cuts_ms(), other.cuts_ms());
         let within = |cut: u64, of: &[u64]| {

@@ -204,6 +204,13 @@ impl Peer {
         }
     }
 
+    /// Returns the playout delay that [`Peer::request_playout_delay`] has requested of the section's player.
+    #[must_use]
+    pub fn requested_playout_delay(&self, section: SectionId) -> Option<PlayoutDelay> {
+        let sender = self.sending.senders.iter().find(|sender| sender.section == section)?;
+        sender.requested_playout_delay()
+    }
+
     /// Returns the latest playout delay that the peer requested for its video.
     #[must_use]
     pub fn playout_delay(&self) -> Option<PlayoutDelay> {

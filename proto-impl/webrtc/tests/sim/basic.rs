@@ -289,6 +289,8 @@ fn a_playout_delay_can_be_requested_on_the_way() {
                 pair.b.peer.request_playout_delay(VIDEO, delay);
             }
             pair.run_for(secs(3)).unwrap();
+            assert_eq!(pair.b.peer.requested_playout_delay(AUDIO), None);
+            assert_eq!(pair.b.peer.requested_playout_delay(VIDEO), request.filter(|_| configured.is_none()));
             seen.push(pair.a.peer.playout_delay());
         }
         assert_eq!(seen, expected, "{configured:?}");
