@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::source;
 
-/// Where text of ours is.
+/// Folders and files with text of ours.
 const FOLDERS: [&str; 14] = [
     "src",
     "proto-impl",
@@ -34,7 +34,7 @@ const FOREIGN: [&str; 6] = [
     "PORTING.md",
 ];
 
-/// What a name of a document ends with.
+/// Endings of the names of documents.
 const DOCUMENT: &str = ".md";
 
 /// The documents that a line names, each with what follows it.

@@ -133,7 +133,7 @@ fn outside_of_tests(code: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// What stands between the brace that `code` begins with and its partner.
+/// Returns the text between the brace that `code` begins with and its partner.
 pub(crate) fn block(code: &str) -> &str {
     let mut depth = 0usize;
     for (at, c) in code.char_indices() {
@@ -156,7 +156,7 @@ pub(crate) fn word(code: &str) -> &str {
     &code[..code.find(|c| !is_word(c)).unwrap_or(code.len())]
 }
 
-/// Where `wanted` stands as a word of its own.
+/// Returns the places at which `wanted` stands as a word of its own.
 pub(crate) fn words<'a>(code: &'a str, wanted: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(wanted)
         .filter(move |(at, _)| {

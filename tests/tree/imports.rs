@@ -1,4 +1,4 @@
-//! Who may import whom: the rooms of the server (the top folders and files of `src`) and the arrows between them, held
+//! The imports that are allowed: the rooms of the server (the top folders and files of `src`) and the arrows between them, held
 //! to the table in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -133,7 +133,7 @@ fn idle_methods() -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// What is listed with another number than there is.
+/// Returns the entries that are listed with another number than there is.
 fn differences(found: &BTreeMap<String, usize>, listed: &[(&str, usize)]) -> Vec<String> {
     let listed: BTreeMap<&str, usize> = listed.iter().copied().collect();
     let new =
