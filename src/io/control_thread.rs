@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::clock;
 use super::directory::StoreSender;
+use super::free_memory::FreeMemory;
 use super::jobs::{Asker, Jobs};
 use super::mailbox::{Mail, MailSender};
 use super::notify::Answer;
@@ -159,6 +160,7 @@ pub(super) struct ControlThread {
     pub(super) jobs: Jobs,
     pub(super) local: Local,
     pub(super) held_up: HeldUp,
+    pub(super) free_memory: FreeMemory,
 }
 
 impl ControlThread {
@@ -182,6 +184,7 @@ impl ControlThread {
                 }
             }
             self.turn(batch);
+            self.free_memory.handle_turn(clock::now().mono);
             if self.deliver() {
                 return;
             }

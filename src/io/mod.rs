@@ -7,6 +7,7 @@ mod clock;
 mod control_thread;
 mod directory;
 mod driver;
+mod free_memory;
 mod host;
 pub mod import_tool;
 mod jobs;

@@ -15,6 +15,7 @@ use super::blob_files::BlobFiles;
 use super::budget::Budget;
 use super::control_thread::{self, ControlMail, ControlSender, ControlThread, HeldUp, Local};
 use super::directory::{Listeners, Records};
+use super::free_memory::FreeMemory;
 use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::notify::{Pulse, ServiceManager};
@@ -178,6 +179,7 @@ impl Server {
             jobs: jobs.clone(),
             local: Local::default(),
             held_up: HeldUp::new(clock::now().mono),
+            free_memory: FreeMemory::new(clock::now().mono),
         };
         local::start(&config.home, control_sender.clone())?;
         // The workers find the applications in their mail before they look at a socket: who connects as soon as the

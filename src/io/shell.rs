@@ -18,6 +18,7 @@ use super::budget::Budget;
 use super::clock;
 use super::control_thread::ControlSender;
 use super::driver::{Bounds, Driver};
+use super::free_memory::FreeMemory;
 use super::jobs::Jobs;
 use super::mailbox::{Handover, Mail, MailSender, Mailbox};
 use super::preface::{self, Accepted, Prefaces};
@@ -112,6 +113,7 @@ pub(super) struct Shell {
     accepting: bool,
     accept_paused_until: Option<Instant>,
     pending_accept: bool,
+    free_memory: FreeMemory,
 }
 
 impl Shell {
@@ -147,6 +149,7 @@ impl Shell {
             accepting: true,
             accept_paused_until: None,
             pending_accept: true,
+            free_memory: FreeMemory::new(clock::now().mono),
         })
     }
 
@@ -175,6 +178,7 @@ impl Shell {
             self.driver.read_ready(now, &mut self.machine);
             self.read_ports(now);
             self.driver.finish(now, &mut self.machine);
+            self.free_memory.handle_turn(now.mono);
             self.machine.worker.note_turn(now.mono.elapsed(), self.mailbox.waiting());
         }
     }
@@ -184,7 +188,12 @@ impl Shell {
         if self.driver.has_work(&self.machine) || !self.mailbox.may_sleep() {
             return Some(Duration::ZERO);
         }
-        let others = [self.accept_paused_until, self.muted_until(), self.prefaces.poll_timeout()];
+        let others = [
+            self.accept_paused_until,
+            self.muted_until(),
+            self.prefaces.poll_timeout(),
+            self.free_memory.poll_timeout(),
+        ];
         self.driver.patience(&self.machine, others.into_iter().flatten())
     }
 
