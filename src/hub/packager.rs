@@ -273,6 +273,13 @@ impl Packager {
         self.tail = self.package.as_mut().map(|package| package.finish()).unwrap_or_default();
     }
 
+    /// Drops the bytes of units that wait for the next one.
+    pub(super) fn forget_held(&mut self) {
+        if let Some(package) = self.package.as_mut() {
+            drop(package.finish());
+        }
+    }
+
     /// Bytes behind the last unit, once the stream has ended.
     #[must_use]
     pub fn tail(&self) -> Option<&Parts> {

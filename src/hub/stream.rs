@@ -29,7 +29,8 @@ const FORMATS_MAX: usize = 64;
 const PLAIN_FORMATS: usize = 16;
 /// Number of units after which a ring without key frames is trimmed.
 const TRIM_UNITS: u32 = 64;
-/// Age of a stream's last unit beyond which bytes that a format holds back are not sent at its end.
+/// Age of a stream's last unit beyond which bytes that a format holds back are not sent, neither at the stream's end nor with other tracks,
+/// those of a publisher that has come back.
 const TAIL_AGE_MAX: Duration = Duration::from_secs(1);
 /// Minimum interval between requests for key frames of one track.
 const KEY_FRAME_INTERVAL: Duration = Duration::from_millis(500);
@@ -209,6 +210,9 @@ impl Stream {
         if !Arc::ptr_eq(&self.tracks, &entry.tracks) {
             let adds = |kind| has_published(&entry.tracks, kind) && !has_published(&self.tracks, kind);
             kind_added = !self.tracks.is_empty() && (adds(TrackKind::Video) || adds(TrackKind::Audio));
+            if !self.is_fresh(now) {
+                self.formats.iter_mut().flatten().for_each(Packager::forget_held);
+            }
             self.tracks = Arc::clone(&entry.tracks);
         }
         let mut rechosen = false;
@@ -235,10 +239,14 @@ impl Stream {
     /// is older than [`TAIL_AGE_MAX`].
     pub fn finish(&mut self, now: Instant) {
         self.flush();
-        let is_fresh = |at: Instant| now.saturating_duration_since(at) <= TAIL_AGE_MAX;
-        if self.ring.received().is_some_and(is_fresh) {
+        if self.is_fresh(now) {
             self.formats.iter_mut().flatten().for_each(Packager::finish);
         }
+    }
+
+    /// True if the last unit is not older than [`TAIL_AGE_MAX`].
+    fn is_fresh(&self, now: Instant) -> bool {
+        self.ring.received().is_some_and(|at| now.saturating_duration_since(at) <= TAIL_AGE_MAX)
     }
 
     // ---- mirrors

@@ -686,3 +686,30 @@ fn what_a_format_holds_back_follows_the_last_unit_of_a_stream_once() {
     while take(&mut scene.stream, &mut plain).is_some() {}
     assert!(scene.stream.tail(&mut plain).is_none());
 }
+
+#[test]
+fn what_a_format_holds_back_is_not_sent_behind_a_pause_with_what_a_publisher_brings_who_has_come_back() {
+    for (pause_ms, sent) in [(900, "0 10 20 920 "), (1100, "0 10 1120 ")] {
+        let mut scene = Scene::new(tracks(0, 1));
+        let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
+        let late = || Some(Box::new(OneLate::default()) as Box<dyn Package>);
+        let key = FormatKey::new("one late", 0);
+        let mut viewer = scene.stream.subscribe(subscription(1), key, forwarding, late).unwrap();
+        for ms in [0, 10, 20, 20 + pause_ms, 30 + pause_ms] {
+            if ms == 20 + pause_ms {
+                let mut later = Tracks::clone(&scene.tracks);
+                later.epoch += 1;
+                scene.tracks = Arc::new(later);
+            }
+            scene.push(A0, ms, false);
+        }
+        let mut text = String::new();
+        while scene.stream.has_more(&viewer) {
+            scene.stream.prepare(&mut viewer);
+            let Some(delivery) = scene.stream.next_unit(&mut viewer) else { break };
+            let bytes = delivery.parts().flat_map(|parts| parts.slices().concat()).collect();
+            text.push_str(&format!("{} ", String::from_utf8(bytes).unwrap()));
+        }
+        assert_eq!(text, sent, "a pause of {pause_ms} ms");
+    }
+}

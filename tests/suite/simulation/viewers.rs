@@ -131,7 +131,9 @@ impl Run {
             && viewer.first_at.is_some_and(|first| sent_at >= first)
             && !(viewer.is_slow && of.is_over);
         if is_fresh && late > self.patience(index) {
-            self.fail(&format!("viewer {index} was sent {number} after {late:?}"));
+            let what = if seen.is_video { "video" } else { "audio" };
+            let text = format!("{what} {number} of publisher {publisher} over {:?} {late:?} late", of.over);
+            self.fail(&format!("viewer {index} over {:?} was sent {text}", viewer.over));
         }
         let viewer = &mut self.viewers[index];
         viewer.last[usize::from(!seen.is_video)] = Some((publisher, number));
