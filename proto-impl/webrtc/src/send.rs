@@ -32,11 +32,14 @@ use crate::stats::SentStats;
 
 mod outflow;
 mod seat;
+mod tail;
 #[cfg(test)]
 mod tests;
 mod unbegun;
 
 pub(crate) use outflow::{Outflow, Purpose};
+
+use tail::Tail;
 
 /// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it the oldest are dropped.
 const WAITING_MAX: usize = 64;
@@ -291,6 +294,7 @@ struct Repairs {
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
     rtx_next: SequenceNumber,
+    tail: Tail,
 }
 
 impl Repairs {
@@ -303,6 +307,7 @@ impl Repairs {
             echoes: VecDeque::new(),
             has_echoes: false,
             rtx_next: first,
+            tail: Tail::default(),
         }
     }
 }
@@ -501,7 +506,14 @@ impl Sender {
             .echoes
             .front()
             .map(|(at, _)| paused.filter(|_| self.agreed.is_video).map_or(*at, |go| go.max(*at)));
-        [self.requests.poll_timeout(), echo].into_iter().flatten().min()
+        [self.requests.poll_timeout(), echo, self.repairs.tail.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// Queues the last packets for another sending if nothing has followed them, as far as feedback does not tell that they arrived.
+    pub(crate) fn handle_timeout(&mut self, now: Instant, bandwidth: &BandwidthEstimator) {
+        let Repairs { tail, asked, round_trip, .. } = &mut self.repairs;
+        let room = ASKED_MAX.saturating_sub(asked.len());
+        asked.extend(tail.take_due(now, *round_trip, |number| bandwidth.has_arrived(number)).take(room));
     }
 
     /// Handles a report block of the peer. Returns the round trip if the block is about this source and gives one.
@@ -640,6 +652,7 @@ impl Sender {
             blocks.parts(&packet.payload).iter().map(|part| part.len()).sum()
         });
         let stamps = road.leaves(now, &self.heads, (purpose, payload_bytes));
+        let number = stamps.number;
         let repeats =
             std::mem::replace(&mut self.starts, packet.marker) && self.heads.requested_delay().is_some();
         let header = Header {
@@ -657,6 +670,9 @@ impl Sender {
         };
         if sealed.is_ok() {
             self.repairs.history.sent(self.next, id, packet.payload.len());
+            if self.agreed.is_video && self.agreed.nack {
+                self.repairs.tail.sent(now, self.next.number(), number, self.repairs.round_trip);
+            }
             self.state.sent(packet.payload.len());
             self.sent.packets += 1;
             self.sent.bytes += u64::try_from(packet.payload.len()).unwrap_or(0);

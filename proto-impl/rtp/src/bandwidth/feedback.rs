@@ -144,6 +144,11 @@ impl Feedback {
         if self.sent.all_told() && is_over { self.control.rate() } else { self.control.target() }
     }
 
+    /// True if a packet is known to have arrived.
+    pub(super) fn has_arrived(&self, number: u16) -> bool {
+        self.sent.has_arrived(number)
+    }
+
     /// Highest recently sent rate, in bits per second.
     pub(super) const fn leaving(&self) -> f64 {
         self.leaving_most

@@ -77,6 +77,12 @@ impl BandwidthEstimator {
         Some(self.feedback.as_mut()?.packet_sent(now, bytes))
     }
 
+    /// True if feedback told that the packet with this transport-wide sequence number arrived.
+    #[must_use]
+    pub fn has_arrived(&self, number: u16) -> bool {
+        self.feedback.as_ref().is_some_and(|feedback| feedback.has_arrived(number))
+    }
+
     /// Counts a packet that leaves on the same path without a number.
     pub fn packet_apart(&mut self, now: Instant, bytes: usize) {
         if let Some(feedback) = &mut self.feedback {

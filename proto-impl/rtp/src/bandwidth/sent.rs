@@ -145,6 +145,12 @@ impl SentLog {
         Some(packet)
     }
 
+    /// True if a packet is remembered and has arrived.
+    pub(super) fn has_arrived(&self, number: u16) -> bool {
+        let at = self.widen(number).checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        at.and_then(|at| self.entries.get(at)).is_some_and(|entry| entry.0 & STATE == ARRIVED)
+    }
+
     /// Notes the arrival of a packet that left at this time; `was_missing` if feedback said otherwise before.
     fn arrives(&mut self, sent: i64, was_missing: bool) {
         if was_missing {

@@ -14,6 +14,8 @@ use crate::header::Header;
 use crate::number::{ExtendedSequence, SequenceNumber, Ssrc};
 use crate::rtcp::{ReportBlock, SenderInfo};
 
+/// Distance from the newest packet within which a retransmission may follow it.
+const RECOVERED_AHEAD_MAX: u64 = 64;
 /// Jump ahead, in packets, beyond which another stream or a very long outage is assumed (RFC 3550 §A.1 uses 3000 too).
 const LEAP_MAX: u64 = 3000;
 /// Distance behind, in packets, up to which a packet counts as late and not as another stream's. Larger than the RFC's
@@ -156,19 +158,7 @@ impl Receiver {
         let stream = self.stream.get_or_insert_with(|| Stream::new(now, &self.config, number));
         let sequence = match stream.standing(number) {
             Standing::Ahead(sequence) => {
-                let missing_from = stream.highest.next();
-                stream.highest = stream.highest.max(sequence);
-                // The first packet of all is its own highest.
-                self.path.advanced(now, missing_from.min(sequence), sequence);
-                if self.config.nack
-                    && sequence > missing_from
-                    && !stream.nacks.lost(now, missing_from, sequence)
-                {
-                    // More than can be asked for: nobody waits for them.
-                    let lost = sequence.since(stream.reorder.next());
-                    stream.reorder.restart(sequence);
-                    self.lose(lost);
-                }
+                self.advance(now, sequence);
                 sequence
             }
             Standing::Late(sequence) => sequence,
@@ -190,18 +180,39 @@ impl Receiver {
         self.release(now);
     }
 
-    /// Handles a packet recovered by retransmission. Accepted only if it is missing, so that repairs cannot advance the
-    /// sequence numbers.
+    /// Handles a packet recovered by retransmission. Accepted only if it is missing, or follows the newest packet by at most
+    /// [`RECOVERED_AHEAD_MAX`]: senders repeat the last packets before a pause.
     pub fn handle_recovered(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
-        let place = self.stream.as_ref().and_then(|stream| {
+        let ahead = |stream: &Stream| {
             let sequence = stream.highest.nearest(header.sequence_number)?;
-            (sequence < stream.highest).then_some(sequence)
-        });
-        match place {
-            Some(sequence) => self.take(now, header, (payload, 0), sequence, true),
+            let ahead = sequence.since(stream.highest);
+            (sequence != stream.highest && ahead <= RECOVERED_AHEAD_MAX).then_some((sequence, ahead > 0))
+        };
+        match self.stream.as_ref().and_then(ahead) {
+            Some((sequence, is_ahead)) => {
+                if is_ahead {
+                    self.advance(now, sequence);
+                }
+                self.take(now, header, (payload, 0), sequence, true);
+            }
             None => self.stats.useless = self.stats.useless.saturating_add(1),
         }
         self.release(now);
+    }
+
+    /// Advances the highest number, and notes what is missing before it.
+    fn advance(&mut self, now: Instant, sequence: ExtendedSequence) {
+        let Some(stream) = &mut self.stream else { return };
+        let missing_from = stream.highest.next();
+        stream.highest = stream.highest.max(sequence);
+        // The first packet of all is its own highest.
+        self.path.advanced(now, missing_from.min(sequence), sequence);
+        if self.config.nack && sequence > missing_from && !stream.nacks.lost(now, missing_from, sequence) {
+            // More than can be asked for: nobody waits for them.
+            let lost = sequence.since(stream.reorder.next());
+            stream.reorder.restart(sequence);
+            self.lose(lost);
+        }
     }
 
     /// Handles a sender report of this source.

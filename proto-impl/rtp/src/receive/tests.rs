@@ -154,7 +154,7 @@ fn x_06_a_repair_of_what_is_not_missed_is_dropped() {
     bench.recovered(10);
     bench.packets([10, 11]);
     assert_eq!(bench.events(), [10, 11]);
-    for number in [10, 11, 12, 500, 40_000, 60_000] {
+    for number in [10, 11, 76, 500, 40_000, 60_000] {
         bench.recovered(number);
     }
     assert_eq!(
@@ -163,6 +163,25 @@ fn x_06_a_repair_of_what_is_not_missed_is_dropped() {
     );
     bench.packets([12]);
     assert_eq!(bench.events(), [12]);
+}
+
+#[test]
+fn a_repair_of_the_last_packets_is_taken_and_shows_what_is_missing_before_it() {
+    let mut bench = with_nack();
+    bench.packets([10, 11]);
+    bench.recovered(12);
+    assert_eq!(bench.events(), [10, 11, 12]);
+    bench.recovered(15);
+    bench.wait(10);
+    assert_eq!(bench.nacks(), [13, 14]);
+    [14, 13, 15].into_iter().for_each(|number| bench.recovered(number));
+    assert_eq!(bench.events(), [13, 14, 15]);
+    assert_eq!((bench.receiver.stats().recovered, bench.receiver.stats().useless), (4, 1));
+    // 64 packets ahead is the most.
+    bench.recovered(15 + 64);
+    bench.packets([80]);
+    bench.wait(1000);
+    assert_eq!(bench.events(), [-63, 79, 80]);
 }
 
 #[test]

@@ -137,8 +137,7 @@ impl Peer {
         if let Some(data) = &mut self.data {
             data.handle_timeout(now);
         }
-        // A sender that needs it reads the log when it is drained; one whose track is gone never does.
-        self.sending.pacer.may_send(now);
+        self.sending.handle_timeout(now);
         if self.reports.schedule.as_mut().is_some_and(|schedule| schedule.poll(now)) {
             self.report(now);
         }

@@ -108,6 +108,14 @@ impl Sending {
         fill(now, senders, log, &mut road);
     }
 
+    /// Handles passed time.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        // A sender that needs it reads the log when it is drained; one whose track is gone never does.
+        self.pacer.may_send(now);
+        let Self { senders, bandwidth, .. } = self;
+        senders.iter_mut().for_each(|sender| sender.handle_timeout(now, bandwidth));
+    }
+
     /// True if nothing waits to be sent.
     pub(super) fn is_idle(&self) -> bool {
         self.prober.poll_timeout().is_none() && !self.senders.iter().any(Sender::has_waiting)

@@ -24,6 +24,30 @@ fn d_11_any_of_the_first_eight_datagrams_may_be_lost() {
     }
 }
 
+/// Checks that a viewer gets the last picture of a stream that pauses, although nothing follows it that would show its loss.
+#[test]
+fn the_last_picture_before_a_pause_is_repaired() {
+    for seed in seeds(20) {
+        for lost in [ms(5), ms(45), ms(90)] {
+            let mut pair = session(seed, Direction::RecvOnly).links(|link| link.latency(ms(20)));
+            pair.run_until(secs(15), both_connected).unwrap();
+            pair.b.studio = Some(Studio::new(pair.clock.now(), secs(3), seed));
+            pair.run_for(secs(3) - lost).unwrap();
+            pair = pair.links(|link| link.loss(1.0));
+            pair.run_for(lost).unwrap();
+            pair = pair.links(|link| link.loss(0.0));
+            pair.run_for(ms(900)).unwrap();
+            let (made, video) = (pair.b.studio.as_ref().unwrap().made[1], pair.a.verifier.video());
+            assert_eq!(video.received, made, "seed {seed}, {lost:?} lost");
+            let resent = pair.b.peer.stats().resent[1].1.resent;
+            assert!(lost > ms(5) || resent == 0, "{resent} packets sent again that had arrived");
+            let before = pair.b.sent;
+            pair.run_for(secs(5)).unwrap();
+            assert!(pair.b.sent - before < 40, "seed {seed}: {} datagrams in a pause", pair.b.sent - before);
+        }
+    }
+}
+
 /// Checks losses among the first checks. Seven losses in a row would end a pair (RFC 8489 §6.2.1).
 #[test]
 fn any_of_the_first_six_checks_may_be_lost() {
