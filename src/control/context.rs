@@ -9,6 +9,7 @@ use crypto::Random;
 use super::audit::Audit;
 use super::broadcast::Broadcast;
 use super::jobs::Outbox;
+use super::lookups::Lookups;
 use super::mask::{Requester, Shown};
 use super::stats::Load;
 use super::{ControlConfig, Output, wall};
@@ -35,6 +36,8 @@ pub(super) struct Context {
     pub(super) audit: Audit,
     pub(super) outbox: Outbox,
     pub(super) drain: Option<Drain>,
+    /// Addresses of this machine that are looked up.
+    pub(super) lookups: Lookups,
 }
 
 impl Context {

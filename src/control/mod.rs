@@ -33,6 +33,7 @@ mod jobs;
 mod json_text;
 mod key_sets;
 mod live;
+mod lookups;
 mod management;
 mod mask;
 mod metrics;
@@ -89,6 +90,7 @@ use feeds::Question;
 use hooks::Hooks;
 use jobs::Outbox;
 use live::Registry;
+use lookups::Lookups;
 use management::Management;
 use mask::Requester;
 use names::Names;
@@ -299,7 +301,8 @@ impl Control {
         let random = seed.derive("control", 0).random();
         let load = Load::new(config.workers);
         let (audit, outbox) = (Audit::default(), Outbox::default());
-        let cx = Context { config, apps, random, load, audit, outbox, drain: None };
+        let lookups = Lookups::default();
+        let cx = Context { config, apps, random, load, audit, outbox, drain: None, lookups };
         let mut control = Self {
             records: Records::default(),
             walks: Walks::default(),
@@ -318,8 +321,8 @@ impl Control {
         for part in stored {
             control.walks.take_over(&control.cx, &mut control.records, now, part?);
         }
-        let settings = control.cx.config.session_settings(&control.cx.config.server);
-        control.cx.post_all(&ToWorker::Server(Arc::new(settings)));
+        control.cx.follow_lookups(now);
+        control.cx.post_settings();
         for app in control.cx.config.apps.clone() {
             control.cx.post_all(&ToWorker::App(app));
         }
@@ -450,6 +453,7 @@ impl Control {
         self.walks.fire_purges(&mut self.records, now);
         self.walks.fire_backups(&self.cx, &mut self.records, now);
         self.access.fire_key_sets(&mut self.cx, now);
+        self.cx.fire_lookups(now);
         self.outbound.fire_repeats(now);
         self.files.fire_recordings(&mut self.cx, &mut self.records, &self.registry, now);
         self.files.fire_objects(&mut self.cx, &self.records, now);
@@ -512,6 +516,7 @@ impl Control {
             self.walks.app_changes.deadline(),
             self.walks.backups.deadline(),
             self.access.key_sets.deadline(),
+            self.cx.lookups.deadline(),
             self.access.feeds.deadline(),
             self.files.recordings.deadline(),
             self.files.objects.deadline(),

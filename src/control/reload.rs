@@ -7,7 +7,6 @@ use super::context::Context;
 use super::{AUDIT, Control, Output};
 use crate::config::{Config, LostApp, ServerSettings};
 use crate::jobs::AdminWork;
-use crate::mail::ToWorker;
 use crate::types::Now;
 
 impl Control {
@@ -32,7 +31,7 @@ impl Control {
                 "changed settings take effect after a restart"
             );
         }
-        self.cx.install_server(Arc::clone(&config.server));
+        self.cx.install_server(now, Arc::clone(&config.server));
         self.walks.boot_backups(&self.cx, &self.registry.cluster, now);
         self.access.follow_key_sets(&self.cx, now);
         self.cx.settings_lost(&config.lost);
@@ -82,12 +81,13 @@ impl Context {
     }
 
     /// Installs new settings of the server.
-    pub(super) fn install_server(&mut self, server: Arc<ServerSettings>) {
+    pub(super) fn install_server(&mut self, now: Now, server: Arc<ServerSettings>) {
         self.config.outbound.deny = server.outbound.deny.clone();
         self.config.outbound.public_only = server.outbound.public_only;
         self.outbox.outputs.push_back(Output::Outbound(self.config.outbound.clone()));
-        self.post_all(&ToWorker::Server(Arc::new(self.config.session_settings(&server))));
         self.config.server = server;
+        self.follow_lookups(now);
+        self.post_settings();
     }
 }
 

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use super::ControlConfig;
-use crate::config::ServerSettings;
+use super::context::Context;
 use crate::mail::{SessionSettings, Site};
 
-impl ControlConfig {
+impl Context {
     /// Derives the settings of sessions from those of the server.
-    pub(super) fn session_settings(&self, server: &ServerSettings) -> SessionSettings {
+    pub(super) fn session_settings(&self) -> SessionSettings {
         let site = Site {
-            bound: self.addresses.iter().collect(),
-            hosts: self.outbound.own_addresses.clone(),
-            secret: self.secret.clone(),
+            bound: self.config.addresses.iter().collect(),
+            hosts: self.config.outbound.own_addresses.clone(),
+            found: self.lookups.found(),
+            secret: self.config.secret.clone(),
         };
-        SessionSettings::of(server, &self.node, Arc::new(site))
+        SessionSettings::of(&self.config.server, &self.config.node, Arc::new(site))
     }
 }

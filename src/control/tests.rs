@@ -31,6 +31,7 @@ mod hooks;
 mod imports;
 mod key_sets;
 mod lists;
+mod lookups;
 mod management;
 mod media_ways;
 mod players;
@@ -208,6 +209,7 @@ impl Rig {
             | Work::Object(_)
             | Work::Import(_)
             | Work::Node(_)
+            | Work::FindSeen { .. }
             | Work::Fetch { .. } => {
                 self.files.push((id, work));
             }

@@ -84,6 +84,13 @@ pub enum Work {
         /// Port of the resulting addresses.
         port: u16,
     },
+    /// Ask a STUN server for the address of this machine; answered like a name.
+    FindSeen {
+        /// Host of the server.
+        server: String,
+        /// UDP port of the server.
+        port: u16,
+    },
     /// Send a POST request to a receiver.
     Post(Post),
     /// Fetch a small document from an operator's server.
@@ -150,7 +157,7 @@ impl Work {
     #[must_use]
     pub const fn class(&self) -> Class {
         match self {
-            Self::Resolve { .. } => Class::Resolve,
+            Self::Resolve { .. } | Self::FindSeen { .. } => Class::Resolve,
             Self::Post(post) => match post.receiver {
                 Receiver::Hook => Class::Hook,
                 Receiver::Admission => Class::Admission,
@@ -176,7 +183,7 @@ impl Work {
             format!("{}:{}", url.host_str().unwrap_or_default(), url.port_or_known_default().unwrap_or(0))
         };
         match self {
-            Self::Resolve { host, .. } => zone(host).to_owned(),
+            Self::Resolve { host, .. } | Self::FindSeen { server: host, .. } => zone(host).to_owned(),
             Self::Post(post) => format!("{}:{}", post.url.host, post.url.port),
             Self::Fetch { url } => format!("{}:{}", url.host, url.port),
             Self::Relay(work) => of_url(&work.url),
@@ -206,6 +213,7 @@ impl Work {
             Self::Post(post) => post.body.len(),
             Self::Node(work) => work.call.body.len(),
             Self::Resolve { .. }
+            | Self::FindSeen { .. }
             | Self::Fetch { .. }
             | Self::Password(_)
             | Self::Admin(_)
@@ -232,7 +240,7 @@ fn zone(host: &str) -> &str {
 /// The outcome of a job.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// [`Work::Resolve`]: the addresses in the resolver's order, or the reason for the failure.
+    /// [`Work::Resolve`] and [`Work::FindSeen`]: the addresses in the resolver's order, or the reason for the failure.
     Resolved(Result<Vec<SocketAddr>, String>),
     /// [`Work::Post`]: the status of the response, or the reason for the failure.
     Posted(Result<u16, String>),

@@ -41,6 +41,7 @@ pub use sought::Sought;
 pub use upload::{UploadGrant, UploadNews};
 pub use watched::{LeaseNews, WatchedMail};
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -53,8 +54,8 @@ use crate::http;
 use crate::jobs::JobDone;
 use crate::stats::{ConnectionFigures, ViewerFigures, WorkerFigures};
 use crate::types::{
-    ConnId, Handle, Ingest, PullId, PushId, RecordingId, SessionRef, StreamId, StreamKey, SubscriptionId,
-    WorkerId,
+    ConnId, Handle, Ingest, Lookup, PullId, PushId, RecordingId, SessionRef, StreamId, StreamKey,
+    SubscriptionId, WorkerId,
 };
 
 /// The process that sessions are part of.
@@ -64,6 +65,8 @@ pub struct Site {
     pub bound: Vec<(&'static str, SocketAddr)>,
     /// Addresses of the machine's network interfaces.
     pub hosts: Vec<IpAddr>,
+    /// Addresses of the machine that were looked up; empty before the first answer.
+    pub found: BTreeMap<Lookup, Vec<IpAddr>>,
     /// A secret drawn when the server starts, the same on all workers; `None` in unit tests.
     pub secret: Option<Seed>,
 }

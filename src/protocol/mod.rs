@@ -70,7 +70,8 @@ pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;
 pub use recording::Container;
 pub use registry::{
-    catalogues, cluster_name, listener_names, node_secret, publish_address, publish_port, publish_url, schema,
+    catalogues, cluster_name, listener_names, lookups, node_secret, publish_address, publish_port,
+    publish_url, schema,
 };
 pub use row::{Addresses, Bind, Listener, Port, PortContext, Security};
 pub use session::{

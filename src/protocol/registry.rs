@@ -1,5 +1,6 @@
 //! The list of protocols and of features such as recordings: one row each, declared in its own folder.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -15,7 +16,7 @@ use crate::config::{Schema, ServerSettings};
 use crate::http::Mount;
 use crate::mail::SessionSettings;
 use crate::stats::Catalogue;
-use crate::types::StreamKey;
+use crate::types::{Lookup, StreamKey};
 
 /// The rows.
 pub(super) static PROTOCOLS: &[&Protocol] = &[
@@ -110,6 +111,11 @@ pub fn listener_names() -> impl Iterator<Item = &'static str> {
 /// Returns the ICE servers run by this process.
 pub(super) fn ice_servers(ask: &IceAsk<'_>) -> Vec<IceServer> {
     PROTOCOLS.iter().filter_map(|protocol| protocol.ice_servers).flat_map(|servers| servers(ask)).collect()
+}
+
+/// Returns the addresses of this machine that the settings leave to be looked up.
+pub fn lookups(server: &ServerSettings) -> BTreeSet<Lookup> {
+    PROTOCOLS.iter().filter_map(|protocol| protocol.lookups).flat_map(|lookups| lookups(server)).collect()
 }
 
 /// Returns the addresses to which peers send media.

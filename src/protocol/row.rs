@@ -23,7 +23,7 @@ use crate::config::{Section, ServerSettings};
 use crate::http::Mount;
 use crate::mail::{SessionSettings, Target, Transport};
 use crate::stats::Catalogue;
-use crate::types::{StreamKey, WorkerId};
+use crate::types::{Lookup, StreamKey, WorkerId};
 
 /// The parts of a protocol, apart from its sessions.
 #[derive(Debug)]
@@ -52,6 +52,8 @@ pub(super) struct Protocol {
     pub(super) publish: Option<Publish>,
     /// Returns the ICE servers that it runs for clients of other protocols.
     pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,
+    /// Returns the addresses of this machine that its settings leave to be looked up.
+    pub(super) lookups: Option<fn(&ServerSettings) -> Vec<Lookup>>,
     /// Returns the media addresses of its peers, for TURN to relay to.
     pub(super) media: Option<fn(&SessionSettings) -> Vec<MediaAddress>>,
 }
@@ -71,6 +73,7 @@ impl Protocol {
         derivations: &[],
         publish: None,
         ice_servers: None,
+        lookups: None,
         media: None,
     };
 }

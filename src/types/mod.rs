@@ -4,11 +4,13 @@ pub mod build;
 mod ids;
 mod ingest;
 mod key;
+mod lookup;
 mod node;
 mod time;
 
 pub use ids::{ConnId, Handle, PullId, PushId, RecordingId, SessionRef, StreamId, SubscriptionId, WorkerId};
 pub use ingest::Ingest;
 pub use key::StreamKey;
+pub use lookup::Lookup;
 pub use node::NodeId;
 pub use time::{Calendar, Civil, Now};

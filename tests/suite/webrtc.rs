@@ -250,6 +250,50 @@ fn what_cannot_be_is_refused_with_its_code() {
     drop(publisher);
 }
 
+/// A STUN server that tells everybody the same address. It ends with the process.
+fn stun_server(told: &'static str) -> u16 {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = socket.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            let Ok(request) = ice::stun::Message::read(&buffer[..length]) else { continue };
+            let mut answer = Vec::new();
+            ice::stun::MessageWriter::new(&mut answer, ice::stun::Class::Success, request.transaction_id())
+                .mapped_address(told.parse().unwrap())
+                .finish_open();
+            let _ = socket.send_to(&answer, from);
+        }
+    });
+    port
+}
+
+/// The addresses of the UDP candidates in the server's answer, in their order.
+fn told_addresses(server: &Server) -> Vec<String> {
+    let sends = offer(Codec::H264, Direction::SendOnly);
+    let reply = server.api().call_with("POST", "/live/whip/c", &[SDP], Some(&sends));
+    assert_eq!(reply.status, 201, "{}", reply.body);
+    let gone = server.api().call("DELETE", &format!("/live/whip/{}", header(&reply, "Location")), None);
+    assert_eq!(gone.status, 200);
+    let candidates = reply.body.lines().filter_map(|line| line.strip_prefix("a=candidate:"));
+    let fields = candidates.map(|line| line.split(' ').collect::<Vec<_>>());
+    fields.filter(|fields| fields[2] == "udp").map(|fields| fields[4].to_owned()).collect()
+}
+
+#[test]
+fn clients_are_told_of_addresses_that_were_looked_up() {
+    let port = stun_server("203.0.113.9:4444");
+    let setting = format!("webrtc.candidates=auto=127.0.0.1:{port},localhost,127.0.0.1=198.51.100.3");
+    let server = Server::start(&[&setting]);
+    let wanted = ["203.0.113.9", "127.0.0.1", "198.51.100.3"];
+    wait_for("the addresses", secs(10), || {
+        let told = told_addresses(&server);
+        wanted.iter().all(|ip| told.iter().any(|told| told == ip))
+    });
+    assert_eq!(told_addresses(&server)[0], wanted[0], "in the setting's order");
+    assert!(server.log().contains("public address found"), "{}", server.log());
+}
+
 #[test]
 fn a_session_has_a_url_that_every_worker_knows() {
     let server = Server::start(&["server.workers=4"]);

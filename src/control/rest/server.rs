@@ -121,17 +121,15 @@ pub(super) fn change_settings(cx: &mut Context, records: &Records, call: &RootCa
         }
         edit.set.push((key.to_owned(), wanted.to_owned()));
     }
-    cx.answer_admin(
-        call.origin.requester,
-        AdminWork::EditServer(edit),
-        move |control, _, result| match result.server() {
+    cx.answer_admin(call.origin.requester, AdminWork::EditServer(edit), move |control, now, result| {
+        match result.server() {
             Ok(server) => {
-                control.cx.install_server(Arc::new(server));
+                control.cx.install_server(now, Arc::new(server));
                 Outcome::success().message(Some(&foreign)).response(200)
             }
             Err(text) => Outcome::failure(&text).response(200),
-        },
-    );
+        }
+    });
     Reply::Later
 }
 

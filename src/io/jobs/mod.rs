@@ -20,6 +20,7 @@ mod recordings;
 mod relays;
 mod roles;
 mod run;
+mod seen;
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

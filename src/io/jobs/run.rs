@@ -8,7 +8,9 @@ use rustls::ClientConfig;
 use ureq::Agent;
 
 use super::roles::Roles;
-use super::{admin, archives, files, imports, names, nodes, objects, passwords, posts, recordings, relays};
+use super::{
+    admin, archives, files, imports, names, nodes, objects, passwords, posts, recordings, relays, seen,
+};
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
@@ -70,6 +72,7 @@ impl Runner {
     pub(super) fn run(&self, work: Work, submitted: Instant) -> Outcome {
         match work {
             Work::Resolve { host, port } => Outcome::Resolved(names::resolve(&host, port)),
+            Work::FindSeen { server, port } => Outcome::Resolved(seen::seen(&server, port)),
             Work::Post(post) => {
                 let waited = clock::now().mono.saturating_duration_since(submitted);
                 Outcome::Posted(posts::post(self.agent(), &post, waited))

@@ -14,6 +14,7 @@
 //! ([`ingest`]), packets shared by viewers ([`package`]), how one of them begins ([`viewer`]), which
 //! rendition it is sent ([`layers`]), and who is sent the streams of a main track by one peer ([`room`]).
 
+mod candidates;
 mod codecs;
 mod data;
 mod ice_servers;
@@ -126,6 +127,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             handler: signalling::open,
         },
     ],
+    lookups: Some(settings::lookups),
     media: Some(port::media_addresses),
     ..Protocol::NONE
 };

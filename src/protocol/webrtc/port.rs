@@ -14,9 +14,10 @@ use crypto::Seed;
 use dtls::Identity;
 use rtp::NtpAnchor;
 
+use super::candidates::{self, Known};
 use super::messages::{Ask, FromSession, Later, ToSession};
 use super::session::RtcSession;
-use super::settings::{CANDIDATES_MAX, RtcAppSettings, RtcSettings};
+use super::settings::{RtcAppSettings, RtcSettings};
 use super::way::path_of;
 use crate::auth::network;
 use crate::config::AppSettings;
@@ -47,8 +48,8 @@ pub(super) struct RtcPort {
     bound: Option<SocketAddr>,
     /// The addresses of the machine.
     hosts: Vec<IpAddr>,
-    /// The configuration of sessions, and the settings from which it was made.
-    config: Option<(RtcSettings, Arc<Config>)>,
+    /// The configuration of sessions, and the settings and addresses from which it was made.
+    config: Option<(RtcSettings, Vec<SocketAddr>, Arc<Config>)>,
     /// Number of sessions without a validated path, by network; then the network of each such session.
     waiting: HashMap<IpAddr, u32>,
     waits: HashMap<ConnId, IpAddr>,
@@ -73,18 +74,22 @@ impl RtcPort {
         }
     }
 
-    fn config(&mut self, settings: &RtcSettings) -> Option<Arc<Config>> {
-        if let Some((of, config)) = &self.config
+    fn config(&mut self, server: &SessionSettings) -> Option<Arc<Config>> {
+        let settings = RtcSettings::of(server);
+        let known = Known { hosts: &self.hosts, found: &server.site.found };
+        let addresses = candidates::addresses(self.bound?, &settings.candidates, known);
+        if let Some((of, told, config)) = &self.config
             && of == settings
+            && *told == addresses
         {
             return Some(Arc::clone(config));
         }
-        let (bound, identity) = (self.bound?, self.identity.clone()?);
-        let addresses = candidates(bound, &settings.candidates, &self.hosts);
+        let identity = self.identity.clone()?;
         let ice = ice::LiteConfig { connect_timeout: CONNECT_TIMEOUT, ..ice::LiteConfig::default() };
-        let config = Config::new(IceMode::Lite { config: Arc::new(ice), addresses }, identity);
+        let config =
+            Config::new(IceMode::Lite { config: Arc::new(ice), addresses: addresses.clone() }, identity);
         let config = Arc::new(Config { tcp: settings.tcp, playout_delay: settings.playout_delay, ..config });
-        self.config = Some((settings.clone(), Arc::clone(&config)));
+        self.config = Some((settings.clone(), addresses, Arc::clone(&config)));
         Some(config)
     }
 
@@ -166,7 +171,7 @@ impl SessionsOnRequest for RtcPort {
         wanted: Wanted,
         seed: Seed,
     ) -> Option<Box<dyn Session>> {
-        let mut config = self.config(RtcSettings::of(ctx.server))?;
+        let mut config = self.config(ctx.server)?;
         let ask = wanted.what.downcast::<Ask>().ok()?;
         if let Some(app) = ctx.apps.get(&ask.key.app) {
             config = of_app(config, app);
@@ -235,37 +240,14 @@ fn of_app(config: Arc<Config>, app: &AppSettings) -> Arc<Config> {
     Arc::new(own)
 }
 
-/// Returns the addresses for candidates: those of the setting, else the address that the port is bound to, else those of the interfaces.
-/// Loopback is used only if the port is bound to it, or the machine has no other address.
-fn candidates(bound: SocketAddr, setting: &[IpAddr], hosts: &[IpAddr]) -> Vec<SocketAddr> {
-    let with_port = |ip: &IpAddr| SocketAddr::new(*ip, bound.port());
-    if !setting.is_empty() {
-        return setting.iter().map(with_port).collect();
-    }
-    if !bound.ip().is_unspecified() {
-        return vec![bound];
-    }
-    let is_reached = |ip: &&IpAddr| match ip {
-        IpAddr::V4(ip) => !ip.is_loopback() && !ip.is_link_local(),
-        IpAddr::V6(ip) => bound.is_ipv6() && !ip.is_loopback() && !ip.is_unicast_link_local(),
-    };
-    let mut found: Vec<SocketAddr> =
-        hosts.iter().filter(is_reached).take(CANDIDATES_MAX).map(with_port).collect();
-    // Peers prefer what stands first, and IPv4 reaches nearly everybody.
-    found.sort_by_key(SocketAddr::is_ipv6);
-    if found.is_empty() {
-        found.push(SocketAddr::from(([127, 0, 0, 1], bound.port())));
-    }
-    found
-}
-
 /// Returns the media addresses of all workers, both as in candidates and as this machine reaches them: behind NAT it may not reach itself
 /// by a public address.
 pub(super) fn media_addresses(server: &SessionSettings) -> Vec<MediaAddress> {
     let settings = RtcSettings::of(server);
     let bound = server.site.bound.iter().filter(|(name, _)| *name == super::PORT);
     let of_worker = |bound: SocketAddr| {
-        let told = candidates(bound, &settings.candidates, &server.site.hosts);
+        let known = Known { hosts: &server.site.hosts, found: &server.site.found };
+        let told = candidates::addresses(bound, &settings.candidates, known);
         told.into_iter()
             .map(move |told| MediaAddress { told, own: own_address(told, bound, &server.site.hosts) })
     };
@@ -294,20 +276,6 @@ mod tests {
     }
 
     #[test]
-    fn what_peers_are_told_of() {
-        let hosts = ips(&["127.0.0.1", "fd00::2", "192.0.2.2", "fe80::1", "::1", "169.254.3.4"]);
-        let told = |bound: &str, setting: &[&str]| {
-            let found = candidates(bound.parse().unwrap(), &ips(setting), &hosts);
-            found.iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
-        assert_eq!(told("[::]:5", &[]), ["192.0.2.2:5", "[fd00::2]:5"]);
-        assert_eq!(told("0.0.0.0:5", &[]), ["192.0.2.2:5"]);
-        assert_eq!(told("127.0.0.1:5", &[]), ["127.0.0.1:5"]);
-        assert_eq!(told("[::]:5", &["203.0.113.7"]), ["203.0.113.7:5"]);
-        assert_eq!(candidates("0.0.0.0:5".parse().unwrap(), &[], &[]), ["127.0.0.1:5".parse().unwrap()]);
-    }
-
-    #[test]
     fn media_is_reached_by_an_address_of_this_machine() {
         let hosts = ips(&["127.0.0.1", "192.0.2.2", "fd00::2"]);
         let own = |told: &str, bound: &str| {
@@ -320,8 +288,11 @@ mod tests {
         assert_eq!(own("203.0.113.7:5", "192.0.2.2:5"), "192.0.2.2:5");
         let server = ServerSettings::of(schema(), &[("webrtc.candidates", "203.0.113.7")]).unwrap();
         let bound = |n: u8| ("webrtc", SocketAddr::from(([0, 0, 0, 0], 5000 + u16::from(n))));
-        let site =
-            crate::mail::Site { bound: vec![("http", bound(9).1), bound(0), bound(1)], hosts, secret: None };
+        let site = crate::mail::Site {
+            bound: vec![("http", bound(9).1), bound(0), bound(1)],
+            hosts,
+            ..Default::default()
+        };
         let server = SessionSettings::of(&server, "node", Arc::new(site));
         let found: Vec<String> =
             media_addresses(&server).iter().map(|media| format!("{} {}", media.told, media.own)).collect();
@@ -341,7 +312,7 @@ mod tests {
         ] {
             let server = ServerSettings::of(schema(), &[("webrtc.tcp", tcp)]).unwrap();
             let app = AppSettings::of(schema(), "live", settings).unwrap();
-            let config = port.config(server.protocols.get().unwrap()).unwrap();
+            let config = port.config(&SessionSettings::of(&server, "node", Arc::default())).unwrap();
             assert_eq!(of_app(config, &app).tcp, wanted, "webrtc.tcp={tcp}, {settings:?}");
         }
     }
@@ -354,7 +325,7 @@ mod tests {
         let server = ServerSettings::of(schema(), &[]).unwrap();
         for (settings, ms) in [(&[][..], 10_000), (&[("webRTCClientStartTimeoutMs", "3000")], 3000)] {
             let app = AppSettings::of(schema(), "live", settings).unwrap();
-            let config = port.config(server.protocols.get().unwrap()).unwrap();
+            let config = port.config(&SessionSettings::of(&server, "node", Arc::default())).unwrap();
             let IceMode::Lite { config, .. } = &of_app(config, &app).ice else { panic!("not a server's") };
             assert_eq!(config.connect_timeout, Duration::from_millis(ms));
         }

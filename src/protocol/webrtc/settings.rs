@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rtp::extension::PlayoutDelay;
 
+use super::candidates::{CANDIDATES_MAX, Entry};
 use super::codecs::Codecs;
 use super::data::{DataSettings, Distribution};
 use super::ice_servers::Outside;
@@ -16,6 +17,7 @@ use crate::config::{
 };
 use crate::mail::SessionSettings;
 use crate::protocol::row::Bind;
+use crate::types::Lookup;
 
 const SERVER: &[Key] = &[
     key(WEBRTC, "webrtc.enabled", "true", "WebRTC of the server", "WebRTC publishers and viewers"),
@@ -45,7 +47,7 @@ const SERVER: &[Key] = &[
         "webrtc.candidates",
         "",
         "Public WebRTC addresses",
-        "Public addresses offered to WebRTC peers; empty: those of the interfaces",
+        "Addresses offered to WebRTC peers, separated by commas: ADDRESS, OWN=PUBLIC behind a NAT, NAME, auto or auto=HOST:PORT (a STUN server tells), host (the interfaces'); empty: host",
     ),
     secret(
         WEBRTC,
@@ -57,9 +59,6 @@ const SERVER: &[Key] = &[
 ];
 
 const ICE_SERVERS: &str = "webrtc.ice_servers";
-
-/// Maximum number of addresses in `webrtc.candidates`, and in offers.
-pub(super) const CANDIDATES_MAX: usize = 16;
 
 /// Maximum delay in milliseconds that browsers can be asked to keep, limited by the extension's field.
 const PLAYOUT_DELAY_MS_MAX: u64 = 40_950;
@@ -84,7 +83,7 @@ pub(crate) struct RtcSettings {
     /// `webrtc.playoutDelay`.
     pub(super) playout_delay: Option<PlayoutDelay>,
     /// `webrtc.candidates`.
-    pub(super) candidates: Vec<IpAddr>,
+    pub(super) candidates: Vec<Entry>,
     /// `webrtc.ice_servers`.
     pub(super) ice_servers: Vec<Outside>,
 }
@@ -106,13 +105,14 @@ impl RtcSettings {
 
     fn read(values: &Values) -> Result<Self, Error> {
         let list = values.text("webrtc.candidates").split(',').map(str::trim).filter(|text| !text.is_empty());
-        let candidates: Result<Vec<IpAddr>, _> = list.map(str::parse).collect();
-        let candidates = candidates
-            .map_err(|_| values.bad("webrtc.candidates", "must be addresses, separated by commas"))?;
+        let candidates: Option<Vec<Entry>> = list.map(Entry::read).collect();
+        let candidates = candidates.ok_or_else(|| {
+            let forms =
+                "must be ADDRESS, OWN=PUBLIC, NAME, auto, auto=HOST:PORT or host, separated by commas";
+            values.bad("webrtc.candidates", forms)
+        })?;
         if candidates.len() > CANDIDATES_MAX {
-            return Err(
-                values.bad("webrtc.candidates", format!("must be {CANDIDATES_MAX} addresses at most"))
-            );
+            return Err(values.bad("webrtc.candidates", format!("must be {CANDIDATES_MAX} entries at most")));
         }
         let port = values.port("webrtc.port")?;
         Ok(Self {
@@ -140,6 +140,15 @@ fn playout_delay(values: &Values) -> Result<Option<PlayoutDelay>, Error> {
         .filter(|(min, max)| min <= max)
         .ok_or_else(|| values.bad(name, format!("must be MIN-MAX in ms, up to {PLAYOUT_DELAY_MS_MAX}")))?;
     Ok(Some(PlayoutDelay { min: Duration::from_millis(min), max: Duration::from_millis(max) }))
+}
+
+/// Returns the addresses that `webrtc.candidates` leaves to be looked up.
+pub(super) fn lookups(server: &ServerSettings) -> Vec<Lookup> {
+    let settings = server.protocols.get::<RtcSettings>().filter(|settings| settings.port.is_some());
+    let entries = settings.into_iter().flat_map(|settings| &settings.candidates);
+    entries
+        .filter_map(|entry| if let Entry::LookUp(lookup) = entry { Some(lookup.clone()) } else { None })
+        .collect()
 }
 
 /// Returns the address of WebRTC media on the first worker, if enabled.
@@ -259,16 +268,20 @@ mod tests {
         let server = |value| ServerSettings::of(schema(), &[("webrtc.candidates", value)]);
         let settings = server("203.0.113.7, 2001:db8::1").unwrap();
         let read = settings.protocols.get::<RtcSettings>().unwrap();
-        assert_eq!(
-            read.candidates,
-            ["203.0.113.7".parse::<IpAddr>().unwrap(), "2001:db8::1".parse().unwrap()]
-        );
+        let addresses = ["203.0.113.7", "2001:db8::1"].map(|ip| Entry::Address(ip.parse().unwrap()));
+        assert_eq!(read.candidates, addresses);
+        assert!(lookups(&settings).is_empty());
+        let named = server("media.example.com, 10.0.0.5=203.0.113.7, auto=stun.example.com").unwrap();
+        let seen = Lookup::Seen { server: "stun.example.com".to_owned(), port: 3478 };
+        assert_eq!(lookups(&named), [Lookup::Name("media.example.com".to_owned()), seen]);
         assert_eq!(listen(&settings), Some(Bind { host: None, port: 50_000, key: "webrtc.port" }));
-        for bad in ["example.com", "203.0.113.7:5000", &["192.0.2.1"; 17].join(",")] {
+        for bad in ["not a name", "203.0.113.7:5000", &["192.0.2.1"; 17].join(",")] {
             assert!(server(bad).unwrap_err().to_string().starts_with("webrtc.candidates"), "{bad}");
         }
         let off = ServerSettings::of(schema(), &[("webrtc.enabled", "false")]).unwrap();
         assert_eq!((listen(&off), listen_tcp(&off)), (None, None));
+        let off = [("webrtc.enabled", "false"), ("webrtc.candidates", "auto")];
+        assert!(lookups(&ServerSettings::of(schema(), &off).unwrap()).is_empty(), "nobody needs it");
         assert!(listen_tcp(&settings).is_some());
         let udp_only = ServerSettings::of(schema(), &[("webrtc.tcp", "false")]).unwrap();
         assert!(listen(&udp_only).is_some() && listen_tcp(&udp_only).is_none());

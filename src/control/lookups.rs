@@ -1,0 +1,122 @@
+//! Addresses of this machine that the settings give by a name, or leave to a STUN server.
+//!
+//! 1. An address is looked up when settings name it, and every five minutes: cloud machines and home lines get new ones.
+//! 2. Sessions get the addresses with the settings ([`crate::mail::Site`]). Before the first answer they have none.
+//! 3. Where a look-up fails, the last addresses stay, and it is tried again after 30 s.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::context::Context;
+use crate::jobs::Work;
+use crate::mail::ToWorker;
+use crate::protocol;
+use crate::types::{Lookup, Now};
+
+/// Interval at which an address is looked up.
+const REFRESH: Duration = Duration::from_secs(300);
+/// Interval of attempts while a look-up fails.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// The look-ups that the settings need.
+#[derive(Debug, Default)]
+pub(super) struct Lookups(BTreeMap<Lookup, Kept>);
+
+/// A look-up and its last addresses.
+#[derive(Debug)]
+struct Kept {
+    addresses: Vec<IpAddr>,
+    due: Instant,
+    under_way: bool,
+    is_failing: bool,
+}
+
+impl Lookups {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.values().filter(|kept| !kept.under_way).map(|kept| kept.due).min()
+    }
+
+    /// Returns the addresses found so far.
+    pub(super) fn found(&self) -> BTreeMap<Lookup, Vec<IpAddr>> {
+        self.0.iter().map(|(lookup, kept)| (lookup.clone(), kept.addresses.clone())).collect()
+    }
+
+    /// Takes the addresses of a look-up. Returns true if they are others than before.
+    fn take(&mut self, now: Now, lookup: &Lookup, result: Result<Vec<IpAddr>, String>) -> bool {
+        // The settings may name it no more.
+        let Some(kept) = self.0.get_mut(lookup) else { return false };
+        kept.under_way = false;
+        let result =
+            result.and_then(|found| if found.is_empty() { Err("no address".to_owned()) } else { Ok(found) });
+        match result {
+            Ok(mut addresses) => {
+                addresses.sort_unstable();
+                addresses.dedup();
+                kept.due = now.mono + REFRESH;
+                kept.is_failing = false;
+                if kept.addresses == addresses {
+                    return false;
+                }
+                tracing::info!(%lookup, ?addresses, "public address found");
+                kept.addresses = addresses;
+                true
+            }
+            Err(reason) => {
+                kept.due = now.mono + AGAIN;
+                if !std::mem::replace(&mut kept.is_failing, true) {
+                    let kept = &kept.addresses;
+                    tracing::warn!(%lookup, reason, ?kept, "public address not found; retrying every 30 s");
+                }
+                false
+            }
+        }
+    }
+}
+
+impl Context {
+    /// Keeps the look-ups that the settings need, and forgets others.
+    pub(super) fn follow_lookups(&mut self, now: Now) {
+        let wanted = protocol::lookups(&self.config.server);
+        let kept = &mut self.lookups.0;
+        kept.retain(|lookup, _| wanted.contains(lookup));
+        for lookup in wanted {
+            kept.entry(lookup).or_insert_with(|| Kept {
+                addresses: Vec::new(),
+                due: now.mono,
+                under_way: false,
+                is_failing: false,
+            });
+        }
+    }
+
+    /// Begins the look-ups that are due.
+    pub(super) fn fire_lookups(&mut self, now: Now) {
+        let due = self.lookups.0.iter().filter(|(_, kept)| !kept.under_way && kept.due <= now.mono);
+        for lookup in due.map(|(lookup, _)| lookup.clone()).collect::<Vec<_>>() {
+            let work = match lookup.clone() {
+                Lookup::Name(host) => Work::Resolve { host, port: 0 },
+                Lookup::Seen { server, port } => Work::FindSeen { server, port },
+            };
+            let of = lookup.clone();
+            let sent = self.submit(work, move |control, now, outcome| {
+                let addresses =
+                    outcome.resolved().map(|found| found.iter().map(|one| one.ip().to_canonical()).collect());
+                if control.cx.lookups.take(now, &of, addresses) {
+                    control.cx.post_settings();
+                }
+            });
+            if let Some(kept) = self.lookups.0.get_mut(&lookup) {
+                kept.under_way = sent;
+                kept.due = now.mono + AGAIN;
+            }
+        }
+    }
+
+    /// Posts the settings of sessions to every worker.
+    pub(super) fn post_settings(&mut self) {
+        let settings = self.session_settings();
+        self.post_all(&ToWorker::Server(Arc::new(settings)));
+    }
+}
