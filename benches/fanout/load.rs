@@ -46,7 +46,7 @@ pub struct Addresses {
     pub play: SocketAddr,
     /// The API.
     pub rest: SocketAddr,
-    /// Whether the server is a bare loop, which speaks no RTMP with publishers.
+    /// True if the server is a bare loop, which speaks no RTMP with publishers.
     pub bare: bool,
     /// Set for another server, whose viewers use other URLs.
     pub other: Option<super::peers::Peer>,

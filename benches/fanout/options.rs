@@ -60,7 +60,7 @@ impl Kind {
         }
     }
 
-    /// Whether the server is a bare loop, which speaks no RTMP handshake and has no queue for viewers that do not read.
+    /// True if the server is a bare loop, which speaks no RTMP handshake and has no queue for viewers that do not read.
     pub const fn is_bare_loop(self) -> bool {
         matches!(self, Self::Floor | Self::FloorMessage)
     }
@@ -160,12 +160,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the servers share core 0 and the load has core 1. Several workers need both cores.
+    /// True if the servers share core 0 and the load has core 1. Several workers need both cores.
     pub fn pinned(&self) -> bool {
         !self.servers.iter().any(|kind| matches!(kind, Kind::Millstream(workers) if *workers > 1))
     }
 
-    /// Whether the load polls without sleeping. Not when the servers need its core.
+    /// True if the load polls without sleeping. Not when the servers need its core.
     pub fn spins(&self) -> bool {
         self.pinned() && !self.sleep
     }

@@ -47,7 +47,7 @@ impl Peer {
         }
     }
 
-    /// Whether it has viewers of a class.
+    /// True if it has viewers of a class.
     pub const fn serves(self, class: Class) -> bool {
         match self {
             Self::Nginx => matches!(class, Class::Rtmp),

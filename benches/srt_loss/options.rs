@@ -80,7 +80,7 @@ impl Pair {
 pub struct Cell {
     /// Share of packets lost in both directions, from 0 to 1.
     pub loss: f64,
-    /// Whether packets are also delayed unevenly, duplicated and reordered.
+    /// True if packets are also delayed unevenly, duplicated and reordered.
     pub mixed: bool,
     /// Latency of SRT in round trips.
     pub latency_rtts: u32,

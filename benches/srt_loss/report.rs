@@ -29,7 +29,7 @@ impl Losses {
         Self { runs, mean, variance: (squares / (runs - 1.0).max(1.0)).max(mean) }
     }
 
-    /// Whether the mean exceeds that of `reference` by at most two standard deviations of their difference; and that bound.
+    /// True if the mean exceeds that of `reference` by at most two standard deviations of their difference; and that bound.
     fn within_two_sigma(self, reference: Self) -> (bool, f64) {
         let sigma =
             (self.variance / self.runs.max(1.0) + reference.variance / reference.runs.max(1.0)).sqrt();

@@ -45,7 +45,7 @@ pub struct Outcome {
     pub damaged: u64,
     /// Retransmitted data packets on the wire per packet sent for the first time.
     pub overhead: f64,
-    /// Whether a side gave up.
+    /// True if a side gave up.
     pub broken: bool,
     /// Delay that 99.9 % of the relay's datagrams did not exceed, beyond their due time.
     pub relay_late: Duration,

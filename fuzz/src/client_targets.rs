@@ -99,7 +99,7 @@ fn drain(reader: &mut ResponseReader, answer: &mut Answer) {
     }
 }
 
-/// Whether it begins at the root, and nothing of it leads up or nowhere (RFC 3986 §5.2.4).
+/// True if it begins at the root, and nothing of it leads up or nowhere (RFC 3986 §5.2.4).
 fn is_absolute(target: &str) -> bool {
     let path = target.split('?').next().unwrap_or_default();
     path.starts_with('/') && !path.split('/').any(|segment| matches!(segment, "." | ".."))

@@ -39,7 +39,7 @@ pub trait Disk: fmt::Debug {
     /// The system's error.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Whether there is a file of this name.
+    /// True if there is a file of this name.
     fn has(&self, path: &Path) -> bool;
 
     /// Waits until the names in a folder are on the disk.

@@ -41,7 +41,7 @@ impl CutDisk {
         self.0.borrow_mut().left = Some(operations);
     }
 
-    /// Whether the power is gone.
+    /// True if the power is gone.
     fn is_cut(&self) -> bool {
         self.0.borrow().left == Some(0)
     }

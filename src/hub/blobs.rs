@@ -203,7 +203,7 @@ impl Blobs {
         rungs
     }
 
-    /// Whether a stream has blobs.
+    /// True if a stream has blobs.
     #[must_use]
     pub fn has(&self, stream: StreamId) -> bool {
         self.streams.contains_key(&stream)

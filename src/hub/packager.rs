@@ -35,7 +35,7 @@ impl FormatKey {
         Self { name, variant, selection: Selection::DEFAULT }
     }
 
-    /// Whether it is what every subscriber of its protocol can take.
+    /// True if it is what every subscriber of its protocol can take.
     #[must_use]
     pub fn is_plain(self) -> bool {
         self.variant >> 32 == 0 && self.selection == Selection::DEFAULT
@@ -76,7 +76,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Parts of these slices.
+    /// Makes parts of these slices.
     #[must_use]
     pub fn new(slices: impl IntoIterator<Item = Bytes>) -> Self {
         let slices: SmallVec<[Bytes; 3]> = slices.into_iter().collect();
@@ -84,13 +84,13 @@ impl Parts {
         Self { slices, len, stamps: SmallVec::new() }
     }
 
-    /// Of slices with timestamps in them that count from each subscriber's own zero.
+    /// Makes parts with timestamps in them that count from each subscriber's own zero.
     #[must_use]
     pub fn stamped(slices: impl IntoIterator<Item = Bytes>, stamps: impl IntoIterator<Item = Stamp>) -> Self {
         Self { stamps: stamps.into_iter().collect(), ..Self::new(slices) }
     }
 
-    /// Names the slices as a subscriber with this zero gets them. False when the gather is full.
+    /// Adds the slices to a gather as a subscriber with this zero gets them. Returns false when the gather is full.
     pub(super) fn gather<'a>(&'a self, zero_ms: i64, gather: &mut Gather<'a>) -> bool {
         self.slices.iter().enumerate().all(|(index, slice)| match self.stamp_of(index) {
             Some(stamp) => gather.push_made(slice, |made| stamp.restamp(made, zero_ms)),
@@ -98,7 +98,7 @@ impl Parts {
         })
     }
 
-    /// The slices that [`Parts::gather`] names, from byte `from` on, to keep.
+    /// Returns the slices that [`Parts::gather`] adds, from byte `from` on, to keep.
     pub(super) fn rest(&self, zero_ms: i64, from: usize) -> impl Iterator<Item = Bytes> {
         let mut skip = from;
         self.slices.iter().enumerate().filter_map(move |(index, slice)| {
@@ -132,7 +132,7 @@ impl Parts {
         self.len
     }
 
-    /// Whether there is nothing to send.
+    /// True if there is nothing to send.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -143,18 +143,18 @@ impl Parts {
 pub trait Package: std::fmt::Debug + Send {
     /// Judges how well the format carries a track.
     fn fit(&self, track: &Track) -> Fit;
-    /// The bytes that a subscriber needs before a unit of these tracks when it has had none of this epoch: parameter sets
+    /// Returns the bytes that a subscriber needs before a unit of these tracks when it has had none of this epoch: parameter sets
     /// and metadata, stamped like the unit at `dts_ms`.
     fn prelude(&mut self, chosen: &Chosen, dts_ms: i64) -> Parts;
-    /// A prelude is made anew with the first unit of a chosen track that is so much later than the last one.
+    /// Returns the age at which a prelude is made anew, with the next unit of a chosen track.
     fn prelude_age_ms(&self) -> i64 {
         PRELUDE_AGE_MS
     }
-    /// A unit of a chosen track. Empty when the format cannot carry it, or sends it with the next unit: a cursor passes over units
+    /// Returns the bytes of a unit of a chosen track. They are empty when the format cannot carry it, or sends it with the next unit: a cursor passes over units
     /// without bytes, so the bytes of several may stand in one, but only behind the units themselves, and in one
     /// that no subscriber leaves out: of audio, or of the first video.
     fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
-    /// The stream has ended: the bytes of units that still wait for the next one.
+    /// Returns the bytes of units that wait for the next one, which does not come.
     fn finish(&mut self) -> Parts {
         Parts::default()
     }
@@ -191,7 +191,7 @@ pub(super) struct Packaged {
     pub(super) epoch: u32,
     /// Its track.
     pub(super) track: TrackId,
-    /// Whether decoding can begin at it.
+    /// True if decoding can begin at it.
     pub(super) key_frame: bool,
     /// Its DTS in milliseconds.
     pub(super) dts_ms: i64,
@@ -331,7 +331,7 @@ impl Packager {
         &self.chosen
     }
 
-    /// Whether the subscribers are sent bytes; else they take units as they are.
+    /// True if the subscribers are sent bytes; else they take units as they are.
     pub(super) const fn is_packaged(&self) -> bool {
         self.package.is_some()
     }

@@ -76,7 +76,7 @@ pub struct Pushed {
     pub trim: bool,
     /// True if the tracks that subscribers are sent have changed: check [`Stream::wanted`].
     pub rechosen: bool,
-    /// Whether the stream has published tracks of a kind of which it had none, beside others.
+    /// True if the stream has published tracks of a kind of which it had none, beside others.
     pub kind_added: bool,
 }
 

@@ -45,7 +45,7 @@ pub struct Blob {
     pub viewers: Option<&'static str>,
     /// The progress of a blob that grows.
     pub progress: Progress,
-    /// Whether others of its stream are of no use without it, as segments without their init segment: where there is too much, it
+    /// True if others of its stream are of no use without it, as segments without their init segment: where there is too much, it
     /// goes last.
     pub is_needed: bool,
     /// Names of blobs of the stream that nobody needs any more.

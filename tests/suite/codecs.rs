@@ -91,7 +91,7 @@ fn played(server: &Server, name: &str, four_ccs: FourCcs, count: usize) -> Vec<B
     bodies
 }
 
-/// Whether a body is a frame, and not what comes before the first one.
+/// True if a body is a frame, and not what comes before the first one.
 fn is_frame((kind, _, body): &Body) -> bool {
     match kind {
         MediaKind::Video => flv::VideoTag::read(body).is_ok_and(|tag| tag.packet == VideoPacket::Frame),

@@ -50,7 +50,7 @@ impl Talker {
         }
     }
 
-    /// Whether such a line came before the last one that was waited for.
+    /// True if such a line came before the last one that was waited for.
     fn has(&self, text: &str) -> bool {
         self.before.iter().any(|line| line.contains(text))
     }

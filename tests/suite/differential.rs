@@ -175,7 +175,7 @@ fn excuse(input: &[u8], ours: &Sight, h11: &Sight, node: &Sight) -> Option<&'sta
     }
 }
 
-/// Whether nginx has ended the connection of its own accord: behind a request that it refused, or that has the word `close` in
+/// True if nginx has ended the connection of its own accord: behind a request that it refused, or that has the word `close` in
 /// its `Connection`, if only as a part of another.
 fn nginx_ended(input: &[u8], ours: &Sight, nginx: &Sight) -> bool {
     ours.seen.starts_with(&nginx.seen) && (nginx.error || has(input, "close"))

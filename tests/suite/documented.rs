@@ -65,14 +65,14 @@ fn calls(command: &str) -> Option<(Method, String)> {
     Some((method, url.to_owned()))
 }
 
-/// Whether a pattern such as `/broadcasts/{id}` fits a path.
+/// True if a pattern such as `/broadcasts/{id}` fits a path.
 fn fits(pattern: &str, path: &str) -> bool {
     let (pattern, path): (Vec<&str>, Vec<&str>) = (pattern.split('/').collect(), path.split('/').collect());
     pattern.len() == path.len()
         && pattern.iter().zip(&path).all(|(part, is)| part == is || part.starts_with('{'))
 }
 
-/// Whether the API has it. What panels listen to (server-sent events) has a mount of its own.
+/// True if the API has it. What panels listen to (server-sent events) has a mount of its own.
 fn is_route(method: Method, path: &str) -> bool {
     let has = |base: Base| {
         routes().filter(move |route| route.base == base && route.method == method).map(move |route| {

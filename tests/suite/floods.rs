@@ -41,7 +41,7 @@ fn answered(from: &str, to: SocketAddr) -> Option<TcpStream> {
     (count > 0).then_some(stream)
 }
 
-/// Whether the server has closed it, without waiting.
+/// True if the server has closed it, without waiting.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.peek(&mut [0]) {
@@ -50,7 +50,7 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-/// Whether anything has come of the server, its end included, without waiting.
+/// True if anything has come of the server, its end included, without waiting.
 fn is_answered_or_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0]).map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |_| true)
@@ -98,7 +98,7 @@ fn h_28_the_address_with_most_gives_way_to_a_newcomer() {
     wait_for("the loud address to have less", secs(5), || open(&flood) < 60);
 }
 
-/// Whether TLS comes about, by a client that trusts the server's own certificate.
+/// True if TLS comes about, by a client that trusts the server's own certificate.
 fn shakes_hands(server: &Server, from: &str, to: SocketAddr) -> bool {
     let mut tls = server.tls_client();
     let mut stream = connect_from(from, to);

@@ -26,7 +26,7 @@ fn smuggled() -> String {
 struct Answer {
     /// All text that was received.
     text: String,
-    /// Whether the server closed the connection.
+    /// True if the server closed the connection.
     closed: bool,
 }
 

@@ -77,7 +77,7 @@ fn step(call: &Call, name: &Option<String>) -> Option<Option<String>> {
     }
 }
 
-/// Whether some order explains the answers (Wing and Gong's search, remembering what failed).
+/// True if some order explains the answers (Wing and Gong's search, remembering what failed).
 fn explained(
     history: &[Done],
     done: u64,

@@ -90,7 +90,7 @@ fn hashes(packets: &[Packet], track: u32) -> Vec<(u64, String)> {
     packets.iter().filter(|packet| packet.0 == track).map(|packet| (packet.3, packet.4.clone())).collect()
 }
 
-/// Whether RTSP carries a codec.
+/// True if RTSP carries a codec.
 const fn is_in_rtsp(codec: Codec) -> bool {
     !matches!(codec, Codec::Ac3 | Codec::Eac3 | Codec::Flac)
 }

@@ -8,14 +8,14 @@ use ice::tcp::write_frame;
 
 use crate::support::{Bystander, Over, Player, RtcClient, Server, connect_from, secs};
 
-/// Whether the server has closed it, without a byte; hangs are detected only.
+/// True if the server has closed it, without a byte; hangs are detected only.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_read_timeout(Some(secs(8))).unwrap();
     matches!(stream.read(&mut [0; 64]), Ok(0))
         || stream.peek(&mut [0; 1]).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
 }
 
-/// Whether it is open, without waiting.
+/// True if it is open, without waiting.
 fn is_open(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     stream.peek(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)

@@ -144,7 +144,7 @@ fn parameters(signature: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a signature makes a value of the type itself.
+/// True if a signature makes a value of the type itself.
 fn is_constructor(signature: &str) -> bool {
     !signature.contains("self")
         && signature.split_once("-> ").is_some_and(|(_, result)| result.contains("Self"))
@@ -157,7 +157,7 @@ fn constructs(signature: &str) -> bool {
     parameters.first() == Some(&"now: Instant") && seed.is_none_or(|at| at + 1 == parameters.len())
 }
 
-/// Whether the method of that name has the convention's form.
+/// True if the method of that name has the convention's form.
 fn conforms(method: &str, carrier: Carrier, signature: &str) -> bool {
     let has_result = signature.contains("->");
     match method {

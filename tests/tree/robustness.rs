@@ -23,7 +23,7 @@ struct Row {
 /// The letters of the groups. (`a_32_bit_clock` has no id.)
 const GROUPS: &str = "BCDHIMNPQRSTUVWX";
 
-/// Whether `text` is an id: the letter of a group and a number of two digits.
+/// True if `text` is an id: the letter of a group and a number of two digits.
 fn is_id(text: &str) -> bool {
     let Some((group, number)) = text.split_once('-') else { return false };
     group.len() == 1

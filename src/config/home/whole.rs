@@ -1,4 +1,4 @@
-//! Whether a settings file is whole. A copy that was broken off or a full disk leaves the beginning of one, whose missing settings would
+//! Detects incomplete settings files. A copy that was broken off or a full disk leaves the beginning of one, whose missing settings would
 //! be taken for defaults: what they closed would be open.
 //!
 //! Files that the server has made say in their first line that they end with [`END`]. In a file by hand only a key without its

@@ -59,9 +59,9 @@ struct Recording {
     vod: String,
     /// Files that have begun: the first has the id above.
     files: u32,
-    /// Whether it was asked to end, or ends by itself.
+    /// True if it was asked to end, or ends by itself.
     stopped: bool,
-    /// Whether it is a clip.
+    /// True if it is a clip.
     is_clip: bool,
     /// The caller who wants to hear whether a clip has begun.
     waiter: Option<Requester>,
@@ -190,7 +190,7 @@ impl Recordings {
     }
 }
 
-/// Whether a stream is recorded in a container.
+/// True if a stream is recorded in a container.
 fn is_wanted(container: Container, record: &Broadcast, settings: &AppSettings) -> bool {
     let (own, of_app) = match container {
         Container::Mp4 => (record.mp4_enabled, settings.recording.always),
@@ -230,14 +230,14 @@ impl Files {
 }
 
 impl Registry {
-    /// Whether a container has a place for what the publisher of a stream sends. `None`: that is not known yet.
+    /// True if a container has a place for what the publisher of a stream sends. `None`: that is not known yet.
     pub(in crate::control) fn carries(&self, stream: StreamId, container: Container) -> Option<bool> {
         let codecs = &self.get(&stream)?.received.figures.as_ref()?.codecs;
         (!codecs.is_empty()).then(|| container.records(codecs.iter().copied()))
     }
 }
 
-/// Whether a call may have a live stream recorded in a container: what is not known to fit does not.
+/// True if a call may have a live stream recorded in a container: what is not known to fit does not.
 pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Container) -> bool {
     let carries = |stream| registry.carries(stream, container);
     match container {

@@ -404,7 +404,7 @@ impl Writes {
         self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Gone)
     }
 
-    /// Whether no change is taken because the disk is full.
+    /// True if no change is taken because the disk is full.
     pub(in crate::control) fn is_full(&self) -> bool {
         self.broken.as_ref().is_some_and(|broken| broken.fault == Fault::Full)
     }

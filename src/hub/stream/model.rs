@@ -27,7 +27,7 @@ struct Viewer {
     subscriber: Subscriber,
     /// The text that it was sent.
     text: String,
-    /// Whether it was paused at times: units that it missed then do not count.
+    /// True if it was paused at times: units that it missed then do not count.
     was_paused: bool,
 }
 

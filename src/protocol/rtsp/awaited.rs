@@ -12,7 +12,7 @@ const TRACKS_WITHIN: Duration = Duration::from_secs(10);
 /// The longest wait for the sound of a stream that has video alone, or for its video.
 const BOTH_WITHIN: Duration = Duration::from_secs(3);
 
-/// Whether a stream has nothing of a kind that is selected, as far as it has begun.
+/// True if a stream has nothing of a kind that is selected, as far as it has begun.
 fn lacks(tracks: &Tracks, selection: Selection) -> bool {
     [(TrackKind::Video, selection.video), (TrackKind::Audio, selection.audio)].into_iter().any(
         |(kind, pick)| {

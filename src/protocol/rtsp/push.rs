@@ -46,7 +46,7 @@ struct Announced {
 }
 
 impl Announced {
-    /// Whether more of these tracks can be announced than were.
+    /// True if more of these tracks can be announced than were.
     fn lacks(&self, format: Format, tracks: &Tracks) -> bool {
         Announcement::of(format.choose(tracks).iter()).tracks.len() > self.announcement.tracks.len()
     }

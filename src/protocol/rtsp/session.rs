@@ -69,7 +69,7 @@ pub(crate) struct RtspSession {
     format: Format,
     /// The stream that it asked to play.
     plays: Option<StreamKey>,
-    /// Whether the stream has been live for a while.
+    /// True if the stream has been live for a while.
     is_seasoned: bool,
     known: bool,
     closed: bool,

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use super::super::support::{Bystander, Knock, Server, connect_from, induction, secs, wait_for};
 use super::{connect, finish_sending, reset};
 
-/// Whether the server has closed a connection, without waiting.
+/// True if the server has closed a connection, without waiting.
 fn is_closed(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.peek(&mut [0]) {

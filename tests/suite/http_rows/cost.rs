@@ -102,7 +102,7 @@ fn h_12_one_byte_chunks_cost_in_proportion_and_end_at_the_limit() {
     assert!(answer.closed && matches!(answer.status(), 413 | 0), "{answer:?}");
 }
 
-/// Whether a thread sleeps; the state stands behind the name.
+/// True if a thread sleeps; the state stands behind the name.
 fn sleeps(state: &Path) -> bool {
     fs::read_to_string(state).unwrap().contains(") S ")
 }

@@ -36,7 +36,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether the viewer's units have timestamps.
+    /// True if the viewer's units have timestamps.
     fn is_timed(self) -> bool {
         match self {
             Self::Live(over) => TIMED.contains(&over),
@@ -216,7 +216,7 @@ impl Outcome {
     }
 }
 
-/// Whether a viewer may miss all units of a kind.
+/// True if a viewer may miss all units of a kind.
 fn may_miss(publisher: Over, viewer: Kind, is_video: bool, gets: &Gets) -> bool {
     // Nothing in this world makes Opus of AAC, nor AAC of Opus.
     let Kind::Live(viewer) = viewer else { return !is_video && publisher == Over::WebRtc };

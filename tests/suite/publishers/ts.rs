@@ -55,7 +55,7 @@ pub struct Pes {
     pub pts: Option<u64>,
     pub dts: Option<u64>,
     pub key: bool,
-    /// Whether the packet states its length.
+    /// True if the packet states its length.
     pub bounded: bool,
     pub payload: Vec<u8>,
 }

@@ -24,7 +24,7 @@ pub struct Unit {
     pub at: i64,
     /// Timestamp before the protocol wraps it.
     pub raw: u64,
-    /// Whether the unit's timestamp is wrong while its neighbours' are right.
+    /// True if the unit's timestamp is wrong while its neighbours' are right.
     pub is_outlier: bool,
     /// Offset from the timestamp to the presentation time.
     pub cts: i64,

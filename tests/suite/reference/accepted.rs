@@ -44,7 +44,7 @@ pub(super) fn stated() -> (usize, usize) {
     (equal.parse().unwrap(), calls.parse().unwrap())
 }
 
-/// Whether a text fits a pattern, in which `*` is any text. `*` and `|` of a text are written as `*`.
+/// True if a text fits a pattern, in which `*` is any text. `*` and `|` of a text are written as `*`.
 fn is_match(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

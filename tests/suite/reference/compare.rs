@@ -217,7 +217,7 @@ fn settled(member: &str, value: &Value) -> Value {
     }
 }
 
-/// Whether an id was made by a server: 16 letters or digits and a long number, a long number, `custom` and six letters or digits,
+/// True if an id was made by a server: 16 letters or digits and a long number, a long number, `custom` and six letters or digits,
 /// a code of six digits, 20 to 40 letters or digits.
 fn is_made(text: &str) -> bool {
     let (letters, digits) = text.split_at_checked(16).unwrap_or((text, ""));

@@ -48,7 +48,7 @@ pub(super) struct Run {
     pub(super) streams: Vec<Stream>,
     pub(super) viewers: Vec<Viewer>,
     pub(super) requests: Vec<Request>,
-    /// Whether bytes of some peers are damaged.
+    /// True if bytes of some peers are damaged.
     is_damaging: bool,
     /// Damaged peers that are present, and the number of all that have come to watch.
     pub(super) damaged: Vec<Id>,

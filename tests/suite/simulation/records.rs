@@ -26,7 +26,7 @@ pub(super) enum Known {
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) known: Known,
-    /// Whether it has been live; `None` if unknown.
+    /// True if it has been live; `None` if unknown.
     was_live: Option<bool>,
     is_changing: bool,
     /// Time of the answer to the last change.
@@ -44,7 +44,7 @@ impl Record {
         self.was_live = self.was_live.filter(|was_live| *was_live);
     }
 
-    /// Whether a change has been under way since `at`.
+    /// True if a change has been under way since `at`.
     fn has_changed_since(&self, at: Instant) -> bool {
         self.is_changing || self.changed_at.is_some_and(|changed| changed >= at)
     }
@@ -75,7 +75,7 @@ enum Call {
 }
 
 impl Call {
-    /// Whether the call changes the record of a published stream.
+    /// True if the call changes the record of a published stream.
     const fn changes(&self) -> bool {
         !matches!(
             self,
@@ -155,7 +155,7 @@ impl Run {
         self.ask(stream, Call::EndPull);
     }
 
-    /// Whether all calls have been answered.
+    /// True if all calls have been answered.
     pub(super) fn is_answered(&self) -> bool {
         self.requests.is_empty()
     }
@@ -315,7 +315,7 @@ impl Run {
         self.streams[request.stream].stopped(request.asked, now);
     }
 
-    /// Whether nothing was published from the request to its answer.
+    /// True if nothing was published from the request to its answer.
     fn was_idle(&self, request: &Request) -> bool {
         request.expect == Expect::Idle && self.streams[request.stream].is_undisturbed_since(request.asked)
     }

@@ -36,11 +36,11 @@ pub(super) enum Expect {
 pub(super) struct Publisher {
     pub(super) id: Id,
     pub(super) over: Over,
-    /// Whether pictures are shown in another order than they are sent.
+    /// True if pictures are shown in another order than they are sent.
     pub(super) reorders: bool,
-    /// Whether it must be accepted.
+    /// True if it must be accepted.
     expected: Option<bool>,
-    /// Whether the run has ended the publisher.
+    /// True if the run has ended the publisher.
     pub(super) is_over: bool,
     was_ready: bool,
     was_closed: bool,
@@ -88,11 +88,11 @@ pub(super) struct Stream {
     pub(super) record: Record,
     /// Start of the pull by the other application, if there is one.
     pub(super) pull: Option<Instant>,
-    /// Whether it was pulled at any time.
+    /// True if it was pulled at any time.
     pub(super) was_pulled: bool,
-    /// Whether it was pushed to the other application or pulled by it at any time.
+    /// True if it was pushed to the other application or pulled by it at any time.
     pub(super) was_copied: bool,
-    /// Whether it is unknown if the pull still exists.
+    /// True if it is unknown if the pull still exists.
     pub(super) is_pull_lost: bool,
 }
 
@@ -145,12 +145,12 @@ impl Stream {
         now.saturating_duration_since(self.disturbed.max(self.unsure_until))
     }
 
-    /// Whether it may have ended at or after `at`.
+    /// True if it may have ended at or after `at`.
     pub(super) fn may_have_ended_since(&self, at: Instant) -> bool {
         self.ends.iter().any(|(_, to)| *to >= at)
     }
 
-    /// Whether nothing has happened to it since `at`.
+    /// True if nothing has happened to it since `at`.
     pub(super) fn is_undisturbed_since(&self, at: Instant) -> bool {
         self.disturbed <= at && self.unsure_until <= at
     }
@@ -175,7 +175,7 @@ impl Stream {
         self.ends.push((from, to));
     }
 
-    /// Whether there was a reason to end at `at`.
+    /// True if there was a reason to end at `at`.
     pub(super) fn had_reason(&self, at: Instant, slack: Duration) -> bool {
         self.ends.iter().any(|(from, to)| *from <= at && at <= *to + slack)
     }

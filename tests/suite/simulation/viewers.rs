@@ -20,7 +20,7 @@ pub(super) struct Viewer {
     pub(super) id: Id,
     pub(super) stream: usize,
     pub(super) over: Over,
-    /// Whether it watches the copy in the other application.
+    /// True if it watches the copy in the other application.
     pub(super) is_copy: bool,
     pub(super) is_slow: bool,
     /// Expected state of the stream when the viewer came.

@@ -28,7 +28,7 @@ struct Shown {
     discontinuity: bool,
 }
 
-/// Whether a record counts the viewers of HLS, and those of DASH: once or twice, because each worker that an address asks counts it.
+/// True if a record counts the viewers of HLS, and those of DASH: once or twice, because each worker that an address asks counts it.
 fn viewers(record: &serde_json::Value) -> [bool; 2] {
     ["hlsViewerCount", "dashViewerCount"].map(|name| (1..=2).contains(&record[name].as_i64().unwrap()))
 }

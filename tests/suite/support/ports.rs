@@ -54,7 +54,7 @@ pub fn wait_until_bound(program: &mut Program, address: SocketAddr) {
     });
 }
 
-/// Whether a socket has this port, at any address.
+/// True if a socket has this port, at any address.
 fn is_bound(table: &str, address: SocketAddr) -> bool {
     let port = format!(":{:04X}", address.port());
     // Without IPv6 there is no table of its sockets.

@@ -307,7 +307,7 @@ impl Player {
         self.units.load(Ordering::SeqCst)
     }
 
-    /// Whether the connection is still there.
+    /// True if the connection is still there.
     pub fn is_playing(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }

@@ -22,7 +22,7 @@ const TRIES: u32 = 20;
 #[derive(Debug, Clone, Copy)]
 pub struct Knock<'a> {
     pub stream_id: &'a str,
-    /// Whether to send an unknown key, as with a wrong passphrase.
+    /// True if to send an unknown key, as with a wrong passphrase.
     pub wrong_key: bool,
     /// Address to call from; loopback by default.
     pub from: Option<IpAddr>,
@@ -199,7 +199,7 @@ fn word(datagram: &[u8], index: usize) -> u32 {
     u32::from_be_bytes(datagram[index * 4..][..4].try_into().unwrap())
 }
 
-/// Whether this is data, and if so, whether it is encrypted.
+/// Returns whether a packet of data is encrypted; `None` for other packets.
 pub fn data_is_encrypted(datagram: &[u8]) -> Option<bool> {
     (datagram.len() >= 16 && datagram[0] & 0x80 == 0).then(|| datagram[4] & 0x18 != 0)
 }

@@ -52,7 +52,7 @@ const FAR_WINDOWS: u8 = 2;
 pub struct Position {
     /// The highest DTS assigned so far, in milliseconds.
     pub dts_ms: i64,
-    /// Whether any DTS was assigned.
+    /// True if any DTS was assigned.
     pub started: bool,
 }
 
@@ -538,7 +538,7 @@ fn bound(clock: &TrackClock, live: Option<i64>, limits: &Limits) -> i64 {
     }
 }
 
-/// Whether a timestamp follows from those before.
+/// True if a timestamp follows from those before.
 fn fits(clock: &TrackClock, raw: i64, out: i64, live: Option<i64>, limits: &Limits) -> bool {
     raw.saturating_sub(clock.raw) >= -limits.back && out <= bound(clock, live, limits)
 }

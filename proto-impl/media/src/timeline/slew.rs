@@ -93,12 +93,12 @@ impl Slew {
         noise: Noise::NONE,
     };
 
-    /// Whether arrival has been even of late.
+    /// True if arrival has been even of late.
     pub(super) const fn is_quiet(&self) -> bool {
         self.noise.mean_us < QUIET_US
     }
 
-    /// Whether a correction is being made.
+    /// True if a correction is being made.
     pub(super) const fn is_active(&self) -> bool {
         self.active
     }

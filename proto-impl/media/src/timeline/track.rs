@@ -175,12 +175,12 @@ impl TrackClock {
         self.typical.saturating_add(STEP_PARTS / 2) / STEP_PARTS
     }
 
-    /// Whether too few units have come to know their distance.
+    /// True if too few units have come to know their distance.
     pub(super) const fn is_young(&self) -> bool {
         self.learnt < YOUNG_UNITS
     }
 
-    /// Whether no timestamp has made sense for so long that arrival alone counts.
+    /// True if no timestamp has made sense for so long that arrival alone counts.
     pub(super) const fn is_lost(&self) -> bool {
         self.suspects >= SUSPECTS_MAX
     }
@@ -299,8 +299,8 @@ impl TrackClock {
         self.arrived = now;
     }
 
-    /// Whether the timestamps have stood still for too long, now that one more unit has `raw`; and whether this unit is the first
-    /// to show it.
+    /// Returns two answers, now that one more unit has `raw`: true if the timestamps have stood still for too long, and true if this
+    /// unit is the first to show it.
     pub(super) fn is_frozen(&mut self, raw: i64, now: i64, limits: &Limits) -> (bool, bool) {
         if raw != self.raw {
             (self.still, self.still_since, self.frozen) = (0, now, None);
@@ -369,7 +369,7 @@ impl TrackClock {
         (is_early && is_like).then(|| expected.saturating_add(pace.max(0)))
     }
 
-    /// Whether a line through its errors is no accident.
+    /// True if a line through its errors is no accident.
     pub(super) const fn draws_a_line(&self) -> bool {
         self.reference.measured >= LINE_WINDOWS && self.slew.is_quiet()
     }
@@ -387,13 +387,13 @@ impl TrackClock {
         Some(self.offset.saturating_sub(self.reports?.told))
     }
 
-    /// Whether reports align the track with another one now.
+    /// True if reports align the track with another one now.
     pub(super) fn is_aligned(&self, limits: &Limits) -> bool {
         let near = |reports: Reports| reports.off.saturating_abs() <= limits.agree.saturating_mul(2);
         self.reports.is_some_and(|reports| reports.aligned && near(reports))
     }
 
-    /// Whether reports tell of it.
+    /// True if reports tell of it.
     pub(super) const fn has_reports(&self) -> bool {
         self.reports.is_some()
     }

@@ -234,7 +234,7 @@ impl AuxiliaryRecords {
         }
     }
 
-    /// Whether the removal of a record is on its way to the disk.
+    /// True if the removal of a record is on its way to the disk.
     pub(in crate::control) fn is_being_removed(&self, key: &Key) -> bool {
         matches!(self.overlay.get(key), Some(None))
     }

@@ -44,7 +44,7 @@ pub(in crate::control) struct Vod {
     pub(in crate::control) latitude: Option<String>,
     pub(in crate::control) longitude: Option<String>,
     pub(in crate::control) altitude: Option<String>,
-    /// Whether it is still being written, or was when the server ended. Nobody sees such a record.
+    /// True if it is still being written, or was when the server ended. Nobody sees such a record.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(in crate::control) unfinished: bool,
     /// The node of a cluster that has the file.
@@ -111,7 +111,7 @@ impl Vod {
         [app.to_owned()].into_iter().chain(names).collect()
     }
 
-    /// Whether a text in small letters is in one of the members that are searched.
+    /// True if a text in small letters is in one of the members that are searched.
     pub(in crate::control) fn matches(&self, text: &str) -> bool {
         let members = [
             &self.vod_id,

@@ -148,7 +148,7 @@ impl Walk {
         self.made.extend(answer[member].as_str().map(str::to_owned));
     }
 
-    /// Whether the answer came later, and what it is.
+    /// Returns true if the answer came later, and the answer.
     fn ask(&mut self, reader: &Reader, method: Method, target: &str, body: &str) -> (bool, http::Response) {
         let mut request = request(method, target, body);
         if method != Method::Get {

@@ -242,7 +242,7 @@ impl Cutter {
     }
 
     /// Cuts the history off behind so many changes and syncs; judges every disk that may be left. `lies`: syncs of these do nothing.
-    /// Whether the history came to its end.
+    /// True if the history came to its end.
     fn cut(&self, after: usize, lies: &str, wrong: &mut Vec<String>) -> bool {
         let [root, shadow, disk] = ["root", "shadow", "disk"].map(|name| self.0.join(name));
         for folder in [&root, &shadow] {

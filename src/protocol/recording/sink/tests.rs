@@ -48,7 +48,7 @@ struct Rig {
     files: Vec<Arc<Memory>>,
     /// The disk does nothing.
     stalls: bool,
-    /// Whether it syncs nothing.
+    /// True if it syncs nothing.
     syncs_stall: bool,
     /// The jobs that wait for it.
     held: Vec<Job>,

@@ -7,7 +7,7 @@ use crypto::{Random, Seed};
 /// Random faults that a world inflicts on the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Chaos {
-    /// Whether machines are driven in random order, and take only some of their mail at a time.
+    /// True if machines are driven in random order, and take only some of their mail at a time.
     pub shuffles: bool,
     /// The chance that a thread pauses before it takes or sends a message.
     pub pauses: f64,

@@ -71,7 +71,7 @@ pub struct Got {
     /// Stamp of the unit; an error if no publisher made it.
     pub seen: Result<Seen, netsim::Corrupt>,
     pub bytes: usize,
-    /// Whether the parameter sets of its track had arrived before it.
+    /// True if the parameter sets of its track had arrived before it.
     pub has_config: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Story {
     pub left: Option<Instant>,
     pub closed: Option<Instant>,
     pub rejected: Option<String>,
-    /// Whether the server said that the stream is over.
+    /// True if the server said that the stream is over.
     pub goodbye: bool,
 }
 
@@ -173,9 +173,9 @@ pub(super) struct SimClient {
     pub(super) role: Role,
     pub(super) story: Story,
     message_stream: u32,
-    /// Whether it needs another wire in place of its current one.
+    /// True if it needs another wire in place of its current one.
     wants_wire: bool,
-    /// Whether its machine has ended.
+    /// True if its machine has ended.
     ended: bool,
 }
 
@@ -462,7 +462,7 @@ impl SimClient {
         }
     }
 
-    /// Whether it has ended and its queue is empty.
+    /// True if it has ended and its queue is empty.
     fn has_sent_all(&self) -> bool {
         self.queue.is_empty() && self.ended
     }

@@ -69,9 +69,9 @@ pub struct World {
     trace: Trace,
     /// Number of servers started so far.
     lives: u64,
-    /// Whether the server's helper threads transcode audio.
+    /// True if the server's helper threads transcode audio.
     pub(super) computes: bool,
-    /// Whether the server's disk takes recordings.
+    /// True if the server's disk takes recordings.
     pub(super) records: bool,
 }
 
@@ -95,7 +95,7 @@ pub enum Over {
 }
 
 impl Over {
-    /// Whether only a goodbye shows that a peer is gone, because there is no connection to break.
+    /// True if only a goodbye shows that a peer is gone, because there is no connection to break.
     pub fn is_datagrams(self) -> bool {
         matches!(self, Self::Srt | Self::WebRtc | Self::RtspUdp)
     }
@@ -238,7 +238,7 @@ impl World {
         }
     }
 
-    /// Whether the server said goodbye to a viewer instead of only cutting it off.
+    /// True if the server said goodbye to a viewer instead of only cutting it off.
     pub fn said_goodbye(&self, id: Id) -> bool {
         self.clients[id.0].story.goodbye
     }

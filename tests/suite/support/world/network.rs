@@ -39,7 +39,7 @@ pub(super) struct Wire {
     pub(super) links: [StreamLink; 2],
     /// Damage to the bytes that each end sends.
     pub(super) damage: Option<[Damage; 2]>,
-    /// Whether its bytes depend on keys that the seed does not determine. The trace then has no bytes of it, only their arrival.
+    /// True if its bytes depend on keys that the seed does not determine. The trace then has no bytes of it, only their arrival.
     pub(super) is_secret: bool,
 }
 
@@ -71,7 +71,7 @@ impl Place {
         Self { port: Port::all().find(|port| port.name == name).unwrap(), address }
     }
 
-    /// Whether its bytes depend on DTLS keys, which are not from the seed.
+    /// True if its bytes depend on DTLS keys, which are not from the seed.
     fn is_secret(&self) -> bool {
         self.port.name == "webrtc"
     }
@@ -99,7 +99,7 @@ pub(super) struct Line {
     pub(super) caller: SocketAddr,
     /// Port that the caller sends to.
     place: Place,
-    /// Whether nothing arrives any more.
+    /// True if nothing arrives any more.
     pub(super) is_dark: bool,
     /// Damage to the datagrams that each end sends.
     pub(super) damage: Option<[Damage; 2]>,
@@ -259,7 +259,7 @@ impl World {
         next.into_iter().min()
     }
 
-    /// Whether the thread at that end is running.
+    /// True if the thread at that end is running.
     fn hears(&self, end: End) -> bool {
         match end {
             End::Worker(worker, _) => self.threads.runs(worker),

@@ -53,7 +53,7 @@ struct Section {
     next: Option<(Ssrc, SequenceNumber)>,
     /// Puts the packets from datagrams in order.
     receiver: Option<Receiver>,
-    /// Whether packets are missing before the next one.
+    /// True if packets are missing before the next one.
     gap: bool,
 }
 
