@@ -510,10 +510,11 @@ impl Sender {
     }
 
     /// Queues the last packets for another sending if nothing has followed them, as far as feedback does not tell that they arrived.
-    /// What is late on a congested path is in its queue.
+    /// On a path that limits the rate they may be in its queue, which a repetition would only lengthen.
     pub(crate) fn handle_timeout(&mut self, now: Instant, bandwidth: &BandwidthEstimator) {
         let Repairs { tail, asked, round_trip, .. } = &mut self.repairs;
-        let room = if bandwidth.is_congested(now) { 0 } else { ASKED_MAX.saturating_sub(asked.len()) };
+        let is_limited = bandwidth.is_congested(now) || bandwidth.target(now).is_some();
+        let room = if is_limited { 0 } else { ASKED_MAX.saturating_sub(asked.len()) };
         asked.extend(tail.take_due(now, *round_trip, |number| bandwidth.has_arrived(number)).take(room));
     }
 
