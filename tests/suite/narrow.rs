@@ -122,7 +122,7 @@ const ROWS: &[Row] = &[
     row("75 %", path(75), 65, 700, 1200),
     row("60 %", path(60), 47, 940, 1400),
     row("45 %", path(45), 28, 1800, 1750),
-    row("30 %", path(30), 16, 1800, 2250),
+    row("30 %", path(30), 16, 2300, 2250),
     row("60 %, a queue of 20 KB", queue(path(60), 20_000), 42, 1700, 1400),
     row("60 %, a queue of 500 KB", queue(path(60), 500_000), 47, 940, 1400),
     row("60 %, 500 ms there and back", round_trip(path(60), 250, 0), 46, 1100, 1750),
