@@ -1,5 +1,6 @@
-//! Q-01: no descriptor is left.
+//! Q-01: no descriptor is left; and memory behind a flood.
 
+use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
@@ -45,4 +46,36 @@ fn q_01_without_descriptors_accepting_pauses_and_streams_run() {
         reply.is_some_and(|reply| reply.status == 200)
     });
     bystander.finish(&mut server);
+}
+
+/// Sends a body of `bytes` that never ends on each of many connections, and goes.
+fn flood_with_bodies(server: &Server, bytes: usize) {
+    let chunk = format!("{bytes:x}\r\n{}\r\n", "x".repeat(bytes));
+    let head = "POST /live/rest/v2/broadcasts/create HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
+    let peers: Vec<TcpStream> = (0..32)
+        .map(|_| {
+            let mut peer = TcpStream::connect(server.http).unwrap();
+            peer.write_all(head.as_bytes()).unwrap();
+            peer.write_all(chunk.as_bytes()).unwrap();
+            peer
+        })
+        .collect();
+    // An answer on a later connection: the server has read them.
+    server.api().get("/live/rest/v2/version");
+    drop(peers);
+}
+
+/// The allocator keeps the last empty page of each size of block for its thread, so bodies of many sizes are sent. Behind them nobody asks the
+/// server for anything.
+#[test]
+fn h_10_an_idle_server_gives_back_what_bodies_took() {
+    let server = Server::start(&["server.workers=1"]);
+    server.api().get("/live/rest/v2/version");
+    let (files, threads, before) = (server.open_files(), server.threads(), server.rss_kb());
+    for bytes in [9_000, 20_000, 40_000, 70_000, 120_000, 200_000, 250_000] {
+        flood_with_bodies(&server, bytes);
+    }
+    server.wait_for_rest(files, threads);
+    wait_for("memory to be given back", secs(60), || server.rss_kb() <= before + 3072);
 }
