@@ -107,8 +107,7 @@ impl Presentation<'_> {
         let lead = self.renditions.first().filter(|lead| lead.is_enough)?;
         let (last, stretch) = (lead.spanned().last()?, self.stretches.last()?);
         let listed = lead.lengths.iter().rev().take(self.listed());
-        let window_ms: u64 =
-            listed.map(|length| u64::try_from(length.as_millis()).unwrap_or(0)).sum();
+        let window_ms: u64 = listed.map(|length| u64::try_from(length.as_millis()).unwrap_or(0)).sum();
         let mut out = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
         );

@@ -8,7 +8,7 @@ use super::mp4::{Described, Mp4Segmenter, Span, Spanned};
 /// The segments of a playlist and their description, as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
-    /// The name of the rendition.
+    /// The name of the rendition, which one that comes later may have, too.
     pub id: String,
     /// The index of its first track, if it has one.
     pub(super) track: Option<u8>,
@@ -61,6 +61,24 @@ impl Outline {
             let described = self.inits.get(*init)?;
             Some(Spanned { span: *span, described, begins_period: *begins_period })
         })
+    }
+
+    /// The same with the segments alone whose middle is in this time, in milliseconds.
+    #[must_use]
+    pub fn within(&self, from_ms: u64, until_ms: Option<u64>) -> Self {
+        let is_within = |one: &Spanned<'_>| {
+            one.middle_ms() >= from_ms && until_ms.is_none_or(|until_ms| one.middle_ms() < until_ms)
+        };
+        let kept: Vec<Span> = self.spanned().filter(is_within).map(|one| one.span).collect();
+        let mut outline = self.clone();
+        outline.spans.retain(|(span, ..)| kept.contains(span));
+        outline
+    }
+
+    /// The names of its segments, which no other rendition has.
+    #[must_use]
+    pub fn names(&self) -> &str {
+        &self.template
     }
 
     /// The number in the name of a segment.
