@@ -7,7 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hls::playlist::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
+use hls::Playlist;
+use hls::playlist::{
+    MediaPlaylist, MultivariantPlaylist, Rendition, RenditionKind, Resolution, Segment, Variant,
+};
 use hls::segmenter::{Outline, Stretch};
 
 use crate::mail::{Annex, Rung};
@@ -68,6 +71,40 @@ fn variant(rung: &Rung, sound: Option<&Rung>) -> Variant {
         resolution: rung.size.map(|(width, height)| Resolution { width, height }),
         audio: sound.map(|_| AUDIO.to_owned()),
         ..Variant::default()
+    }
+}
+
+/// The playlist of the sound that all share, where another stream has published it before: players do not accept that a segment that was
+/// named has another name later (RFC 8216 §6.2.1).
+#[derive(Debug, Default)]
+pub(super) struct Splice {
+    /// The segments of the other stream, and the number behind them.
+    former: Vec<Segment>,
+    first: u64,
+}
+
+impl Splice {
+    /// Behind this playlist.
+    pub(super) fn behind(text: &[u8]) -> Self {
+        let Ok(Playlist::Media(before)) = Playlist::read(text) else { return Self::default() };
+        let first = before.media_sequence.saturating_add(before.segments.len() as u64);
+        Self { former: before.segments, first }
+    }
+
+    /// Puts the segments of the other stream in place of those with the same numbers. False while its last one is not over here.
+    pub(super) fn apply(&self, playlist: &mut MediaPlaylist) -> bool {
+        let replaced =
+            usize::try_from(self.first.saturating_sub(playlist.media_sequence)).unwrap_or(usize::MAX);
+        if replaced > playlist.segments.len() {
+            return false;
+        }
+        let kept = replaced.min(self.former.len());
+        let former = self.former.iter().rev().take(kept).rev().cloned();
+        let segments: Vec<Segment> = former.chain(playlist.segments.drain(..).skip(replaced)).collect();
+        playlist.segments = segments;
+        let left_out = replaced.saturating_sub(kept) as u64;
+        playlist.media_sequence = playlist.media_sequence.saturating_add(left_out);
+        true
     }
 }
 

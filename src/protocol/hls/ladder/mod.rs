@@ -34,7 +34,7 @@ use hls::playlist::{MediaPlaylist, MultivariantPlaylist, Report, Resolution, Var
 use hls::segmenter::{Moments, NUMBERS_FROM_MS, Outline, Presentation, Start, Stretch};
 use media::{Track, TrackKind};
 
-use self::apart::{Board, Listed};
+use self::apart::{Board, Listed, Splice};
 use self::clock::Clock;
 pub(super) use self::clock::SNAP_MS;
 use self::rung::{Beside, Lead, Rung, longest_ms};
@@ -172,6 +172,9 @@ struct LadderSink {
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
+    /// The sound that all share, once this stream publishes it; and true when another one is to go on with it.
+    splice: Option<Splice>,
+    is_left: bool,
     /// Renditions of manifests, and the sum of the numbers of the newest segments of other streams in the one that is shown.
     board: Board,
     others: u64,
@@ -395,6 +398,7 @@ impl LadderSink {
         self.absent
             .iter_mut()
             .for_each(|rung| rung.finish(is_told, &Beside::default(), |_, _| String::new()));
+        self.shown.is_left = go_on;
         self.publish(ctx);
         if !go_on {
             self.publish_manifest(ctx, is_told);
@@ -481,8 +485,18 @@ impl LadderSink {
             low.reports = reports;
         }
         self.publish_playlist(name, &playlist, progress);
-        if rung.is_sound && self.leads_sound(blobs) {
-            self.publish_playlist(&apart::shared_sound(&self.main), &playlist, progress);
+        if rung.is_sound && self.leads_sound(blobs) && !self.shown.is_left {
+            let base = apart::shared_sound(&self.main);
+            let app = &self.key.app;
+            let former = || blobs.get(app, &format!("{}{base}{ENDING}", self.folder));
+            let splice = self.shown.splice.get_or_insert_with(|| {
+                former()
+                    .filter(|blob| blob.stream != self.stream)
+                    .map_or_else(Splice::default, |blob| Splice::behind(&blob.bytes))
+            });
+            if splice.apply(&mut playlist) {
+                self.publish_playlist(&base, &playlist, progress);
+            }
         }
     }
 
@@ -530,7 +544,8 @@ impl LadderSink {
     /// Takes a rendition away.
     fn remove(&mut self, rung: &Rung) {
         let own = rung.name().map(str::to_owned);
-        let shared = rung.is_sound.then(|| apart::shared_sound(&self.main));
+        let is_gone = rung.is_sound && !self.shown.is_left;
+        let shared = is_gone.then(|| apart::shared_sound(&self.main));
         for base in own.into_iter().chain(shared) {
             let name = format!("{}{base}{ENDING}", self.folder);
             self.publishing.forget([format!("{name}{DELTA}"), name]);

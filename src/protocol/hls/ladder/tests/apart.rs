@@ -205,6 +205,14 @@ fn when_the_stream_that_leads_ends_list_sound_and_manifest_go_on() {
     rig.pass(4000);
     assert_eq!(rig.variants(), uris[1..]);
     let now = rig.track(SOUND).unwrap();
+    let names = |of: &MediaPlaylist| {
+        let uris = of.segments.iter().map(|one| one.uri.clone());
+        (of.media_sequence..).zip(uris).collect::<BTreeMap<_, _>>()
+    };
+    let (before, after) = (names(&sound), names(&now));
+    let common: Vec<_> = before.keys().filter(|number| after.contains_key(number)).collect();
+    assert!(common.len() >= 4 && common.iter().all(|number| before[number] == after[number]), "6.2.1");
+    assert!(after.values().last().unwrap().starts_with("cam_720__"), "{after:?}");
     assert!(!now.ended && now.media_sequence >= sound.media_sequence);
     assert!(
         now.media_sequence + (now.segments.len() as u64) > sound.media_sequence + sound.segments.len() as u64
