@@ -36,6 +36,8 @@ const PLAYERS = {
         return {
             heights: () => [...new Set(all().map((one) => one.height))].sort((a, b) => a - b),
             choose: (height) => player.selectVariantTrack(all().find((one) => one.height === height), true),
+            // Without its own choice it never leaves a rendition, not even one that is gone; it chooses again after so many seconds.
+            release: () => player.configure({ abr: { enabled: true, switchInterval: 1000 } }),
         };
     },
 };
@@ -60,6 +62,7 @@ async function watch(height, seconds) {
     const { video, told, player } = window.stage;
     const before = { time: video.currentTime, frames: video.getVideoPlaybackQuality().totalVideoFrames, waits: window.stage.waits() };
     if (height) player.choose(height);
+    else player.release?.();
     const at = performance.now();
     let reached = null;
     let longest = 0;

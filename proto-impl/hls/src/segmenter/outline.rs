@@ -1,4 +1,4 @@
-//! What a manifest says of one segmenter, apart from it: renditions of one manifest may be made in several places.
+//! A segmenter as manifests describe it, apart from the segmenter: renditions of one manifest may be made in several places.
 
 use std::time::Duration;
 

@@ -84,7 +84,7 @@ pub(super) struct Splice {
 }
 
 impl Splice {
-    /// Behind this playlist.
+    /// Creates the splice behind this playlist.
     pub(super) fn behind(text: &[u8]) -> Self {
         let Ok(Playlist::Media(before)) = Playlist::read(text) else { return Self::default() };
         let first = before.media_sequence.saturating_add(before.segments.len() as u64);

@@ -22,6 +22,7 @@
 
 mod apart;
 mod clock;
+mod manifest;
 mod rung;
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use hls::playlist::{MediaPlaylist, MultivariantPlaylist, Report, Resolution, Variant};
-use hls::segmenter::{Moments, NUMBERS_FROM_MS, Outline, Presentation, Start, Stretch};
+use hls::segmenter::Start;
 use media::{Track, TrackKind};
 
 use self::apart::{Board, Listed, Splice};
@@ -41,7 +42,7 @@ use self::rung::{Beside, Lead, Rung, longest_ms};
 use super::cmaf;
 use super::lineup::Lineup;
 use super::publishing::Publishing;
-use super::settings::{DashSettings, HlsSettings};
+use super::settings::HlsSettings;
 use super::sink;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
 use crate::config::AppSettings;
@@ -95,9 +96,9 @@ pub(super) static APART: SinkKind = SinkKind {
 /// The form of the renditions of a ladder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
-    /// Each has the sound in its segments.
+    /// The sound is in the segments of each.
     Together,
-    /// Each is a track.
+    /// Tracks have segments of their own.
     Apart,
 }
 
@@ -156,16 +157,22 @@ struct LadderSink {
     clock: Clock,
     /// The largest number of tracks so far is bounded by that of a stream.
     rungs: Vec<Rung>,
-    /// Those whose tracks have left, while there are no others to go to: their playlists go on with gaps.
+    around: Around,
+    shown: Shown,
+    attached: bool,
+    seed: Seed,
+}
+
+/// State beside the renditions.
+#[derive(Debug, Default)]
+struct Around {
+    /// Renditions whose tracks have left, while there are no others to go to: their playlists go on with gaps.
     absent: Vec<Rung>,
     /// The end of the last segment of the first rendition.
     boundary_ms: Option<i64>,
     chosen_epoch: u32,
     /// The renditions of other streams, as of the last key frame.
     beside: Beside,
-    shown: Shown,
-    attached: bool,
-    seed: Seed,
 }
 
 /// The playlist of all renditions, as it is shown.
@@ -211,10 +218,7 @@ impl LadderSink {
             lineup: Lineup::default(),
             clock: Clock::new(),
             rungs: Vec::new(),
-            absent: Vec::new(),
-            boundary_ms: None,
-            chosen_epoch: 0,
-            beside: Beside::default(),
+            around: Around::default(),
             shown: Shown::default(),
             attached: false,
             seed,
@@ -261,7 +265,7 @@ impl LadderSink {
 
     /// The renditions beside one of these.
     fn beside_of(&self, at: usize) -> Beside {
-        let mut beside = self.beside.clone();
+        let mut beside = self.around.beside.clone();
         let own = self.rungs.iter().enumerate().filter(|(other, _)| *other != at);
         for (other, rung) in own {
             let lead = rung.lead();
@@ -286,8 +290,8 @@ impl LadderSink {
 
     /// The time is known from now on.
     fn settle(&mut self, ctx: &Context<'_>) {
-        self.beside = self.beside(ctx.blobs);
-        for (entry, chosen) in self.clock.settle(self.beside.lead.as_ref()) {
+        self.around.beside = self.beside(ctx.blobs);
+        for (entry, chosen) in self.clock.settle(self.around.beside.lead.as_ref()) {
             self.take(ctx, &entry, &chosen);
         }
     }
@@ -301,14 +305,14 @@ impl LadderSink {
 
     /// The renditions of these tracks. One whose track has left goes.
     fn set_tracks(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
-        self.chosen_epoch = chosen.epoch();
+        self.around.chosen_epoch = chosen.epoch();
         let mut wanted: Vec<Option<&Track>> = chosen.of_kind(TrackKind::Video).map(Some).collect();
         let has_sound = chosen.of_kind(TrackKind::Audio).next().is_some();
         if wanted.is_empty() && self.layout == Layout::Together || has_sound && self.layout == Layout::Apart {
             wanted.push(None);
         }
         let mut before = std::mem::take(&mut self.rungs);
-        before.append(&mut self.absent);
+        before.append(&mut self.around.absent);
         for video in wanted {
             let own = before.iter().position(|rung| rung.is_of(video)).map(|at| before.remove(at));
             let mut rung = own.unwrap_or_else(|| {
@@ -318,7 +322,7 @@ impl LadderSink {
                 Rung::new(video, (self.layout, &self.settings), start, &self.seed)
             });
             let namer = self.namer(ctx.blobs, &rung);
-            rung.set_tracks(chosen, &self.beside, |height, kbps| namer.name(height, kbps));
+            rung.set_tracks(chosen, &self.around.beside, |height, kbps| namer.name(height, kbps));
             self.rungs.push(rung);
         }
         let goes_on = self.layout == Layout::Apart && self.others(ctx.blobs).is_empty();
@@ -326,7 +330,7 @@ impl LadderSink {
         for mut rung in before {
             if goes_on && is_alone(&rung, &self.rungs) {
                 rung.pause();
-                self.absent.push(rung);
+                self.around.absent.push(rung);
             } else {
                 self.remove(&rung);
             }
@@ -334,7 +338,7 @@ impl LadderSink {
     }
 
     fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
-        if chosen.epoch() != self.chosen_epoch {
+        if chosen.epoch() != self.around.chosen_epoch {
             self.set_tracks(ctx, chosen);
         }
         let shared = self.clock.shared(entry);
@@ -346,12 +350,15 @@ impl LadderSink {
         let shared = if jumps { self.clock.shared(entry) } else { shared };
         let date_ms = self.clock.date_ms(entry.dts_ms);
         if self.rungs.iter().any(|rung| rung.begins_with(&shared)) {
-            self.beside = self.beside(ctx.blobs);
+            self.around.beside = self.beside(ctx.blobs);
         }
         if let Some(end_ms) = self.rungs.first().and_then(|lead| lead.end_before(&shared)) {
-            self.boundary_ms = Some(end_ms);
+            self.around.boundary_ms = Some(end_ms);
             let offset_ms = date_ms.saturating_sub(shared.dts_ms);
-            self.absent.iter_mut().for_each(|rung| rung.pass(end_ms, |ms| ms.saturating_add(offset_ms)));
+            self.around
+                .absent
+                .iter_mut()
+                .for_each(|rung| rung.pass(end_ms, |ms| ms.saturating_add(offset_ms)));
         }
         for at in 0..self.rungs.len() {
             self.take_into(ctx, at, &shared, date_ms);
@@ -372,7 +379,7 @@ impl LadderSink {
             if !has_begun {
                 return;
             }
-            rung.follow(shared, date_ms, &beside, (self.boundary_ms, named));
+            rung.follow(shared, date_ms, &beside, (self.around.boundary_ms, named));
         } else {
             rung.take(shared, date_ms, &beside, named);
         }
@@ -395,7 +402,8 @@ impl LadderSink {
             let Some(rung) = self.rungs.get_mut(at).filter(is_begun) else { continue };
             rung.finish(is_told, &beside, |height, kbps| namer.name(height, kbps));
         }
-        self.absent
+        self.around
+            .absent
             .iter_mut()
             .for_each(|rung| rung.finish(is_told, &Beside::default(), |_, _| String::new()));
         self.shown.is_left = go_on;
@@ -438,7 +446,7 @@ impl LadderSink {
     /// Publishes what is new: what playlists name before they name it.
     fn publish(&mut self, ctx: &Context<'_>) {
         let mut rungs = std::mem::take(&mut self.rungs);
-        let mut absent = std::mem::take(&mut self.absent);
+        let mut absent = std::mem::take(&mut self.around.absent);
         let mut is_news = false;
         for at in 0..rungs.len() {
             let (is_cut, has_made) =
@@ -458,7 +466,7 @@ impl LadderSink {
         for rung in absent.iter_mut().filter_map(|rung| rung.take_news().then_some(rung)) {
             self.publish_rung(ctx.blobs, rung, Vec::new());
         }
-        (self.rungs, self.absent) = (rungs, absent);
+        (self.rungs, self.around.absent) = (rungs, absent);
         if is_news {
             self.publish_master(ctx.now.mono, ctx.blobs);
         }
@@ -514,7 +522,7 @@ impl LadderSink {
         self.publishing.rung(&self.record(rung), Some(described));
     }
 
-    /// How far the playlists beside one of these are (RFC 8216bis §4.4.5.4).
+    /// Progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
     fn reports(&self, blobs: &Blobs, rungs: &[Rung], at: usize) -> Vec<Report> {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return Vec::new();
@@ -610,76 +618,6 @@ impl LadderSink {
             let name = format!("{}{}{ending}", self.folder, self.main);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
             self.shown.text = text;
-        }
-    }
-
-    const fn makes_manifest(&self) -> bool {
-        matches!(self.layout, Layout::Apart) && self.settings.dash
-    }
-
-    /// True if another stream has a segment that the manifest, which this one publishes, does not have.
-    fn is_news_of_others(&mut self, blobs: &Blobs) -> bool {
-        if !self.makes_manifest() {
-            return false;
-        }
-        let newest = |(_, rung): &(StreamId, &mail::Rung)| rung.marks.last().map_or(0, |mark| mark.number);
-        let sum = self.others(blobs).iter().map(newest).fold(0, u64::saturating_add);
-        std::mem::replace(&mut self.shown.others, sum) != sum
-    }
-
-    /// The renditions for a manifest, those of the stream that leads first, with the sound of the first that has some.
-    fn there(&self, others: &[(StreamId, &mail::Rung)]) -> Vec<Arc<Outline>> {
-        let (earlier, later): (Vec<_>, Vec<_>) =
-            others.iter().copied().partition(|one| self.is_earlier(*one));
-        let of_other = |(_, rung): (StreamId, &mail::Rung)| {
-            Some((rung.is_sound, Arc::clone(&Listed::of(rung)?.outline)))
-        };
-        let own = self.rungs.iter().chain(&self.absent).filter(|rung| rung.window().is_enough());
-        let own = own.filter_map(|rung| Some((rung.is_sound, Arc::new(rung.outline()?))));
-        let all = earlier.into_iter().filter_map(of_other).chain(own);
-        let mut has_sound = false;
-        let is_listed =
-            |(is_sound, _): &(bool, Arc<Outline>)| !is_sound || !std::mem::replace(&mut has_sound, true);
-        let all = all.chain(later.into_iter().filter_map(of_other)).filter(is_listed);
-        all.map(|(_, outline)| outline).take(RUNGS_MAX).collect()
-    }
-
-    /// Publishes the manifest, if this stream leads.
-    fn publish_manifest(&mut self, ctx: &Context<'_>, ended: bool) {
-        if !self.makes_manifest() {
-            return;
-        }
-        let others = self.others(ctx.blobs);
-        let there = self.there(&others);
-        if !self.leads(ctx.blobs) {
-            let lead = others.first().and_then(|(_, lead)| Listed::of(lead));
-            self.shown.board.follow(lead.map_or(&[], |lead| &lead.periods), &there);
-            return;
-        }
-        let all = others.len().saturating_add(self.rungs.len());
-        let ready = others.iter().filter(|(_, rung)| rung.is_there).count();
-        let ready = ready.saturating_add(self.rungs.iter().filter(|rung| rung.window().is_enough()).count());
-        let is_first = self.shown.board.periods().is_empty() && !ended && !there.is_empty();
-        if is_first && ready < all && self.shown.waits(ctx.now.mono) {
-            return;
-        }
-        if self.shown.board.note(&there) {
-            let rungs = std::mem::take(&mut self.rungs);
-            rungs.iter().for_each(|rung| self.publish_record(rung));
-            self.rungs = rungs;
-        }
-        let outlines = self.shown.board.listed(&there);
-        let outlines: Vec<&Outline> = outlines.iter().collect();
-        let stretches: Vec<Stretch> = self.shown.board.stretches();
-        let base = format!("../{}", self.folder);
-        let DashSettings { window: listed, latency_ms, .. } = self.settings.dash_own;
-        let (renditions, stretches, base) = (&*outlines, &*stretches, &*base);
-        let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
-        let calendar = self.clock.calendar();
-        let Some(now_ms) = calendar.map(|calendar| calendar.date_ms(ctx.now.mono)) else { return };
-        if let Some(text) = all.manifest(Moments { zero_ms: NUMBERS_FROM_MS, now_ms }) {
-            let name = format!("{0}/{0}{MANIFEST}", self.main);
-            self.publishing.manifest(&name, text, calendar);
         }
     }
 }

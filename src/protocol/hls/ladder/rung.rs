@@ -470,7 +470,7 @@ impl Rung {
         })
     }
 
-    /// How far its playlist is.
+    /// Progress of its playlist.
     pub(super) fn progress(&self) -> Progress {
         match &self.form {
             Form::Mp4(segmenter) if !self.window().playlist().ended => {
