@@ -2,7 +2,7 @@
 # Players of HLS and DASH by codec and form, and readers of recordings: docs/hls.md, docs/recording.md. Needs a release build, the programs of
 # tests/install.sh, npm, and for the first of these VLC.
 #   bash benches/players.sh [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]
-#   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--seconds N]
+#   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--ladders TEXT] [--seconds N]
 #   bash benches/players.sh samples
 # PROGRAM is taken from the environment.
 set -eu

@@ -29,7 +29,7 @@ const PLAYERS = {
     shaka(video, url, told, low) {
         shaka.polyfill.installAll();
         const player = new shaka.Player();
-        player.addEventListener("error", ({ detail }) => told.push(`shaka ${detail.code} severity ${detail.severity}`));
+        player.addEventListener("error", ({ detail }) => told.push(`shaka ${detail.code} severity ${detail.severity} ${String(detail.data?.[0] ?? "").split("/").pop()}`));
         player.configure({ streaming: { lowLatencyMode: low }, abr: { enabled: false } });
         player.attach(video).then(() => player.load(url)).then(() => video.play()).catch((error) => told.push(error.code ? `shaka ${error.code}: ${error.data}` : error.message));
         const all = () => player.getVariantTracks();

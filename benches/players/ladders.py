@@ -1,6 +1,6 @@
 """Ladders in players: each plays, goes down and up, and stays while a rendition leaves and comes back.
 
-ladders.py [--players TEXT] [--forms TEXT] [--seconds N]: TEXT is a part of names, or several with commas between.
+ladders.py [--players TEXT] [--forms TEXT] [--ladders TEXT] [--seconds N]: TEXT is a part of names, or several with commas between.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def play(player, form, url, seconds, disturb):
 
 def main():
     options = argparse.ArgumentParser()
-    for name in ("players", "forms"):
+    for name in ("players", "forms", "ladders"):
         options.add_argument(f"--{name}", default="")
     options.add_argument("--seconds", type=int, default=8)
     options = options.parse_args()
@@ -103,7 +103,8 @@ def main():
         for ladder in ("one", "group"):
             url = f"http://{server.http}{path.format(id=ladder)}"
             for name, (player, forms) in PLAYERS.items():
-                if form not in forms or not meant(options.forms, form) or not meant(options.players, name):
+                is_meant = meant(options.forms, form) and meant(options.players, name) and meant(options.ladders, ladder)
+                if form not in forms or not is_meant:
                     continue
                 stage.wait_for(url, lambda: is_there(url))
                 disturb = []

@@ -103,7 +103,7 @@ fn dates(text: &str) -> std::collections::BTreeMap<u64, i64> {
 }
 
 #[test]
-fn streams_of_one_main_track_are_played_with_low_latency_and_dash() {
+fn t_12_streams_of_one_main_track_are_played_with_low_latency_and_dash() {
     let server = Server::start(&APART);
     let only = publish(&server, "cam_high", "");
     for name in [LIST, MANIFEST] {

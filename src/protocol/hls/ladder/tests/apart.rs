@@ -156,7 +156,7 @@ fn each_rendition_is_in_the_manifest_as_soon_as_it_is_in_its_playlist() {
 }
 
 #[test]
-fn a_rendition_that_comes_or_goes_begins_a_period_and_empties_none() {
+fn t_12_a_rendition_that_comes_or_goes_begins_a_period_and_empties_none() {
     let mut rig = rig();
     rig.begin("cam", &[1080], 0, 2000);
     rig.pass(500);
@@ -193,7 +193,7 @@ fn a_rendition_that_comes_or_goes_begins_a_period_and_empties_none() {
 }
 
 #[test]
-fn when_the_stream_that_leads_ends_list_sound_and_manifest_go_on() {
+fn t_12_when_the_stream_that_leads_ends_list_sound_and_manifest_go_on() {
     let mut rig = rig();
     for (id, height) in [("cam_1080", 1080), ("cam_720", 720), ("cam_360", 360)] {
         rig.begin(id, &[height], 0, 2000);
