@@ -153,11 +153,9 @@ impl Board {
         self.learn(there);
     }
 
-    /// Notes the renditions that are there, the leading one first. A period begins where they are others. True if the periods have
-    /// changed.
-    pub(super) fn note(&mut self, there: &[Arc<Outline>]) -> bool {
-        let Some(lead) = there.first() else { return false };
-        let before = self.periods.clone();
+    /// Notes the renditions that are there, the leading one first. A period begins where they are others.
+    pub(super) fn note(&mut self, there: &[Arc<Outline>]) {
+        let Some(lead) = there.first() else { return };
         let members: Vec<(String, String)> = there.iter().filter_map(|one| member(one)).collect();
         let last = self.periods.last();
         if last.is_none_or(|last| last.members != members) {
@@ -165,7 +163,7 @@ impl Board {
                 || lead.spanned().next().map(|first| first.begin_ms()),
                 |last| changed_ms(last, there).or_else(|| lead.spanned().last().map(|last| last.end_ms())),
             );
-            let Some(begin_ms) = begin_ms else { return false };
+            let Some(begin_ms) = begin_ms else { return };
             match self.periods.last_mut().filter(|last| last.stretch.begin_ms >= begin_ms) {
                 Some(last) => last.members = members,
                 None => self.begin(lead, begin_ms, members),
@@ -177,7 +175,6 @@ impl Board {
             self.periods.remove(0);
         }
         self.learn(there);
-        self.periods != before
     }
 
     fn begin(&mut self, lead: &Outline, begin_ms: u64, members: Vec<(String, String)>) {

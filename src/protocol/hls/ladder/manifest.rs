@@ -64,11 +64,7 @@ impl LadderSink {
         if is_first && ready < all && self.shown.waits(ctx.now.mono) {
             return;
         }
-        if self.shown.board.note(&there) {
-            let rungs = std::mem::take(&mut self.rungs);
-            rungs.iter().for_each(|rung| self.publish_record(rung));
-            self.rungs = rungs;
-        }
+        self.shown.board.note(&there);
         let outlines = self.shown.board.listed(&there);
         let outlines: Vec<&Outline> = outlines.iter().collect();
         let stretches: Vec<Stretch> = self.shown.board.stretches();

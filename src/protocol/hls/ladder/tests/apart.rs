@@ -229,6 +229,30 @@ fn t_12_when_the_stream_that_leads_ends_list_sound_and_manifest_go_on() {
 }
 
 #[test]
+fn a_period_that_has_just_begun_outlives_the_stream_that_leads() {
+    let mut rig = rig();
+    for (id, height) in [("cam_1080", 1080), ("cam_720", 720)] {
+        rig.begin(id, &[height], 0, 2000);
+        rig.pass(200);
+    }
+    rig.pass(12_000);
+    // Its segments are whole a little later than those of the others.
+    rig.begin("cam_360", &[360], 200, 2000);
+    while rig.periods().len() < 2 {
+        rig.pass(FRAME_MS);
+    }
+    rig.pass(2 * FRAME_MS);
+    let before = rig.periods();
+    rig.end("cam_1080");
+    rig.pass(4000);
+    let after = rig.periods();
+    let begins = |of: &[(String, String, Vec<String>)]| -> Vec<_> {
+        of.iter().map(|(id, start, _)| (id.clone(), start.clone())).collect()
+    };
+    assert_eq!((after.len(), begins(&after[..2])), (3, begins(&before)), "{after:?}");
+}
+
+#[test]
 fn videos_of_one_stream_are_renditions_of_single_tracks_too() {
     let mut rig = rig();
     rig.begin("cam", &[720, 360, 180], 0, 2000);
