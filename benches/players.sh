@@ -2,6 +2,7 @@
 # Players of HLS and DASH by codec and form, and readers of recordings: docs/hls.md, docs/recording.md. Needs a release build, the programs of
 # tests/install.sh, npm, and for the first of these VLC.
 #   bash benches/players.sh [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]
+#   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--ladders TEXT] [--seconds N]
 #   bash benches/players.sh samples
 # PROGRAM is taken from the environment.
 set -eu
@@ -13,6 +14,9 @@ python=../../tests/.venv/bin/python
 export PYTHONDONTWRITEBYTECODE=1
 if [ "${1:-}" = samples ]; then
     exec $python samples.py
+elif [ "${1:-}" = ladders ]; then
+    shift
+    exec $python ladders.py "$@"
 fi
 missing=
 for program in chromium firefox-esr ffmpeg gst-launch-1.0 vlc setpriv; do

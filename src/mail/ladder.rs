@@ -1,5 +1,7 @@
 //! Ladders: the renditions of one programme, which are tracks of a stream or several streams, and the playlist that lists them.
 
+use std::any::Any;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +36,10 @@ pub struct Rung {
     pub playlist: Option<String>,
     /// True if the rendition's playlist exists.
     pub is_there: bool,
+    /// True if the rendition is sound that renditions without sound of their own share.
+    pub is_sound: bool,
+    /// Number of channels of such sound, if known.
+    pub channels: Option<u8>,
     /// Codecs of the rendition (RFC 6381), separated by commas.
     pub codecs: String,
     /// Peak and average bit rate, in bits per second.
@@ -50,6 +56,41 @@ pub struct Rung {
     pub keys: Vec<i64>,
     /// Beginnings of the newest segments; the last one is that of the segment being written.
     pub marks: Vec<Mark>,
+    /// Description for sinks of the same kind.
+    pub annex: Option<Annex>,
+}
+
+/// A value that only the kind of sink that made it can read.
+#[derive(Clone)]
+pub struct Annex(Arc<dyn Any + Send + Sync>);
+
+impl Annex {
+    /// Wraps a value.
+    #[must_use]
+    pub fn of<T: Any + Send + Sync>(value: T) -> Self {
+        Self(Arc::new(value))
+    }
+
+    /// Returns the value, if it is of this type.
+    #[must_use]
+    pub fn get<T: Any>(&self) -> Option<&T> {
+        self.0.downcast_ref()
+    }
+}
+
+/// Equal only to its clones.
+impl PartialEq for Annex {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Annex {}
+
+impl fmt::Debug for Annex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Annex")
+    }
 }
 
 /// The beginning of a segment.

@@ -27,7 +27,7 @@ pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packe
 pub use call::{CallEvent, CallNews};
 pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
-pub use ladder::{Laddered, MainTrack, Mark, Rung};
+pub use ladder::{Annex, Laddered, MainTrack, Mark, Rung};
 pub use message::Message;
 pub use outbound::{Proof, Target, Transport};
 pub use play::{NoSubscription, PlayRequest, PolledRequest};

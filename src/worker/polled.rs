@@ -193,8 +193,6 @@ impl Polled {
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
         let may_come = if is_of_ladder {
             grows || live.is_ladder(&wanted.key)
-        } else if needs_videos(wanted) {
-            grows || stream.is_some_and(|stream| live.details.videos(stream) > 1)
         } else {
             grows || stream.is_some() || live.holds.may_be_started(turn, &wanted.key)
         };
@@ -463,11 +461,6 @@ pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet
 
 fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
-}
-
-/// True if the blob is made only of a stream with several video tracks.
-fn needs_videos(wanted: &WantedBlob) -> bool {
-    wanted.sink.and_then(sinks::find).is_some_and(|kind| (kind.needs_videos)(&wanted.name))
 }
 
 /// Returns the blob to wait for: if there is no ladder of this name, that of the stream with the name.

@@ -71,6 +71,76 @@ fn streams_of_one_main_track_are_renditions_that_come_and_go() {
     drop(first);
 }
 
+/// Publishes the file as two renditions of `cam`, whose key frames are the same pictures.
+fn publish_both(server: &Server) -> Program {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
+    command.arg(media_file(false, 12));
+    for id in ["cam_high", "cam_low"] {
+        let url = server.rtmp_url(&format!("live/{id}?mainTrack=cam"));
+        command.args(["-map", "0", "-c", "copy", "-f", "flv", &url]);
+    }
+    let publisher = Program::start(&mut command);
+    for id in ["cam_high", "cam_low"] {
+        wait_for("the stream", secs(20), || is_broadcasting(server, id));
+    }
+    publisher
+}
+
+const APART: [&str; 4] = [
+    "app.hls.group=renditions",
+    "app.hlsTime=1",
+    "app.hlsEnableLowLatency=true",
+    "app.dashMuxingEnabled=true",
+];
+const LIST: &str = "/live/streams/ll-hls/cam/cam__master_adaptive.m3u8";
+const MANIFEST: &str = "/live/streams/cam/cam_adaptive.mpd";
+
+/// The dates of the segments of a playlist, in milliseconds, by their numbers.
+fn dates(text: &str) -> std::collections::BTreeMap<u64, i64> {
+    let Ok(hls::Playlist::Media(list)) = hls::Playlist::read(text.as_bytes()) else { panic!("{text}") };
+    (list.media_sequence..).zip(list.segments.iter().filter_map(|one| one.program_date_time)).collect()
+}
+
+#[test]
+fn t_12_streams_of_one_main_track_are_played_with_low_latency_and_dash() {
+    let server = Server::start(&APART);
+    let only = publish(&server, "cam_high", "");
+    for name in [LIST, MANIFEST] {
+        assert_eq!(server.api().get(name).status, 404, "one rendition is no ladder: {name}");
+    }
+    drop(only);
+    wait_for("its end", secs(20), || !is_broadcasting(&server, "cam_high"));
+    let _publisher = publish_both(&server);
+    let list = server.api().get(LIST);
+    assert_eq!(list.status, 200, "{}", list.body);
+    let uris: Vec<&str> = list.body.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!((uris.len(), list.body.matches("TYPE=AUDIO").count()), (2, 1), "{}", list.body);
+    // Boundaries of both are the same, but for the grain of the streams' own clocks.
+    let of = |uri: &str| dates(&server.api().get(&format!("/live/streams/ll-hls/cam/{uri}")).body);
+    let apart_ms = || {
+        let (high, low) = (of(uris[0]), of(uris[1]));
+        let common = high.iter().filter_map(|(number, date)| Some((date - low.get(number)?).abs()));
+        let common: Vec<i64> = common.collect();
+        (common.len() >= 4).then(|| common.into_iter().max()).flatten()
+    };
+    wait_for("common segments", secs(20), || apart_ms().is_some());
+    let apart_ms = apart_ms().unwrap();
+    println!("boundaries are {apart_ms} ms apart");
+    assert!(apart_ms <= 1, "{apart_ms}");
+    for name in [LIST, MANIFEST] {
+        let (videos, errors) = play(&format!("http://{}{name}", server.http));
+        assert_eq!((videos >= 2, errors.as_str()), (true, ""), "{name}: {videos}");
+    }
+    let text = server.api().get(MANIFEST).body;
+    assert_eq!(
+        (text.matches("<Period ").count(), text.matches("<Representation ").count()),
+        (1, 3),
+        "{text}"
+    );
+    assert!(!text.contains("segmentAlignment=\"false\""), "{text}");
+}
+
 #[test]
 fn the_recipe_with_ffmpeg_makes_a_ladder_of_a_stream() {
     let server = Server::start(&["app.hls.group=renditions", "app.hlsTime=1"]);
@@ -114,4 +184,29 @@ fn who_may_play_the_main_track_may_play_its_renditions() {
     assert_eq!(server.api().get(&format!("/live/streams/{path}")).status, 403);
     let other = format!("/live/streams/{path}?token={}", hash("cam_low"));
     assert_eq!(server.api().get(&other).status, 403);
+}
+
+#[test]
+fn who_may_play_the_main_track_may_play_its_tracks_with_low_latency_and_dash() {
+    let secret = "app.tokenHashSecret=0123456789abcdef0123456789abcdef";
+    let server = Server::start(&[&APART[..], &["app.hashControlPlayEnabled=true", secret]].concat());
+    let _publisher = publish_both(&server);
+    let token = crypto::sha256(&[b"camplay0123456789abcdef0123456789abcdef"]);
+    let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    let get = |path: &str| server.api().get(&format!("/live/streams/{path}"));
+    assert_eq!((server.api().get(LIST).status, server.api().get(MANIFEST).status), (403, 403));
+    let list = server.api().get(&format!("{LIST}?token={token}"));
+    let sound = list.body.split("URI=\"").nth(1).unwrap().split('"').next().unwrap();
+    let video = list.body.lines().find(|line| !line.starts_with('#')).unwrap();
+    for uri in [sound, video] {
+        assert!(uri.ends_with(&token), "{uri}");
+        assert_eq!(get(&format!("ll-hls/cam/{uri}")).status, 200);
+        assert_eq!(get(&format!("ll-hls/cam/{}", uri.split('?').next().unwrap())).status, 403);
+    }
+    let manifest = server.api().get(&format!("{MANIFEST}?token={token}"));
+    assert_eq!(manifest.status, 200);
+    let init = manifest.body.split("initialization=\"").nth(1).unwrap().split('"').next().unwrap();
+    assert!(init.ends_with(&token), "{init}");
+    assert_eq!(get(&format!("ll-hls/cam/{}", init.replace("&amp;", "&"))).status, 200);
+    assert_eq!(get(&format!("ll-hls/cam/{}", init.split('?').next().unwrap())).status, 403);
 }

@@ -65,6 +65,7 @@ const USES: &[(&str, &str)] = &[
     ("src/io/store_tools.rs", UNIQUE),
     ("src/mail/blob.rs", CARRIED),
     ("src/protocol/hls/dates.rs", MEDIA),
+    ("src/protocol/hls/ladder/clock.rs", MEDIA),
     ("src/protocol/hls/mod.rs", UNIQUE),
     ("src/protocol/hls/publishing.rs", UNIQUE),
     ("src/protocol/http/feed.rs", SHOWN),

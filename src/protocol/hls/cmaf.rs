@@ -7,8 +7,6 @@
 //!                               {id}__video.m3u8  {id}__audio.m3u8
 //!                               {id}__video_{run}_000000001.m4s, its parts {id}__video_{run}_000000001.0.m4s ...
 //!            streams/{id}/{id}.mpd                                       DASH
-//! ladder     streams/ll-hls/{id}/{id}__master_adaptive.m3u8              the same, under the names that players probe for first,
-//!            streams/{id}/{id}_adaptive.mpd                              while the stream has several videos
 //! ```
 //!
 //! Each video decides by its own key frames where its segments end, beside the first video; sound follows that.
@@ -19,7 +17,7 @@ mod tests;
 use std::time::Instant;
 
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
-use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Presentation, Start, Stretch, Window};
+use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window};
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
@@ -41,8 +39,6 @@ use crate::types::{Handle, Now};
 /// The folder of playlists with low latency, and how the names in it go on behind the stream's id.
 pub(super) const FOLDER: &str = "ll-hls";
 const MASTER: &str = "__master.m3u8";
-/// The same for a stream of several videos.
-const MASTER_OF_LADDER: &str = "__master_adaptive.m3u8";
 const MARK: &str = "__";
 /// The first unit is at least so late in the time of the segments, in milliseconds.
 const SPARE_MS: i64 = 1000;
@@ -50,8 +46,6 @@ const SPARE_MS: i64 = 1000;
 const AUDIO: &str = "audio";
 /// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
-/// The continuation of the name of a manifest of several videos.
-const MANIFEST_OF_LADDER: &str = "_adaptive.mpd";
 
 /// The sink of one playlist of all tracks.
 pub(super) static TOGETHER: SinkKind = SinkKind {
@@ -62,7 +56,6 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     is_of_ladder: false,
-    needs_videos: |_| false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
@@ -80,7 +73,6 @@ pub(super) static APART: SinkKind = SinkKind {
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     part_of,
     is_of_ladder: false,
-    needs_videos: |name| name.ends_with(MASTER_OF_LADDER) || name.ends_with(MANIFEST_OF_LADDER),
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
     begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
@@ -114,8 +106,8 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let rest = file.strip_prefix(id)?;
     let settings = HlsSettings::of(app);
     let is_made = match rest {
-        MASTER | MASTER_OF_LADDER => settings.enabled && settings.low_latency,
-        MANIFEST | MANIFEST_OF_LADDER => settings.dash,
+        MASTER => settings.enabled && settings.low_latency,
+        MANIFEST => settings.dash,
         _ => is_of_track(rest),
     };
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
@@ -216,8 +208,6 @@ struct CmafSink {
 struct Shown {
     /// The multivariant playlist that is there.
     master: String,
-    /// The names of a ladder that are there.
-    of_ladder: Vec<String>,
     /// The periods of the manifest, the newest last.
     stretches: Vec<Stretch>,
 }
@@ -297,17 +287,6 @@ impl CmafSink {
             self.publish_rendition(&mut rendition, Vec::new());
             self.absent.push(rendition);
         }
-        if !self.is_ladder() {
-            self.publishing.forget(std::mem::take(&mut self.shown.of_ladder));
-        }
-    }
-
-    /// True if there are several videos to choose from.
-    fn is_ladder(&self) -> bool {
-        let is_video = |rendition: &&Mp4Segmenter| {
-            rendition.tracks().first().is_some_and(|track| track.kind() == TrackKind::Video)
-        };
-        self.layout == Layout::Apart && self.renditions.iter().filter(is_video).count() > 1
     }
 
     /// The segment of another video that has just begun has the number of the first video's beside it, and ends with that.
@@ -439,18 +418,7 @@ impl CmafSink {
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
-            if self.is_ladder() {
-                let name = format!("{}{}{MASTER_OF_LADDER}", self.folder, self.id);
-                self.publishing.playlist(&name, text.clone(), Progress::ENDED);
-                self.note_of_ladder(name);
-            }
             self.shown.master = text;
-        }
-    }
-
-    fn note_of_ladder(&mut self, name: String) {
-        if !self.shown.of_ladder.contains(&name) {
-            self.shown.of_ladder.push(name);
         }
     }
 
@@ -516,18 +484,14 @@ impl CmafSink {
         self.note_stretches();
         let base = format!("../{}", self.folder);
         let Some(moments) = self.moments(now) else { return };
-        let renditions: Vec<&Mp4Segmenter> = self.renditions.iter().chain(&self.absent).collect();
+        let outlines: Vec<Outline> = self.renditions.iter().chain(&self.absent).map(Outline::of).collect();
+        let renditions: Vec<&Outline> = outlines.iter().collect();
         let DashSettings { window: listed, latency_ms, .. } = self.settings.dash_own;
         let (renditions, stretches, base) = (&*renditions, &*self.shown.stretches, &*base);
         let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
         if let Some(text) = all.manifest(moments) {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
             let calendar = self.dates.calendar();
-            if self.is_ladder() {
-                let name = format!("{0}/{0}{MANIFEST_OF_LADDER}", self.id);
-                self.publishing.manifest(&name, text.clone(), calendar);
-                self.note_of_ladder(name);
-            }
             self.publishing.manifest(&name, text, calendar);
         }
     }

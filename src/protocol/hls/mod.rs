@@ -76,7 +76,7 @@ const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUs
 pub(super) static PROTOCOL: Protocol = Protocol {
     section: &settings::SECTION,
     formats: &[&sink::FORMAT, &cmaf::FORMAT],
-    sinks: &[&ladder::KIND, &sink::KIND, &cmaf::TOGETHER, &cmaf::APART],
+    sinks: &[&ladder::KIND, &ladder::APART, &sink::KIND, &cmaf::TOGETHER, &cmaf::APART],
     schemes: &[
         scheme("http", 80, true, LOAD),
         scheme("https", 443, true, LOAD),

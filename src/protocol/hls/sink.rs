@@ -36,7 +36,6 @@ pub(super) static KIND: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     is_of_ladder: false,
-    needs_videos: |_| false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, seed| Box::new(HlsSink::new(now, order, &seed)),

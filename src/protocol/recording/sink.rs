@@ -70,7 +70,6 @@ pub(super) const fn kind(
         begins_with_stream: |_, _| false,
         part_of: |_| None,
         is_of_ladder: false,
-        needs_videos: |_| false,
         viewers,
         params: Params::NONE,
         begin,

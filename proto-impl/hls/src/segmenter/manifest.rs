@@ -7,7 +7,8 @@ use std::fmt::{self, Display, Formatter, Write as _};
 
 use media::TrackKind;
 
-use super::mp4::{Described, Mp4Segmenter, Span, Spanned};
+use super::mp4::{Described, Span, Spanned};
+use super::outline::Outline;
 use crate::playlist::Date;
 
 /// Seconds after which a player asks again.
@@ -38,7 +39,7 @@ fn moment(unix_ms: u64) -> Date {
 }
 
 /// Text in an attribute.
-struct Escaped<'a>(&'a str);
+pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -85,8 +86,8 @@ impl Stretch {
 /// The segments of a stream, as one manifest describes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Presentation<'a> {
-    /// The segmenters, of which the first one leads.
-    pub renditions: &'a [&'a Mp4Segmenter],
+    /// The renditions, of which the first one leads.
+    pub renditions: &'a [&'a Outline],
     /// The periods, the newest last.
     pub stretches: &'a [Stretch],
     /// The folder of the segments, relative to the manifest, with its slash.
@@ -103,17 +104,10 @@ impl Presentation<'_> {
     /// Writes the manifest. `None` while there is nothing to play.
     #[must_use]
     pub fn manifest(&self, Moments { zero_ms, now_ms }: Moments) -> Option<String> {
-        let lead = self.renditions.first().filter(|lead| lead.window().is_enough())?;
+        let lead = self.renditions.first().filter(|lead| lead.is_enough)?;
         let (last, stretch) = (lead.spanned().last()?, self.stretches.last()?);
-        let window_ms: u64 = lead
-            .window()
-            .playlist()
-            .segments
-            .iter()
-            .rev()
-            .take(self.listed())
-            .map(|segment| u64::try_from(segment.duration.as_millis()).unwrap_or(0))
-            .sum();
+        let listed = lead.lengths.iter().rev().take(self.listed());
+        let window_ms: u64 = listed.map(|length| u64::try_from(length.as_millis()).unwrap_or(0)).sum();
         let mut out = String::from(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<MPD xmlns=\"urn:mpeg:dash:schema:mpd:2011\" ",
         );
@@ -173,7 +167,12 @@ impl Presentation<'_> {
             return;
         }
         let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
-        sets.iter().for_each(|set| adaptation_set(out, stretch, set));
+        let mut ids = Vec::new();
+        for set in &sets {
+            let id = set_id(set, &ids);
+            ids.push(id);
+            adaptation_set(out, stretch, set, id);
+        }
         out.push_str("</Period>\n");
     }
 
@@ -218,14 +217,14 @@ fn with_query(line: &str, query: &str) -> String {
     out
 }
 
-fn longest_ms(rendition: &Mp4Segmenter) -> u64 {
-    u64::try_from(rendition.window().playlist().target_duration.as_millis()).unwrap_or(u64::MAX)
+fn longest_ms(rendition: &Outline) -> u64 {
+    u64::try_from(rendition.target.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A rendition in a period.
 #[derive(Debug)]
 struct Shown<'a> {
-    rendition: &'a Mp4Segmenter,
+    rendition: &'a Outline,
     described: &'a Described,
     spans: Vec<Span>,
 }
@@ -263,16 +262,21 @@ impl Shown<'_> {
     }
 }
 
+/// The number of a set, which is the same in all periods, whichever tracks there are; none of those that others have.
+fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
+    let is_audio = set.first().is_some_and(|first| first.described.kind != TrackKind::Video);
+    let track = set.first().and_then(|first| first.rendition.track).map_or(0, u64::from);
+    let first = track.saturating_add(if is_audio { AUDIO_IDS } else { 0 });
+    (first..).find(|id| !taken.contains(id)).unwrap_or(first)
+}
+
 /// Writes renditions that players may switch between.
-fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>]) {
+fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u64) {
     let Some((first, others)) = set.split_first() else { return };
-    let Some(track) = first.rendition.tracks().first() else { return };
     let is_video = first.described.kind == TrackKind::Video;
     let kind = if is_video { "video" } else { "audio" };
-    // It is the same in all periods, whichever tracks there are.
-    let id = u64::from(track.id.index()).saturating_add(if is_video { 0 } else { AUDIO_IDS });
     let is_aligned = others.iter().all(|one| one.is_aligned_with(first));
-    let is_independent = |one: &Shown<'_>| one.rendition.window().playlist().independent_segments;
+    let is_independent = |one: &Shown<'_>| one.rendition.is_independent;
     let sap = if set.iter().all(is_independent) { " startWithSAP=\"1\"" } else { "" };
     let _ = writeln!(
         out,
@@ -310,8 +314,8 @@ fn template(out: &mut String, stretch: &Stretch, Shown { rendition, described, s
         "{TEMPLATE}timescale=\"{ticks}\" presentationTimeOffset=\"{}\" initialization=\"{}\" media=\"{}\" startNumber=\"{}\">\n<SegmentTimeline>",
         stretch.begin_ms.saturating_mul(ticks) / 1000,
         Escaped(&described.uri),
-        rendition.template(&Escaped(&rendition.names().stem()).to_string()),
-        rendition.names().number(first)
+        rendition.template,
+        rendition.number(first)
     );
     for span in spans {
         let _ = writeln!(out, "<S t=\"{}\" d=\"{}\"/>", span.time, span.ticks.max(1));
@@ -321,11 +325,11 @@ fn template(out: &mut String, stretch: &Stretch, Shown { rendition, described, s
 
 /// Writes the description of a rendition, without the end of the element.
 fn representation(out: &mut String, Shown { rendition, described, .. }: &Shown<'_>) {
-    let bits = rendition.window().peak_bits().max(1);
+    let bits = rendition.bits;
     let _ = write!(
         out,
         "<Representation id=\"{}\" codecs=\"{}\" bandwidth=\"{bits}\"",
-        Escaped(&rendition.names().base),
+        Escaped(&rendition.id),
         Escaped(&described.codecs.join(","))
     );
     if let Some((width, height)) = described.size {

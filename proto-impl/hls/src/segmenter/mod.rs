@@ -7,7 +7,7 @@
 //! 3. [`TsSegmenter`] writes segments of MPEG-TS, which a [`Sealer`] may encrypt; [`Mp4Segmenter`] writes fragmented MP4, with parts for
 //!    low latency. Files come out before a playlist names them.
 //! 4. Names that the playlist has dropped come out twice: when it drops them, and when no player fetches them any more.
-//! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s, side by side, for players of DASH.
+//! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s by their [`Outline`]s, side by side, for players of DASH.
 //!
 //! Nothing here reads a clock, serves a request or keeps a file: the owner says what time it is, stores the files under their names, and
 //! forgets those that are gone. A stream is bounded by [`Rules::list_size`], [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
@@ -15,6 +15,7 @@
 mod manifest;
 mod mp4;
 mod names;
+mod outline;
 mod seal;
 mod ts;
 mod window;
@@ -24,6 +25,7 @@ use media::AccessUnit;
 pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};
 pub use mp4::{Described, Made, Mp4Segmenter, Span, Spanned};
 pub use names::{Names, Suffix};
+pub use outline::Outline;
 pub use seal::{Sealer, Sealing};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};

@@ -12,6 +12,7 @@ use media::Timescale;
 use super::rung::Lead;
 use crate::hub::{Chosen, Entry};
 use crate::protocol::hls::dates::Dates;
+use crate::types::Calendar;
 
 /// Media that is held back until the time is known, in milliseconds, units and bytes.
 const HELD_MS: i64 = 1000;
@@ -92,6 +93,11 @@ impl Clock {
     /// Its date, in milliseconds of Unix time.
     pub(super) fn date_ms(&self, dts_ms: i64) -> i64 {
         self.dates.date_ms(dts_ms).saturating_add(self.moved_ms)
+    }
+
+    /// The calendar by which media came.
+    pub(super) const fn calendar(&self) -> Option<Calendar> {
+        self.dates.calendar()
     }
 
     /// The unit in this time.

@@ -2,8 +2,12 @@
 //! (`hls.group=renditions`), and the multivariant playlist of all of them.
 //!
 //! ```text
-//! streams/{main}_adaptive.m3u8                  all renditions
-//!         {main}_{height}p{kbit/s}kbps.m3u8     one of them, and its segments
+//! together   streams/{main}_adaptive.m3u8                           all renditions
+//!                    {main}_{height}p{kbit/s}kbps.m3u8              one of them, and its segments
+//! apart      streams/ll-hls/{main}/{main}__master_adaptive.m3u8     the same with low latency
+//!                                  {main}_{height}p{kbit/s}kbps.m3u8
+//!                                  {main}__adaptive_audio.m3u8      sound that all share
+//!            streams/{main}/{main}_adaptive.mpd                     DASH, of the same segments
 //! ```
 //!
 //! 1. A request for the first one begins this sink for the stream that leads: the main track, if that is live, or the first of its
@@ -13,8 +17,12 @@
 //!    boundaries of the one that leads, as far as their key frames allow it ([`rung`]).
 //! 3. The one that began first and is still there publishes the playlist of all. One that ends while others go on takes its playlist
 //!    away at once: players go to another rendition where one is gone, but none does where one has ended or does not move.
+//! 4. Apart, each stream makes its sound a rendition of its own, with numbers and boundaries of its video. All variants share that of the
+//!    first stream, and when that ends the next one goes on under the same name. [`apart`] has the list and the manifest.
 
+mod apart;
 mod clock;
+mod manifest;
 mod rung;
 #[cfg(test)]
 mod tests;
@@ -23,10 +31,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
-use hls::playlist::{MultivariantPlaylist, Resolution, Variant};
+use hls::playlist::{MediaPlaylist, MultivariantPlaylist, Report, Resolution, Variant};
 use hls::segmenter::Start;
 use media::{Track, TrackKind};
 
+use self::apart::{Board, Listed, Splice};
 use self::clock::Clock;
 pub(super) use self::clock::SNAP_MS;
 use self::rung::{Beside, Lead, Rung, longest_ms};
@@ -35,7 +44,8 @@ use super::lineup::Lineup;
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sink;
-use super::{ENDING, NAME, start, stream_of, tailor};
+use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
+use crate::config::AppSettings;
 use crate::hub::{Blobs, Chosen, Delivery, Entry, Pick, Selection};
 use crate::mail::{self, Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
@@ -46,8 +56,9 @@ use crate::types::{Handle, Now, StreamId, StreamKey};
 
 /// The continuation of the name of the playlist of all renditions, behind the main track's id.
 const MASTER: &str = "_adaptive.m3u8";
-/// The folder of descriptions of renditions: names with a dot are given to nobody.
-const RUNGS: &str = ".ladder";
+/// The same with low latency, and of manifests.
+const MASTER_APART: &str = "__master_adaptive.m3u8";
+const MANIFEST: &str = "_adaptive.mpd";
 /// Renditions that a ladder lists.
 const RUNGS_MAX: usize = 16;
 /// Time for which a rendition whose playlist is not there yet is waited for: players read the playlist of all once.
@@ -66,11 +77,48 @@ pub(super) static KIND: SinkKind = SinkKind {
     },
     part_of: |_| None,
     is_of_ladder: true,
-    needs_videos: |_| false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, seed| Box::new(LadderSink::new(now, order, seed)),
+    begin: |now, order, seed| Box::new(LadderSink::new(now, order, Layout::Together, seed)),
 };
+
+/// Renditions of single tracks, with low latency and for DASH.
+pub(super) static APART: SinkKind = SinkKind {
+    name: "ladder-apart",
+    is_enabled: |app| (cmaf::APART.is_enabled)(app),
+    stream_of: of_master_apart,
+    part_of: |_| None,
+    viewers: |name| if name.ends_with(cmaf::MANIFEST) { DASH } else { NAME },
+    begin: |now, order, seed| Box::new(LadderSink::new(now, order, Layout::Apart, seed)),
+    ..KIND
+};
+
+/// The form of the renditions of a ladder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Layout {
+    /// The sound is in the segments of each.
+    Together,
+    /// Tracks have segments of their own.
+    Apart,
+}
+
+impl Layout {
+    /// The kind of the sink.
+    const fn kind(self) -> &'static str {
+        match self {
+            Self::Together => KIND.name,
+            Self::Apart => APART.name,
+        }
+    }
+
+    /// The folder of descriptions of renditions: names with a dot are given to nobody.
+    const fn records(self) -> &'static str {
+        match self {
+            Self::Together => ".ladder",
+            Self::Apart => ".ladder-apart",
+        }
+    }
+}
 
 /// The main track of a playlist of all renditions with this name.
 fn of_master(name: &str) -> Option<&str> {
@@ -80,8 +128,22 @@ fn of_master(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
+/// The main track of a playlist or a manifest of all renditions of single tracks, which the application has made.
+fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
+    let settings = HlsSettings::of(app);
+    let (folder, file) = name.rsplit_once('/')?;
+    let main = match folder.strip_prefix(cmaf::FOLDER).and_then(|rest| rest.strip_prefix('/')) {
+        Some(main) if settings.enabled && settings.low_latency => {
+            Some(main).filter(|main| file.strip_prefix(*main) == Some(MASTER_APART))
+        }
+        _ => Some(folder).filter(|main| settings.dash && file.strip_prefix(*main) == Some(MANIFEST)),
+    };
+    main.filter(|main| !main.is_empty() && !main.contains('/'))
+}
+
 #[derive(Debug)]
 struct LadderSink {
+    layout: Layout,
     stream: StreamId,
     key: StreamKey,
     /// The id of the main track.
@@ -95,39 +157,68 @@ struct LadderSink {
     clock: Clock,
     /// The largest number of tracks so far is bounded by that of a stream.
     rungs: Vec<Rung>,
-    chosen_epoch: u32,
-    /// The renditions of other streams, as of the last key frame.
-    beside: Beside,
+    around: Around,
     shown: Shown,
     attached: bool,
     seed: Seed,
+}
+
+/// State beside the renditions.
+#[derive(Debug, Default)]
+struct Around {
+    /// Renditions whose tracks have left, while there are no others to go to: their playlists go on with gaps.
+    absent: Vec<Rung>,
+    /// The end of the last segment of the first rendition.
+    boundary_ms: Option<i64>,
+    chosen_epoch: u32,
+    /// The renditions of other streams, as of the last key frame.
+    beside: Beside,
 }
 
 /// The playlist of all renditions, as it is shown.
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
+    /// The sound that all share, once this stream publishes it; and true when another one is to go on with it.
+    splice: Option<Splice>,
+    is_left: bool,
+    /// Renditions of manifests, and the sum of the numbers of the newest segments of other streams in the one that is shown.
+    board: Board,
+    others: u64,
     /// The time at which it could have been shown first.
     ready_at: Option<Instant>,
 }
 
+impl Shown {
+    /// True while the first playlist, or manifest, of all waits for renditions that have just begun.
+    fn waits(&mut self, now: Instant) -> bool {
+        let ready_at = *self.ready_at.get_or_insert(now);
+        now.saturating_duration_since(ready_at) < WAIT
+    }
+}
+
 impl LadderSink {
-    fn new(now: Now, order: &SinkOrder, seed: Seed) -> Self {
+    fn new(now: Now, order: &SinkOrder, layout: Layout, seed: Seed) -> Self {
         let main = order.details.main.as_ref();
         let id = main.map_or_else(|| Arc::clone(&order.key.id), |main| Arc::clone(&main.key.id));
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let (folder, settings) = match layout {
+            Layout::Together => (main.map_or(&order.details.folder, |main| &main.folder).clone(), settings),
+            Layout::Apart => (format!("{}/{id}/", cmaf::FOLDER), settings.of_single_tracks()),
+        };
         Self {
+            layout,
             stream: order.stream,
             key: order.key.clone(),
-            folder: main.map_or_else(|| order.details.folder.clone(), |main| main.folder.clone()),
-            settings: HlsSettings::of_stream(&order.settings, &order.details),
+            folder,
+            settings,
             start: start(now),
             publishing: Publishing::of_ladder(now, order, Arc::clone(&id)),
             main: id,
             lineup: Lineup::default(),
             clock: Clock::new(),
             rungs: Vec::new(),
-            chosen_epoch: 0,
-            beside: Beside::default(),
+            around: Around::default(),
             shown: Shown::default(),
             attached: false,
             seed,
@@ -137,17 +228,31 @@ impl LadderSink {
     /// The renditions of other streams.
     fn others<'b>(&self, blobs: &'b Blobs) -> Vec<(StreamId, &'b mail::Rung)> {
         let mut rungs = blobs.rungs(&self.key.app, &self.main);
-        rungs.retain(|(stream, _)| *stream != self.stream);
+        rungs.retain(|(stream, rung)| *stream != self.stream && rung.sink == self.layout.kind());
         rungs
+    }
+
+    /// True if a rendition of another stream is before those of this one.
+    fn is_earlier(&self, (stream, rung): (StreamId, &mail::Rung)) -> bool {
+        (rung.began, stream) < (self.start.number, self.stream)
+    }
+
+    /// True if this stream publishes what is of all.
+    fn leads(&self, blobs: &Blobs) -> bool {
+        self.others(blobs).first().is_none_or(|first| !self.is_earlier(*first))
+    }
+
+    /// True if all variants share the sound of this stream.
+    fn leads_sound(&self, blobs: &Blobs) -> bool {
+        let others = self.others(blobs);
+        !others.iter().any(|(stream, rung)| rung.is_sound && self.is_earlier((*stream, rung)))
     }
 
     /// The renditions of other streams, as far as those of this one go by them.
     fn beside(&self, blobs: &Blobs) -> Beside {
         let others = self.others(blobs);
-        let is_earlier = |(stream, first): &&(StreamId, &mail::Rung)| {
-            (first.began, *stream) < (self.start.number, self.stream)
-        };
-        let lead = others.first().filter(is_earlier);
+        let earlier = || others.iter().filter(|one| self.is_earlier(**one));
+        let lead = earlier().find(|(_, rung)| !rung.is_sound).or_else(|| earlier().next());
         Beside {
             lead: lead.map(|(_, first)| Lead {
                 marks: first.marks.clone(),
@@ -160,7 +265,7 @@ impl LadderSink {
 
     /// The renditions beside one of these.
     fn beside_of(&self, at: usize) -> Beside {
-        let mut beside = self.beside.clone();
+        let mut beside = self.around.beside.clone();
         let own = self.rungs.iter().enumerate().filter(|(other, _)| *other != at);
         for (other, rung) in own {
             let lead = rung.lead();
@@ -185,8 +290,8 @@ impl LadderSink {
 
     /// The time is known from now on.
     fn settle(&mut self, ctx: &Context<'_>) {
-        self.beside = self.beside(ctx.blobs);
-        for (entry, chosen) in self.clock.settle(self.beside.lead.as_ref()) {
+        self.around.beside = self.beside(ctx.blobs);
+        for (entry, chosen) in self.clock.settle(self.around.beside.lead.as_ref()) {
             self.take(ctx, &entry, &chosen);
         }
     }
@@ -200,25 +305,40 @@ impl LadderSink {
 
     /// The renditions of these tracks. One whose track has left goes.
     fn set_tracks(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
-        self.chosen_epoch = chosen.epoch();
-        let videos: Vec<&Track> = chosen.of_kind(TrackKind::Video).collect();
-        let wanted: Vec<Option<&Track>> =
-            if videos.is_empty() { vec![None] } else { videos.into_iter().map(Some).collect() };
+        self.around.chosen_epoch = chosen.epoch();
+        let mut wanted: Vec<Option<&Track>> = chosen.of_kind(TrackKind::Video).map(Some).collect();
+        let has_sound = chosen.of_kind(TrackKind::Audio).next().is_some();
+        if wanted.is_empty() && self.layout == Layout::Together || has_sound && self.layout == Layout::Apart {
+            wanted.push(None);
+        }
         let mut before = std::mem::take(&mut self.rungs);
+        before.append(&mut self.around.absent);
         for video in wanted {
             let own = before.iter().position(|rung| rung.is_of(video)).map(|at| before.remove(at));
-            let mut rung = own.unwrap_or_else(|| Rung::new(video, &self.settings, self.start, &self.seed));
+            let mut rung = own.unwrap_or_else(|| {
+                // Numbers of renditions of one stream go along with each other.
+                let lead = self.rungs.first().filter(|lead| lead.name().is_some());
+                let start = lead.map_or(self.start, |lead| lead.window().start_beside());
+                Rung::new(video, (self.layout, &self.settings), start, &self.seed)
+            });
             let namer = self.namer(ctx.blobs, &rung);
-            rung.set_tracks(chosen, &self.beside, |height, kbps| namer.name(height, kbps));
+            rung.set_tracks(chosen, &self.around.beside, |height, kbps| namer.name(height, kbps));
             self.rungs.push(rung);
         }
-        for rung in before {
-            self.remove(&rung);
+        let goes_on = self.layout == Layout::Apart && self.others(ctx.blobs).is_empty();
+        let is_alone = |rung: &Rung, left: &[Rung]| left.iter().all(|other| other.is_sound != rung.is_sound);
+        for mut rung in before {
+            if goes_on && is_alone(&rung, &self.rungs) {
+                rung.pause();
+                self.around.absent.push(rung);
+            } else {
+                self.remove(&rung);
+            }
         }
     }
 
     fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
-        if chosen.epoch() != self.chosen_epoch {
+        if chosen.epoch() != self.around.chosen_epoch {
             self.set_tracks(ctx, chosen);
         }
         let shared = self.clock.shared(entry);
@@ -230,17 +350,39 @@ impl LadderSink {
         let shared = if jumps { self.clock.shared(entry) } else { shared };
         let date_ms = self.clock.date_ms(entry.dts_ms);
         if self.rungs.iter().any(|rung| rung.begins_with(&shared)) {
-            self.beside = self.beside(ctx.blobs);
+            self.around.beside = self.beside(ctx.blobs);
+        }
+        if let Some(end_ms) = self.rungs.first().and_then(|lead| lead.end_before(&shared)) {
+            self.around.boundary_ms = Some(end_ms);
+            let offset_ms = date_ms.saturating_sub(shared.dts_ms);
+            self.around
+                .absent
+                .iter_mut()
+                .for_each(|rung| rung.pass(end_ms, |ms| ms.saturating_add(offset_ms)));
         }
         for at in 0..self.rungs.len() {
-            let beside = self.beside_of(at);
-            let namer = self.rungs.get(at).filter(|rung| rung.end_before(&shared).is_some());
-            let namer = namer.filter(|rung| rung.name().is_none()).map(|rung| self.namer(ctx.blobs, rung));
-            let Some(rung) = self.rungs.get_mut(at) else { continue };
-            let named = |height, kbps| namer.map(|namer| namer.name(height, kbps)).unwrap_or_default();
-            rung.take(&shared, date_ms, &beside, named);
+            self.take_into(ctx, at, &shared, date_ms);
         }
         self.publish(ctx);
+    }
+
+    /// Gives a unit to a rendition.
+    fn take_into(&mut self, ctx: &Context<'_>, at: usize, shared: &Entry, date_ms: i64) {
+        let beside = self.beside_of(at);
+        let namer = self.rungs.get(at).filter(|rung| rung.name().is_none());
+        let namer = namer.map(|rung| self.namer(ctx.blobs, rung));
+        let has_begun = self.rungs.first().is_some_and(Rung::has_begun);
+        let Some(rung) = self.rungs.get_mut(at) else { return };
+        let named = |height, kbps| namer.map(|namer| namer.name(height, kbps)).unwrap_or_default();
+        if rung.is_sound && at > 0 {
+            // Sound before the first picture is of no segment.
+            if !has_begun {
+                return;
+            }
+            rung.follow(shared, date_ms, &beside, (self.around.boundary_ms, named));
+        } else {
+            rung.take(shared, date_ms, &beside, named);
+        }
     }
 
     fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd, reason: &str) {
@@ -260,8 +402,15 @@ impl LadderSink {
             let Some(rung) = self.rungs.get_mut(at).filter(is_begun) else { continue };
             rung.finish(is_told, &beside, |height, kbps| namer.name(height, kbps));
         }
+        self.around
+            .absent
+            .iter_mut()
+            .for_each(|rung| rung.finish(is_told, &Beside::default(), |_, _| String::new()));
+        self.shown.is_left = go_on;
         self.publish(ctx);
-        if go_on {
+        if !go_on {
+            self.publish_manifest(ctx, is_told);
+        } else {
             for rung in std::mem::take(&mut self.rungs) {
                 self.remove(&rung);
             }
@@ -273,7 +422,8 @@ impl LadderSink {
 
     /// The blob that describes a rendition.
     fn record(&self, rung: &Rung) -> String {
-        format!("{RUNGS}/{}/{}/{}", self.main, self.key.id, rung.index)
+        let folder = format!("{}/{}/{}", self.layout.records(), self.main, self.key.id);
+        if rung.is_sound { format!("{folder}/sound") } else { format!("{folder}/{}", rung.index) }
     }
 
     /// Makes the namer of a rendition. A rendition that existed before under the same id keeps its former name, so that
@@ -287,6 +437,7 @@ impl LadderSink {
         Namer {
             main: Arc::clone(&self.main),
             id: Arc::clone(&self.key.id),
+            fixed: rung.is_sound.then(|| apart::own_sound(&self.key.id)),
             former: former.and_then(|rung| rung.playlist.clone()),
             taken: of_others.chain(own).collect(),
         }
@@ -295,20 +446,36 @@ impl LadderSink {
     /// Publishes what is new: what playlists name before they name it.
     fn publish(&mut self, ctx: &Context<'_>) {
         let mut rungs = std::mem::take(&mut self.rungs);
+        let mut absent = std::mem::take(&mut self.around.absent);
         let mut is_news = false;
-        for rung in &mut rungs {
-            if rung.take_news() {
-                is_news = true;
-                self.publish_rung(rung);
+        for at in 0..rungs.len() {
+            let (is_cut, has_made) =
+                rungs.get_mut(at).map_or((false, false), |rung| (rung.take_news(), rung.has_made()));
+            is_news |= is_cut;
+            if is_cut || has_made {
+                let reports = self.reports(ctx.blobs, &rungs, at);
+                rungs
+                    .get_mut(at)
+                    .into_iter()
+                    .for_each(|rung| self.publish_rung(ctx.blobs, rung, reports.clone()));
+            }
+            if is_cut {
+                rungs.get(at).into_iter().for_each(|rung| self.publish_record(rung));
             }
         }
-        self.rungs = rungs;
+        for rung in absent.iter_mut().filter_map(|rung| rung.take_news().then_some(rung)) {
+            self.publish_rung(ctx.blobs, rung, Vec::new());
+        }
+        (self.rungs, self.around.absent) = (rungs, absent);
         if is_news {
             self.publish_master(ctx.now.mono, ctx.blobs);
         }
+        if is_news || self.is_news_of_others(ctx.blobs) {
+            self.publish_manifest(ctx, false);
+        }
     }
 
-    fn publish_rung(&mut self, rung: &mut Rung) {
+    fn publish_rung(&mut self, blobs: &Blobs, rung: &mut Rung, reports: Vec<Report>) {
         let folder = self.folder.clone();
         let (left, gone) = rung.take_left();
         self.publishing.leave(left.into_iter().map(|name| format!("{folder}{name}")));
@@ -321,17 +488,76 @@ impl LadderSink {
                 self.publishing.resource(&name, bytes);
             }
         }
-        if let (Some((playlist, progress)), Some(name)) = (rung.playlist(), rung.name()) {
-            self.publishing.media_playlist(&format!("{folder}{name}{ENDING}"), playlist, progress);
+        let (Some((mut playlist, progress)), Some(name)) = (rung.playlist(), rung.name()) else { return };
+        if let Some(low) = &mut playlist.low_latency {
+            low.reports = reports;
         }
+        self.publish_playlist(name, &playlist, progress);
+        if rung.is_sound && self.leads_sound(blobs) && !self.shown.is_left {
+            let base = apart::shared_sound(&self.main);
+            let app = &self.key.app;
+            let former = || blobs.get(app, &format!("{}{base}{ENDING}", self.folder));
+            let splice = self.shown.splice.get_or_insert_with(|| {
+                former()
+                    .filter(|blob| blob.stream != self.stream)
+                    .map_or_else(Splice::default, |blob| Splice::behind(&blob.bytes))
+            });
+            if splice.apply(&mut playlist) {
+                self.publish_playlist(&base, &playlist, progress);
+            }
+        }
+    }
+
+    fn publish_playlist(&mut self, base: &str, playlist: &MediaPlaylist, progress: Progress) {
+        let name = format!("{}{base}{ENDING}", self.folder);
+        if playlist.low_latency.is_some() {
+            let delta = playlist.delta().unwrap_or_else(|| playlist.clone());
+            self.publishing.playlist(&format!("{name}{DELTA}"), delta.to_string(), progress);
+        }
+        self.publishing.media_playlist(&name, playlist, progress);
+    }
+
+    fn publish_record(&mut self, rung: &Rung) {
         let described = self.described(rung);
         self.publishing.rung(&self.record(rung), Some(described));
     }
 
+    /// Progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
+    fn reports(&self, blobs: &Blobs, rungs: &[Rung], at: usize) -> Vec<Report> {
+        if self.layout == Layout::Together || !self.settings.low_latency {
+            return Vec::new();
+        }
+        let report = |uri: String, Progress { segment, part }: Progress| Report {
+            uri,
+            last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
+            last_part: part.checked_sub(1).map(u64::from),
+        };
+        let there = |uri: &str| blobs.get(&self.key.app, &format!("{}{uri}", self.folder));
+        let shared = format!("{}{ENDING}", apart::shared_sound(&self.main));
+        let own = rungs.iter().enumerate().filter(|(other, rung)| *other != at && !rung.is_sound);
+        let own = own.filter(|(_, rung)| rung.window().is_enough());
+        let own =
+            own.filter_map(|(_, rung)| Some(report(format!("{}{ENDING}", rung.name()?), rung.progress())));
+        let others = self.others(blobs);
+        let others = others.iter().filter(|(_, rung)| !rung.is_sound && rung.is_there);
+        let others = others.filter_map(|(_, rung)| rung.playlist.clone());
+        let sound = (rungs.get(at).is_none_or(|rung| !rung.is_sound)).then_some(shared);
+        let elsewhere = others.chain(sound).filter_map(|uri| {
+            let progress = there(&uri)?.progress;
+            (progress != Progress::ENDED).then(|| report(uri, progress))
+        });
+        own.chain(elsewhere).collect()
+    }
+
     /// Takes a rendition away.
     fn remove(&mut self, rung: &Rung) {
-        let playlist = rung.name().map(|name| format!("{}{name}{ENDING}", self.folder));
-        self.publishing.forget(playlist);
+        let own = rung.name().map(str::to_owned);
+        let is_gone = rung.is_sound && !self.shown.is_left;
+        let shared = is_gone.then(|| apart::shared_sound(&self.main));
+        for base in own.into_iter().chain(shared) {
+            let name = format!("{}{base}{ENDING}", self.folder);
+            self.publishing.forget([format!("{name}{DELTA}"), name]);
+        }
         self.publishing.rung(&self.record(rung), None);
     }
 
@@ -339,10 +565,12 @@ impl LadderSink {
         let window = rung.window();
         let Lead { marks, keys, target } = rung.lead();
         mail::Rung {
-            sink: KIND.name,
+            sink: self.layout.kind(),
             began: self.start.number,
             playlist: rung.name().map(|name| format!("{name}{ENDING}")),
             is_there: window.is_enough(),
+            is_sound: rung.is_sound,
+            channels: rung.channels(),
             codecs: rung.codecs(),
             // Rounded up, so that the playlist of all does not change with each segment.
             bits: (
@@ -355,12 +583,18 @@ impl LadderSink {
             target,
             keys,
             marks,
+            annex: rung.outline().filter(|_| self.makes_manifest() && window.is_enough()).map(|outline| {
+                let periods = self.shown.board.periods().to_vec();
+                mail::Annex::of(Listed { outline: Arc::new(outline), periods })
+            }),
         }
     }
 
+    // ---- of all renditions
+
     /// The playlist of all renditions, when it is another one, and no other stream's renditions lead.
     fn publish_master(&mut self, now: Instant, blobs: &Blobs) {
-        if self.beside(blobs).lead.is_some() {
+        if !self.leads(blobs) || self.layout == Layout::Apart && !self.settings.low_latency {
             return;
         }
         let own: Vec<mail::Rung> = self.rungs.iter().map(|rung| self.described(rung)).collect();
@@ -371,14 +605,17 @@ impl LadderSink {
         if ready.is_empty() {
             return;
         }
-        let ready_at = *self.shown.ready_at.get_or_insert(now);
-        let waits = self.shown.text.is_empty() && now.saturating_duration_since(ready_at) < WAIT;
-        if waits && ready.len() < all.len().min(RUNGS_MAX) {
+        let waits = ready.len() < all.len().min(RUNGS_MAX);
+        if self.shown.text.is_empty() && waits && self.shown.waits(now) {
             return;
         }
-        let text = master(&ready).to_string();
+        let (list, ending) = match self.layout {
+            Layout::Together => (master(&ready), MASTER),
+            Layout::Apart => (apart::master(&self.main, &ready), MASTER_APART),
+        };
+        let text = list.to_string();
         if text != self.shown.text {
-            let name = format!("{}{}{MASTER}", self.folder, self.main);
+            let name = format!("{}{}{ending}", self.folder, self.main);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
             self.shown.text = text;
         }
@@ -391,6 +628,8 @@ struct Namer {
     main: Arc<str>,
     /// The id of its stream, whose own playlist has another name.
     id: Arc<str>,
+    /// The only name that it can have.
+    fixed: Option<String>,
     /// The name that it had.
     former: Option<String>,
     /// The names of others.
@@ -399,6 +638,9 @@ struct Namer {
 
 impl Namer {
     fn name(&self, height: u32, kbps: u64) -> String {
+        if let Some(fixed) = &self.fixed {
+            return fixed.clone();
+        }
         let is_free = |name: &String| {
             let playlist = format!("{name}{ENDING}");
             **name != *self.id && !self.taken.contains(&playlist)
@@ -465,7 +707,8 @@ impl Session for LadderSink {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
-            let format = if self.settings.fragmented { &cmaf::FORMAT } else { &sink::FORMAT };
+            let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
+            let format = if is_mp4 { &cmaf::FORMAT } else { &sink::FORMAT };
             let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
             let format = Format::new(format, 0).select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));

@@ -6,9 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use crypto::Seed;
 use hls::playlist::MediaPlaylist;
-use hls::segmenter::{Cut, Made, Mp4Segmenter, Names, Sealer, Start, TsSegmenter, Window};
+use hls::segmenter::{Cut, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
 use media::{Track, TrackKind};
 
+use super::Layout;
 use super::clock::SNAP_MS;
 use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Mark, Progress};
@@ -133,8 +134,13 @@ enum Form {
 pub(super) struct Rung {
     /// Its place among the video tracks of its stream.
     pub(super) index: u8,
+    /// Sound that the videos of the ladder share.
+    pub(super) is_sound: bool,
     selection: Selection,
     chosen: Chosen,
+    /// True while its track is not in the stream, and how often that was.
+    is_paused: bool,
+    pauses: u32,
     form: Form,
     segment_ms: i64,
     /// Common prefix of its names, once it is known.
@@ -150,20 +156,32 @@ pub(super) struct Rung {
 
 impl Rung {
     /// Of this video track; `None`: of sound alone.
-    pub(super) fn new(video: Option<&Track>, settings: &HlsSettings, start: Start, seed: &Seed) -> Self {
+    pub(super) fn new(
+        video: Option<&Track>,
+        (layout, settings): (Layout, &HlsSettings),
+        start: Start,
+        seed: &Seed,
+    ) -> Self {
         let index = video.map_or(0, |video| video.id.index());
-        let form = if settings.fragmented {
-            let names = Names { base: String::new(), ending: "m4s", run: None };
-            Form::Mp4(Box::new(Mp4Segmenter::new(names, &settings.rules, false, (start, 0))))
+        let is_apart = layout == Layout::Apart;
+        let form = if is_apart || settings.fragmented {
+            let run = is_apart.then_some(start.number);
+            let names = Names { base: String::new(), ending: "m4s", run };
+            let parts = is_apart && settings.enabled && settings.low_latency;
+            Form::Mp4(Box::new(Mp4Segmenter::new(names, &settings.rules, parts, (start, 0))))
         } else {
             let sealer = Sealer::of(&settings.sealing, &seed.derive("rung", u64::from(index)));
             Form::Ts(Box::new(TsSegmenter::of_ladder(&settings.rules, start).sealed_by(sealer)))
         };
         let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
+        let audio = if is_apart && video.is_some() { Pick::None } else { Pick::Default };
         Self {
             index,
-            selection: Selection { video: pick, data: Pick::None, ..Selection::DEFAULT },
+            is_sound: is_apart && video.is_none(),
+            selection: Selection { video: pick, audio, data: Pick::None, ..Selection::DEFAULT },
             chosen: Chosen::default(),
+            is_paused: false,
+            pauses: 0,
             form,
             segment_ms: settings.rules.segment_ms,
             name: None,
@@ -212,16 +230,18 @@ impl Rung {
         if self.name.is_none() && self.window().mark().is_some() {
             self.begin_as(self.window().end_ms(), beside, named);
         }
-        let before = self.chosen.epoch();
+        let (before, was_paused) = (self.chosen.epoch(), std::mem::take(&mut self.is_paused));
+        self.pauses = self.pauses.saturating_add(u32::from(was_paused));
         let fit: fn(&Track) -> Fit = match &self.form {
             Form::Ts(_) => sink::fit,
             Form::Mp4(_) => cmaf::fit,
         };
         self.chosen.update(self.selection, chosen.all(), &fit);
-        if self.chosen.epoch() == before {
+        if self.chosen.epoch() == before && !was_paused {
             return;
         }
-        let (tracks, epoch) = (self.chosen.iter().cloned().collect(), self.chosen.epoch());
+        let epoch = self.chosen.epoch().saturating_add(self.pauses);
+        let tracks = self.chosen.iter().cloned().collect();
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_tracks(tracks, epoch),
             Form::Mp4(segmenter) => {
@@ -242,6 +262,11 @@ impl Rung {
         }
     }
 
+    /// Whether a segment has begun.
+    pub(super) fn has_begun(&self) -> bool {
+        self.window().begin_ms().is_some() || self.window().has_cut()
+    }
+
     /// Whether the unit is of its tracks, and a segment may begin with it.
     pub(super) fn begins_with(&self, entry: &Entry) -> bool {
         let lead = self.chosen.lead();
@@ -259,8 +284,7 @@ impl Rung {
         named: impl FnOnce(u32, u64) -> String,
     ) {
         let begins = self.begins_with(entry);
-        let is_begun = self.window().begin_ms().is_some() || self.window().has_cut();
-        if !self.chosen.contains(entry.unit.track) || !is_begun && !begins {
+        if !self.chosen.contains(entry.unit.track) || !self.has_begun() && !begins {
             return;
         }
         if let Some(end_ms) = self.end_before(entry).filter(|_| self.name.is_none()) {
@@ -300,20 +324,54 @@ impl Rung {
         self.name = Some(name);
         let place = beside.lead.as_ref().and_then(|lead| lead.place(begin_ms, self.segment_ms));
         if let Some(place) = place {
-            self.window_mut().begin_at(place.start);
+            match &mut self.form {
+                Form::Ts(segmenter) => segmenter.window_mut().begin_at(place.start),
+                Form::Mp4(segmenter) => segmenter.begin_at(place.start),
+            }
             self.marks = self.mark().into_iter().collect();
         }
     }
 
-    /// Takes note of a segment that has begun.
-    fn note_mark(&mut self, before: u64, beside: &Beside) {
+    /// Takes a unit of sound whose segments end with those of a video, the last of which ended at `boundary_ms`.
+    pub(super) fn follow(
+        &mut self,
+        entry: &Entry,
+        date_ms: i64,
+        beside: &Beside,
+        (boundary_ms, named): (Option<i64>, impl FnOnce(u32, u64) -> String),
+    ) {
+        if !self.chosen.contains(entry.unit.track) {
+            return;
+        }
+        let begin_ms = self.window().begin_ms();
+        let ends_with = |at: &i64| entry.dts_ms >= *at && begin_ms.is_some_and(|begin_ms| begin_ms < *at);
+        let ends = self.end_before(entry).or_else(|| boundary_ms.filter(ends_with));
+        if let Some(end_ms) = ends.filter(|_| self.name.is_none()) {
+            self.begin_as(end_ms, beside, named);
+        }
+        let before = self.window().number();
+        if let Form::Mp4(segmenter) = &mut self.form {
+            segmenter.follow(&timed(entry, date_ms), boundary_ms);
+        }
+        if self.note_begin(before).is_some() {
+            self.settle(beside, true);
+        }
+    }
+
+    /// Takes note of a segment that has begun, if one has.
+    fn note_begin(&mut self, before: u64) -> Option<Mark> {
         let is_new = self.window().number() != before || self.marks.is_empty();
-        let Some(mark) = self.mark().filter(|_| is_new) else { return };
+        let mark = self.mark().filter(|_| is_new)?;
         self.is_news = true;
         self.marks.push_back(mark);
         if self.marks.len() > MARKS_MAX {
             self.marks.pop_front();
         }
+        Some(mark)
+    }
+
+    fn note_mark(&mut self, before: u64, beside: &Beside) {
+        let Some(mark) = self.note_begin(before) else { return };
         let place = beside.lead.as_ref().and_then(|lead| lead.place(mark.begin_ms, self.segment_ms));
         if let Some(due_ms) = place.and_then(|place| place.due_ms) {
             self.window_mut().end_from(due_ms);
@@ -334,6 +392,21 @@ impl Rung {
             None => beside.wanted_target(self.window()),
         };
         self.window_mut().adopt(target);
+    }
+
+    /// Its track has left the stream, and may come back.
+    pub(super) fn pause(&mut self) {
+        if let Form::Mp4(segmenter) = &mut self.form {
+            segmenter.pause();
+        }
+        (self.is_paused, self.is_news) = (true, true);
+    }
+
+    /// Lists a gap until `end_ms`, where a segment of another rendition has ended. `dated` gives the date of a time.
+    pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
+        if let Form::Mp4(segmenter) = &mut self.form {
+            self.is_news |= segmenter.pass(end_ms, dated);
+        }
     }
 
     /// The stream is over, which the playlist tells or does not.
@@ -366,11 +439,17 @@ impl Rung {
         std::mem::replace(&mut self.is_news, false)
     }
 
+    /// Whether there are files that were not taken yet.
+    pub(super) fn has_made(&mut self) -> bool {
+        if let Form::Mp4(segmenter) = &mut self.form {
+            self.made.extend(segmenter.take_made());
+        }
+        !self.made.is_empty()
+    }
+
     /// The files that can be fetched from now on, init segments first.
     pub(super) fn take_made(&mut self) -> Vec<(String, Bytes, bool)> {
-        if let Form::Mp4(rendition) = &mut self.form {
-            self.made.extend(rendition.take_made());
-        }
+        self.has_made();
         std::mem::take(&mut self.made).into_iter().map(|made| (made.name, made.bytes, made.is_init)).collect()
     }
 
@@ -383,9 +462,37 @@ impl Rung {
     }
 
     /// Its playlist and how far that is, when it names enough to begin with.
-    pub(super) fn playlist(&self) -> Option<(&MediaPlaylist, Progress)> {
+    pub(super) fn playlist(&self) -> Option<(MediaPlaylist, Progress)> {
         let window = self.window();
-        window.is_enough().then(|| (window.playlist(), progress(window)))
+        window.is_enough().then(|| match &self.form {
+            Form::Ts(_) => (window.playlist().clone(), self.progress()),
+            Form::Mp4(segmenter) => (segmenter.playlist(), self.progress()),
+        })
+    }
+
+    /// Progress of its playlist.
+    pub(super) fn progress(&self) -> Progress {
+        match &self.form {
+            Form::Mp4(segmenter) if !self.window().playlist().ended => {
+                let (segment, part) = segmenter.progress();
+                Progress { segment, part }
+            }
+            Form::Ts(_) | Form::Mp4(_) => progress(self.window()),
+        }
+    }
+
+    /// Its segments as a manifest describes them.
+    pub(super) fn outline(&self) -> Option<Outline> {
+        match &self.form {
+            Form::Ts(_) => None,
+            Form::Mp4(segmenter) => Some(Outline::of(segmenter)),
+        }
+    }
+
+    /// The channels of its sound.
+    pub(super) fn channels(&self) -> Option<u8> {
+        let sound = self.chosen.of_kind(TrackKind::Audio).next();
+        sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels)
     }
 
     /// Common prefix of its names, once it is known.

@@ -1,5 +1,7 @@
 //! Ladders of several streams, whose publishers begin, are late and end at times of their own.
 
+mod apart;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,7 @@ struct Member {
     sink: LadderSink,
     stream: StreamId,
     tracks: Arc<Tracks>,
+    chosen: Chosen,
     /// Begin, delay of its media, and distance of its key frames.
     began_ms: i64,
     late_ms: i64,
@@ -32,6 +35,7 @@ struct Member {
 
 /// Streams of one ladder on a worker.
 struct Rig {
+    layout: Layout,
     now: Now,
     begun: Instant,
     apps: Apps,
@@ -57,9 +61,14 @@ fn audio() -> Track {
 
 impl Rig {
     fn new(settings: &[(&str, &str)]) -> Self {
+        Self::with(Layout::Together, settings)
+    }
+
+    fn with(layout: Layout, settings: &[(&str, &str)]) -> Self {
         let app = AppSettings::of(schema(), "live", settings).unwrap();
         let begun = Instant::now();
         Self {
+            layout,
             now: Now { mono: begun, wall_ms: WALL_MS },
             begun,
             apps: [("live".into(), Arc::new(app))].into(),
@@ -85,8 +94,10 @@ impl Rig {
         };
         let videos = (0..).zip(heights).map(|(n, height)| video(n, *height));
         let tracks = Arc::new(Tracks::new(1, videos.chain([audio()])));
-        let (sink, began_ms) = (LadderSink::new(self.now, &order, Seed::from_number(self.lives)), self.at_ms);
-        self.members.insert(id, Member { sink, stream: order.stream, tracks, began_ms, late_ms, key_ms });
+        let (sink, began_ms) =
+            (LadderSink::new(self.now, &order, self.layout, Seed::from_number(self.lives)), self.at_ms);
+        let (stream, chosen) = (order.stream, Chosen::default());
+        self.members.insert(id, Member { sink, stream, tracks, chosen, began_ms, late_ms, key_ms });
     }
 
     fn publish(&mut self, id: &str) {
@@ -124,9 +135,9 @@ impl Rig {
         let late_ms = member.late_ms.rem_euclid(FRAME_MS) + if key_frame { 30 } else { 0 };
         let received = self.now.mono + Duration::from_millis(late_ms.unsigned_abs());
         let wall_ms = self.now.wall_ms.saturating_add_signed(late_ms);
-        let mut chosen = Chosen::default();
         let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
-        chosen.update(selection, &member.tracks, &|_| Fit::Well);
+        member.chosen.update(selection, &member.tracks, &|_| Fit::Well);
+        let chosen = member.chosen.clone();
         let ctx = Context {
             now: self.now,
             apps: &self.apps,
@@ -383,6 +394,7 @@ fn names_of_renditions_are_free() {
     let namer = |id: &str, former: Option<&str>, taken: &[&str]| Namer {
         main: "cam".into(),
         id: id.into(),
+        fixed: None,
         former: former.map(str::to_owned),
         taken: taken.iter().map(|name| (*name).to_owned()).collect(),
     };

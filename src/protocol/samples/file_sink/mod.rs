@@ -34,7 +34,6 @@ static KIND: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     part_of: |_| None,
     is_of_ladder: false,
-    needs_videos: |_| false,
     viewers: |_| "file",
     params: Params::NONE,
     begin: |_, order, _| {

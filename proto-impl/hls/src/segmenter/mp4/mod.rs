@@ -581,6 +581,14 @@ impl Mp4Segmenter {
         name.clone_into(&mut self.names.base);
     }
 
+    /// Gives the first numbers, as long as there is no segment. Names that count from the first number count from this one.
+    pub fn begin_at(&mut self, start: Start) {
+        if !self.window.has_cut() {
+            self.window.begin_at(start);
+            self.names.run = self.names.run.map(|_| start.number);
+        }
+    }
+
     /// Tracks as they were set last.
     #[must_use]
     pub fn tracks(&self) -> &[Track] {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
 
-use super::super::{Moments, Presentation, Start, Stretch};
+use super::super::{Moments, Outline, Presentation, Start, Stretch};
 use super::*;
 use crate::Playlist;
 
@@ -39,7 +39,7 @@ fn named(base: &str, run: Option<u64>) -> Names {
 
 /// The manifest of a segmenter.
 fn manifest(rendition: &Mp4Segmenter, stretches: &[Stretch], listed: Option<usize>) -> String {
-    let renditions = &[rendition];
+    let renditions = &[&Outline::of(rendition)];
     let of = Presentation { renditions, stretches, base: "../", ended: false, listed, latency_ms: 3500 };
     of.manifest(Moments { zero_ms: 0, now_ms: 40_000 }).unwrap()
 }
@@ -354,8 +354,8 @@ fn videos_in_one_codec_are_alternatives_of_one_set() {
             }
         }
         renditions.iter_mut().for_each(|one| one.adopt(one.window().wanted_target()));
-        let [high, low] = &renditions;
-        let (renditions, stretches) = ([high, low], [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }]);
+        let outlines = renditions.each_ref().map(Outline::of);
+        let (renditions, stretches) = (outlines.each_ref(), [Stretch { id: 1, begin_ms: 0, delay_ms: 0 }]);
         let (renditions, stretches, listed) = (&renditions[..], &stretches[..], None);
         let of = Presentation { renditions, stretches, base: "../", ended: false, listed, latency_ms: 3500 };
         of.manifest(Moments { zero_ms: 0, now_ms: 40_000 }).unwrap()

@@ -1,0 +1,229 @@
+//! Renditions of single tracks: the playlist of all of them with low latency, and their manifest of DASH.
+//!
+//! A manifest has the time of the ladder, which all streams share, so that it goes on when another stream leads. A period has the
+//! renditions that were there when it began; where one joins, leaves or changes its tracks another period begins. So that a player comes
+//! to its end, a former period keeps a rendition that has left.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hls::Playlist;
+use hls::playlist::{
+    MediaPlaylist, MultivariantPlaylist, Rendition, RenditionKind, Resolution, Segment, Variant,
+};
+use hls::segmenter::{Outline, Stretch};
+
+use crate::mail::{Annex, Rung};
+use crate::protocol::hls::ENDING;
+
+/// The group of the sound, and its name.
+const AUDIO: &str = "audio";
+/// Periods that a manifest has: of renditions that come and go all the time the oldest are forgotten first.
+const PERIODS_MAX: usize = 16;
+
+/// The name of the rendition of the sound that all variants name; it is that of the stream that leads.
+pub(super) fn shared_sound(main: &str) -> String {
+    format!("{main}__adaptive_audio")
+}
+
+/// The name of the rendition of a stream's sound.
+pub(super) fn own_sound(id: &str) -> String {
+    format!("{id}__audio_adaptive")
+}
+
+/// The playlist of these renditions, the one with the highest rate first.
+pub(super) fn master(main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
+    let sound = rungs.iter().find(|rung| rung.is_sound);
+    let mut videos: Vec<&&Rung> = rungs.iter().filter(|rung| !rung.is_sound).collect();
+    let is_alone = videos.is_empty();
+    videos.extend(sound.filter(|_| is_alone));
+    let beside = sound.filter(|_| !is_alone);
+    let mut variants: Vec<Variant> = videos.iter().map(|rung| variant(rung, beside.copied())).collect();
+    variants.sort_by(|a, b| b.bandwidth.cmp(&a.bandwidth).then_with(|| a.uri.cmp(&b.uri)));
+    let listed = beside.map(|sound| Rendition {
+        kind: RenditionKind::Audio,
+        group_id: AUDIO.to_owned(),
+        name: AUDIO.to_owned(),
+        language: None,
+        uri: Some(format!("{}{ENDING}", shared_sound(main))),
+        default: true,
+        autoselect: true,
+        channels: sound.channels.map(|channels| channels.to_string()),
+    });
+    MultivariantPlaylist {
+        version: 9,
+        independent_segments: rungs.iter().all(|rung| rung.is_independent),
+        variants,
+        renditions: listed.into_iter().collect(),
+    }
+}
+
+fn variant(rung: &Rung, sound: Option<&Rung>) -> Variant {
+    let (peak, average) = sound.map_or((0, 0), |sound| sound.bits);
+    let codecs = std::iter::once(rung).chain(sound).map(|one| one.codecs.as_str());
+    let codecs: Vec<&str> = codecs.filter(|codecs| !codecs.is_empty()).collect();
+    Variant {
+        uri: rung.playlist.clone().unwrap_or_default(),
+        bandwidth: rung.bits.0.saturating_add(peak),
+        average_bandwidth: Some(rung.bits.1.saturating_add(average)),
+        codecs: Some(codecs.join(",")).filter(|codecs| !codecs.is_empty()),
+        frame_rate_milli: rung.frame_rate_milli,
+        resolution: rung.size.map(|(width, height)| Resolution { width, height }),
+        audio: sound.map(|_| AUDIO.to_owned()),
+        ..Variant::default()
+    }
+}
+
+/// The playlist of the sound that all share, where another stream has published it before: players do not accept that a segment that was
+/// named has another name later (RFC 8216 §6.2.1).
+#[derive(Debug, Default)]
+pub(super) struct Splice {
+    /// The segments of the other stream, and the number behind them.
+    former: Vec<Segment>,
+    first: u64,
+}
+
+impl Splice {
+    /// Creates the splice behind this playlist.
+    pub(super) fn behind(text: &[u8]) -> Self {
+        let Ok(Playlist::Media(before)) = Playlist::read(text) else { return Self::default() };
+        let first = before.media_sequence.saturating_add(before.segments.len() as u64);
+        Self { former: before.segments, first }
+    }
+
+    /// Puts the segments of the other stream in place of those with the same numbers. False while its last one is not over here.
+    pub(super) fn apply(&self, playlist: &mut MediaPlaylist) -> bool {
+        let replaced =
+            usize::try_from(self.first.saturating_sub(playlist.media_sequence)).unwrap_or(usize::MAX);
+        if replaced > playlist.segments.len() {
+            return false;
+        }
+        let kept = replaced.min(self.former.len());
+        let former = self.former.iter().rev().take(kept).rev().cloned();
+        let segments: Vec<Segment> = former.chain(playlist.segments.drain(..).skip(replaced)).collect();
+        playlist.segments = segments;
+        let left_out = replaced.saturating_sub(kept) as u64;
+        playlist.media_sequence = playlist.media_sequence.saturating_add(left_out);
+        true
+    }
+}
+
+/// A period of a manifest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Period {
+    stretch: Stretch,
+    /// The names of the segments of its renditions, and of their init segments.
+    members: Vec<(String, String)>,
+}
+
+/// A rendition as manifests list it, for the stream that leads.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) outline: Arc<Outline>,
+    /// The periods, as its stream knows them.
+    pub(super) periods: Vec<Period>,
+}
+
+impl Listed {
+    pub(super) fn of(rung: &Rung) -> Option<&Self> {
+        rung.annex.as_ref().and_then(Annex::get)
+    }
+}
+
+/// The renditions of a manifest and its periods, also while another stream leads: it may end.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    /// Renditions as they were last, by the names of their segments.
+    known: BTreeMap<String, Arc<Outline>>,
+    periods: Vec<Period>,
+}
+
+impl Board {
+    pub(super) fn periods(&self) -> &[Period] {
+        &self.periods
+    }
+
+    pub(super) fn stretches(&self) -> Vec<Stretch> {
+        self.periods.iter().map(|period| period.stretch).collect()
+    }
+
+    /// Takes over the state of the stream that leads.
+    pub(super) fn follow(&mut self, periods: &[Period], there: &[Arc<Outline>]) {
+        self.periods = periods.to_vec();
+        self.learn(there);
+    }
+
+    /// Notes the renditions that are there, the leading one first. A period begins where they are others.
+    pub(super) fn note(&mut self, there: &[Arc<Outline>]) {
+        let Some(lead) = there.first() else { return };
+        let members: Vec<(String, String)> = there.iter().filter_map(|one| member(one)).collect();
+        let last = self.periods.last();
+        if last.is_none_or(|last| last.members != members) {
+            let begin_ms = last.map_or_else(
+                || lead.spanned().next().map(|first| first.begin_ms()),
+                |last| changed_ms(last, there).or_else(|| lead.spanned().last().map(|last| last.end_ms())),
+            );
+            let Some(begin_ms) = begin_ms else { return };
+            match self.periods.last_mut().filter(|last| last.stretch.begin_ms >= begin_ms) {
+                Some(last) => last.members = members,
+                None => self.begin(lead, begin_ms, members),
+            }
+        }
+        let oldest_ms = lead.spanned().next().map_or(0, |first| first.middle_ms());
+        let is_over = |next: &Period| next.stretch.begin_ms <= oldest_ms;
+        while self.periods.len() > PERIODS_MAX || self.periods.get(1).is_some_and(is_over) {
+            self.periods.remove(0);
+        }
+        self.learn(there);
+    }
+
+    fn begin(&mut self, lead: &Outline, begin_ms: u64, members: Vec<(String, String)>) {
+        let first = || lead.spanned().next().map_or(1, |first| first.span.number);
+        let id = self.periods.last().map_or_else(first, |last| last.stretch.id.saturating_add(1));
+        self.periods.push(Period { stretch: Stretch { id, begin_ms, delay_ms: 0 }, members });
+    }
+
+    fn learn(&mut self, there: &[Arc<Outline>]) {
+        self.known.extend(there.iter().map(|one| (one.names().to_owned(), Arc::clone(one))));
+        let periods = &self.periods;
+        let is_there = |names: &str| there.iter().any(|one| one.names() == names);
+        self.known.retain(|names, _| is_there(names) || periods.iter().any(|period| period.has(names)));
+    }
+
+    /// The renditions to list: those that are there, then those that have left, each with the segments of its periods.
+    pub(super) fn listed(&self, there: &[Arc<Outline>]) -> Vec<Outline> {
+        let has_left = |one: &&Arc<Outline>| there.iter().all(|other| other.names() != one.names());
+        let all = there.iter().chain(self.known.values().filter(has_left));
+        all.map(|one| {
+            let first = self.periods.iter().position(|period| period.has(one.names()));
+            let last = self.periods.iter().rposition(|period| period.has(one.names()));
+            let begin = |at: usize| self.periods.get(at).map(|period| period.stretch.begin_ms);
+            // One that is in no period yet is in the next one.
+            let from_ms = first.and_then(begin).unwrap_or(u64::MAX);
+            one.within(from_ms, last.and_then(|at| begin(at.saturating_add(1))))
+        })
+        .collect()
+    }
+}
+
+impl Period {
+    fn has(&self, names: &str) -> bool {
+        self.members.iter().any(|(member, _)| member == names)
+    }
+}
+
+/// The names of the segments of a rendition, and that of its newest init segment.
+fn member(outline: &Outline) -> Option<(String, String)> {
+    Some((outline.names().to_owned(), outline.spanned().last()?.described.uri.clone()))
+}
+
+/// The time at which the first of these that was there before has other tracks.
+fn changed_ms(last: &Period, there: &[Arc<Outline>]) -> Option<u64> {
+    let changed = |outline: &Arc<Outline>| {
+        let (names, init) = member(outline)?;
+        let is_changed = last.members.iter().any(|(other, before)| *other == names && *before != init);
+        let first = outline.spanned().find(|one| one.described.uri == init)?;
+        is_changed.then(|| first.begin_ms())
+    };
+    there.iter().filter_map(changed).min()
+}
