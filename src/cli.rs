@@ -8,6 +8,7 @@ use lexopt::prelude::*;
 use crate::bench;
 use crate::config::Options;
 use crate::import;
+use crate::io::preview_worker;
 use crate::protocol::{self, load};
 use crate::store::Task;
 
@@ -105,6 +106,8 @@ pub enum Command {
         /// The order.
         order: import::Order,
     },
+    /// Make pictures of key frames, for the server that started it.
+    PreviewWorker,
     /// Generate load, or measure this machine.
     Bench(Box<bench::Task>),
     /// Print the usage.
@@ -154,6 +157,9 @@ pub fn parse(
             Value(name) if command.is_none() && name == "bench" => {
                 let task = bench::Task::parse(&mut parser)?;
                 return Ok(task.map_or(Command::Help, |task| Command::Bench(task.into())));
+            }
+            Value(name) if command.is_none() && name == preview_worker::COMMAND => {
+                return Ok(Command::PreviewWorker);
             }
             Value(name) if command.is_none() && name == "help" => return Ok(Command::Help),
             Value(name) if command.is_none() => {

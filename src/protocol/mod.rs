@@ -20,6 +20,7 @@ pub mod outbound;
 mod own_files;
 mod parameter_sets;
 mod player;
+mod preview;
 mod proxied;
 mod publisher;
 mod pull;

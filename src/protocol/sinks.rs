@@ -89,6 +89,8 @@ pub struct SinkKind {
     /// True if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
     /// rendition.
     pub is_of_ladder: bool,
+    /// True if whoever asks for its blobs does not watch the stream: such a request starts no stream.
+    pub is_glance: bool,
     /// Returns true if the sink makes this blob only of a stream with several video tracks. A request for it is answered at once while
     /// there is no such stream.
     pub needs_videos: fn(&str) -> bool,

@@ -75,7 +75,8 @@ impl Matrix {
     fn rgb(&self, y: u8, cb: u8, cr: u8) -> [u8; 3] {
         let luma = (i32::from(y) - 16) * self.luma;
         let (cb, cr) = (i32::from(cb) - 128, i32::from(cr) - 128);
-        let byte = |value: i32| u8::try_from((value + (1 << 15)) >> 16).unwrap_or(if value < 0 { 0 } else { 255 });
+        let byte =
+            |value: i32| u8::try_from((value + (1 << 15)) >> 16).unwrap_or(if value < 0 { 0 } else { 255 });
         [
             byte(luma + cr * self.red),
             byte(luma - cb * self.green.0 - cr * self.green.1),

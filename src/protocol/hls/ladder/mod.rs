@@ -66,6 +66,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     },
     part_of: |_| None,
     is_of_ladder: true,
+    is_glance: false,
     needs_videos: |_| false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
