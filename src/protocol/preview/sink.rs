@@ -93,8 +93,8 @@ impl Package for AsTheyAre {
         Parts::default()
     }
 
-    fn unit(&mut self, _entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::default()
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        Parts::new([entry.unit.payload.clone()])
     }
 }
 
@@ -123,6 +123,7 @@ struct PreviewSink {
     is_reason_told: bool,
     blob: Option<Box<Blob>>,
     closing: Option<String>,
+    is_over: bool,
 }
 
 impl PreviewSink {
@@ -145,13 +146,19 @@ impl PreviewSink {
             is_reason_told: false,
             blob: None,
             closing: None,
+            is_over: false,
         }
+    }
+
+    /// True if nothing more is made.
+    const fn is_ending(&self) -> bool {
+        self.is_over || self.closing.is_some()
     }
 
     /// True if a key frame is of use.
     fn wants(&self, now: Now) -> bool {
         let is_settled = !self.is_by_period && self.is_job_under_way;
-        self.closing.is_none() && !is_settled && now.mono >= self.next
+        !self.is_ending() && !is_settled && now.mono >= self.next
     }
 
     fn take(&mut self, now: Now, entry: &Entry) {
@@ -260,6 +267,9 @@ impl Session for PreviewSink {
     }
 
     fn close(&mut self, _ctx: &Context<'_>, reason: &str) {
+        if self.is_over {
+            return;
+        }
         self.closing.get_or_insert_with(|| reason.to_owned());
     }
 
@@ -272,8 +282,12 @@ impl Session for PreviewSink {
         if let Some(blob) = self.blob.take() {
             return Some(Event::Order(OrderEvent::Blob(blob)));
         }
-        if let Some(reason) = self.closing.clone() {
+        if let Some(reason) = self.closing.take() {
+            self.is_over = true;
             return Some(Event::Closed(reason));
+        }
+        if self.is_over {
+            return None;
         }
         let request = self.waiting.take_if(|_| !self.is_job_under_way)?;
         self.is_job_under_way = true;
@@ -303,6 +317,6 @@ impl Timers for PreviewSink {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let is_awaited = !self.is_by_period && !self.is_job_under_way && self.waiting.is_none();
-        (is_awaited && self.closing.is_none()).then_some(self.until)
+        (is_awaited && !self.is_ending()).then_some(self.until)
     }
 }
