@@ -8,7 +8,6 @@ use lexopt::prelude::*;
 use crate::bench;
 use crate::config::Options;
 use crate::import;
-use crate::io::preview_worker;
 use crate::protocol::{self, load};
 use crate::store::Task;
 
@@ -158,7 +157,7 @@ pub fn parse(
                 let task = bench::Task::parse(&mut parser)?;
                 return Ok(task.map_or(Command::Help, |task| Command::Bench(task.into())));
             }
-            Value(name) if command.is_none() && name == preview_worker::COMMAND => {
+            Value(name) if command.is_none() && name == protocol::PREVIEW_WORKER => {
                 return Ok(Command::PreviewWorker);
             }
             Value(name) if command.is_none() && name == "help" => return Ok(Command::Help),

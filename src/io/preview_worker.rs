@@ -12,8 +12,6 @@ use picture::{Answer, Error, HEAD_BYTES, REQUEST_BYTES_MAX, Request, length_of};
 
 use super::sys;
 
-/// Name of the hidden command.
-pub const COMMAND: &str = "preview-worker";
 /// Exit code of a process that could not give up its rights.
 pub const UNCONFINED: u8 = 70;
 

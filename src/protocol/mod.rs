@@ -66,6 +66,7 @@ pub use conversation::{
 };
 pub use format::{Format, FormatKind, asked_selection};
 pub use http::{VOD, speaks_http2};
+pub use preview::PREVIEW_WORKER;
 pub use proxied::Proxied;
 pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;

@@ -24,6 +24,7 @@ use picture::{ANSWER_BYTES_MAX, Answer, HEAD_BYTES, length_of};
 
 use super::super::{clock, preview_worker};
 use crate::jobs::{Class, NoPicture, PictureOutcome, PictureWork};
+use crate::protocol::PREVIEW_WORKER;
 
 /// Maximum time from a request to the end of its answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -85,6 +86,7 @@ impl Pictures {
         picture::look(&work.0.config, &work.0.payload).map_err(NoPicture::Refused)?;
         let message = work.0.write().map_err(NoPicture::Refused)?;
         let (at, mut place) = self.free_place().ok_or_else(nothing_free)?;
+        place.drop_dead();
         if place.helper.is_none() {
             self.start(at, &mut place)?;
         }
@@ -166,6 +168,15 @@ fn end_when_idle(places: &[Mutex<Place>], at: usize) {
 }
 
 impl Place {
+    /// Drops a process that has ended without a picture to make: no stream is to blame.
+    fn drop_dead(&mut self) {
+        let status = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
+        if let Some(status) = status {
+            tracing::warn!(reason = %status, "the process of previews has ended while idle: another one is started");
+            self.helper = None;
+        }
+    }
+
     /// Ends a process that has failed, and says why it did.
     fn died(&mut self, error: &io::Error) -> NoPicture {
         let Some(mut helper) = self.helper.take() else { return nothing_free() };
@@ -189,7 +200,7 @@ impl Helper {
         let (socket, theirs) = UnixStream::pair()?;
         let child = Command::new(program)
             .arg0("millstream")
-            .arg(preview_worker::COMMAND)
+            .arg(PREVIEW_WORKER)
             // The environment may have secrets, and signals of a terminal are for the server.
             .env_clear()
             .process_group(0)

@@ -82,6 +82,13 @@ impl FilePath {
         Ok(Self { segments, is_stream })
     }
 
+    /// Returns the path of a stream's picture. `None` if there is no such application, or no stream has such an id.
+    pub(super) fn of_picture(app: &str, id: &str, apps: &Apps) -> Option<Self> {
+        let is_name = !id.is_empty() && !is_hidden(id) && !id.contains('/');
+        let segments = vec![app.to_owned(), PREVIEWS.to_owned(), format!("{id}.jpg")];
+        (is_name && apps.contains_key(app)).then_some(Self { segments, is_stream: true })
+    }
+
     /// Returns the blob published under this name, unless it is too old.
     pub(super) fn blob<'b>(&self, ctx: &Context<'b>) -> Option<&'b Arc<Blob>> {
         let blob = ctx.blobs.get(self.segments.first()?, &self.name_below()?)?;

@@ -17,6 +17,8 @@ use picture::Format;
 
 use super::row::Protocol;
 
+/// The hidden command of this program that makes pictures, in a process of its own.
+pub const PREVIEW_WORKER: &str = "preview-worker";
 /// Name of the sinks, and of those who look at their pictures, who are no viewers.
 const NAME: &str = "preview";
 /// The folder of the pictures, seen from the application's `streams`.

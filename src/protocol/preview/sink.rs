@@ -1,6 +1,6 @@
 //! The sink that makes pictures of a stream's key frames, one job at a time: the newest key frame replaces one that waits for its job.
 //!
-//! What cannot be had is remembered like a picture, as a blob without content: after a key frame that no decoder takes, or that ended the
+//! A failure is remembered like a picture, as a blob without content: after a key frame that no decoder takes, or that ended the
 //! process, nobody causes another attempt for a while.
 
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) static JPEG: SinkKind = SinkKind {
     ..KIND
 };
 
-/// What both have in common.
+/// The base of both.
 const KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| false,
@@ -98,15 +98,21 @@ impl Package for AsTheyAre {
     }
 }
 
+/// The pictures that a sink makes.
+#[derive(Debug)]
+struct Plan {
+    name: Arc<str>,
+    shape: Shape,
+    period: Duration,
+    /// True if the sink goes on after the first picture.
+    is_by_period: bool,
+}
+
 #[derive(Debug)]
 struct PreviewSink {
     stream: StreamId,
     key: StreamKey,
-    name: Arc<str>,
-    shape: Shape,
-    period: Duration,
-    /// True if it goes on after the first picture.
-    is_by_period: bool,
+    plan: Plan,
     /// The version of the last blob. It begins with the time, so that no other stream of the name had the same.
     version: u64,
     attached: bool,
@@ -132,10 +138,12 @@ impl PreviewSink {
         Self {
             stream: order.stream,
             key: order.key.clone(),
-            name: format!("{FOLDER}{}.{}", order.key.id, format.ending()).into(),
-            shape: settings.shape(format),
-            period: settings.period,
-            is_by_period: settings.makes_by_period(format),
+            plan: Plan {
+                name: format!("{FOLDER}{}.{}", order.key.id, format.ending()).into(),
+                shape: settings.shape(format),
+                period: settings.period,
+                is_by_period: settings.makes_by_period(format),
+            },
             version: now.wall_ms << 16,
             attached: false,
             waiting: None,
@@ -157,7 +165,7 @@ impl PreviewSink {
 
     /// True if a key frame is of use.
     fn wants(&self, now: Now) -> bool {
-        let is_settled = !self.is_by_period && self.is_job_under_way;
+        let is_settled = !self.plan.is_by_period && self.is_job_under_way;
         !self.is_ending() && !is_settled && now.mono >= self.next
     }
 
@@ -170,8 +178,8 @@ impl PreviewSink {
             return self.settle(now, Err(NoPicture::Refused(Error::Message)));
         }
         let (config, payload) = (track.config.clone(), entry.unit.payload.clone());
-        self.waiting = Some(Request { config, payload, shape: self.shape });
-        self.next = now.mono + self.period;
+        self.waiting = Some(Request { config, payload, shape: self.plan.shape });
+        self.next = now.mono + self.plan.period;
     }
 
     /// Publishes a picture, or that there is none for a while.
@@ -180,7 +188,11 @@ impl PreviewSink {
             Ok(bytes) => {
                 self.deaths = 0;
                 self.is_reason_told = false;
-                let fresh = if self.is_by_period { self.period.max(BETWEEN_KEY_FRAMES) } else { self.period };
+                let fresh = if self.plan.is_by_period {
+                    self.plan.period.max(BETWEEN_KEY_FRAMES)
+                } else {
+                    self.plan.period
+                };
                 (bytes, fresh)
             }
             Err(reason) => {
@@ -188,7 +200,7 @@ impl PreviewSink {
                 if !std::mem::replace(&mut self.is_reason_told, true) {
                     tracing::info!(key = %self.key, %reason, "no preview is made of the stream");
                 }
-                self.next = now.mono + pause.max(self.period);
+                self.next = now.mono + pause.max(self.plan.period);
                 (Bytes::new(), pause)
             }
         };
@@ -196,9 +208,9 @@ impl PreviewSink {
         self.blob = Some(Box::new(Blob {
             stream: self.stream,
             app: Arc::clone(&self.key.app),
-            name: Arc::clone(&self.name),
+            name: Arc::clone(&self.plan.name),
             version: self.version,
-            content_type: self.shape.format.media_type(),
+            content_type: self.plan.shape.format.media_type(),
             viewers: None,
             progress: Progress::ENDED,
             is_needed: false,
@@ -210,7 +222,7 @@ impl PreviewSink {
             bytes,
             packed: Packed::default(),
         }));
-        if !self.is_by_period {
+        if !self.plan.is_by_period {
             self.closing.get_or_insert_with(|| "the picture is made".to_owned());
         }
     }
@@ -223,7 +235,7 @@ impl PreviewSink {
                 self.deaths = self.deaths.saturating_add(1);
                 DIED.saturating_mul(1 << doublings)
             }
-            NoPicture::Unavailable(_) => self.period,
+            NoPicture::Unavailable(_) => self.plan.period,
         }
     }
 }
@@ -316,7 +328,7 @@ impl Timers for PreviewSink {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let is_awaited = !self.is_by_period && !self.is_job_under_way && self.waiting.is_none();
+        let is_awaited = !self.plan.is_by_period && !self.is_job_under_way && self.waiting.is_none();
         (is_awaited && !self.is_ending()).then_some(self.until)
     }
 }
