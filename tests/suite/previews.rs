@@ -115,7 +115,7 @@ fn pictures_of_a_live_stream_show_it_and_are_made_once_a_period() {
     assert_eq!(Fetched::of(&server, "/live/previews/s.png", &tag).status, 304);
     assert!(png.field("cache-control").unwrap().starts_with("max-age="), "{}", png.head);
     // Whoever looks at pictures is no viewer, and of what is not live there are none.
-    assert_eq!(api.broadcast("live", "s").unwrap()["httpViewerCount"], 0);
+    assert_eq!(api.broadcast("live", "s").unwrap()["hlsViewerCount"], 0);
     assert_eq!(api.get("/live/previews/other.png").status, 404);
     let made = api.metric("millstream_jobs_done_total", "class=\"picture\"");
     assert!(made >= 2.0, "{made}");
@@ -362,7 +362,7 @@ fn giant_set() -> Vec<u8> {
     bits += &golomb(1023);
     // Frames only, direct inference, no cropping, no VUI, the stop bit.
     bits += "110001";
-    while bits.len() % 8 != 0 {
+    while !bits.len().is_multiple_of(8) {
         bits += "0";
     }
     let body = bits

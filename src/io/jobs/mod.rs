@@ -108,10 +108,11 @@ struct Load {
 
 impl Load {
     const fn new(limits: Limits) -> Self {
-        const NONE: AtomicU64 = AtomicU64::new(0);
         let (jobs, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (refused, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (busy, cpu) = (AtomicU64::new(0), AtomicU64::new(0));
         let parts = [const { AtomicUsize::new(0) }; PARTS];
-        Self { limits, jobs, bytes, parts, refused: NONE, done: NONE, failed: NONE, busy: NONE, cpu: NONE }
+        Self { limits, jobs, bytes, parts, refused, done, failed, busy, cpu }
     }
 
     /// Returns the counter of an application. Few applications share one.

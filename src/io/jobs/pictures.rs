@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 const PLACES: usize = Class::Picture.limits().threads;
 /// Bytes read at a time, so that no buffer is allocated by a length that the process announced.
 const PIECE_BYTES: usize = 64 * 1024;
-/// This program, whatever has become of its file.
+/// The path of this program, whatever has become of its file.
 const PROGRAM: &str = "/proc/self/exe";
 
 /// The processes.

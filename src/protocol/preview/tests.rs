@@ -39,7 +39,7 @@ impl Rig {
             details: StreamDetails::default(),
             recording: None,
         };
-        let session = (sink::PNG.begin)(now, &order, Seed([0; 32]));
+        let session = (sink::PNG.begin)(now, &order, Seed::from_number(1));
         Self { session, now, began }
     }
 

@@ -157,7 +157,7 @@ fn u_37_it_starts_no_process_but_that_of_previews() {
     let is_preview = |call: &&str| {
         call.contains("/proc/self/exe") && call.contains("preview-worker") || call.contains("vfork(")
     };
-    assert!(others.iter().all(|call| is_preview(call)), "{others:?}");
+    assert!(others.iter().all(is_preview), "{others:?}");
 }
 
 /// The library of Debian's `libfaketime`.
