@@ -117,8 +117,9 @@ fn pictures_of_a_live_stream_show_it_and_are_made_once_a_period() {
     // Whoever looks at pictures is no viewer, and of what is not live there are none.
     assert_eq!(api.broadcast("live", "s").unwrap()["hlsViewerCount"], 0);
     assert_eq!(api.get("/live/previews/other.png").status, 404);
-    let made = api.metric("millstream_jobs_done_total", "class=\"picture\"");
-    assert!(made >= 2.0, "{made}");
+    wait_for("both pictures in the figures", secs(30), || {
+        api.metric("millstream_jobs_done_total", "class=\"picture\"") >= 2.0
+    });
     // The API has the same picture.
     let snapshot = Fetched::of(&server, "/live/rest/v2/broadcasts/s/snapshot", "");
     assert_eq!((snapshot.status, &snapshot.bytes), (200, &jpeg.bytes));
