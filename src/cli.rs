@@ -105,6 +105,8 @@ pub enum Command {
         /// The order.
         order: import::Order,
     },
+    /// Make pictures of key frames, for the server that started it.
+    PreviewWorker,
     /// Generate load, or measure this machine.
     Bench(Box<bench::Task>),
     /// Print the usage.
@@ -154,6 +156,9 @@ pub fn parse(
             Value(name) if command.is_none() && name == "bench" => {
                 let task = bench::Task::parse(&mut parser)?;
                 return Ok(task.map_or(Command::Help, |task| Command::Bench(task.into())));
+            }
+            Value(name) if command.is_none() && name == protocol::PREVIEW_WORKER => {
+                return Ok(Command::PreviewWorker);
             }
             Value(name) if command.is_none() && name == "help" => return Ok(Command::Help),
             Value(name) if command.is_none() => {

@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Store { options, task }) => run_store(&options, &task),
         Ok(Command::Import { options, order }) => run_import(&options, &order),
+        Ok(Command::PreviewWorker) => ExitCode::from(io::preview_worker::run()),
         Ok(Command::Bench(task)) => run_bench(*task),
         Ok(Command::Help) => print(&cli::usage()),
         Ok(Command::Version) => print(&format!("millstream {}\n", build::FULL)),

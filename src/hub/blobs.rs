@@ -312,6 +312,7 @@ mod tests {
             forgets,
             leaves,
             calendar: None,
+            fresh_until: None,
             bytes,
             is_needed: false,
             ladder: None,

@@ -22,6 +22,7 @@ mod log_line;
 mod mailbox;
 mod notify;
 mod preface;
+pub mod preview_worker;
 mod server;
 mod shell;
 pub mod store_tools;

@@ -1,6 +1,7 @@
 //! System calls that no dependency wraps. The only module with `unsafe`.
 #![allow(unsafe_code, reason = "thin calls into libc; each block states why it is sound")]
 
+pub(super) mod confine;
 mod memory_files;
 
 use std::ffi::CStr;

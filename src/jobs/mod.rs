@@ -18,6 +18,7 @@ mod import;
 mod node;
 mod object;
 mod password;
+mod picture;
 mod post;
 mod recording;
 mod relay;
@@ -37,6 +38,7 @@ pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use node::{NodeOutcome, NodeWork};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
+pub use picture::{KEY_FRAME_BYTES_MAX, NoPicture, PictureOutcome, PictureWork};
 pub use post::{BodyType, Post, Receiver};
 pub use recording::{Finished, RecordingOutcome, RecordingWork, UNFINISHED};
 pub use relay::RelayWork;
@@ -145,6 +147,8 @@ pub enum Work {
     Object(ObjectWork),
     /// Let another node answer a call of the API.
     Node(NodeWork),
+    /// Make a picture of a key frame.
+    Picture(Box<PictureWork>),
     /// Run a computation that is too long for a worker's turn.
     Compute(Compute),
 }
@@ -172,6 +176,7 @@ impl Work {
             Self::Relay(_) => Class::Relay,
             Self::Object(_) => Class::Object,
             Self::Node(_) => Class::Node,
+            Self::Picture(_) => Class::Picture,
             Self::Compute(_) => Class::Compute,
         }
     }
@@ -199,6 +204,7 @@ impl Work {
             | Self::Recording(_)
             | Self::Archive(_)
             | Self::Import(_)
+            | Self::Picture(_)
             | Self::Compute(_) => String::new(),
         }
     }
@@ -212,6 +218,7 @@ impl Work {
             Self::Relay(work) => work.data.as_ref().map_or(0, Bytes::len),
             Self::Post(post) => post.body.len(),
             Self::Node(work) => work.call.body.len(),
+            Self::Picture(work) => work.bytes(),
             Self::Resolve { .. }
             | Self::FindSeen { .. }
             | Self::Fetch { .. }
@@ -270,6 +277,8 @@ pub enum Outcome {
     Object(ObjectOutcome),
     /// [`Work::Node`].
     Node(NodeOutcome),
+    /// [`Work::Picture`].
+    Picture(PictureOutcome),
     /// [`Work::Compute`].
     Computed(Computed),
     /// The queue of the class is full, or holds too many bytes. Nothing was done.
@@ -362,6 +371,25 @@ impl Outcome {
         }
     }
 
+    /// Returns a picture.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn picture(self) -> PictureOutcome {
+        let reason = self.reason();
+        if let Self::Picture(outcome) = self {
+            outcome
+        } else {
+            Err(NoPicture::Unavailable(reason.to_owned()))
+        }
+    }
+
+    /// True if the work was begun and failed for a reason of this server.
+    #[must_use]
+    pub const fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed | Self::Picture(Err(NoPicture::Died(_) | NoPicture::Unavailable(_))))
+    }
+
     /// Returns the reason for an unexpected outcome.
     const fn reason(&self) -> &'static str {
         match self {
@@ -382,6 +410,7 @@ impl Outcome {
             | Self::Import(_)
             | Self::Object(_)
             | Self::Node(_)
+            | Self::Picture(_)
             | Self::Computed(_) => "the answer to something else",
         }
     }
@@ -414,6 +443,8 @@ pub enum Class {
     Object,
     /// Calls of the API that other nodes answer; a hanging one blocks a thread until a timeout.
     Node,
+    /// Pictures of key frames; one that a process hangs with holds a thread for some seconds.
+    Picture,
     /// Computations of sessions and sinks.
     Compute,
 }
@@ -442,7 +473,7 @@ impl Limits {
 
 impl Class {
     /// All variants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Resolve,
         Self::Hook,
         Self::Admission,
@@ -455,6 +486,7 @@ impl Class {
         Self::Relay,
         Self::Object,
         Self::Node,
+        Self::Picture,
         Self::Compute,
     ];
 
@@ -481,6 +513,8 @@ impl Class {
             Self::Object => (8, 256, MIB),
             // A node that hangs holds a thread for some seconds; targets that were slow share a quarter of them.
             Self::Node => (16, 512, 16 * MIB),
+            // A process for each thread. One application has one of them at most.
+            Self::Picture => (2, 256, 64 * MIB),
             Self::Compute => (8, 1024, MIB),
         };
         Limits { threads, queue, bytes }
@@ -489,7 +523,7 @@ impl Class {
     /// True if the threads have lower priority than workers, because their work is long and may wait some milliseconds.
     #[must_use]
     pub const fn yields(self) -> bool {
-        matches!(self, Self::Compute | Self::Recording)
+        matches!(self, Self::Compute | Self::Picture | Self::Recording)
     }
 
     /// Returns the name for threads and the log.
@@ -508,6 +542,7 @@ impl Class {
             Self::Relay => "relay",
             Self::Object => "object",
             Self::Node => "node",
+            Self::Picture => "picture",
             Self::Compute => "compute",
         }
     }

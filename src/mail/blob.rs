@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use bytes::Bytes;
 
@@ -54,6 +55,8 @@ pub struct Blob {
     pub leaves: Vec<String>,
     /// The calendar of what says the time to its readers.
     pub calendar: Option<Calendar>,
+    /// The time from which it is as good as not there; `None`: it never gets old.
+    pub fresh_until: Option<Instant>,
     /// Its place in a ladder, if it is of one.
     pub ladder: Option<Box<Laddered>>,
     /// The content.
@@ -63,6 +66,12 @@ pub struct Blob {
 }
 
 impl Blob {
+    /// True if it may still be served.
+    #[must_use]
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        self.fresh_until.is_none_or(|until| now < until)
+    }
+
     /// The content in gzip, made once for all workers. `None`: it is media, or no shorter, or too long.
     #[must_use]
     pub fn packed(&self) -> Option<&Bytes> {
@@ -145,6 +154,7 @@ mod tests {
                 forgets: Vec::new(),
                 leaves: Vec::new(),
                 calendar: None,
+                fresh_until: None,
                 bytes,
                 is_needed: false,
                 ladder: None,

@@ -20,6 +20,7 @@ pub mod outbound;
 mod own_files;
 mod parameter_sets;
 mod player;
+mod preview;
 mod proxied;
 mod publisher;
 mod pull;
@@ -65,6 +66,7 @@ pub use conversation::{
 };
 pub use format::{Format, FormatKind, asked_selection};
 pub use http::{VOD, speaks_http2};
+pub use preview::PREVIEW_WORKER;
 pub use proxied::Proxied;
 pub(crate) use pull::FILE_RESERVE;
 pub use pull::Patience;

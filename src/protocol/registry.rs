@@ -10,7 +10,8 @@ use super::ice_servers::{IceAsk, IceServer, MediaAddress};
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
 use super::sinks::SinkKind;
 use super::{
-    Format, audio, hls, http, http_live, proxied, recording, relay, rtmp, rtsp, srt, turn, udp, webrtc,
+    Format, audio, hls, http, http_live, preview, proxied, recording, relay, rtmp, rtsp, srt, turn, udp,
+    webrtc,
 };
 use crate::config::{Schema, ServerSettings};
 use crate::http::Mount;
@@ -31,6 +32,7 @@ pub(super) static PROTOCOLS: &[&Protocol] = &[
     &proxied::PROTOCOL,
     &audio::PROTOCOL,
     &recording::PROTOCOL,
+    &preview::PROTOCOL,
     &relay::PROTOCOL,
     &turn::PROTOCOL,
     #[cfg(test)]

@@ -89,6 +89,8 @@ pub struct SinkKind {
     /// True if the sink makes renditions of a ladder. A request then begins it for all streams of the ladder, if there is more than one
     /// rendition.
     pub is_of_ladder: bool,
+    /// True if whoever asks for its blobs does not watch the stream: such a request starts no stream.
+    pub is_glance: bool,
     /// Returns the protocol under which viewers of this blob count, before it exists.
     pub viewers: fn(&str) -> &'static str,
     /// The meaning of request parameters.

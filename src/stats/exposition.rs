@@ -430,6 +430,21 @@ impl Page {
             self.jobs.iter().map(|jobs| (of_class(jobs), jobs.cpu.as_secs_f64())),
         )?;
         out.counters(
+            "jobs_busy_seconds",
+            "Time that jobs have taken",
+            self.jobs.iter().map(|jobs| (of_class(jobs), jobs.busy.as_secs_f64())),
+        )?;
+        out.counters(
+            "jobs_done",
+            "Jobs done, whatever came of them",
+            self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.done))),
+        )?;
+        out.counters(
+            "jobs_failed",
+            "Jobs that failed for a reason of this server",
+            self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.failed))),
+        )?;
+        out.counters(
             "jobs_refused",
             "Jobs refused because too many waited",
             self.jobs.iter().map(|jobs| (of_class(jobs), number(jobs.refused))),
@@ -584,8 +599,15 @@ mod tests {
             Totals::add(&mut figures.totals, &*row.figures);
             figures.connections.push(row);
         }
-        let jobs =
-            vec![JobCounts { class: "resolve", waiting: 2, refused: 5, cpu: Duration::from_millis(1250) }];
+        let jobs = vec![JobCounts {
+            class: "resolve",
+            waiting: 2,
+            refused: 5,
+            done: 7,
+            failed: 1,
+            busy: Duration::from_millis(2500),
+            cpu: Duration::from_millis(1250),
+        }];
         // A connection is of one worker.
         let second = WorkerFigures { connections: Vec::new(), ..figures.clone() };
         let mut players = PlayerCounts::default();

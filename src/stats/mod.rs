@@ -224,6 +224,12 @@ pub struct JobCounts {
     pub waiting: usize,
     /// Jobs refused since the start because too many waited.
     pub refused: u64,
+    /// Jobs done since the start, whatever came of them.
+    pub done: u64,
+    /// Jobs that failed since the start for a reason of this server.
+    pub failed: u64,
+    /// Time for which the class's threads were busy since the start.
+    pub busy: Duration,
     /// Processor time of the class's threads since the start.
     pub cpu: Duration,
 }

@@ -170,6 +170,7 @@ impl Client {
             forgets: Vec::new(),
             leaves: Vec::new(),
             calendar: None,
+            fresh_until: None,
             bytes,
             is_needed: false,
             packed: Packed::default(),

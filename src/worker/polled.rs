@@ -189,12 +189,12 @@ impl Polled {
         let mut streams = live.directory.get(&wanted.key).copied().into_iter();
         // The first one of a ladder leads; the others begin when it has.
         let stream = streams.next().or_else(|| live.ladder(&wanted.key).next().filter(|_| is_of_ladder));
-        let blob = turn.blobs.get(&name.0, &name.1);
+        let blob = turn.blobs.get(&name.0, &name.1).filter(|blob| blob.is_fresh(turn.now.mono));
         let grows = blob.is_some_and(|blob| live.streams.contains_key(&blob.stream));
         let may_come = if is_of_ladder {
             grows || live.is_ladder(&wanted.key)
         } else {
-            grows || stream.is_some() || live.holds.may_be_started(turn, &wanted.key)
+            grows || stream.is_some() || !is_glance(wanted) && live.holds.may_be_started(turn, &wanted.key)
         };
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return conns.answer_waiting(turn, id);
@@ -461,6 +461,11 @@ pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet
 
 fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
+}
+
+/// True if the request for the blob starts no stream.
+fn is_glance(wanted: &WantedBlob) -> bool {
+    wanted.sink.and_then(sinks::find).is_some_and(|kind| kind.is_glance)
 }
 
 /// Returns the blob to wait for: if there is no ladder of this name, that of the stream with the name.

@@ -57,6 +57,7 @@ mod packaging;
 mod panel;
 mod playback;
 mod player;
+mod previews;
 mod process;
 mod proxies;
 mod publish_play;

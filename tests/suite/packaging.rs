@@ -46,6 +46,8 @@ fn the_archive_is_whole_and_the_same_each_time() {
         "licenses/mpegts.js.LICENSE",
         "licenses/fdk-aac.txt",
         "licenses/htm.txt",
+        "licenses/jpeg-encoder.txt",
+        "licenses/openh264.txt",
         "licenses/opus.txt",
         "licenses/preact.txt",
         "licenses/qrcode-generator.txt",

@@ -69,6 +69,7 @@ const USES: &[(&str, &str)] = &[
     ("src/protocol/hls/mod.rs", UNIQUE),
     ("src/protocol/hls/publishing.rs", UNIQUE),
     ("src/protocol/http/feed.rs", SHOWN),
+    ("src/protocol/preview/sink.rs", UNIQUE),
     ("src/protocol/http/files.rs", SHOWN),
     ("src/protocol/http/polled.rs", CARRIED),
     ("src/protocol/http/responder.rs", SHOWN),

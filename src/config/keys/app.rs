@@ -615,11 +615,7 @@ pub(super) const FIRST: &[Key] = &[
         "Choice of the encoder",
         "Video is not transcoded",
     ),
-    foreign(TRANSCODING, "generatePreview", "false", "Make preview pictures", "No previews are made"),
-    foreign(TRANSCODING, "createPreviewPeriod", "5000", "Time between previews", "No previews are made"),
-    foreign(TRANSCODING, "previewHeight", "480", "Height of previews", "No previews are made"),
-    foreign(TRANSCODING, "previewFormat", "png", "File format of previews", "No previews are made"),
-    foreign(TRANSCODING, "previewOverwrite", "false", "Overwrite earlier previews", "No previews are made"),
+    foreign(TRANSCODING, "previewOverwrite", "false", "Overwrite earlier previews", "Previews are in memory"),
     key(
         SOURCES,
         "startStreamFetcherAutomatically",

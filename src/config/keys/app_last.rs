@@ -154,7 +154,6 @@ pub(super) const LAST: &[Key] = &[
     foreign(TRANSCODING, "encoderThreadCount", "0", "Threads of the encoder", "Video is not transcoded"),
     foreign(TRANSCODING, "encoderThreadType", "0", "Thread type of encoder", "Video is not transcoded"),
     foreign(TRANSCODING, "vp8EncoderThreadCount", "1", "Threads of VP8 encoder", "Video is not transcoded"),
-    foreign(TRANSCODING, "previewQuality", "75", "Quality of previews", "No previews are made"),
     foreign(
         TRANSCODING,
         "excessiveBandwidthValue",

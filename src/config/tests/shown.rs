@@ -47,6 +47,16 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ("edge.linger", "src/control/tests/copies.rs::a_copy_stays_for_as_long_as_edge_linger_says"),
     ("http2.enabled", "tests/suite/http2.rs::curl_gets_pages_files_and_answers_of_the_api"),
     ("http.acme_folder", "tests/suite/tls.rs::answers_to_challenges_are_served_and_nothing_beside_them"),
+    ("preview.onRequest", "tests/suite/previews.rs::pictures_are_made_by_the_settings"),
+    ("generatePreview", "tests/suite/previews.rs::pictures_are_made_by_the_settings"),
+    (
+        "createPreviewPeriod",
+        "tests/suite/previews.rs::pictures_of_a_live_stream_show_it_and_are_made_once_a_period",
+    ),
+    ("previewHeight", "tests/suite/previews.rs::pictures_are_made_by_the_settings"),
+    ("preview.width", "tests/suite/previews.rs::pictures_are_made_by_the_settings"),
+    ("previewFormat", "tests/suite/previews.rs::pictures_are_made_by_the_settings"),
+    ("previewQuality", "src/protocol/preview/tests.rs::what_is_set_is_read"),
     (
         "hls.identifyViewers",
         "tests/suite/proxies.rs::a_viewer_behind_nginx_is_one_viewer_and_a_limit_of_one_admits_it",

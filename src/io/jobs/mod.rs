@@ -15,6 +15,7 @@ mod nodes;
 mod objects;
 mod passwords;
 mod patience;
+mod pictures;
 mod posts;
 mod recordings;
 mod relays;
@@ -98,15 +99,21 @@ struct Load {
     /// Number of waiting jobs, by application.
     parts: [AtomicUsize; PARTS],
     refused: AtomicU64,
+    done: AtomicU64,
+    failed: AtomicU64,
+    /// Time for which the class's threads were busy, in nanoseconds.
+    busy: AtomicU64,
     /// Processor time used by the class's threads, in nanoseconds.
     cpu: AtomicU64,
 }
 
 impl Load {
     const fn new(limits: Limits) -> Self {
-        let (jobs, bytes, refused) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicU64::new(0));
+        let (jobs, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (refused, done, failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (busy, cpu) = (AtomicU64::new(0), AtomicU64::new(0));
         let parts = [const { AtomicUsize::new(0) }; PARTS];
-        Self { limits, jobs, bytes, parts, refused, cpu: AtomicU64::new(0) }
+        Self { limits, jobs, bytes, parts, refused, done, failed, busy, cpu }
     }
 
     /// Returns the counter of an application. Few applications share one.
@@ -213,6 +220,9 @@ impl Jobs {
             class: class.name(),
             waiting: load.jobs.load(Ordering::Relaxed),
             refused: load.refused.load(Ordering::Relaxed),
+            done: load.done.load(Ordering::Relaxed),
+            failed: load.failed.load(Ordering::Relaxed),
+            busy: Duration::from_nanos(load.busy.load(Ordering::Relaxed)),
             cpu: Duration::from_nanos(load.cpu.load(Ordering::Relaxed)),
         };
         self.0.loads.iter().map(counts).collect()
@@ -284,14 +294,20 @@ impl Threads {
         }
         let mut used = Duration::ZERO;
         while let Ok(Task { asker, id, work, submitted, .. }) = tasks.recv() {
+            let began = clock::now().mono;
             let done = catch_unwind(AssertUnwindSafe(|| (self.run)(work, submitted)));
+            let outcome = done.unwrap_or(Outcome::Failed);
             let now = sys::thread_cpu();
             let spent = now.saturating_sub(std::mem::replace(&mut used, now));
             if let Some(load) = self.loads.get(&class) {
-                let nanos = u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX);
-                load.cpu.fetch_add(nanos, Ordering::Relaxed);
+                let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                load.cpu.fetch_add(nanos(spent), Ordering::Relaxed);
+                load.busy
+                    .fetch_add(nanos(clock::now().mono.saturating_duration_since(began)), Ordering::Relaxed);
+                let counter = if outcome.is_failure() { &load.failed } else { &load.done };
+                counter.fetch_add(1, Ordering::Relaxed);
             }
-            (self.deliver)(asker, JobDone { id, outcome: done.unwrap_or(Outcome::Failed) });
+            (self.deliver)(asker, JobDone { id, outcome });
             if self.reports.send(Message::Idle(class, number)).is_err() {
                 return;
             }
@@ -500,6 +516,7 @@ mod tests {
                 },
                 until: Instant::now() + Duration::from_secs(9),
             }),
+            Class::Picture => Work::Picture(Box::new(pictures::tests::work(bytes))),
             Class::Compute => Work::Compute(Compute::new(|| ())),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use rustls::ClientConfig;
 use ureq::Agent;
 
+use super::pictures::Pictures;
 use super::roles::Roles;
 use super::{
     admin, archives, files, imports, names, nodes, objects, passwords, posts, recordings, relays, seen,
@@ -50,6 +51,7 @@ pub(in crate::io) struct Runner {
     /// The agent for POSTs, made with the first request because it reads the system's certificates.
     agent: OnceLock<Agent>,
     roles: Roles,
+    pictures: Pictures,
     /// TLS settings for connections to other nodes.
     nodes: Arc<ClientConfig>,
 }
@@ -57,7 +59,14 @@ pub(in crate::io) struct Runner {
 impl Runner {
     pub(super) fn new(paths: FilePaths, policy: OutboundPolicy, nodes: Arc<ClientConfig>) -> Self {
         let policy = posts::policy(policy);
-        Self { paths, policy, agent: OnceLock::new(), roles: Roles::default(), nodes }
+        Self {
+            paths,
+            policy,
+            agent: OnceLock::new(),
+            roles: Roles::default(),
+            pictures: Pictures::default(),
+            nodes,
+        }
     }
 
     pub(super) fn policy(&self) -> posts::Policy {
@@ -95,6 +104,7 @@ impl Runner {
                 Outcome::Object(objects::run(self.agent(), &self.paths, &self.roles, &work))
             }
             Work::Node(work) => Outcome::Node(nodes::run(&self.nodes, &work)),
+            Work::Picture(work) => Outcome::Picture(self.pictures.run(&work)),
             Work::Compute(work) => Outcome::Computed(work.run()),
         }
     }

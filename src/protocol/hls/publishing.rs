@@ -159,6 +159,7 @@ impl Publishing {
             forgets: std::mem::take(&mut self.gone),
             leaves: std::mem::take(&mut self.left),
             calendar,
+            fresh_until: None,
             bytes,
             is_needed,
             ladder: self.ladder.clone().map(|main| Box::new(Laddered { main, rung: None })),

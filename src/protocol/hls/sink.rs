@@ -36,6 +36,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     begins_with_stream: HlsSettings::begins_with_stream,
     part_of: |_| None,
     is_of_ladder: false,
+    is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, seed| Box::new(HlsSink::new(now, order, &seed)),

@@ -14,7 +14,6 @@ use super::polled::refusal;
 use super::responder::{Link, Next, Responder};
 use super::{Fields, pages};
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, coding, media_type};
-use crate::hub::Blobs;
 use crate::mail::Blob;
 use crate::protocol::tailored::Tailored;
 use crate::protocol::{Apps, Context, Event, PassAsk, Reply, RequestEvent, RequestNews};
@@ -28,6 +27,8 @@ const MEMORY_BLOCK_BYTES: usize = 1024 * 1024;
 const ROOT: &str = "root";
 /// The folder of recordings: its files are served, its listing is not.
 const STREAMS: &str = "streams";
+/// The folder of pictures of streams.
+const PREVIEWS: &str = "previews";
 /// Maximum length of a challenge's token.
 const TOKEN_BYTES_MAX: usize = 256;
 /// Name of a folder's page.
@@ -38,7 +39,7 @@ const INDEX: &str = "index.html";
 pub(super) struct FilePath {
     /// Path below `webapps`, beginning with the application.
     pub(super) segments: Vec<String>,
-    /// True if the file is below the application's `streams`.
+    /// True if the file is below the application's `streams`, or a picture of a stream.
     pub(super) is_stream: bool,
 }
 
@@ -65,7 +66,8 @@ impl FilePath {
         if segments.iter().any(|segment| is_hidden(segment)) {
             return Err(Nowhere::Hidden);
         }
-        let is_stream = is_app && segments.get(1).is_some_and(|second| second == STREAMS);
+        let is_picture = segments.len() == 3 && segments.get(1).is_some_and(|second| second == PREVIEWS);
+        let is_stream = is_app && (is_picture || segments.get(1).is_some_and(|second| second == STREAMS));
         if let Some(last) = segments.last_mut()
             && last.is_empty()
         {
@@ -80,21 +82,37 @@ impl FilePath {
         Ok(Self { segments, is_stream })
     }
 
-    /// Returns the blob published under this name.
-    pub(super) fn blob<'b>(&self, blobs: &'b Blobs) -> Option<&'b Arc<Blob>> {
-        let (app, name) = (self.segments.first()?, self.segments.get(2..)?);
-        blobs.get(app, &name.join("/")).filter(|_| self.is_stream)
+    /// Returns the path of a stream's picture. `None` if there is no such application, or no stream has such an id.
+    pub(super) fn of_picture(app: &str, id: &str, apps: &Apps) -> Option<Self> {
+        let is_name = !id.is_empty() && !is_hidden(id) && !id.contains('/');
+        let segments = vec![app.to_owned(), PREVIEWS.to_owned(), format!("{id}.jpg")];
+        (is_name && apps.contains_key(app)).then_some(Self { segments, is_stream: true })
+    }
+
+    /// Returns the blob published under this name, unless it is too old.
+    pub(super) fn blob<'b>(&self, ctx: &Context<'b>) -> Option<&'b Arc<Blob>> {
+        let blob = ctx.blobs.get(self.segments.first()?, &self.name_below()?)?;
+        Some(blob).filter(|blob| blob.is_fresh(ctx.now.mono))
     }
 
     /// Returns the URL to redirect to if the file is not here.
     pub(super) fn elsewhere(&self, apps: &Apps) -> Option<String> {
         let forwarding = apps.get(self.segments.first()?.as_str())?.vod.forwarding.as_ref()?;
-        forwarding.location(&self.segments.get(1..)?.join("/")).filter(|_| self.is_stream)
+        forwarding
+            .location(&self.segments.get(1..)?.join("/"))
+            .filter(|_| self.is_stream && !self.is_picture())
     }
 
-    /// Returns the path below the application's `streams`.
+    /// Returns the path below the application's `streams`; that of a picture begins with `../`, which no request can.
     pub(super) fn name_below(&self) -> Option<String> {
-        Some(self.segments.get(2..)?.join("/")).filter(|_| self.is_stream)
+        let below = self.segments.get(2..)?;
+        let name =
+            if self.is_picture() { format!("../{PREVIEWS}/{}", below.join("/")) } else { below.join("/") };
+        Some(name).filter(|_| self.is_stream)
+    }
+
+    fn is_picture(&self) -> bool {
+        self.segments.get(1).is_some_and(|folder| folder == PREVIEWS)
     }
 
     fn name(&self) -> &str {

@@ -251,6 +251,19 @@ impl HttpSession {
         self.respond(ctx.now, fields, refusal);
     }
 
+    /// Handler of the picture of a stream, as JPEG.
+    fn snapshot(&mut self, ctx: &Context<'_>, asked: Asked) {
+        let file = FilePath::of_picture(asked.name("app"), asked.name("id"), ctx.apps);
+        let Asked { request, fields, .. } = asked;
+        let Some(file) = file else {
+            let none =
+                Response::json(404, r#"{"success":false,"message":"Not Found","dataId":null,"errorId":0}"#);
+            return self.respond(ctx.now, fields, none);
+        };
+        let next = polled::begin(ctx, &mut self.link, request, file, fields);
+        self.go_on(ctx, next);
+    }
+
     /// Handler of ACME challenges, whose answers an ACME client on this machine writes to a folder.
     fn challenge(&mut self, ctx: &Context<'_>, asked: Asked) {
         let token = asked.name("token").to_owned();

@@ -69,6 +69,8 @@ const API: &[Mount<Handler>] = &[
         method == Method::Post && query.iter().any(|(name, path)| name == "_path" && is_upload(path))
     }),
     upload("/{any}/rest/v2/vods/create", Cors::TOKENS, |method, _| method == Method::Post),
+    // The picture of a stream is for whoever may play it, not for whoever may manage it.
+    read("/{app}/rest/v2/broadcasts/{id}/snapshot", HttpSession::snapshot),
     api("/rest/{*}", Cors::NAMED),
     api("/metrics", Cors::NAMED),
     api("/openapi.json", Cors::NAMED),

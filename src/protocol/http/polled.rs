@@ -11,6 +11,7 @@
 //! player sends, with address and user agent; by a parameter; or by a cookie set with its first playlist.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::files::{FilePath, Transfer, not_found};
 use super::responder::{Link, Next, Responder};
@@ -124,7 +125,7 @@ pub(super) fn begin(
         return Next::Over;
     }
     let viewer = Viewer::of(link, &request, file.app(ctx.apps));
-    let blob = file.blob(ctx.blobs);
+    let blob = file.blob(ctx);
     let own =
         file.app(ctx.apps).zip(blob).and_then(|(app, blob)| sinks::viewers(app, &blob.name, &request.query));
     let protocol =
@@ -224,7 +225,8 @@ impl Polled {
                 (false, _) => &settings.segments,
             }
         });
-        let caching = caching.to_owned();
+        let caching =
+            blob.fresh_until.map_or_else(|| caching.to_owned(), |until| while_fresh(ctx, app, until));
         if let Some(cookie) = viewer.cookie.as_ref().filter(|_| is_playlist) {
             let app = file.segments.first().map(String::as_str).unwrap_or_default();
             let field =
@@ -247,7 +249,7 @@ impl Polled {
     }
 
     fn ask(&self, ctx: &Context<'_>) -> PassAsk {
-        let blob = self.file.blob(ctx.blobs);
+        let blob = self.file.blob(ctx);
         let ladder = blob.and_then(|blob| Some((blob, blob.ladder.as_ref()?)));
         // Who may play the main track may play its renditions.
         let of_ladder = ladder
@@ -264,6 +266,13 @@ impl Polled {
             origin: self.request.header("origin").unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// Returns the cache directives of a blob that gets old; caches that others share have none where viewers are checked.
+fn while_fresh(ctx: &Context<'_>, app: Option<&AppSettings>, until: Instant) -> String {
+    let seconds = until.saturating_duration_since(ctx.now.mono).as_secs();
+    let is_for_all = app.is_some_and(|app| !app.security.play.any());
+    format!("{}max-age={seconds}", if is_for_all { "" } else { "private, " })
 }
 
 /// Returns the parameters of a request that hooks report about its viewer: without those of the player, and none if they are too long.
@@ -365,15 +374,18 @@ impl FilePath {
 
     /// Returns the blob that answers a request: the one that its parameters select in place of the named one, if it is as recent.
     fn blob_for<'b>(&self, ctx: &Context<'b>, request: &Request) -> Option<&'b Arc<Blob>> {
-        let named = self.blob(ctx.blobs)?;
+        let named = self.blob(ctx)?;
         let other = self.app(ctx.apps).and_then(|app| sinks::in_place(app, &named.name, &request.query));
         let other = other.and_then(|name| ctx.blobs.get(&named.app, &name));
+        if named.bytes.is_empty() && named.fresh_until.is_some() {
+            return None;
+        }
         let is_as_far = |other: &&Arc<Blob>| other.stream == named.stream && other.progress >= named.progress;
         Some(other.filter(is_as_far).unwrap_or(named))
     }
 
     fn wanted(&self, ctx: &Context<'_>, request: &Request) -> Wanted {
-        if let Some(blob) = self.blob(ctx.blobs) {
+        if let Some(blob) = self.blob(ctx) {
             let wanted = self.app(ctx.apps).and_then(|app| sinks::wanted(app, &request.query));
             let Some(progress) = wanted else { return Wanted::Now };
             return wait_for(blob, progress, SEGMENTS_AHEAD_MAX);

@@ -70,6 +70,7 @@ pub(super) const fn kind(
         begins_with_stream: |_, _| false,
         part_of: |_| None,
         is_of_ladder: false,
+        is_glance: false,
         viewers,
         params: Params::NONE,
         begin,

@@ -77,6 +77,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     },
     part_of: |_| None,
     is_of_ladder: true,
+    is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
     begin: |now, order, seed| Box::new(LadderSink::new(now, order, Layout::Together, seed)),

@@ -34,6 +34,7 @@ static KIND: SinkKind = SinkKind {
     begins_with_stream: |_, _| false,
     part_of: |_| None,
     is_of_ladder: false,
+    is_glance: false,
     viewers: |_| "file",
     params: Params::NONE,
     begin: |_, order, _| {

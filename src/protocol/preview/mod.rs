@@ -1,0 +1,35 @@
+//! Previews: small pictures of live streams, as blobs at `previews/{id}.png` and `previews/{id}.jpg` below the application.
+//!
+//! ```text
+//! request ──> sink ── newest key frame ──> job: a process of its own decodes ──> blob, fresh for a period ──> answer
+//! ```
+//!
+//! A request for a picture that is not fresh begins the sink ([`sink`]), which takes one key frame, publishes one blob and ends. With
+//! `generatePreview` it begins with the stream, and makes a picture per period. Decoders and encoders are the crate `picture`; no worker
+//! runs one.
+
+mod settings;
+mod sink;
+#[cfg(test)]
+mod tests;
+
+use picture::Format;
+
+use super::row::Protocol;
+
+/// The hidden command of this program that makes pictures, in a process of its own.
+pub const PREVIEW_WORKER: &str = "preview-worker";
+/// Name of the sinks, and of those who look at their pictures, who are no viewers.
+const NAME: &str = "preview";
+/// The folder of the pictures, seen from the application's `streams`.
+const FOLDER: &str = "../previews/";
+
+/// The row of previews in [`super::registry`].
+pub(super) static PROTOCOL: Protocol =
+    Protocol { section: &settings::SECTION, sinks: &[&sink::PNG, &sink::JPEG], ..Protocol::NONE };
+
+/// Returns the stream of a picture of this format.
+fn stream_of(name: &str, format: Format) -> Option<&str> {
+    let id = name.strip_prefix(FOLDER)?.strip_suffix(format.ending())?.strip_suffix('.')?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
+}
