@@ -16,6 +16,7 @@ mod citations;
 mod code;
 mod convention;
 mod imports;
+mod processes;
 mod products;
 mod protocols;
 mod robustness;

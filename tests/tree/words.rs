@@ -3,9 +3,9 @@
 use crate::source;
 
 /// First words that say nothing of the thing.
-const PRONOUNS: [&str; 18] = [
+const PRONOUNS: [&str; 19] = [
     "What", "Who", "Whose", "Whom", "Those", "It", "One", "That", "Where", "When", "Why", "How", "These",
-    "This", "They", "Whoever", "Whatever", "Which",
+    "This", "They", "Whoever", "Whatever", "Which", "Whether",
 ];
 
 /// Doc comments that begin so. The number only falls; when it does, write the new one here.

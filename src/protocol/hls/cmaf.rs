@@ -115,7 +115,7 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
 }
 
-/// Whether a name goes on behind the stream's id as that of a track's playlist does: `__video.m3u8`, `__video2.m3u8`, `__audio.m3u8`.
+/// True if a name goes on behind the stream's id as that of a track's playlist does: `__video.m3u8`, `__video2.m3u8`, `__audio.m3u8`.
 fn is_of_track(rest: &str) -> bool {
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
     track.is_some_and(|track| {

@@ -110,7 +110,7 @@ struct Files {
 }
 
 impl Files {
-    /// Whether a segment, or what it cannot be played without, is on its way.
+    /// True if a segment, or what it cannot be played without, is on its way.
     fn is_pending(&self, segment: &Segment) -> bool {
         Self::has(&self.pending, segment)
     }
@@ -487,7 +487,7 @@ impl HlsCopy {
         Some(self.playlist(&there, kind, ended).into())
     }
 
-    /// Whether nothing is left to be done.
+    /// True if nothing is left to be done.
     pub(super) fn is_settled(&self) -> bool {
         let is_over = matches!(self.end, End::At(None));
         is_over && self.doing.is_none() && self.files.waiting.is_empty() && !self.list_due

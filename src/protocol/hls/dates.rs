@@ -134,7 +134,7 @@ impl Dates {
         })
     }
 
-    /// Whether dates jump where the next segment begins.
+    /// True if dates jump where the next segment begins.
     pub(super) const fn is_due(&self) -> bool {
         self.next.is_some()
     }
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// Whether the only jump is this long, and comes soon after `at_ms`.
+    /// True if the only jump is this long, and comes soon after `at_ms`.
     fn is_one(jumps: &[(i64, i64)], at_ms: i64, by_ms: i64) -> bool {
         matches!(jumps, [(at, by)] if (at_ms + 20_000..at_ms + 45_000).contains(at) && *by == by_ms)
     }

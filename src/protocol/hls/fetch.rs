@@ -53,7 +53,7 @@ impl Fetch {
         Self { server: target_of(url).map(|(server, ..)| server), ..Self::default() }
     }
 
-    /// Whether the server has not begun to answer.
+    /// True if the server has not begun to answer.
     pub(super) const fn awaits_head(&self) -> bool {
         self.response.is_some() && !self.has_head
     }
@@ -63,12 +63,12 @@ impl Fetch {
         self.server.as_ref()
     }
 
-    /// Whether the connection can be used.
+    /// True if the connection can be used.
     pub(super) const fn is_connected(&self) -> bool {
         self.server.is_some()
     }
 
-    /// Whether a connection to the next server is being made.
+    /// True if a connection to the next server is being made.
     pub(super) const fn is_moving(&self) -> bool {
         self.next.is_some()
     }

@@ -169,7 +169,7 @@ impl Publishing {
 
     // ---- the end, and copies
 
-    /// Whether nothing more comes.
+    /// True if nothing more comes.
     pub(super) const fn is_over(&self) -> bool {
         self.closing.is_some()
     }

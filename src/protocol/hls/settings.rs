@@ -160,7 +160,7 @@ impl Ends {
         }
     }
 
-    /// Whether playlists end with a stream that has ended so.
+    /// True if playlists end with a stream that has ended so.
     pub(super) const fn with(self, end: StreamEnd) -> bool {
         match (self, end) {
             // It goes on at another node.
@@ -275,7 +275,7 @@ impl HlsSettings {
         app.protocols.get().unwrap_or(&DEFAULTS)
     }
 
-    /// Whether segments are made before anybody asks for them.
+    /// True if segments are made before anybody asks for them.
     pub(super) fn begins_with_stream(app: &AppSettings, details: &StreamDetails) -> bool {
         let settings = Self::of_stream(app, details);
         settings.begins_with_stream || settings.kept.is_some() || settings.pushed_to.is_some()
@@ -351,7 +351,7 @@ impl HlsSettings {
     }
 }
 
-/// Whether `hlsflags` has a flag.
+/// True if `hlsflags` has a flag.
 fn has_flag(values: &Values, flag: &str) -> bool {
     values.text("hlsflags").split('+').any(|one| one.trim() == flag)
 }

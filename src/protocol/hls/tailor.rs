@@ -104,7 +104,7 @@ fn refuse(requested: &Requested<'_>) -> Option<(u16, &'static str)> {
     (is_repeated && echo(requested).len() > ECHO_BYTES_MAX).then_some((414, TOO_LONG))
 }
 
-/// Whether a request says in a form that can be read how far a playlist is to be; a part is of a segment (RFC 8216bis §6.2.5.2).
+/// True if a request says in a form that can be read how far a playlist is to be; a part is of a segment (RFC 8216bis §6.2.5.2).
 fn are_directives(query: &Query) -> bool {
     let is_number = |text: &str| {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text.parse::<u64>().is_ok()

@@ -71,9 +71,9 @@ fn server_of(text: &str) -> Option<(String, u16)> {
 /// The addresses of this machine that the settings can name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known<'a> {
-    /// Those of the interfaces.
+    /// Addresses of the interfaces.
     pub(super) hosts: &'a [IpAddr],
-    /// Those that were looked up.
+    /// Addresses that were looked up.
     pub(super) found: &'a BTreeMap<Lookup, Vec<IpAddr>>,
 }
 

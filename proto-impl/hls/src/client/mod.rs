@@ -81,7 +81,7 @@ pub enum Event {
         rendition: Rendition,
         /// The kind of the segment.
         kind: SegmentKind,
-        /// Whether encoding and timestamps may have changed.
+        /// True if encoding and timestamps may have changed.
         discontinuity: bool,
     },
     /// The initialization section that holds from this segment on, whole.
@@ -121,7 +121,7 @@ pub struct Client {
     config: Config,
     now: Instant,
     started: Instant,
-    /// Whether the first playlist has not come, which may be a multivariant one.
+    /// True if the first playlist has not come, which may be a multivariant one.
     is_first: bool,
     tracks: Vec<Track>,
     /// Variants that may be pulled when this one fails, the best first.
@@ -135,7 +135,7 @@ pub struct Client {
     events: VecDeque<Event>,
     /// Segments in a row that were given up.
     losses: u32,
-    /// Whether the last request was for a playlist: then a segment goes first.
+    /// True if the last request was for a playlist: then a segment goes first.
     playlist_last: bool,
     is_closed: bool,
 }
@@ -239,7 +239,7 @@ impl Client {
         self.events.pop_front()
     }
 
-    /// Whether audio is pulled beside the variant; known once the first segment begins.
+    /// True if audio is pulled beside the variant; known once the first segment begins.
     #[must_use]
     pub const fn has_audio_beside(&self) -> bool {
         self.tracks.len() > 1

@@ -21,13 +21,13 @@ const STALE_MAX: u64 = 5;
 pub(super) struct Current {
     pub(super) number: u64,
     pub(super) segment: Segment,
-    /// Whether an attempt has failed.
+    /// True if an attempt has failed.
     pub(super) failed: bool,
     /// The time at which it may be asked for.
     pub(super) at: Instant,
     /// Bytes that were passed on.
     pub(super) delivered: u64,
-    /// Whether its beginning was reported.
+    /// True if its beginning was reported.
     pub(super) begun: bool,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Track {
     pub(super) progress: Duration,
     /// Position at which a recording begun in another variant goes on.
     pub(super) resume: Duration,
-    /// Whether it was complete when it was first read.
+    /// True if it was complete when it was first read.
     pub(super) recorded: bool,
     listing: Option<Listing>,
 }
@@ -195,7 +195,7 @@ impl Track {
         self.pending.len() < before
     }
 
-    /// Whether nothing is to be fetched any more.
+    /// True if nothing is to be fetched any more.
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.pending.is_empty() && self.current.is_none()
     }

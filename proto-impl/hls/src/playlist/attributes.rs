@@ -80,7 +80,7 @@ impl<'a> Attributes<'a> {
         self.get(name).map(str::to_owned)
     }
 
-    /// Whether it is `YES`.
+    /// True if it is `YES`.
     pub(super) fn is_yes(&self, name: &str) -> bool {
         self.get(name) == Some("YES")
     }

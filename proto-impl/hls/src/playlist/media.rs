@@ -128,7 +128,7 @@ pub struct Segment {
     pub title: String,
     /// The part of the resource that it is; the whole without.
     pub byte_range: Option<ByteRange>,
-    /// Whether encoding or timestamps change before it (§4.3.2.3).
+    /// True if encoding or timestamps change before it (§4.3.2.3).
     pub discontinuity: bool,
     /// The key that it is encrypted with.
     pub key: Option<Arc<Key>>,

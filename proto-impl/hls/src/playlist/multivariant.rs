@@ -59,9 +59,9 @@ pub struct Rendition {
     /// The URI of its media playlist, relative to this one and not checked; without, it is in the variant's
     /// segments.
     pub uri: Option<String>,
-    /// Whether it is played when nothing is chosen.
+    /// True if it is played when nothing is chosen.
     pub default: bool,
-    /// Whether it may be played without having been chosen.
+    /// True if it may be played without having been chosen.
     pub autoselect: bool,
     /// `CHANNELS`: of audio, their number first.
     pub channels: Option<String>,

@@ -32,12 +32,12 @@ pub struct TsSegmenter {
     program: Program,
     tracks: Vec<Track>,
     epoch: u32,
-    /// Whether the program is yet to get these tracks: what waits of the former ones belongs to the segment before.
+    /// True if the program is yet to get these tracks: what waits of the former ones belongs to the segment before.
     has_new_tracks: bool,
     bytes: BytesMut,
     /// Bytes of the last segment: the next one is about as large.
     last_bytes: usize,
-    /// Whether it sets its target duration by itself.
+    /// True if it sets its target duration by itself.
     settles: bool,
     sealer: Option<Sealer>,
 }

@@ -218,7 +218,7 @@ impl Window {
         self.first.saturating_add(self.cut)
     }
 
-    /// Whether there was a segment.
+    /// True if there was a segment.
     #[must_use]
     pub const fn has_cut(&self) -> bool {
         self.cut > 0
@@ -273,7 +273,7 @@ impl Window {
         self.playlist.ended = is_told;
     }
 
-    /// Whether nothing more comes.
+    /// True if nothing more comes.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.is_over
@@ -319,7 +319,7 @@ impl Window {
         self.left.add(name, self.playlist.target_duration);
     }
 
-    /// Whether a playlist would name enough to begin with, and its target duration is known.
+    /// True if a playlist would name enough to begin with, and its target duration is known.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.has_target() && self.has_enough()
@@ -342,13 +342,13 @@ impl Window {
         }
     }
 
-    /// Whether the target duration can be set: it is not yet, and all segments for a first playlist are there.
+    /// True if the target duration can be set: it is not yet, and all segments for a first playlist are there.
     #[must_use]
     pub fn is_ripe(&self) -> bool {
         !self.has_target() && self.has_enough()
     }
 
-    /// Whether there are segments of more time than one has that waits for a key frame.
+    /// True if there are segments of more time than one has that waits for a key frame.
     #[must_use]
     pub fn has_waited(&self) -> bool {
         let longest = Duration::from_millis(FIRST_MS_MAX.unsigned_abs());
@@ -373,7 +373,7 @@ impl Window {
         }
     }
 
-    /// Whether the segment that grows, which has so many bytes, ends before this unit.
+    /// True if the segment that grows, which has so many bytes, ends before this unit.
     pub(super) fn ends_before(&self, unit: &Unit, bytes: usize) -> Option<End> {
         let changed = self.epoch.is_some_and(|epoch| epoch != unit.epoch) || self.is_behind_a_gap(unit);
         if changed {
@@ -496,7 +496,7 @@ impl Window {
         }
     }
 
-    /// Whether a unit tells how long the open segment is: one of the leading track, or any while that has paused.
+    /// True if a unit tells how long the open segment is: one of the leading track, or any while that has paused.
     fn is_measure(&self, unit: &Unit) -> bool {
         let lead = self.last.map_or_else(|| self.begin_ms().unwrap_or(unit.dts_ms), |last| last.dts_ms);
         unit.leads || unit.dts_ms.saturating_sub(lead) > self.silent_ms()
@@ -508,7 +508,7 @@ impl Window {
         before_ms.max(largest_ms).saturating_add(SILENT_MS)
     }
 
-    /// Whether so much is missing before this unit that the open segment does not last until it.
+    /// True if so much is missing before this unit that the open segment does not last until it.
     fn is_behind_a_gap(&self, unit: &Unit) -> bool {
         let is_longer = |open: &Open| unit.dts_ms.saturating_sub(open.begin_ms) > self.longest_ms();
         let since = |last: Last| unit.dts_ms.saturating_sub(last.dts_ms);
@@ -526,7 +526,7 @@ impl Window {
         last.map_or(0, |last| unit.dts_ms.saturating_sub(last.dts_ms))
     }
 
-    /// Whether the open segment ends before this unit.
+    /// True if the open segment ends before this unit.
     fn is_due(&self, unit: &Unit, bytes: usize) -> bool {
         let is_long_enough = |begin_ms: i64| match self.due_ms {
             Some(due_ms) => unit.dts_ms >= due_ms,
@@ -535,7 +535,7 @@ impl Window {
         unit.begins && self.begin_ms().is_some_and(is_long_enough) || self.would_be_too_long(unit, bytes)
     }
 
-    /// Whether the open segment is larger than one may be, or longer with one more unit like this.
+    /// True if the open segment is larger than one may be, or longer with one more unit like this.
     fn would_be_too_long(&self, unit: &Unit, bytes: usize) -> bool {
         let Some(begin_ms) = self.begin_ms() else { return false };
         let elapsed = unit.dts_ms.saturating_sub(begin_ms);

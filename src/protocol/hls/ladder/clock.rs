@@ -39,7 +39,7 @@ impl Clock {
         Self { dates: Dates::new(), held: Vec::new(), held_bytes: 0, is_settled: false, moved_ms: 0 }
     }
 
-    /// Whether the time is known.
+    /// True if the time is known.
     pub(super) const fn is_settled(&self) -> bool {
         self.is_settled
     }
@@ -74,7 +74,7 @@ impl Clock {
         std::mem::take(&mut self.held)
     }
 
-    /// Whether time jumps where the next segment begins.
+    /// True if time jumps where the next segment begins.
     pub(super) const fn is_due(&self) -> bool {
         self.dates.is_due()
     }

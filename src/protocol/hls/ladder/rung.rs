@@ -150,7 +150,7 @@ pub(super) struct Rung {
     /// Bytes of the first segment.
     bytes: usize,
     made: Vec<Made>,
-    /// Whether something was cut since the last look.
+    /// True if something was cut since the last look.
     is_news: bool,
 }
 
@@ -193,7 +193,7 @@ impl Rung {
         }
     }
 
-    /// Whether it is of this video track; `None`: of sound alone.
+    /// True if it is of this video track; `None`: of sound alone.
     pub(super) fn is_of(&self, video: Option<&Track>) -> bool {
         self.selection.video == video.map_or(Pick::None, |video| Pick::Only(video.id))
     }
@@ -262,12 +262,12 @@ impl Rung {
         }
     }
 
-    /// Whether a segment has begun.
+    /// True if a segment has begun.
     pub(super) fn has_begun(&self) -> bool {
         self.window().begin_ms().is_some() || self.window().has_cut()
     }
 
-    /// Whether the unit is of its tracks, and a segment may begin with it.
+    /// True if the unit is of its tracks, and a segment may begin with it.
     pub(super) fn begins_with(&self, entry: &Entry) -> bool {
         let lead = self.chosen.lead();
         self.chosen.contains(entry.unit.track)
@@ -434,12 +434,12 @@ impl Rung {
 
     // ---- outputs
 
-    /// Whether something was cut since the last call.
+    /// True if something was cut since the last call.
     pub(super) const fn take_news(&mut self) -> bool {
         std::mem::replace(&mut self.is_news, false)
     }
 
-    /// Whether there are files that were not taken yet.
+    /// True if there are files that were not taken yet.
     pub(super) fn has_made(&mut self) -> bool {
         if let Form::Mp4(segmenter) = &mut self.form {
             self.made.extend(segmenter.take_made());

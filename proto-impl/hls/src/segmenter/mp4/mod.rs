@@ -346,7 +346,7 @@ impl Mp4Segmenter {
         }
     }
 
-    /// Whether the fragment that grows is long enough. The first segment is one, from which its track is described and measured.
+    /// True if the fragment that grows is long enough. The first segment is one, from which its track is described and measured.
     fn is_fragment_due(&self, unit: &Unit) -> bool {
         let (Some(length), Some((begin, _))) = (self.rules.fragment_ms, self.growing.part_begin) else {
             return false;
@@ -355,7 +355,7 @@ impl Mp4Segmenter {
         is_apart && unit.dts_ms.saturating_sub(begin) >= length
     }
 
-    /// Whether the part that grows would be too long with this unit, or is long enough.
+    /// True if the part that grows would be too long with this unit, or is long enough.
     fn is_part_due(&self, unit: &Unit) -> bool {
         let (Some(target), Some((begin, _))) = (self.parts.target_ms, self.growing.part_begin) else {
             return false;
