@@ -2,8 +2,8 @@
 
 use crate::code;
 
-/// The file that starts processes.
-const STARTS: [&str; 1] = ["src/io/jobs/pictures.rs"];
+/// The file that starts processes, and a test that does.
+const STARTS: [&str; 2] = ["src/io/jobs/pictures.rs", "src/io/jobs/recordings/power_cuts.rs"];
 
 #[test]
 fn u_37_one_file_starts_processes() {

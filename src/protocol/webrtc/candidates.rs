@@ -1,4 +1,4 @@
-//! The addresses that WebRTC peers are told of (`webrtc.candidates`).
+//! The addresses offered to WebRTC peers (`webrtc.candidates`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::protocol::ice_servers::is_host;
 use crate::types::Lookup;
 
-/// Maximum number of entries in the setting, and of addresses that peers are told of.
+/// Maximum number of entries in the setting, and of addresses offered.
 pub(super) const CANDIDATES_MAX: usize = 16;
 /// The STUN server of `auto`.
 const SERVER: (&str, u16) = ("stun.l.google.com", 19302);
