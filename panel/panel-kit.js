@@ -187,9 +187,6 @@ export function Badge({ status }) {
   return html`<span class="badge" data-status=${status}>${text}</span>`;
 }
 
-/** Whether an application has previews: asked once, by the first that is shown. */
-const previews = new Map();
-
 function load(url) {
   return new Promise((done) => {
     const picture = new Image();
@@ -207,10 +204,7 @@ export function Thumb({ app, id, live }) {
     if (!live) return undefined;
     let isGone = false;
     const wanted = `${HERE}${encodeURIComponent(app)}/previews/${encodeURIComponent(id)}.png`;
-    const first = previews.get(app);
-    const mine = first ? first.then((any) => (any ? load(wanted) : null)) : load(wanted);
-    if (!first) previews.set(app, mine);
-    mine.then((found) => { if (!isGone) setUrl(found); });
+    load(wanted).then((found) => { if (!isGone) setUrl(found); });
     return () => { isGone = true; };
   }, [app, id, live]);
   return url && html`<img class="thumb" src=${url} alt="" width="96" height="54" loading="lazy" />`;
