@@ -122,8 +122,12 @@ fn two_videos_are_a_ladder_with_low_latency_and_in_dash() {
     assert_eq!((uris.len(), list.matches("TYPE=AUDIO").count()), (2, 1), "{list}");
     // The same segments at the same numbers, each playlist with a word on the others.
     let dates = |uri: &str| {
-        let text = get(&format!("{folder}{uri}"));
-        assert_eq!(text.matches("#EXT-X-RENDITION-REPORT:").count(), 2, "{text}");
+        // The others may have begun a little later; its next part tells of them.
+        let path = format!("{folder}{uri}");
+        let reports = |text: &str| text.matches("#EXT-X-RENDITION-REPORT:").count();
+        wait_for("both reports", secs(10), || reports(&get(&path)) == 2);
+        let text = get(&path);
+        assert_eq!(reports(&text), 2, "{text}");
         assert!(text.contains("#EXT-X-PART:"), "{text}");
         let first = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MEDIA-SEQUENCE:")).unwrap();
         let first: u64 = first.parse().unwrap();

@@ -27,14 +27,14 @@ const APP: &[Key] = &[
         "createPreviewPeriod",
         "5000",
         "Time between previews",
-        "Milliseconds for which a picture of a live stream is served before another one is made",
+        "Milliseconds for which a picture of a live stream is served before another one is made, 1000 at least",
     ),
     key(
         TRANSCODING,
         "previewHeight",
         "480",
         "Height of previews",
-        "Maximum height of pictures in pixels; 0: any",
+        "Maximum height of pictures in pixels, 1920 at most; 0: any",
     ),
     key(
         TRANSCODING,
@@ -48,7 +48,7 @@ const APP: &[Key] = &[
         "previewFormat",
         "png",
         "File format of previews",
-        "What generatePreview makes: png or jpg; webp means jpg. On request there are both",
+        "What generatePreview makes: png or jpg; webp means jpg, anything else png. On request there are both",
     ),
     key(TRANSCODING, "previewQuality", "75", "Quality of previews", "Quality of JPEG, 1 to 100"),
 ];
@@ -62,6 +62,8 @@ pub(super) static SECTION: Section = Section {
 
 /// Maximum of `previewHeight` and `preview.width`.
 const SIDE_MAX: u16 = 1920;
+/// Minimum of `createPreviewPeriod`.
+const PERIOD_MIN: Duration = Duration::from_secs(1);
 
 /// An application's settings of previews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,20 +94,21 @@ impl PreviewSettings {
     }
 
     fn read(values: &Values) -> Result<Self, Error> {
+        // Settings of the reference may have any text and number here: they are taken as far as they go.
         let format = match values.text("previewFormat").trim().to_ascii_lowercase().as_str() {
-            "png" | "" => Format::Png,
             "jpg" | "jpeg" | "webp" => Format::Jpeg,
-            _ => return Err(values.bad("previewFormat", "must be png or jpg")),
+            _ => Format::Png,
         };
         Ok(Self {
             on_request: values.boolean("preview.onRequest")?,
             by_period: values.boolean("generatePreview")?.then_some(format),
-            period: Duration::from_millis(values.number("createPreviewPeriod", 1000_u64, 3_600_000)?),
+            period: Duration::from_millis(values.number("createPreviewPeriod", 0_u64, 3_600_000)?)
+                .max(PERIOD_MIN),
             size: (
                 values.number("preview.width", 0_u16, SIDE_MAX)?,
-                values.number("previewHeight", 0_u16, SIDE_MAX)?,
+                values.number("previewHeight", 0_u16, u16::MAX)?.min(SIDE_MAX),
             ),
-            quality: values.number("previewQuality", 1_u8, 100)?,
+            quality: values.number("previewQuality", 0_u8, 100)?.max(1),
         })
     }
 

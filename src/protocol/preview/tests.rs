@@ -89,12 +89,18 @@ fn what_is_set_is_read() {
     let plain = app(&[]);
     let plain = PreviewSettings::of(&plain);
     assert!(plain.makes(Format::Png) && !plain.makes_by_period(Format::Png));
-    for (key, value) in [
-        ("previewFormat", "gif"),
+    let extreme = app(&[
         ("previewQuality", "0"),
         ("previewHeight", "5000"),
         ("createPreviewPeriod", "10"),
-    ] {
+        ("previewFormat", "gif"),
+        ("generatePreview", "true"),
+    ]);
+    let extreme = PreviewSettings::of(&extreme);
+    let shape = Shape { format: Format::Png, width: 320, height: 1920, quality: 1 };
+    assert_eq!((extreme.shape(Format::Png), extreme.period), (shape, Duration::from_secs(1)));
+    assert!(extreme.makes_by_period(Format::Png));
+    for (key, value) in [("previewQuality", "101"), ("preview.width", "5000"), ("previewHeight", "-1")] {
         let error = AppSettings::of(registry::schema(), "live", &[(key, value)]).unwrap_err();
         assert!(error.to_string().contains(key), "{error}");
     }
