@@ -22,7 +22,7 @@ pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
 pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use own_text::{OWN_TEXT_MAX, OwnText};
-pub use packager::{FormatKey, Package, Packager, Parts, Sharing, Stamp};
+pub use packager::{AsPublished, FormatKey, Package, Packager, Parts, Sharing, Stamp};
 pub use ring::{Entry, Ring, RingLimits};
 pub use ring_memory::RingMemory;
 pub use selection::{Chosen, Fit, Pick, Selection};

@@ -168,6 +168,24 @@ pub trait Package: std::fmt::Debug + Send {
     }
 }
 
+/// A package of units as they were published, for sinks; it holds how well the sink takes a track.
+#[derive(Debug, Clone, Copy)]
+pub struct AsPublished(pub fn(&Track) -> Fit);
+
+impl Package for AsPublished {
+    fn fit(&self, track: &Track) -> Fit {
+        self.0(track)
+    }
+
+    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
+        Parts::default()
+    }
+
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+        Parts::new([entry.unit.payload.clone()])
+    }
+}
+
 /// A package that makes something else for many than for few.
 pub trait Sharing {
     /// Takes the number of subscribers that share what is made from now on.

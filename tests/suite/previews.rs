@@ -236,27 +236,19 @@ impl Drop for Worker {
 
 const SHAPE: Shape = Shape { format: Format::Png, width: 320, height: 480, quality: 75 };
 
+/// A picture of bars as ffmpeg codes it with these options.
+fn bars_by(file: &Path, options: &[&str]) -> Vec<u8> {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", BARS, "-frames:v", "1"]);
+    let (status, _, said) = run(command.args(options).arg(file));
+    assert!(status.success(), "{said}");
+    fs::read(file).unwrap()
+}
+
 /// A key frame of x264 with these options.
 fn key_frame(home: &Path, options: &[&str]) -> Request {
-    let file = home.join("frame.h264");
-    let mut command = Command::new("ffmpeg");
-    command.args([
-        "-nostdin",
-        "-v",
-        "error",
-        "-y",
-        "-f",
-        "lavfi",
-        "-i",
-        BARS,
-        "-frames:v",
-        "1",
-        "-c:v",
-        "libx264",
-    ]);
-    let (status, _, said) = run(command.args(options).args(["-f", "h264"]).arg(&file));
-    assert!(status.success(), "{said}");
-    let annex_b = fs::read(file).unwrap();
+    let annex_b =
+        bars_by(&home.join("frame.h264"), &[&["-c:v", "libx264"], options, &["-f", "h264"]].concat());
     let nals: Vec<&[u8]> = AnnexB::new(&annex_b).collect();
     let of_type = |kind| nals.iter().copied().filter(|nal| h264::nal_type(nal) == kind).collect::<Vec<_>>();
     let config = h264::Config::of_sets(&of_type(h264::NAL_SPS), &of_type(h264::NAL_PPS)).unwrap();
@@ -283,28 +275,10 @@ fn what_no_decoder_takes_is_refused_by_its_headers() {
 #[test]
 fn a_key_frame_of_vp8_is_a_picture() {
     let home = Home::new();
-    let file = home.path().join("frame.ivf");
-    let mut command = Command::new("ffmpeg");
-    command.args([
-        "-nostdin",
-        "-v",
-        "error",
-        "-y",
-        "-f",
-        "lavfi",
-        "-i",
-        BARS,
-        "-frames:v",
-        "1",
-        "-c:v",
-        "libvpx",
-        "-b:v",
-        "4M",
-    ]);
-    let (status, _, said) = run(command.args(["-pix_fmt", "yuv420p", "-f", "ivf"]).arg(&file));
-    assert!(status.success(), "{said}");
+    let coded = ["-c:v", "libvpx", "-b:v", "4M", "-pix_fmt", "yuv420p", "-f", "ivf"];
+    let ivf = bars_by(&home.path().join("frame.ivf"), &coded);
     // A header of 32 bytes, then 12 before the frame.
-    let payload = Bytes::from(fs::read(file).unwrap()).slice(44..);
+    let payload = Bytes::from(ivf).slice(44..);
     let request = Request { config: CodecConfig::Vp8(vp8::Config::default()), payload, shape: SHAPE };
     let made = Worker::start().ask(&request).unwrap().unwrap();
     assert_bars(home.path(), &made, (320, 180));

@@ -27,7 +27,7 @@ use super::publishing::Publishing;
 use super::settings::{DashSettings, HlsSettings};
 use super::{DASH, DELTA, ENDING, NAME, file_of, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
+use crate::hub::{AsPublished, Chosen, Delivery, Entry, Fit, Pick, Selection};
 use crate::mail::{Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{
@@ -85,7 +85,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "cmaf",
     counted_as: None,
     is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
-    package: |_| Some(Box::new(AsTheyAre)),
+    package: |_| Some(Box::new(AsPublished(fit))),
     is_given_up_by_close: false,
     is_for_nodes: false,
 };
@@ -146,25 +146,7 @@ fn part_of(name: &str) -> Option<(String, Progress)> {
     Some((format!("{base}{ENDING}"), progress))
 }
 
-/// Units as they are, of the tracks that fragmented MP4 carries. Few players know Opus in it, so sound is AAC where it can be.
-#[derive(Debug)]
-struct AsTheyAre;
-
-impl Package for AsTheyAre {
-    fn fit(&self, track: &Track) -> Fit {
-        fit(track)
-    }
-
-    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
-        Parts::default()
-    }
-
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::new([entry.unit.payload.clone()])
-    }
-}
-
-/// Judges how well fragmented MP4 carries a track.
+/// Judges how well fragmented MP4 carries a track. Few players know Opus in it, so sound is AAC where it can be.
 pub(super) const fn fit(track: &Track) -> Fit {
     match track.config.codec() {
         Codec::H264 | Codec::H265 | Codec::Av1 | Codec::Vp9 => Fit::Well,

@@ -12,7 +12,7 @@ use picture::{Error, Format as FileFormat, Request, Shape};
 
 use super::settings::PreviewSettings;
 use super::{FOLDER, NAME, stream_of};
-use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
+use crate::hub::{AsPublished, Delivery, Entry, Fit, Pick, Selection};
 use crate::jobs::{Job, JobDone, JobId, KEY_FRAME_BYTES_MAX, NoPicture, PictureWork, Work};
 use crate::mail::{Blob, Packed, Progress};
 use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
@@ -73,28 +73,15 @@ static FORMAT: FormatKind = FormatKind {
     name: NAME,
     counted_as: None,
     is_enabled: |_| true,
-    package: |_| Some(Box::new(AsTheyAre)),
+    package: |_| Some(Box::new(AsPublished(fit))),
     is_given_up_by_close: false,
     is_for_nodes: false,
 };
 
-/// See [`FORMAT`]. Nothing is derived for a picture, so every track fits; a video that can be decoded is preferred.
-#[derive(Debug)]
-struct AsTheyAre;
-
-impl Package for AsTheyAre {
-    fn fit(&self, track: &Track) -> Fit {
-        let is_video = track.kind() == TrackKind::Video;
-        if is_video && !picture::can_decode(&track.config) { Fit::Rarely } else { Fit::Well }
-    }
-
-    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
-        Parts::default()
-    }
-
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::new([entry.unit.payload.clone()])
-    }
+/// Nothing is derived for a picture, so every track fits; a video that can be decoded is preferred.
+fn fit(track: &Track) -> Fit {
+    let is_video = track.kind() == TrackKind::Video;
+    if is_video && !picture::can_decode(&track.config) { Fit::Rarely } else { Fit::Well }
 }
 
 /// The pictures that a sink makes.

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
-use media::Track;
 
 use super::Container;
 use super::fragments::Fragments;
-use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Pick, Selection};
+use crate::hub::{AsPublished, Chosen, Delivery, Entry, Package, Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
 use crate::mail::{RecordingNews, RecordingOrder};
 use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
@@ -78,11 +77,12 @@ pub(super) const fn kind(
 }
 
 /// Format of every track that MP4 can store.
-static MP4_FORMAT: FormatKind = format(Container::Mp4.name(), |_| Some(Box::new(AsTheyAre(Container::Mp4))));
+static MP4_FORMAT: FormatKind =
+    format(Container::Mp4.name(), |_| Some(Box::new(AsPublished(|track| Container::Mp4.fit(track)))));
 
 /// Format of every track that WebM can store.
 static WEBM_FORMAT: FormatKind =
-    format(Container::WebM.name(), |_| Some(Box::new(AsTheyAre(Container::WebM))));
+    format(Container::WebM.name(), |_| Some(Box::new(AsPublished(|track| Container::WebM.fit(track)))));
 
 const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>) -> FormatKind {
     FormatKind {
@@ -92,24 +92,6 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
         package,
         is_given_up_by_close: false,
         is_for_nodes: false,
-    }
-}
-
-/// Units as published, of the tracks that the container can store.
-#[derive(Debug)]
-struct AsTheyAre(Container);
-
-impl Package for AsTheyAre {
-    fn fit(&self, track: &Track) -> Fit {
-        self.0.fit(track)
-    }
-
-    fn prelude(&mut self, _chosen: &Chosen, _dts_ms: i64) -> Parts {
-        Parts::default()
-    }
-
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::new([entry.unit.payload.clone()])
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crypto::{Random, Seed};
 use fmp4::{Event as FileEvent, Limits, Reader};
 use media::codec::{CodecConfig, vp8};
-use media::{AccessUnit, Codec, Timescale, TrackId, Tracks};
+use media::{AccessUnit, Codec, Timescale, Track, TrackId, Tracks};
 use netsim::MediaSource;
 
 use super::*;
@@ -91,7 +91,7 @@ impl Rig {
     fn set_tracks(&mut self, tracks: &[Track]) {
         self.tracks = Arc::new(Tracks::new(self.tracks.epoch + 1, tracks.iter().cloned()));
         let selection = Selection { data: Pick::None, ..Selection::ALL };
-        self.chosen.update(selection, &self.tracks, &|track| AsTheyAre(self.sink.container).fit(track));
+        self.chosen.update(selection, &self.tracks, &|track| self.sink.container.fit(track));
     }
 
     fn call<T>(&mut self, act: impl FnOnce(&mut RecordingSink, &Context<'_>) -> T) -> T {
