@@ -16,10 +16,37 @@ pub const SIDE_MAX: u32 = 4096;
 /// The height from which video without a description is taken for ITU-R BT.709.
 const HD_HEIGHT: usize = 720;
 
-/// Checks whether a decoder takes a codec at all.
+/// The codecs that are decoded.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Decodable<'a> {
+    H264(&'a h264::Config),
+    Vp8(&'a vp8::Config),
+}
+
+impl<'a> Decodable<'a> {
+    /// Returns the configuration of a codec that is decoded.
+    pub(crate) const fn of(config: &'a CodecConfig) -> Result<Self, Error> {
+        match config {
+            CodecConfig::H264(config) => Ok(Self::H264(config)),
+            CodecConfig::Vp8(config) => Ok(Self::Vp8(config)),
+            CodecConfig::H265(_)
+            | CodecConfig::Av1(_)
+            | CodecConfig::Vp9(_)
+            | CodecConfig::Aac(_)
+            | CodecConfig::Opus(_)
+            | CodecConfig::Mp3(_)
+            | CodecConfig::Ac3(_)
+            | CodecConfig::Eac3(_)
+            | CodecConfig::Flac(_)
+            | CodecConfig::G711(_) => Err(Error::Codec),
+        }
+    }
+}
+
+/// True if a decoder takes a codec at all.
 #[must_use]
 pub const fn can_decode(config: &CodecConfig) -> bool {
-    matches!(config, CodecConfig::H264(_) | CodecConfig::Vp8(_))
+    Decodable::of(config).is_ok()
 }
 
 /// Checks, without decoding, what the headers of a key frame say.
@@ -27,19 +54,9 @@ pub const fn can_decode(config: &CodecConfig) -> bool {
 /// # Errors
 /// The reason why there will be no picture.
 pub fn look(config: &CodecConfig, payload: &[u8]) -> Result<(), Error> {
-    let (width, height) = match config {
-        CodecConfig::H264(config) => size_of_h264(config)?,
-        CodecConfig::Vp8(_) => vp8::picture_size(payload).ok_or(Error::Damaged)?,
-        CodecConfig::H265(_)
-        | CodecConfig::Av1(_)
-        | CodecConfig::Vp9(_)
-        | CodecConfig::Aac(_)
-        | CodecConfig::Opus(_)
-        | CodecConfig::Mp3(_)
-        | CodecConfig::Ac3(_)
-        | CodecConfig::Eac3(_)
-        | CodecConfig::Flac(_)
-        | CodecConfig::G711(_) => return Err(Error::Codec),
+    let (width, height) = match Decodable::of(config)? {
+        Decodable::H264(config) => size_of_h264(config)?,
+        Decodable::Vp8(_) => vp8::picture_size(payload).ok_or(Error::Damaged)?,
     };
     if width > SIDE_MAX || height > SIDE_MAX { Err(Error::Size) } else { Ok(()) }
 }
@@ -59,19 +76,9 @@ fn size_of_h264(config: &h264::Config) -> Result<(u32, u32), Error> {
 
 /// Decodes a key frame and makes it small.
 pub(crate) fn decode(request: &Request) -> Result<Small, Error> {
-    match &request.config {
-        CodecConfig::H264(config) => of_h264(config, request),
-        CodecConfig::Vp8(_) => of_vp8(request),
-        CodecConfig::H265(_)
-        | CodecConfig::Av1(_)
-        | CodecConfig::Vp9(_)
-        | CodecConfig::Aac(_)
-        | CodecConfig::Opus(_)
-        | CodecConfig::Mp3(_)
-        | CodecConfig::Ac3(_)
-        | CodecConfig::Eac3(_)
-        | CodecConfig::Flac(_)
-        | CodecConfig::G711(_) => Err(Error::Codec),
+    match Decodable::of(&request.config)? {
+        Decodable::H264(config) => of_h264(config, request),
+        Decodable::Vp8(_) => of_vp8(request),
     }
 }
 

@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use media::{Codec, CodecConfig};
 use wire::Reader;
 
+use crate::decode::Decodable;
 use crate::{Error, Format, Request, Shape};
 
 /// Bytes of the length before each message.
@@ -38,19 +39,9 @@ impl Request {
     /// # Errors
     /// [`Error::Codec`] if no decoder takes the codec, [`Error::Message`] if the key frame is too long.
     pub fn write(&self) -> Result<Bytes, Error> {
-        let (codec, record) = match &self.config {
-            CodecConfig::H264(config) => (H264, &config.record),
-            CodecConfig::Vp8(config) => (VP8, &config.record),
-            CodecConfig::H265(_)
-            | CodecConfig::Av1(_)
-            | CodecConfig::Vp9(_)
-            | CodecConfig::Aac(_)
-            | CodecConfig::Opus(_)
-            | CodecConfig::Mp3(_)
-            | CodecConfig::Ac3(_)
-            | CodecConfig::Eac3(_)
-            | CodecConfig::Flac(_)
-            | CodecConfig::G711(_) => return Err(Error::Codec),
+        let (codec, record) = match Decodable::of(&self.config)? {
+            Decodable::H264(config) => (H264, &config.record),
+            Decodable::Vp8(config) => (VP8, &config.record),
         };
         let length = record.len().saturating_add(self.payload.len()).saturating_add(11);
         if length > REQUEST_BYTES_MAX {
