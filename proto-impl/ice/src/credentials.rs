@@ -6,6 +6,7 @@ use crypto::{Random, Seed, constant_time_eq};
 
 use crate::error::Error;
 use crate::limits::{PASSWORD_CHARS, UFRAG_CHARS};
+use crate::stun::username_fragment;
 
 /// Characters of `ice-char` (RFC 8839 §5.4), six bits each.
 const ICE_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -13,6 +14,48 @@ const ICE_CHARS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw
 const UFRAG_DRAWN: usize = 8;
 /// Length of our passwords: 144 bits; RFC 8445 §5.3 requires 128.
 const PASSWORD_DRAWN: usize = 24;
+
+/// Number at the head of our user name fragments. Where several receivers share a port, it tells which of them has the session that a
+/// request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag(u16);
+
+impl Tag {
+    /// Number of tags: two characters of six bits.
+    pub const COUNT: u16 = 4096;
+
+    /// Makes a tag; `None` from [`Tag::COUNT`] on.
+    #[must_use]
+    pub const fn new(number: u16) -> Option<Self> {
+        if number < Self::COUNT { Some(Self(number)) } else { None }
+    }
+
+    /// Returns the tag of a user name fragment; `None` if it does not begin with two characters of ours. Any fragment
+    /// may do so by chance.
+    #[must_use]
+    pub fn of_fragment(ufrag: &[u8]) -> Option<Self> {
+        let [high, low, ..] = ufrag else { return None };
+        let bits = |char: &u8| ICE_CHARS.iter().position(|known| known == char);
+        let number = (bits(high)? << 6) | bits(low)?;
+        u16::try_from(number).ok().map(Self)
+    }
+
+    /// Returns the tag of the session that a STUN request is for; `None` for any other datagram.
+    #[must_use]
+    pub fn of_request(datagram: &[u8]) -> Option<Self> {
+        Self::of_fragment(username_fragment(datagram)?)
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    fn chars(self) -> [char; 2] {
+        [self.0 >> 6, self.0].map(|bits| char_of(bits.to_be_bytes()[1]))
+    }
+}
 
 /// The user name fragment of one side, and the password that authenticates requests to it.
 #[derive(Clone, PartialEq, Eq)]
@@ -38,6 +81,13 @@ impl Credentials {
     pub fn random(seed: &Seed) -> Self {
         let mut random = seed.derive("ice credentials", 0).random();
         Self { ufrag: draw(&mut random, UFRAG_DRAWN), password: draw(&mut random, PASSWORD_DRAWN) }
+    }
+
+    /// Draws credentials whose fragment begins with `tag`.
+    #[must_use]
+    pub fn tagged(seed: &Seed, tag: Tag) -> Self {
+        let Self { ufrag, password } = Self::random(seed);
+        Self { ufrag: tag.chars().into_iter().chain(ufrag.chars()).collect(), password }
     }
 
     /// User name fragment, which is not secret.
@@ -74,13 +124,34 @@ pub(crate) fn names(username: &[u8], local: &str, remote: Option<&str>) -> bool 
 fn draw(random: &mut Random, count: usize) -> String {
     let mut bytes = vec![0; count];
     random.fill(&mut bytes);
-    let char_of = |byte: &u8| ICE_CHARS.get(usize::from(byte & 63)).copied().unwrap_or(b'A');
-    bytes.iter().map(|byte| char::from(char_of(byte))).collect()
+    bytes.iter().map(|byte| char_of(*byte)).collect()
+}
+
+/// Returns the character of the low six bits.
+fn char_of(byte: u8) -> char {
+    ICE_CHARS.get(usize::from(byte & 63)).copied().unwrap_or(b'A').into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tag_heads_the_fragment_and_the_rest_is_drawn() {
+        let seed = Seed::from_number(1);
+        let plain = Credentials::random(&seed);
+        for number in [0, 1, 63, 64, 1023, 4095] {
+            let tag = Tag::new(number).unwrap();
+            let tagged = Credentials::tagged(&seed, tag);
+            assert_eq!(Tag::of_fragment(tagged.ufrag().as_bytes()).map(Tag::number), Some(number));
+            assert_eq!((&tagged.ufrag()[2..], tagged.password()), (plain.ufrag(), plain.password()));
+            assert!(Credentials::new(tagged.ufrag(), tagged.password()).is_ok());
+        }
+        assert_eq!(Tag::new(Tag::COUNT), None);
+        for foreign in ["", "A", "A-B", "\u{e4}A"] {
+            assert_eq!(Tag::of_fragment(foreign.as_bytes()), None, "{foreign}");
+        }
+    }
 
     #[test]
     fn what_is_drawn_is_valid_and_differs() {

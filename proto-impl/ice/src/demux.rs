@@ -186,6 +186,14 @@ impl<K: Copy + Eq + Hash> Demux<K> {
         self.leave_host(path.remote.ip(), session);
     }
 
+    /// Takes `path` from its session, if one has it: it has changed hands to a session that this demultiplexer does not know. The next check
+    /// of the session's peer takes it back.
+    pub fn vacate(&mut self, path: &Path) {
+        if let Some(session) = self.paths.get(path).copied() {
+            self.close(path, session);
+        }
+    }
+
     /// Removes a session; late datagrams for it are dropped. The cost depends only on its own fragments and paths.
     pub fn remove(&mut self, session: K) {
         let Some(of) = self.sessions.remove(&session) else { return };

@@ -22,7 +22,7 @@ pub use crypto::{NoEntropy, Seed};
 
 pub use agent::{Agent, Config, Role};
 pub use candidate::{COMPONENT, Candidate, CandidateKind, TcpType, Transport, pair_priority, priority};
-pub use credentials::Credentials;
+pub use credentials::{Credentials, Tag};
 pub use demux::{Demux, DropReason, Kind, Route, classify};
 pub use error::Error;
 pub use event::{CloseReason, Event};

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 
-use crate::credentials::{Credentials, names};
+use crate::credentials::{Credentials, Tag, names};
 use crate::event::{CloseReason, Event};
 use crate::limits::{EVENTS_MAX, PAIRS_MAX, PATH_SILENCE_MAX, REQUESTS_KEPT};
 use crate::outbox::Outbox;
@@ -56,6 +56,14 @@ pub struct LiteConfig {
     pub connect_timeout: Duration,
     /// Time for which a path stays valid without an authenticated request (RFC 7675 §5.1).
     pub consent_timeout: Duration,
+    /// Head of our user name fragments, where several receivers share the port.
+    pub tag: Option<Tag>,
+}
+
+impl LiteConfig {
+    fn credentials(&self, seed: &Seed) -> Credentials {
+        self.tag.map_or_else(|| Credentials::random(seed), |tag| Credentials::tagged(seed, tag))
+    }
 }
 
 impl Default for LiteConfig {
@@ -64,6 +72,7 @@ impl Default for LiteConfig {
             selection: Selection::FirstValid,
             connect_timeout: Duration::from_secs(15),
             consent_timeout: Duration::from_secs(30),
+            tag: None,
         }
     }
 }
@@ -135,8 +144,8 @@ impl LiteAgent {
     pub fn new(now: Instant, config: Arc<LiteConfig>, seed: &Seed) -> Self {
         Self {
             connect_by: now + config.connect_timeout,
+            current: Generation { local: config.credentials(seed), remote: None },
             config,
-            current: Generation { local: Credentials::random(seed), remote: None },
             previous: None,
             pairs: Vec::new(),
             requests: Requests::default(),
@@ -162,7 +171,7 @@ impl LiteAgent {
     /// unknown. Media stays on its path until the peer nominates one with the new credentials. `seed` must differ from
     /// earlier ones.
     pub fn restart(&mut self, seed: &Seed) -> &Credentials {
-        let current = Generation { local: Credentials::random(seed), remote: None };
+        let current = Generation { local: self.config.credentials(seed), remote: None };
         let before = std::mem::replace(&mut self.current, current);
         // Two restarts before the first check: the peer still knows only the oldest ones for sure.
         self.previous.get_or_insert(before);
