@@ -9,7 +9,7 @@ use std::time::Instant;
 use crypto::Seed;
 use millstream::config::AppSettings;
 use millstream::mail::{PushOrder, StreamDetails, StreamEnd, ToControl, ToWorker};
-use millstream::protocol::{Listener, PathEvent, PathId, Port, outbound};
+use millstream::protocol::{Binding, Listener, PathEvent, PathId, Port, outbound};
 use millstream::types::{ConnId, Ingest, Now, PushId, StreamId, StreamKey, WorkerId};
 use millstream::worker::{Output, Worker};
 
@@ -65,7 +65,9 @@ impl Crowd {
     pub fn awaiting(count: usize) -> Self {
         let mut crowd = Self::new();
         for port in Port::all() {
-            crowd.worker.port_bound(port, ([127, 0, 0, 1], 5000).into(), &[]);
+            crowd
+                .worker
+                .port_bound(port, Binding { address: ([127, 0, 0, 1], 5000).into(), hosts: &[], workers: 1 });
         }
         for number in 0..count {
             crowd.arrive(UPGRADE);

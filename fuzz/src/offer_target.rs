@@ -14,7 +14,7 @@ use millstream::config::AppSettings;
 use millstream::http::Response;
 use millstream::hub::{Credit, Entry, MirroredUnit};
 use millstream::mail::{Grant, NoSubscription, Refusal, StreamDetails, ToControl, ToWorker};
-use millstream::protocol::{Listener, PathEvent, PathId, Port, schema};
+use millstream::protocol::{Binding, Listener, PathEvent, PathId, Port, schema};
 use millstream::types::{ConnId, Ingest, Now, StreamId, StreamKey, WorkerId};
 use millstream::worker::{Output, Way, Worker, Writers};
 use sdp::Description;
@@ -81,7 +81,8 @@ impl Rig {
         let settings = Arc::clone(&SETTINGS);
         worker.handle_mail(now, ToWorker::App(Arc::clone(&settings)));
         let port = Port::all().find(|port| port.name == "webrtc").expect("there is one");
-        worker.port_bound(port, SocketAddr::from(([192, 0, 2, 1], 50_000)), &[]);
+        let address = SocketAddr::from(([192, 0, 2, 1], 50_000));
+        worker.port_bound(port, Binding { address, hosts: &[], workers: 1 });
         if plays {
             let (key, source) = (StreamKey::new("live", "s"), WorkerId(1));
             let (ingest, details) = (Ingest::PULL, StreamDetails::default());

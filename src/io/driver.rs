@@ -33,13 +33,14 @@ use super::linger::Lingerers;
 use super::udp::{Batch, UdpSocket};
 use crate::protocol::{PathEvent, PathId, Port};
 use crate::stats::Refused;
-use crate::types::{ConnId, Now};
+use crate::types::{ConnId, Now, WorkerId};
 use crate::worker::{Way, Writers};
 use datagrams::UdpPeer;
 pub(super) use datagrams::note_receive_error;
 use handshakes::Handshakes;
 pub(super) use machine::{Machine, Output, TlsClient};
 use poller::Poller;
+pub(super) use streams::Moved;
 use streams::Socket;
 
 /// First token that belongs to no connection: the shared ports come first, then the owner's tokens.
@@ -98,6 +99,8 @@ pub(super) struct Driver {
     pub(super) batch: Batch,
     /// Buffer for datagrams to send.
     datagrams: Datagrams,
+    /// Connections for other workers.
+    moved: Vec<(WorkerId, Moved)>,
 }
 
 impl Driver {
@@ -118,6 +121,7 @@ impl Driver {
             writing: Writing { scratch: vec![0; SCRATCH_BYTES], blob_files: BlobFiles::default() },
             batch: Batch::default(),
             datagrams: Datagrams::new(),
+            moved: Vec::new(),
         }
     }
 
@@ -250,6 +254,11 @@ impl Driver {
         any
     }
 
+    /// Returns the connections for other workers.
+    pub(super) fn take_moved(&mut self) -> Vec<(WorkerId, Moved)> {
+        std::mem::take(&mut self.moved)
+    }
+
     /// True if closed connections linger.
     pub(super) fn has_lingering(&self) -> bool {
         !self.lingering.is_empty()
@@ -280,6 +289,10 @@ impl Driver {
                         PathEvent::Broken("no more of its address, or what is left is kept for others");
                     machine.handle_path(now, conn, PathId::default(), event);
                 }
+            }
+            Output::HandOver { conn, to, peer, received } => {
+                let moved = self.take_out(conn, peer, received);
+                self.moved.extend(moved.map(|moved| (to, moved)));
             }
             Output::Close { conn, abort } => {
                 self.close_peer(conn);

@@ -9,15 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use bytes::Bytes;
 use mio::Waker;
 use mio::net::TcpStream;
 
 use super::budget::{GiveWay, Permit};
 use super::notify::Answer;
+use super::shell::Passed;
 use super::tls::Configs;
 use crate::hub::MirroredUnit;
 use crate::mail::ToWorker;
-use crate::protocol::Listener;
+use crate::protocol::{Listener, PathNews};
 
 /// A message for a worker's shell.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub(super) enum Mail {
     Mirrored(MirroredUnit),
     /// A connection that another worker accepted.
     Socket(Handover),
+    /// Datagrams that another worker received.
+    Datagrams(Passed),
+    /// News of another worker about a path whose datagrams this one receives.
+    Path(PathNews),
     /// New TLS configurations for new connections.
     Tls(Configs),
     /// Make room for a newcomer of another worker.
@@ -43,6 +49,8 @@ pub(super) struct Handover {
     pub(super) peer: SocketAddr,
     pub(super) listener: &'static Listener,
     pub(super) permit: Permit,
+    /// Bytes that were received already.
+    pub(super) received: Bytes,
 }
 
 /// The worker's sleep state. Waking a sleeping thread costs some microseconds on both sides, signalling an awake one nothing.

@@ -19,7 +19,7 @@ use super::free_memory::FreeMemory;
 use super::jobs::{self, Asker, Deliver, FilePaths, Jobs};
 use super::mailbox::{self, Mail, MailSender};
 use super::notify::{Pulse, ServiceManager};
-use super::shell::{Budgets, Loads, Parts, Shell};
+use super::shell::{Budgets, Inbox, Loads, Parts, Shell};
 use super::tls::{self, CertificateError, CertificateFiles, Configs, Expiry, NodeConfigs, Reload};
 use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
@@ -200,6 +200,7 @@ impl Server {
                 ring_memory: Arc::new(RingMemory::new(ring_bytes(config.server.limits), sockets.len())),
                 blob_files: BlobFiles::new(open_files),
                 proxied: Proxied::of(&config.server),
+                inboxes: sockets.iter().map(|_| Inbox::default()).collect(),
                 transcoders: Arc::new(TranscoderBudget::new(derived::costly_max(&config.server, cores()))),
             },
             seed,
@@ -333,35 +334,37 @@ fn start_thread(
 #[derive(Default)]
 struct Sockets {
     listeners: Vec<(&'static Listener, TcpListener)>,
-    ports: Vec<(&'static Port, UdpSocket)>,
+    /// Shared ports, with the number of workers that are bound to each.
+    ports: Vec<(&'static Port, UdpSocket, u16)>,
 }
 
-impl Sockets {
-    /// Binds a port of one worker alone, and the listener beside it with the same number. A number chosen by the kernel for one of them may
-    /// be in use for the other; then another one is tried.
-    fn bind_own(
-        &mut self,
-        shared: &'static Port,
-        beside: Option<&'static Listener>,
-        host: Option<IpAddr>,
-        port: u16,
-    ) -> io::Result<SocketAddr> {
-        for attempt in 1.. {
-            let (address, sockets) = listen::bind_udp(host, port, 1)?;
-            if let Some(listener) = beside {
-                match listen::listen(host, address.port(), 1) {
-                    Ok((_, bound)) => self.listeners.extend(bound.into_iter().map(|one| (listener, one))),
-                    Err(error) if port != 0 || attempt >= FREE_PORT_ATTEMPTS => return Err(error),
-                    Err(_) => continue,
+/// Binds a port for these workers, and the listener beside it with the same number. A number chosen by the kernel for one of them may be in
+/// use for the other; then another one is tried.
+fn bind_port(
+    of_workers: &mut [Sockets],
+    (shared, beside): (&'static Port, Option<&'static Listener>),
+    host: Option<IpAddr>,
+    port: u16,
+) -> io::Result<SocketAddr> {
+    let workers = u16::try_from(of_workers.len()).unwrap_or(u16::MAX);
+    for attempt in 1.. {
+        let (address, sockets) = listen::bind_udp(host, port, of_workers.len())?;
+        if let Some(listener) = beside {
+            match listen::listen(host, address.port(), of_workers.len()) {
+                Ok((_, bound)) => {
+                    let pairs = of_workers.iter_mut().zip(bound);
+                    pairs.for_each(|(of_worker, one)| of_worker.listeners.push((listener, one)));
                 }
+                Err(error) if port != 0 || attempt >= FREE_PORT_ATTEMPTS => return Err(error),
+                Err(_) => continue,
             }
-            for socket in sockets {
-                self.ports.push((shared, UdpSocket::for_many(socket)?));
-            }
-            return Ok(address);
         }
-        Err(io::ErrorKind::AddrInUse.into())
+        for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
+            of_worker.ports.push((shared, UdpSocket::for_many(socket)?, workers));
+        }
+        return Ok(address);
     }
+    Err(io::ErrorKind::AddrInUse.into())
 }
 
 /// Binds every port, once per worker.
@@ -379,24 +382,16 @@ fn bind(server: &ServerSettings) -> Result<(Addresses, Vec<Sockets>), StartError
     }
     for shared in Port::all() {
         let Some(Bind { host, port, key }) = shared.listen(server) else { continue };
-        let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
-        if shared.of_each_worker {
-            for (of_worker, n) in of_workers.iter_mut().zip(0..) {
-                let own = if port == 0 { 0 } else { port.saturating_add(n) };
-                let failed = |error| StartError::Bind { key, address: listen::address_of(host, own), error };
-                let beside = Listener::all()
-                    .find(|one| one.beside == Some(shared.name))
-                    .filter(|one| one.listen(server).is_some());
-                let address = of_worker.bind_own(shared, beside, host, own).map_err(failed)?;
-                addresses.insert(shared.name, address);
-            }
-            continue;
+        let beside = Listener::all()
+            .find(|one| one.beside == Some(shared.name))
+            .filter(|one| one.listen(server).is_some());
+        let together = if shared.is_of_each_worker(server) { 1 } else { of_workers.len().max(1) };
+        for (of_workers, n) in of_workers.chunks_mut(together).zip(0..) {
+            let port = if port == 0 { 0 } else { port.saturating_add(n) };
+            let failed = |error| StartError::Bind { key, address: listen::address_of(host, port), error };
+            let address = bind_port(of_workers, (shared, beside), host, port).map_err(failed)?;
+            addresses.insert(shared.name, address);
         }
-        let (address, sockets) = listen::bind_udp(host, port, of_workers.len()).map_err(failed)?;
-        for (of_worker, socket) in of_workers.iter_mut().zip(sockets) {
-            of_worker.ports.push((shared, UdpSocket::for_many(socket).map_err(failed)?));
-        }
-        addresses.insert(shared.name, address);
     }
     Ok((addresses, of_workers))
 }

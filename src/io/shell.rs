@@ -1,6 +1,7 @@
 //! The shell of a worker: everything around the loop that drives its sessions (`driver`). Mail, listeners and admitted peers, shared ports,
 //! jobs, the drain.
 
+mod forwarding;
 mod machine;
 mod ports;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Poll, Token};
 
@@ -17,7 +19,7 @@ use super::blob_files::BlobFiles;
 use super::budget::Budget;
 use super::clock;
 use super::control_thread::ControlSender;
-use super::driver::{Bounds, Driver};
+use super::driver::{Bounds, Driver, Moved};
 use super::free_memory::FreeMemory;
 use super::jobs::Jobs;
 use super::mailbox::{Handover, Mail, MailSender, Mailbox};
@@ -25,10 +27,12 @@ use super::preface::{self, Accepted, Prefaces};
 use super::tls::{Configs, NodeConfigs, Transport};
 use super::udp::UdpSocket;
 use crate::hub::RingMemory;
-use crate::protocol::{Listener, Port, Proxied, Security, speaks_http2};
+use crate::protocol::{Binding, Listener, Port, Proxied, Security, speaks_http2};
 use crate::stats::Refused;
 use crate::types::{Now, WorkerId};
 use crate::worker::{TranscoderBudget, Worker};
+use forwarding::Forwarding;
+pub(super) use forwarding::{Inbox, Inboxes, Passed};
 use machine::{Colleagues, WorkerMachine};
 
 /// The token of the wake-up.
@@ -62,8 +66,8 @@ pub(super) struct Parts {
     pub(super) poll: Poll,
     pub(super) mailbox: Mailbox,
     pub(super) listeners: Vec<(&'static Listener, TcpListener)>,
-    /// UDP ports shared by many peers.
-    pub(super) ports: Vec<(&'static Port, UdpSocket)>,
+    /// UDP ports shared by many peers, with the number of workers that are bound to each.
+    pub(super) ports: Vec<(&'static Port, UdpSocket, u16)>,
     pub(super) peers: Vec<MailSender>,
     pub(super) control_sender: ControlSender,
     pub(super) jobs: Jobs,
@@ -94,6 +98,8 @@ pub(super) struct Budgets {
     pub(super) blob_files: BlobFiles,
     /// Listeners whose connections begin with a PROXY header.
     pub(super) proxied: Proxied,
+    /// The bytes of datagrams on their way to each worker.
+    pub(super) inboxes: Inboxes,
 }
 
 /// The number of connections of each worker.
@@ -114,6 +120,8 @@ pub(super) struct Shell {
     accept_paused_until: Option<Instant>,
     pending_accept: bool,
     free_memory: FreeMemory,
+    /// Datagrams for other workers.
+    forwarding: Forwarding,
 }
 
 impl Shell {
@@ -130,8 +138,9 @@ impl Shell {
             .with_transcoders(budgets.transcoders)
             .with_blob_memory(Box::new(budgets.blob_files.clone()));
         driver.writing.blob_files = budgets.blob_files;
-        for (port, socket) in ports {
-            worker.port_bound(port, socket.socket.local_addr()?, &parts.hosts);
+        for (port, socket, workers) in ports {
+            let address = socket.socket.local_addr()?;
+            worker.port_bound(port, Binding { address, hosts: &parts.hosts, workers });
             driver.share(port, socket)?;
         }
         let colleagues =
@@ -150,6 +159,7 @@ impl Shell {
             accept_paused_until: None,
             pending_accept: true,
             free_memory: FreeMemory::new(clock::now().mono),
+            forwarding: Forwarding::new(id, budgets.inboxes),
         })
     }
 
@@ -178,6 +188,7 @@ impl Shell {
             self.driver.read_ready(now, &mut self.machine);
             self.read_ports(now);
             self.driver.finish(now, &mut self.machine);
+            self.post_moved();
             self.free_memory.handle_turn(now.mono);
             self.machine.worker.note_turn(now.mono.elapsed(), self.mailbox.waiting());
         }
@@ -205,6 +216,8 @@ impl Shell {
                     self.machine.worker.handle_mail(now, mail);
                 }
                 Mail::Mirrored(unit) => self.machine.worker.handle_mirrored(now, unit),
+                Mail::Datagrams(passed) => self.take_passed(now, passed),
+                Mail::Path(news) => self.machine.worker.handle_path_news(&news),
                 Mail::GiveWay(way) => {
                     self.driver.give_way(now, &mut self.machine, way);
                 }
@@ -272,7 +285,7 @@ impl Shell {
             }
         };
         if !self.proxied.has(listener) {
-            return self.admitted(now, Handover { stream, peer, listener, permit });
+            return self.admitted(now, Handover { stream, peer, listener, permit, received: Bytes::new() });
         }
         if !self.machine.worker.server().trusted_proxies.contains(peer.ip()) {
             preface::note_refused(listener, peer, "the peer is not in server.trusted_proxies");
@@ -292,7 +305,9 @@ impl Shell {
             drop(permit);
             let peer = SocketAddr::new(client.ip().to_canonical(), client.port());
             match self.budget.admit(peer, listener.publishers, now.mono) {
-                Ok(permit) => self.admitted(now, Handover { stream, peer, listener, permit }),
+                Ok(permit) => {
+                    self.admitted(now, Handover { stream, peer, listener, permit, received: Bytes::new() });
+                }
                 Err(why) => {
                     tracing::debug!(%peer, ?why, "connection refused");
                     self.machine.worker.note_refused(why);
@@ -305,7 +320,7 @@ impl Shell {
     fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
         let listener = handover.listener;
-        // What comes beside a port is for the sessions of this worker.
+        // Of what comes beside a port, its first bytes tell whose it is.
         let target = if listener.beside.is_none() { self.less_loaded() } else { None };
         match target
             .and_then(|index| Some((self.machine.colleagues.workers.get(index)?, self.loads.get(index)?)))
@@ -315,6 +330,19 @@ impl Shell {
                 peer.post(Mail::Socket(handover));
             }
             None => self.begin(now, handover),
+        }
+    }
+
+    /// Gives connections to the workers whose sessions they are for.
+    fn post_moved(&mut self) {
+        for (to, moved) in self.driver.take_moved() {
+            let index = usize::from(to.0);
+            let listener = Listener::all().find(|listener| listener.name == moved.listener);
+            let worker = self.machine.colleagues.workers.get(index).zip(self.loads.get(index));
+            let (Some(listener), Some((worker, load))) = (listener, worker) else { continue };
+            let Moved { stream, peer, permit, received, .. } = moved;
+            load.fetch_add(1, Ordering::Relaxed);
+            worker.post(Mail::Socket(Handover { stream, peer, listener, permit, received }));
         }
     }
 
@@ -337,13 +365,16 @@ impl Shell {
     }
 
     fn begin(&mut self, now: Now, handover: Handover) {
-        let Handover { stream, peer, listener, permit } = handover;
+        let Handover { stream, peer, listener, permit, received } = handover;
         // A slot that was freed in this turn may be given out again: its former socket must be gone by then.
         self.driver.perform_all(now, &mut self.machine);
         let _ = stream.set_nodelay(true);
         let transport = self.accepted(stream, listener);
         let Some(id) = self.machine.worker.accept(now, listener, peer) else { return };
         self.driver.install_accepted(now, &mut self.machine, id, transport, (listener.name, permit));
+        if !received.is_empty() {
+            self.machine.worker.handle_bytes(now, id, &received);
+        }
     }
 
     /// Makes the transport of an accepted connection.

@@ -8,7 +8,7 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use wire::{Datagrams, SendQueue};
 
 use super::{
@@ -129,6 +129,17 @@ impl<F: Framing> Carrier for StreamCarrier<F> {
         self.queued = self.queued.saturating_add(messages.len());
         self.out.push(messages.freeze());
         lost
+    }
+
+    fn hand_over(&mut self, datagram: &[u8]) -> Option<Bytes> {
+        if self.claimed || !self.is_open {
+            return None;
+        }
+        let mut received = BytesMut::new();
+        self.framing.write(datagram, &mut received);
+        received.extend_from_slice(&std::mem::take(&mut self.input));
+        self.end("its session is at another worker");
+        Some(received.freeze())
     }
 }
 

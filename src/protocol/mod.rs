@@ -37,6 +37,7 @@ mod samples;
 mod session;
 pub mod sinks;
 mod srt;
+mod steering;
 mod tailored;
 mod thinning;
 mod ts;
@@ -57,7 +58,7 @@ use crate::config::AppSettings;
 use crate::mail::Message;
 #[cfg(test)]
 use crate::stats::Figures;
-use crate::types::{ConnId, Now, SessionRef};
+use crate::types::{ConnId, Now, SessionRef, WorkerId};
 pub use audio::lack as audio_lack;
 pub use conversation::{
     BLOB_WAIT, Event, FamilyEvent, FamilyNews, OpenPath, OrderEvent, PassAsk, PathEvent, PathId, PlayAsk,
@@ -80,6 +81,7 @@ pub use session::{
     About, ByteStream, Carrier, Context, DatagramPeer, Paced, Paths, Session, Shared, TailSink, Timers, To,
     UnitRuns, UnitSink,
 };
+pub use steering::{Binding, Elsewhere, PathChange, PathNews};
 
 /// Time after which an outgoing connection that is not established is given up.
 pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -96,13 +98,15 @@ pub struct Remote {
     pub local: Option<IpAddr>,
     /// The session whose byte stream carries this peer's datagrams of the port ([`Carrier`]); `None` if the port's socket does.
     pub carrier: Option<ConnId>,
+    /// The worker that has received the datagram, if another one than that of the session ([`Elsewhere`]).
+    pub via: Option<WorkerId>,
 }
 
 impl Remote {
     /// Makes the remote of a socket's peer.
     #[must_use]
     pub const fn of(peer: SocketAddr) -> Self {
-        Self { peer, local: None, carrier: None }
+        Self { peer, local: None, carrier: None, via: None }
     }
 }
 
@@ -115,6 +119,8 @@ pub enum Route {
     New,
     /// No session yet; the reply was written.
     Reply,
+    /// The session may be at another worker.
+    Elsewhere(Elsewhere),
     /// No session; the datagram is dropped.
     Drop,
 }
@@ -145,8 +151,8 @@ pub trait Demux: Debug + Send {
 
 /// A shared port whose sessions are made because another session requests them, not because a datagram has come.
 pub trait SessionsOnRequest {
-    /// Notes the address that the port is bound to. `hosts` are the addresses of the machine.
-    fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]);
+    /// Notes the address that the port is bound to.
+    fn bound(&mut self, binding: Binding<'_>);
     /// Creates the session that another one requests ([`FamilyEvent::SpawnAt`]). `None` if there is no room, or the request is not of this
     /// protocol.
     fn create(
@@ -160,6 +166,10 @@ pub trait SessionsOnRequest {
     fn claim(&mut self, now: Now, conn: ConnId, claim: &Claim);
     /// Returns the answer to a message for a session that has ended; `None` if no such session is remembered.
     fn answer_for_past(&mut self, now: Now, conn: ConnId, message: &Message) -> Option<Message>;
+    /// Takes news of another worker about a path.
+    fn hear(&mut self, news: &PathNews);
+    /// Returns the next change that another worker must hear of, after [`SessionsOnRequest::claim`] and [`Demux::forget`].
+    fn poll_change(&mut self) -> Option<PathChange>;
 }
 
 /// A session requested by another one at a shared port.

@@ -62,10 +62,10 @@ impl Port {
         PROTOCOLS.iter().flat_map(|protocol| protocol.ports)
     }
 
-    /// True if each worker has a port of this name.
+    /// True if each worker may have a port of this name.
     #[must_use]
-    pub fn is_of_each_worker(name: &str) -> bool {
-        Self::all().any(|port| port.name == name && port.of_each_worker)
+    pub fn is_listed(name: &str) -> bool {
+        Self::all().any(|port| port.name == name && port.of_each_worker.is_some())
     }
 }
 

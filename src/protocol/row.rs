@@ -122,8 +122,8 @@ pub struct Listener {
     pub manages: bool,
     /// True if publishers use the listener; a part of all connections is reserved for it.
     pub publishers: bool,
-    /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its own UDP socket, and keeps the
-    /// connections that it accepts.
+    /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its UDP socket, and keeps the
+    /// connections that it accepts, but those of other workers' sessions ([`super::Carrier::hand_over`]).
     pub beside: Option<&'static str>,
     /// Returns the address; `None` if the listener is off. For a listener beside a port only `None` matters.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
@@ -163,9 +163,9 @@ pub struct Port {
     pub name: &'static str,
     /// True if publishers use the port, as for a [`Listener`].
     pub publishers: bool,
-    /// True if each worker has a port number of its own, counted up from the first, so that a peer's datagrams reach the worker that knows
-    /// it.
-    pub of_each_worker: bool,
+    /// Returns true if the settings give each worker a port number of its own, counted up from the first; `None` if all have the same
+    /// one always. The ready line has a list of the former.
+    pub(super) of_each_worker: Option<fn(&ServerSettings) -> bool>,
     /// Returns the address, as for a [`Listener`].
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the demultiplexer of the port.
@@ -177,6 +177,12 @@ impl Port {
     #[must_use]
     pub fn listen(&self, server: &ServerSettings) -> Option<Bind> {
         (self.listen)(server)
+    }
+
+    /// True if each worker has a port number of its own.
+    #[must_use]
+    pub fn is_of_each_worker(&self, server: &ServerSettings) -> bool {
+        self.of_each_worker.is_some_and(|of_each| of_each(server))
     }
 
     /// Creates the demultiplexer of the port on one worker.

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use wire::{Datagrams, SendQueue};
 
 use super::{Apps, Event, PathEvent, PathId, Remote, Reply};
@@ -119,6 +120,9 @@ pub trait ByteStream {
 pub trait Carrier {
     /// Queues datagrams. Those for which the queue has no room are lost, as on a network. Returns the number lost.
     fn carry(&mut self, datagrams: &Datagrams) -> usize;
+    /// Ends here, and returns all bytes that were received, beginning with the message of `datagram`, for the worker that goes on with the
+    /// connection. `None` if a session has claimed it.
+    fn hand_over(&mut self, datagram: &[u8]) -> Option<Bytes>;
 }
 
 /// The destination of gathered datagrams.

@@ -173,14 +173,24 @@ impl Page {
             self.each(|w| number(w.counters.key_frames_asked)),
         )?;
         let datagrams = self.workers.iter().enumerate().flat_map(|(index, figures)| {
-            let counters = &figures.counters;
-            [("nobody", counters.datagrams_dropped), ("unsent", counters.datagrams_unsent)]
+            let datagrams = &figures.counters.datagrams;
+            let by_reason = [
+                ("nobody", datagrams.dropped),
+                ("unsent", datagrams.unsent),
+                ("not_passed", datagrams.not_passed),
+            ];
+            by_reason
                 .map(|(reason, count)| (vec![worker(index), ("reason", reason.to_owned())], number(count)))
         });
         out.counters(
             "dropped_datagrams",
-            "Datagrams without a session, and those that the kernel did not take",
+            "Datagrams without a session, those that the kernel did not take, and those lost on the way to another worker",
             datagrams,
+        )?;
+        out.counters(
+            "passed_datagrams",
+            "Datagrams passed on to the worker of their session",
+            self.each(|w| number(w.counters.datagrams.passed)),
         )?;
         out.counters(
             "worker_panics",

@@ -136,6 +136,19 @@ impl Refusals {
     }
 }
 
+/// Counters of the datagrams of a worker.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Received datagrams that belong to no session.
+    pub dropped: u64,
+    /// Received datagrams that were passed on to the worker of their session.
+    pub passed: u64,
+    /// Received datagrams for other workers that were lost, because too many waited there.
+    pub not_passed: u64,
+    /// Datagrams that the system did not accept.
+    pub unsent: u64,
+}
+
 /// Plain counters of a worker since its start.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Counters {
@@ -157,10 +170,8 @@ pub struct Counters {
     pub units_unmirrored: u64,
     /// Jumps of subscribers to a newer key frame.
     pub jumps: u64,
-    /// Datagrams that belong to no session.
-    pub datagrams_dropped: u64,
-    /// Datagrams that the system did not accept.
-    pub datagrams_unsent: u64,
+    /// Datagrams of sockets.
+    pub datagrams: Datagrams,
     /// Requests to publishers for key frames that viewers waited for.
     pub key_frames_asked: u64,
     /// Derived tracks that were refused because too many were being transcoded.

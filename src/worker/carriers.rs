@@ -9,8 +9,8 @@ use super::datagrams::Ports;
 use super::dispatch::UNSENT_BYTES_MIN;
 use super::turn::Turn;
 use super::{Output, Worker};
-use crate::protocol::{PathId, PortEvent, PortNews, Remote, Reply, Route};
-use crate::types::ConnId;
+use crate::protocol::{Elsewhere, PathId, PortEvent, PortNews, Remote, Reply, Route};
+use crate::types::{ConnId, WorkerId};
 use crate::worker::Destination;
 
 impl Worker {
@@ -63,12 +63,25 @@ impl Ports {
                 conns.call(turn, carrier, |session, _| session.carrier().map(|way| way.carry(&reply)));
                 conns.touch(turn, carrier);
             }
-            Route::New | Route::Drop => conns.reply(turn, carrier, Reply::Port(PortNews::Uncarried)),
+            Route::Elsewhere(Elsewhere::Name(to)) => conns.hand_over(turn, carrier, to, datagram),
+            Route::New | Route::Elsewhere(_) | Route::Drop => {
+                conns.reply(turn, carrier, Reply::Port(PortNews::Uncarried))
+            }
         }
     }
 }
 
 impl Conns {
+    /// Gives the connection of a carrier to the worker whose session it is for, unless a session here has claimed it.
+    fn hand_over(&mut self, turn: &mut Turn, carrier: ConnId, to: WorkerId, datagram: &[u8]) {
+        let Some(peer) = self.get(carrier).map(|conn| conn.peer) else { return };
+        let received = self.call(turn, carrier, |session, _| session.carrier()?.hand_over(datagram));
+        if let Some(received) = received.flatten() {
+            turn.agenda.outputs.push_back(Output::HandOver { conn: carrier, to, peer, received });
+            self.touch(turn, carrier);
+        }
+    }
+
     /// Ties a carrier to the session it carries, so that they end together.
     pub(super) fn adopt_carrier(&mut self, turn: &mut Turn, owner: ConnId, carrier: ConnId) {
         let Some(conn) = self.get(carrier) else { return };

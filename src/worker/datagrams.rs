@@ -5,20 +5,22 @@
 //! its pace allows.
 
 use std::any::Any;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use crypto::Seed;
 use wire::Datagrams;
 
+use super::Output;
 use super::Worker;
 use super::conn::{Conn, DatagramLink, DatagramPath};
 use super::conns::Conns;
 use super::turn::Turn;
 use crate::mail::Message;
 use crate::protocol::{
-    Claim, Demux, FamilyNews, PathId, Port, PortContext, Remote, Reply, Route, Session, Wanted,
+    Binding, Claim, Demux, Elsewhere, FamilyNews, PathChange, PathId, PathNews, Port, PortContext, Remote,
+    Reply, Route, Session, Wanted,
 };
 use crate::types::{ConnId, Handle, Now, WorkerId};
 
@@ -31,6 +33,8 @@ pub enum Routed {
     New,
     /// The reply is to be sent: [`Worker::reply_datagram`].
     Reply,
+    /// The datagram is to be passed on: [`Worker::handle_datagram`] of another worker.
+    Elsewhere(Elsewhere),
 }
 
 /// The destination of gathered datagrams.
@@ -60,12 +64,13 @@ impl Ports {
     }
 
     /// Removes a datagram session.
-    pub(super) fn forget_peer(&mut self, id: ConnId, conn: &Conn) {
+    pub(super) fn forget_peer(&mut self, turn: &mut Turn, id: ConnId, conn: &Conn) {
         for path in conn.datagrams.iter().flat_map(|link: &DatagramLink| &link.paths) {
             if let DatagramPath::Port(port, _) = path
                 && let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| of == port)
             {
                 demux.forget(id);
+                turn.tell_paths(port, &mut **demux);
             }
         }
     }
@@ -90,7 +95,22 @@ impl Worker {
             Route::New if self.turn.draining => Routed::Done,
             Route::New => Routed::New,
             Route::Reply => Routed::Reply,
+            Route::Elsewhere(to) => Routed::Elsewhere(to),
             Route::Drop => Routed::Done,
+        }
+    }
+
+    /// Counts datagrams that were passed on to other workers, and those that were lost.
+    pub const fn note_passed(&mut self, passed: u64, lost: u64) {
+        let datagrams = &mut self.turn.meter.stats.datagrams;
+        datagrams.passed = datagrams.passed.saturating_add(passed);
+        datagrams.not_passed = datagrams.not_passed.saturating_add(lost);
+    }
+
+    /// Takes news of another worker about a path whose datagrams this one receives.
+    pub fn handle_path_news(&mut self, news: &PathNews) {
+        if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == news.port) {
+            demux.on_request().into_iter().for_each(|sessions| sessions.hear(news));
         }
     }
 
@@ -167,8 +187,8 @@ impl Worker {
     }
 
     pub(super) fn note_sent(&mut self, at: Instant, id: ConnId, taken: usize, lost: usize) {
-        self.turn.meter.stats.datagrams_unsent =
-            self.turn.meter.stats.datagrams_unsent.saturating_add(lost as u64);
+        let datagrams = &mut self.turn.meter.stats.datagrams;
+        datagrams.unsent = datagrams.unsent.saturating_add(lost as u64);
         for (index, unit) in self.turn.meter.forwarded.drain(..) {
             self.turn.meter.forwarding.record(index, unit.video, unit.received, at);
         }
@@ -182,10 +202,10 @@ impl Worker {
         }
     }
 
-    /// Notes the address that a shared port is bound to. `hosts` are the addresses of the machine.
-    pub fn port_bound(&mut self, port: &'static Port, address: SocketAddr, hosts: &[IpAddr]) {
+    /// Notes the address that a shared port is bound to.
+    pub fn port_bound(&mut self, port: &'static Port, binding: Binding<'_>) {
         if let Some((_, demux)) = self.ports.list.iter_mut().find(|(of, _)| *of == port) {
-            demux.on_request().into_iter().for_each(|sessions| sessions.bound(address, hosts));
+            demux.on_request().into_iter().for_each(|sessions| sessions.bound(binding));
         }
     }
 }
@@ -235,7 +255,8 @@ impl Ports {
             return Route::Drop;
         };
         if route == Route::Drop {
-            turn.meter.stats.datagrams_dropped = turn.meter.stats.datagrams_dropped.saturating_add(1);
+            let datagrams = &mut turn.meter.stats.datagrams;
+            datagrams.dropped = datagrams.dropped.saturating_add(1);
         }
         route
     }
@@ -296,6 +317,7 @@ impl Ports {
             {
                 let now = turn.now;
                 demux.on_request().into_iter().for_each(|sessions| sessions.claim(now, id, claim));
+                turn.tell_paths(port, &mut **demux);
             }
         }
         if let Claim::Open(Remote { carrier: Some(carrier), .. }) = claim {
@@ -313,6 +335,15 @@ impl Ports {
 impl Turn {
     const fn count_received(&mut self, bytes: usize) {
         self.meter.stats.bytes_in = self.meter.stats.bytes_in.saturating_add(bytes as u64);
+    }
+
+    /// Delivers a port's news to other workers.
+    fn tell_paths(&mut self, port: &'static Port, demux: &mut dyn Demux) {
+        let Some(sessions) = demux.on_request() else { return };
+        while let Some(PathChange { to, remote, is_open }) = sessions.poll_change() {
+            let news = PathNews { port, remote, owner: self.id, is_open };
+            self.agenda.outputs.push_back(Output::Path(to, news));
+        }
     }
 }
 

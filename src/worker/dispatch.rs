@@ -181,7 +181,7 @@ impl Worker {
         self.live.unpublish_all(&mut self.turn, &mut self.conns, id);
         self.live.leave_all(&mut self.turn, &mut self.conns, id);
         let Some(conn) = self.conns.remove(id) else { return };
-        self.ports.forget_peer(id, &conn);
+        self.ports.forget_peer(&mut self.turn, id, &conn);
         self.live.awaited.end(id);
         self.polled.end_wait(id);
         self.polled.passes.forget(id);

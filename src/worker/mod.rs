@@ -50,12 +50,13 @@ mod write;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use crypto::Seed;
 
 use crate::hub::MirroredUnit;
 use crate::jobs::Job;
 use crate::mail::{Proof, SessionSettings, ToControl, ToWorker};
-use crate::protocol::{Listener, PathEvent, PathId};
+use crate::protocol::{Listener, PathEvent, PathId, PathNews};
 use crate::stats::{Counters, Refused};
 use crate::types::{ConnId, Now, StreamId, WorkerId};
 pub use agenda::Writers;
@@ -133,6 +134,19 @@ pub enum Output {
         conn: ConnId,
         /// True if the peer publishes; a part of all connections is reserved for publishers.
         publishes: bool,
+    },
+    /// Deliver news to another worker that receives datagrams of a session here.
+    Path(WorkerId, PathNews),
+    /// Give a connection to another worker, whose session it is for. Its session here ends.
+    HandOver {
+        /// The connection.
+        conn: ConnId,
+        /// The worker.
+        to: WorkerId,
+        /// The address of the client.
+        peer: SocketAddr,
+        /// The bytes that were received.
+        received: Bytes,
     },
     /// Close the socket, after sending what is queued unless `abort` is set.
     Close {

@@ -82,5 +82,6 @@ mod uploads;
 mod web_socket;
 mod webm;
 mod webrtc;
+mod webrtc_port;
 mod webrtc_rows;
 mod webrtc_tcp;

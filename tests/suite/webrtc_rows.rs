@@ -159,7 +159,7 @@ fn w_11_one_client_has_so_many_sessions_and_the_first_publisher_of_an_id_keeps_i
 /// I-05, I-11, D-01, D-03: what comes to a media port without a session behind it costs a look into a table.
 #[test]
 fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
-    let mut server = Server::start(&[]);
+    let mut server = Server::start(&["server.workers=2"]);
     let bystander = Bystander::start(&server);
     let (port, before) = (server.webrtc[0], server.rss_kb());
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -167,12 +167,19 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
         let mut random: Random = Seed::from_number(7).random();
         (0..4096).flat_map(|_| random.u64().to_le_bytes()).collect()
     };
+    // Checks that name sessions of the first worker and of the second, of which each receives those of the other.
+    let of_workers = ["AA000000", "AB000000"].map(|fragment| {
+        let mut check = Vec::new();
+        let writer = MessageWriter::new(&mut check, Class::Request, TransactionId([7; 12]));
+        writer.username(fragment, "peer").finish(b"key");
+        check
+    });
     let began = Instant::now();
     let mut sent = 0usize;
     while began.elapsed() < secs(3) {
         let at = (sent * 61) % 30_000;
         let mut datagram = noise[at..at + 60 + sent % 1000].to_vec();
-        match sent % 4 {
+        match sent % 5 {
             // A binding request for a user that nobody is.
             0 => {
                 datagram.truncate(60);
@@ -182,6 +189,7 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
             // A ClientHello, media, and anything.
             1 => datagram[..3].copy_from_slice(&[22, 254, 253]),
             2 => datagram[0] = 0x80,
+            3 => datagram.clone_from(&of_workers[sent / 5 % 2]),
             _ => {}
         }
         sent += usize::from(socket.send_to(&datagram, port).is_ok());
@@ -190,6 +198,7 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
     // Nobody is answered.
     socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
     assert!(socket.recv(&mut [0; 2048]).is_err());
+    assert!(server.api().metric("millstream_passed_datagrams_total", "") > 100.0, "nothing was passed on");
     bystander.finish(&mut server);
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < 30_000, "{grown} kB more");

@@ -121,9 +121,9 @@ fn i_11_a_thousand_connections_of_nobody_keep_no_session_out() {
     bystander.finish(&mut server);
 }
 
-/// Other connections are spread over the workers; these are of use to one alone.
+/// All workers accept connections at the port, and these are of use to one alone.
 #[test]
-fn a_connection_stays_with_the_worker_of_its_port() {
+fn a_connection_comes_to_the_worker_of_its_session() {
     let server = Server::start(&["server.workers=2"]);
     let mut others = Vec::new();
     let mut publisher = RtcClient::publish(&server, "w", Over::Udp);

@@ -398,6 +398,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ),
     ("webrtc.enabled", "src/protocol/webrtc/settings.rs::c_03_candidates_are_addresses"),
     ("webrtc.port", "src/protocol/webrtc/settings.rs::c_03_candidates_are_addresses"),
+    ("webrtc.port_per_worker", "tests/suite/webrtc_port.rs::with_a_port_of_each_worker_nothing_is_passed_on"),
     ("webrtc.tcp", "src/protocol/webrtc/settings.rs::c_03_candidates_are_addresses"),
     ("webrtc.playoutDelay", "src/protocol/webrtc/settings.rs::c_03_a_playout_delay_is_a_range"),
     ("webrtc.candidates", "src/protocol/webrtc/settings.rs::c_03_candidates_are_addresses"),

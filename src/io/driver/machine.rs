@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bytes::Bytes;
 use rustls::ClientConfig;
 use wire::{Datagrams, Gather};
 
 use crate::protocol::{PathEvent, PathId, Remote};
 use crate::stats::Refused;
-use crate::types::{ConnId, Now};
+use crate::types::{ConnId, Now, WorkerId};
 use crate::worker::{Destination, Way, Writers};
 
 /// A machine with many sessions, each behind a [`ConnId`]: a worker, or the load generator. The driver reports the events of their
@@ -90,6 +91,8 @@ pub(in crate::io) enum Output {
         /// True if the peer was granted to publish.
         publishes: bool,
     },
+    /// Take the connection out for another worker ([`super::Driver::take_moved`]).
+    HandOver { conn: ConnId, to: WorkerId, peer: SocketAddr, received: Bytes },
     /// Close the connection, after sending what is queued unless `abort` is set.
     Close { conn: ConnId, abort: bool },
     /// Shorten the time that closed connections may linger.

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use bytes::Bytes;
 use mio::Interest;
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -45,6 +46,19 @@ pub(super) struct Socket {
     pub(super) listener: &'static str,
     /// True if a ClientHello was begun and is incomplete.
     pub(super) hello_begun: bool,
+}
+
+/// A connection on its way to another worker.
+#[derive(Debug)]
+pub(in crate::io) struct Moved {
+    pub(in crate::io) stream: TcpStream,
+    /// The address of the client, which a proxy may have told.
+    pub(in crate::io) peer: SocketAddr,
+    /// The name of the listener that accepted it.
+    pub(in crate::io) listener: &'static str,
+    pub(in crate::io) permit: Permit,
+    /// The bytes that were received.
+    pub(in crate::io) received: Bytes,
 }
 
 impl Socket {
@@ -145,6 +159,16 @@ impl Driver {
             let ended = socket.ended && !socket.alerted;
             self.lingering.add(now, socket.transport, socket.permit, ended);
         }
+    }
+
+    /// Takes an accepted connection without TLS out for another worker. `None` if it has given way meanwhile; then it is closed.
+    pub(super) fn take_out(&mut self, id: ConnId, peer: SocketAddr, received: Bytes) -> Option<Moved> {
+        let entry = self.sockets.get_mut(slot_of(id))?;
+        let mut socket = entry.take_if(|socket| socket.generation == id.generation)?;
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+        let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
+        let stream = socket.transport.into_plain()?;
+        Some(Moved { stream, peer, listener: socket.listener, permit: socket.permit?, received })
     }
 
     pub(super) fn limit_unsent(&mut self, id: ConnId, bytes: usize) {

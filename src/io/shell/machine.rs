@@ -142,6 +142,10 @@ impl Machine for WorkerMachine {
             }
             Of::Worker(to, mail) => colleagues.post(to, Mail::Control(mail)),
             Of::Others(mail) => colleagues.post_to_others(&mail),
+            Of::Path(to, news) => colleagues.post(to, Mail::Path(news)),
+            Of::HandOver { conn, to, peer, received } => {
+                return Some(Output::HandOver { conn, to, peer, received });
+            }
             Of::Mirrored(to, unit) => colleagues.post(to, Mail::Mirrored(unit)),
             Of::Job { conn, job } => {
                 let asker = Asker::Session(SessionRef::new(colleagues.id, conn));

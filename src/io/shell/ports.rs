@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::Shell;
+use super::{Passed, Shell};
 use crate::io::driver::note_receive_error;
 use crate::protocol::{Port, Remote};
 use crate::types::Now;
@@ -40,6 +40,18 @@ impl Shell {
                     Err(error) => note_receive_error(&error),
                 }
                 self.driver.batch = batch;
+            }
+        }
+        self.forwarding.flush(&self.machine.colleagues.workers);
+        let (passed, lost) = self.forwarding.take_counts();
+        self.machine.worker.note_passed(passed, lost);
+    }
+
+    /// Takes datagrams that other workers received.
+    pub(super) fn take_passed(&mut self, now: Now, mut passed: Passed) {
+        for (port, from, datagram) in passed.datagrams() {
+            if let Some(index) = self.driver.ports.iter().position(|(of, _)| *of == port) {
+                self.route(now, index, port, from, datagram);
             }
         }
     }
@@ -82,6 +94,11 @@ impl Shell {
                     tracing::debug!(%error, peer = %from.peer, "reply not sent");
                 }
             }
+            Routed::Elsewhere(to) => {
+                let workers = &self.machine.colleagues.workers;
+                self.forwarding.push(now.mono, workers, (to, port, from), datagram);
+            }
+            Routed::New if from.via.is_some() => {}
             Routed::New => self.admit_peer(now, port, from),
         }
     }

@@ -72,6 +72,11 @@ impl Transport {
         Self { stream, tls: None, hello: Some(Box::new(hello)) }
     }
 
+    /// Returns the socket of a connection without TLS.
+    pub(in crate::io) fn into_plain(self) -> Option<TcpStream> {
+        (self.tls.is_none() && self.hello.is_none()).then_some(self.stream)
+    }
+
     /// Begins TLS on a socket just connected to a server with this name (or address).
     pub(in crate::io) fn begin_client(&mut self, config: &Arc<ClientConfig>, name: &str) -> io::Result<()> {
         let invalid = |_| io::Error::other("the host is not a name that a certificate can have");

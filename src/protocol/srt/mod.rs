@@ -82,7 +82,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ports: &[Port {
         name: "srt",
         publishers: true,
-        of_each_worker: false,
+        of_each_worker: None,
         listen: settings::listen,
         demux: |ctx| Box::new(SrtPort::new(ctx.now, ctx.worker, ctx.secret)),
     }],

@@ -34,7 +34,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ports: &[Port {
         name: PORT,
         publishers: true,
-        of_each_worker: false,
+        of_each_worker: None,
         listen: settings::listen,
         demux: |ctx| Box::new(port::TurnPort::new(ctx)),
     }],

@@ -31,6 +31,7 @@ mod port;
 mod room;
 mod session;
 mod settings;
+mod sharing;
 mod signalling;
 mod statistics;
 mod tcp;
@@ -107,7 +108,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ports: &[Port {
         name: PORT,
         publishers: true,
-        of_each_worker: true,
+        of_each_worker: Some(settings::is_of_each_worker),
         listen: settings::listen,
         demux: |ctx| Box::new(RtcPort::new(ctx.now, ctx.worker, ctx.secret)),
     }],

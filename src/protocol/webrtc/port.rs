@@ -18,12 +18,16 @@ use super::candidates::{self, Known};
 use super::messages::{Ask, FromSession, Later, ToSession};
 use super::session::RtcSession;
 use super::settings::{RtcAppSettings, RtcSettings};
+use super::sharing::Sharing;
 use super::way::path_of;
 use crate::auth::network;
 use crate::config::AppSettings;
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::ice_servers::MediaAddress;
-use crate::protocol::{Claim, Context, Demux, Remote, Route, Session, SessionsOnRequest, Wanted};
+use crate::protocol::{
+    Binding, Claim, Context, Demux, Elsewhere, PathChange, PathNews, Remote, Route, Session,
+    SessionsOnRequest, Wanted,
+};
 use crate::types::{ConnId, Now, WorkerId};
 
 /// Maximum sessions of one worker.
@@ -53,6 +57,9 @@ pub(super) struct RtcPort {
     /// Number of sessions without a validated path, by network; then the network of each such session.
     waiting: HashMap<IpAddr, u32>,
     waits: HashMap<ConnId, IpAddr>,
+    /// Paths of other workers, if all share the port.
+    sharing: Sharing,
+    worker: WorkerId,
     /// Ended sessions with their secrets, and until when they are remembered; oldest first.
     past: VecDeque<(ConnId, u64, Instant)>,
 }
@@ -70,6 +77,8 @@ impl RtcPort {
             config: None,
             waiting: HashMap::new(),
             waits: HashMap::new(),
+            sharing: Sharing::default(),
+            worker,
             past: VecDeque::new(),
         }
     }
@@ -85,7 +94,8 @@ impl RtcPort {
             return Some(Arc::clone(config));
         }
         let identity = self.identity.clone()?;
-        let ice = ice::LiteConfig { connect_timeout: CONNECT_TIMEOUT, ..ice::LiteConfig::default() };
+        let (connect_timeout, tag) = (CONNECT_TIMEOUT, self.sharing.tag());
+        let ice = ice::LiteConfig { connect_timeout, tag, ..ice::LiteConfig::default() };
         let config =
             Config::new(IceMode::Lite { config: Arc::new(ice), addresses: addresses.clone() }, identity);
         let config = Arc::new(Config { tcp: settings.tcp, playout_delay: settings.playout_delay, ..config });
@@ -118,13 +128,27 @@ impl RtcPort {
         }
     }
 
-    /// Routes media from an unknown path to one of the sessions at the same address, which tries to decrypt it: a NAT may have given its peer
-    /// another port.
-    fn route_stray(&mut self, path: &ice::Path, reason: ice::DropReason, datagram: &[u8]) -> Route {
-        let may_have_moved =
-            reason == ice::DropReason::UnknownPath && ice::classify(datagram) == ice::Kind::Rtp;
-        let session = may_have_moved.then(|| self.sessions.next_of_host(path)).flatten();
-        session.map_or(Route::Drop, Route::Session)
+    /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at the same address, here or
+    /// at another worker, which tries to decrypt it: a NAT may have given its peer another port.
+    fn route_stray(
+        &mut self,
+        from: Remote,
+        path: &ice::Path,
+        reason: ice::DropReason,
+        datagram: &[u8],
+    ) -> Route {
+        if let Some(elsewhere) = self.sharing.find(from, path, reason, datagram) {
+            return Route::Elsewhere(elsewhere);
+        }
+        if reason != ice::DropReason::UnknownPath || ice::classify(datagram) != ice::Kind::Rtp {
+            return Route::Drop;
+        }
+        let otherwise =
+            if self.sharing.has_others(from) { Route::Elsewhere(Elsewhere::Others) } else { Route::Drop };
+        if otherwise != Route::Drop && self.sharing.is_turn_of_others() {
+            return otherwise;
+        }
+        self.sessions.next_of_host(path).map_or(otherwise, Route::Session)
     }
 
     fn path(&self, remote: Remote) -> Option<ice::Path> {
@@ -137,7 +161,7 @@ impl Demux for RtcPort {
         let Some(path) = self.path(from) else { return Route::Drop };
         match self.sessions.route(&path, datagram) {
             ice::Route::Stun(conn) | ice::Route::Dtls(conn) | ice::Route::Rtp(conn) => Route::Session(conn),
-            ice::Route::Drop(reason) => self.route_stray(&path, reason, datagram),
+            ice::Route::Drop(reason) => self.route_stray(from, &path, reason, datagram),
         }
     }
 
@@ -147,6 +171,7 @@ impl Demux for RtcPort {
 
     fn forget(&mut self, conn: ConnId) {
         self.sessions.remove(conn);
+        self.sharing.forget(conn);
         self.end_wait(conn);
     }
 
@@ -160,8 +185,9 @@ impl Demux for RtcPort {
 }
 
 impl SessionsOnRequest for RtcPort {
-    fn bound(&mut self, address: SocketAddr, hosts: &[IpAddr]) {
+    fn bound(&mut self, Binding { address, hosts, workers }: Binding<'_>) {
         (self.bound, self.hosts, self.config) = (Some(address), hosts.to_vec(), None);
+        self.sharing.among(self.worker, workers);
     }
 
     fn create(
@@ -197,12 +223,14 @@ impl SessionsOnRequest for RtcPort {
                 if let Some(path) = self.path(*remote)
                     && self.sessions.open(path, conn)
                 {
+                    self.sharing.open(conn, path, *remote);
                     self.end_wait(conn);
                 }
             }
             Claim::Close(remote) => {
                 if let Some(path) = self.path(*remote) {
                     self.sessions.close(&path, conn);
+                    self.sharing.close(conn, &path);
                 }
             }
             Claim::Past(secret) => {
@@ -223,6 +251,18 @@ impl SessionsOnRequest for RtcPort {
         let at = self.past.iter().position(is_named)?;
         self.past.remove(at);
         Some(Message::new(FromSession::Answered(200, None, String::new())))
+    }
+
+    fn hear(&mut self, news: &PathNews) {
+        let Some(path) = self.path(news.remote) else { return };
+        if news.is_open {
+            self.sessions.vacate(&path);
+        }
+        self.sharing.hear(path, news.owner, news.is_open);
+    }
+
+    fn poll_change(&mut self) -> Option<PathChange> {
+        self.sharing.poll_change()
     }
 }
 
@@ -303,7 +343,7 @@ mod tests {
     fn an_application_may_have_no_media_over_tcp() {
         let mut port =
             RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
-        port.bound("192.0.2.1:5".parse().unwrap(), &[]);
+        port.bound(Binding { address: "192.0.2.1:5".parse().unwrap(), hosts: &[], workers: 1 });
         for (tcp, settings, wanted) in [
             ("true", &[][..], true),
             ("true", &[("webRTCTcpCandidatesEnabled", "true")], true),
@@ -321,7 +361,7 @@ mod tests {
     fn an_application_may_give_its_clients_another_time_to_connect() {
         let mut port =
             RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
-        port.bound("192.0.2.1:5".parse().unwrap(), &[]);
+        port.bound(Binding { address: "192.0.2.1:5".parse().unwrap(), hosts: &[], workers: 1 });
         let server = ServerSettings::of(schema(), &[]).unwrap();
         for (settings, ms) in [(&[][..], 10_000), (&[("webRTCClientStartTimeoutMs", "3000")], 3000)] {
             let app = AppSettings::of(schema(), "live", settings).unwrap();

@@ -21,19 +21,20 @@ use crate::types::Lookup;
 
 const SERVER: &[Key] = &[
     key(WEBRTC, "webrtc.enabled", "true", "WebRTC of the server", "WebRTC publishers and viewers"),
+    key(WEBRTC, "webrtc.port", "50000", "WebRTC port", "UDP port of WebRTC media; 0: any free one"),
     key(
         WEBRTC,
-        "webrtc.port",
-        "50000",
-        "First WebRTC port",
-        "First UDP port of WebRTC media, one per worker; 0: any free ones",
+        "webrtc.port_per_worker",
+        "false",
+        "A port for each worker",
+        "WebRTC media at a port of each worker, counted up from webrtc.port, instead of one for all: no datagram is passed on from worker to worker",
     ),
     key(
         WEBRTC,
         "webrtc.tcp",
         "true",
         "Media over TCP",
-        "WebRTC media also over TCP at the same ports, for clients whose UDP is blocked",
+        "WebRTC media also over TCP at the same port, for clients whose UDP is blocked",
     ),
     key(
         WEBRTC,
@@ -76,6 +77,8 @@ pub(super) static SECTION: Section = Section {
 pub(crate) struct RtcSettings {
     /// `webrtc.port`, unless `webrtc.enabled` is off.
     port: Option<u16>,
+    /// `webrtc.port_per_worker`.
+    port_per_worker: bool,
     /// `webrtc.tcp`.
     pub(super) tcp: bool,
     /// `server.host`.
@@ -90,6 +93,7 @@ pub(crate) struct RtcSettings {
 
 static DEFAULTS: RtcSettings = RtcSettings {
     port: None,
+    port_per_worker: false,
     tcp: false,
     host: None,
     playout_delay: None,
@@ -117,6 +121,7 @@ impl RtcSettings {
         let port = values.port("webrtc.port")?;
         Ok(Self {
             port: values.boolean("webrtc.enabled")?.then_some(port),
+            port_per_worker: values.boolean("webrtc.port_per_worker")?,
             tcp: values.boolean("webrtc.tcp")?,
             host: values.host("server.host")?,
             playout_delay: playout_delay(values)?,
@@ -151,10 +156,15 @@ pub(super) fn lookups(server: &ServerSettings) -> Vec<Lookup> {
         .collect()
 }
 
-/// Returns the address of WebRTC media on the first worker, if enabled.
+/// Returns the address of WebRTC media, of the first worker if each has one; `None` if disabled.
 pub(super) fn listen(server: &ServerSettings) -> Option<Bind> {
     let settings = server.protocols.get::<RtcSettings>()?;
     Some(Bind { host: settings.host, port: settings.port?, key: "webrtc.port" })
+}
+
+/// True if each worker has a port of its own.
+pub(super) fn is_of_each_worker(server: &ServerSettings) -> bool {
+    server.protocols.get::<RtcSettings>().is_some_and(|settings| settings.port_per_worker)
 }
 
 /// Returns the address of media over TCP, unless `webrtc.tcp` is off.

@@ -92,6 +92,7 @@ mod tests {
             peer: "[::ffff:192.0.2.9]:7".parse().unwrap(),
             local: Some("::ffff:192.0.2.1".parse().unwrap()),
             carrier: None,
+            via: None,
         };
         let path = path_of(remote, bound);
         assert_eq!(path, Path::udp("192.0.2.1:5000".parse().unwrap(), "192.0.2.9:7".parse().unwrap()));

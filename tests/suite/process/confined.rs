@@ -44,18 +44,23 @@ fn c_08_nothing_listens_but_what_the_ready_line_says() {
     let without = Server::start(&["server.workers=2", "webrtc.tcp=false"]);
     assert_eq!(listening(&without), of_streams(&without));
     let server = Server::start(&["server.workers=2"]);
-    // WebRTC's ports are those of datagrams and of streams.
+    // WebRTC's port is one of datagrams and of streams.
     let beside = server.webrtc.iter().map(|address| address.port());
     assert_eq!(listening(&server), of_streams(&server).into_iter().chain(beside).collect());
-    // Each worker has its socket at the one port of SRT, and one of its own for WebRTC.
+    // Each worker has a socket at the port of SRT, and at that of WebRTC.
     let port = |row: &Vec<String>| u16::from_str_radix(row[1].rsplit(':').next().unwrap(), 16).unwrap();
     let datagrams = ["udp", "udp6"].into_iter().flat_map(|table| rows(&server, table, 9));
     let mut datagrams: Vec<u16> = datagrams.map(|row| port(&row)).collect();
     let srt = server.srt.unwrap().port();
-    let mut told: Vec<u16> = server.webrtc.iter().map(|address| address.port()).chain([srt, srt]).collect();
+    let webrtc = server.webrtc[0].port();
+    let mut told = vec![webrtc, webrtc, srt, srt];
     datagrams.sort_unstable();
     told.sort_unstable();
-    assert_eq!((datagrams, server.webrtc.len()), (told, 2));
+    assert_eq!((datagrams, server.webrtc.len()), (told, 1));
+    let apart = Server::start(&["server.workers=2", "webrtc.port_per_worker=true"]);
+    let beside = apart.webrtc.iter().map(|address| address.port());
+    assert_eq!(listening(&apart), of_streams(&apart).into_iter().chain(beside).collect());
+    assert_eq!(apart.webrtc.len(), 2);
     for table in ["raw", "raw6"] {
         assert_eq!(rows(&server, table, 9), Vec::<Vec<String>>::new(), "{table}");
     }

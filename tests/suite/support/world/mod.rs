@@ -26,7 +26,7 @@ use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::ControlConfig;
 use millstream::protocol::load::{LoadPlayer, LoadPublisher, LoadTarget, patience};
-use millstream::protocol::{Addresses, Listener};
+use millstream::protocol::{Addresses, Binding, Listener};
 use millstream::types::{Now, WorkerId};
 use millstream::worker::Worker;
 use netsim::{Clock, Cut, Link, MediaSource, StreamLink, Trace, Verifier, ms, secs};
@@ -694,8 +694,8 @@ fn workers_of(now: Now, count: u16, seed: &Seed) -> Vec<Worker> {
     let worker = |index| {
         let worker = Worker::new(WorkerId(index), now, seed.derive("worker", u64::from(index)), seed);
         let mut worker = worker.of_workers(count);
-        let Place { port, address } = Place::webrtc(usize::from(index));
-        worker.port_bound(port, address, &[address.ip()]);
+        let Place { port, address } = Place::webrtc();
+        worker.port_bound(port, Binding { address, hosts: &[address.ip()], workers: count });
         worker
     };
     (0..count).map(worker).collect()

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use crypto::Seed;
-use millstream::protocol::{PathEvent, PathId, Port, Remote};
-use millstream::types::ConnId;
+use millstream::protocol::{Elsewhere, PathEvent, PathId, Port, Remote};
+use millstream::types::{ConnId, WorkerId};
 use millstream::worker::{Destination, Routed};
 use netsim::{Link, StreamDelivery, StreamLink, ms};
 
@@ -21,7 +21,7 @@ const REPAIR: Duration = ms(700);
 const DATAGRAM_BYTES_MAX: usize = 1472;
 /// First bytes of SRT's SHUTDOWN (draft-sharabayko-srt-01 §3.2.7) and of a DTLS alert (RFC 6347 §4.1).
 const GOODBYES: [&[u8]; 2] = [&[0x80, 0x05], &[21]];
-/// Port of the first worker's WebRTC peers.
+/// Port of WebRTC peers.
 const WEBRTC_PORT: u16 = 50_000;
 
 /// An end of a wire.
@@ -61,10 +61,9 @@ impl Place {
         Self { address: RTSP.parse().unwrap(), ..Self::srt() }
     }
 
-    /// The WebRTC port of a worker.
-    pub(super) fn webrtc(worker: usize) -> Self {
-        let port = WEBRTC_PORT + u16::try_from(worker).unwrap();
-        Self::of("webrtc", SocketAddr::from(([127, 0, 0, 1], port)))
+    /// The WebRTC port, shared by all workers.
+    pub(super) fn webrtc() -> Self {
+        Self::of("webrtc", SocketAddr::from(([127, 0, 0, 1], WEBRTC_PORT)))
     }
 
     fn of(name: &str, address: SocketAddr) -> Self {
@@ -374,6 +373,17 @@ impl World {
             Routed::Reply => {
                 let reply = Bytes::copy_from_slice(self.workers[worker].reply_datagram());
                 self.send_over(line, 1, reply);
+            }
+            Routed::Elsewhere(to) => {
+                assert!(from.via.is_none(), "passed on twice");
+                let from = Remote { via: Some(WorkerId(u16::try_from(worker).unwrap())), ..from };
+                let is_meant = |index: usize| match to {
+                    Elsewhere::Path(WorkerId(to)) | Elsewhere::Name(WorkerId(to)) => index == usize::from(to),
+                    Elsewhere::Others => index != worker,
+                };
+                for to in (0..self.workers.len()).filter(|index| is_meant(*index)) {
+                    self.route(to, line, from, &mut datagram.to_vec());
+                }
             }
             Routed::New => drop(self.workers[worker].accept_peer(now, port, from)),
         }

@@ -159,6 +159,9 @@ impl World {
             Output::Mirrored(to, unit) => {
                 self.inboxes[usize::from(to.0)].push_back(WorkerMail::Mirrored(unit));
             }
+            // At once, unlike mail: what comes between finds the path known, or is lost on the way.
+            Output::Path(to, news) => self.workers[usize::from(to.0)].handle_path_news(&news),
+            Output::HandOver { .. } => panic!("nobody is carried by a byte stream in this world"),
             Output::Connect { conn, address, .. } => self.connect_out(worker, conn, address),
             Output::OpenUdp { conn, path, to, .. } => {
                 if let Some(local) = rtsp::server_port(path, to) {

@@ -1,0 +1,320 @@
+//! Datagrams that the kernel gave to another worker than that of their session: gathered while the ports are read, and posted to the
+//! mailbox of the session's worker, one mail for each worker and turn.
+//!
+//! The bytes that wait for a worker are bounded for all senders together, apart for datagrams of validated paths and for those that anybody can
+//! send, so that a flood of the latter takes nothing from the former. Datagrams over the bound are lost, as in the buffer of a socket.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::io::mailbox::{Mail, MailSender};
+use crate::protocol::{Elsewhere, Port, Remote};
+use crate::types::WorkerId;
+
+/// Maximum bytes of datagrams of validated paths that wait for one worker; like the buffer of a socket.
+const PATHS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Maximum bytes of other datagrams that wait for one worker.
+const NAMES_BYTES_MAX: usize = 256 * 1024;
+/// Bytes counted for a datagram beside its own.
+const ENTRY_BYTES: usize = size_of::<Entry>();
+/// Maximum bytes of one mail.
+const MAIL_BYTES: usize = 64 * 1024;
+/// Maximum number of datagrams in [`STRAYS_PERIOD`] that are tried at all other workers.
+const STRAYS_MAX: u32 = 50;
+const STRAYS_PERIOD: Duration = Duration::from_millis(250);
+
+/// The bytes that wait for a worker.
+#[derive(Debug, Default)]
+pub(in crate::io) struct Inbox {
+    paths: AtomicUsize,
+    names: AtomicUsize,
+}
+
+/// The inboxes of all workers.
+pub(in crate::io) type Inboxes = Arc<[Inbox]>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Paths,
+    Names,
+}
+
+impl Lane {
+    const fn of(self, inbox: &Inbox) -> (&AtomicUsize, usize) {
+        match self {
+            Self::Paths => (&inbox.paths, PATHS_BYTES_MAX),
+            Self::Names => (&inbox.names, NAMES_BYTES_MAX),
+        }
+    }
+}
+
+/// A datagram of a mail.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    port: &'static Port,
+    from: Remote,
+    bytes: usize,
+}
+
+/// Datagrams that were passed on to a worker. Their bytes are counted until they are dropped.
+#[derive(Debug)]
+pub(in crate::io) struct Passed {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+    inboxes: Inboxes,
+    to: usize,
+    lane: Lane,
+}
+
+impl Passed {
+    /// Iterates over the datagrams.
+    pub(in crate::io) fn datagrams(&mut self) -> impl Iterator<Item = (&'static Port, Remote, &mut [u8])> {
+        let mut rest = &mut *self.bytes;
+        self.entries.iter().map(move |entry| {
+            let (datagram, behind) =
+                std::mem::take(&mut rest).split_at_mut_checked(entry.bytes).unwrap_or_default();
+            rest = behind;
+            (entry.port, entry.from, datagram)
+        })
+    }
+
+    fn counted(&self) -> usize {
+        counted(&self.entries, &self.bytes)
+    }
+}
+
+impl Drop for Passed {
+    fn drop(&mut self) {
+        if let Some(inbox) = self.inboxes.get(self.to) {
+            self.lane.of(inbox).0.fetch_sub(self.counted(), Ordering::Relaxed);
+        }
+    }
+}
+
+fn counted(entries: &[Entry], bytes: &[u8]) -> usize {
+    bytes.len().saturating_add(entries.len().saturating_mul(ENTRY_BYTES))
+}
+
+/// The datagrams that are gathered for one lane of a worker.
+#[derive(Debug, Default)]
+struct Outbox {
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+}
+
+/// The datagrams that are gathered for one worker.
+#[derive(Debug, Default)]
+struct Outboxes {
+    paths: Outbox,
+    names: Outbox,
+}
+
+impl Outboxes {
+    const fn lane(&mut self, lane: Lane) -> &mut Outbox {
+        match lane {
+            Lane::Paths => &mut self.paths,
+            Lane::Names => &mut self.names,
+        }
+    }
+}
+
+/// The datagrams that a worker passes on.
+#[derive(Debug)]
+pub(super) struct Forwarding {
+    own: WorkerId,
+    inboxes: Inboxes,
+    /// Gathered datagrams, by worker.
+    outboxes: Vec<Outboxes>,
+    strays_left: u32,
+    strays_until: Option<Instant>,
+    /// Number of datagrams passed on since it was last taken.
+    passed: u64,
+    /// Number of datagrams lost since it was last taken.
+    lost: u64,
+}
+
+impl Forwarding {
+    pub(super) fn new(own: WorkerId, inboxes: Inboxes) -> Self {
+        let outboxes = inboxes.iter().map(|_| Outboxes::default()).collect();
+        Self { own, inboxes, outboxes, strays_left: 0, strays_until: None, passed: 0, lost: 0 }
+    }
+
+    /// Takes a datagram for another worker.
+    pub(super) fn push(
+        &mut self,
+        now: Instant,
+        workers: &[MailSender],
+        (to, port, from): (Elsewhere, &'static Port, Remote),
+        datagram: &[u8],
+    ) {
+        let from = Remote { via: Some(self.own), ..from };
+        let entry = Entry { port, from, bytes: datagram.len() };
+        match to {
+            Elsewhere::Path(to) => self.put(workers, usize::from(to.0), Lane::Paths, entry, datagram),
+            Elsewhere::Name(to) => self.put(workers, usize::from(to.0), Lane::Names, entry, datagram),
+            Elsewhere::Others if self.may_stray(now) => {
+                let own = usize::from(self.own.0);
+                let others = (0..workers.len()).filter(|to| *to != own);
+                others.for_each(|to| self.put(workers, to, Lane::Names, entry, datagram));
+            }
+            Elsewhere::Others => self.lost = self.lost.saturating_add(1),
+        }
+    }
+
+    fn may_stray(&mut self, now: Instant) -> bool {
+        if self.strays_until.is_none_or(|until| until <= now) {
+            (self.strays_left, self.strays_until) = (STRAYS_MAX, now.checked_add(STRAYS_PERIOD));
+        }
+        let is_left = self.strays_left > 0;
+        self.strays_left = self.strays_left.saturating_sub(1);
+        is_left
+    }
+
+    fn put(&mut self, workers: &[MailSender], to: usize, lane: Lane, entry: Entry, datagram: &[u8]) {
+        let Some(outbox) = self.outboxes.get_mut(to).map(|of| of.lane(lane)) else { return };
+        outbox.entries.push(entry);
+        outbox.bytes.extend_from_slice(datagram);
+        if outbox.bytes.len() >= MAIL_BYTES {
+            self.post(workers, to, lane);
+        }
+    }
+
+    /// Posts what was gathered in this turn.
+    pub(super) fn flush(&mut self, workers: &[MailSender]) {
+        for to in 0..self.outboxes.len() {
+            self.post(workers, to, Lane::Paths);
+            self.post(workers, to, Lane::Names);
+        }
+    }
+
+    fn post(&mut self, workers: &[MailSender], to: usize, lane: Lane) {
+        let outbox = self.outboxes.get_mut(to).map(|of| of.lane(lane)).filter(|of| !of.entries.is_empty());
+        let (Some(outbox), Some(inbox), Some(worker)) = (outbox, self.inboxes.get(to), workers.get(to))
+        else {
+            return;
+        };
+        let Outbox { entries, bytes } = std::mem::take(outbox);
+        let (waiting, max) = lane.of(inbox);
+        let (counted, count) = (counted(&entries, &bytes), entries.len() as u64);
+        if waiting.fetch_add(counted, Ordering::Relaxed).saturating_add(counted) > max {
+            waiting.fetch_sub(counted, Ordering::Relaxed);
+            self.lost = self.lost.saturating_add(count);
+            return;
+        }
+        self.passed = self.passed.saturating_add(count);
+        let inboxes = Arc::clone(&self.inboxes);
+        worker.post(Mail::Datagrams(Passed { entries, bytes, inboxes, to, lane }));
+    }
+
+    /// Returns the numbers of datagrams that were passed on and that were lost since the last call.
+    pub(super) const fn take_counts(&mut self) -> (u64, u64) {
+        (std::mem::replace(&mut self.passed, 0), std::mem::replace(&mut self.lost, 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mio::{Poll, Token, Waker};
+
+    use super::*;
+    use crate::io::mailbox::{Mailbox, mailbox};
+
+    const OWN: WorkerId = WorkerId(1);
+
+    struct Rig {
+        forwarding: Forwarding,
+        senders: Vec<MailSender>,
+        mailboxes: Vec<Mailbox>,
+        now: Instant,
+        _polls: Vec<Poll>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let polls: Vec<Poll> = (0..3).map(|_| Poll::new().unwrap()).collect();
+            let wakers = polls.iter().map(|poll| Waker::new(poll.registry(), Token(0)).unwrap());
+            let (senders, mailboxes) = wakers.map(mailbox).unzip();
+            let inboxes: Inboxes = (0..3).map(|_| Inbox::default()).collect();
+            Self {
+                forwarding: Forwarding::new(OWN, inboxes),
+                senders,
+                mailboxes,
+                now: Instant::now(),
+                _polls: polls,
+            }
+        }
+
+        fn push(&mut self, to: Elsewhere, datagram: &[u8]) {
+            let port = Port::all().next().unwrap();
+            let from = Remote::of(([192, 0, 2, 1], 7).into());
+            self.forwarding.push(self.now, &self.senders, (to, port, from), datagram);
+        }
+
+        fn flush(&mut self) -> (u64, u64) {
+            self.forwarding.flush(&self.senders);
+            self.forwarding.take_counts()
+        }
+
+        /// The mails that wait for a worker.
+        fn mails(&mut self, of: usize) -> Vec<Passed> {
+            let next = || self.mailboxes[of].next();
+            let mails = std::iter::from_fn(next).map(|mail| {
+                let Mail::Datagrams(passed) = mail else { panic!("{mail:?}") };
+                passed
+            });
+            mails.collect()
+        }
+    }
+
+    #[test]
+    fn datagrams_come_in_order_in_one_mail_of_a_turn() {
+        let mut rig = Rig::new();
+        let datagrams = [&b"first"[..], b"", b"the third"];
+        datagrams.iter().for_each(|datagram| rig.push(Elsewhere::Path(WorkerId(2)), datagram));
+        rig.push(Elsewhere::Name(WorkerId(0)), b"a check");
+        assert_eq!(rig.flush(), (4, 0));
+        let mut mails = rig.mails(2);
+        let told: Vec<_> =
+            mails[0].datagrams().map(|(_, from, datagram)| (from.via, datagram.to_vec())).collect();
+        assert_eq!(told, datagrams.map(|datagram| (Some(OWN), datagram.to_vec())));
+        assert_eq!((mails.len(), rig.mails(0).len(), rig.mails(1).len()), (1, 1, 0));
+        assert_eq!(rig.flush(), (0, 0));
+    }
+
+    #[test]
+    fn what_anybody_can_send_takes_no_room_of_validated_paths() {
+        let mut rig = Rig::new();
+        let flood = |rig: &mut Rig, to: Elsewhere| {
+            (0..20_000).for_each(|_| rig.push(to, &[0; 1000]));
+            rig.flush()
+        };
+        let entry = 1000 + ENTRY_BYTES as u64;
+        let (passed, lost) = flood(&mut rig, Elsewhere::Name(WorkerId(2)));
+        assert!(passed * entry <= NAMES_BYTES_MAX as u64 && passed * entry > NAMES_BYTES_MAX as u64 / 2);
+        assert_eq!(passed + lost, 20_000);
+        let (passed, lost) = flood(&mut rig, Elsewhere::Path(WorkerId(2)));
+        assert!(passed * entry <= PATHS_BYTES_MAX as u64 && passed * entry > PATHS_BYTES_MAX as u64 / 2);
+        assert!(lost > 0);
+        // Another worker's inbox has its own room.
+        rig.push(Elsewhere::Path(WorkerId(0)), b"media");
+        assert_eq!(rig.flush(), (1, 0));
+        // Taken mail makes room again.
+        drop(rig.mails(2));
+        rig.push(Elsewhere::Path(WorkerId(2)), b"media");
+        rig.push(Elsewhere::Name(WorkerId(2)), b"a check");
+        assert_eq!(rig.flush(), (2, 0));
+    }
+
+    #[test]
+    fn strays_are_tried_at_all_other_workers_a_few_times_a_second() {
+        let mut rig = Rig::new();
+        for _ in 0..2 {
+            (0..1000).for_each(|_| rig.push(Elsewhere::Others, b"media"));
+            let tried = u64::from(STRAYS_MAX);
+            assert_eq!(rig.flush(), (2 * tried, 1000 - tried));
+            assert_eq!((rig.mails(0).len(), rig.mails(1).len(), rig.mails(2).len()), (1, 0, 1));
+            rig.now += STRAYS_PERIOD;
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Ports with one number for all workers. The kernel gives the datagrams of a peer to one of them, by a hash of the addresses, and a
+//! session is where its request came:
+//!
+//! ```text
+//! peer ──> kernel ──> worker K: no session ── Route::Elsewhere, by mail ──> worker W: the session
+//!                         ^                                                      │ validates the path
+//!                         └───────────────── PathNews, by mail ──────────────────┘
+//! ```
+//!
+//! 1. A first datagram names its session, and the name says whose it is ([`Elsewhere::Name`]). Nobody has checked it yet.
+//! 2. A session that validates a path notifies the worker that receives its datagrams, which passes them on ([`Elsewhere::Path`]).
+//! 3. Answers leave through the socket of the session's worker, because all have the same address.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::Remote;
+use super::row::Port;
+use crate::types::WorkerId;
+
+/// The binding of a shared port on one worker.
+#[derive(Debug, Clone, Copy)]
+pub struct Binding<'a> {
+    /// The address.
+    pub address: SocketAddr,
+    /// The addresses of the machine.
+    pub hosts: &'a [IpAddr],
+    /// Number of workers that are bound to the address; 1 if it is this worker's own.
+    pub workers: u16,
+}
+
+/// The destination of a datagram without a session at the worker that received it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// A worker whose session has validated the path.
+    Path(WorkerId),
+    /// A worker that the datagram names, as anybody can.
+    Name(WorkerId),
+    /// All others: a translator may have given the peer of one of their sessions another port.
+    Others,
+}
+
+/// A change of a path of a session here whose datagrams another worker receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathChange {
+    /// The worker that receives the datagrams.
+    pub to: WorkerId,
+    /// The remote of the datagrams.
+    pub remote: Remote,
+    /// True from now on, false if the session no longer has the path.
+    pub is_open: bool,
+}
+
+/// News of a worker to another one that receives datagrams of its sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathNews {
+    /// The port.
+    pub port: &'static Port,
+    /// The remote of the datagrams.
+    pub remote: Remote,
+    /// The worker of the session.
+    pub owner: WorkerId,
+    /// True from now on, false if the session no longer has the path.
+    pub is_open: bool,
+}
