@@ -41,7 +41,7 @@ check_file() {
     for path in target millstream-home .git; do
         grep -qx "$path" .dockerignore || fail ".dockerignore lets in $path"
     done
-    for port in 5080 5443 1935 8443 5554 5555 4200/udp 50000-50007/udp 50000-50007; do
+    for port in 5080 5443 1935 8443 5554 5555 4200/udp 50000/udp 50000; do
         grep "^EXPOSE " "$file" | grep -qw "$port" || fail "$file does not expose $port"
     done
     binary=$(sed -n 's/^ENTRYPOINT \["\([^"]*\)".*/\1/p' "$file")

@@ -23,15 +23,11 @@ ports:
   - { name: rtmps, port: 8443 }
   - { name: rtsp, port: 5554 }
   - { name: rtsps, port: 5555 }
-{{- range $n := until (int .Values.workers) }}
-  - { name: webrtc-tcp-{{ $n }}, port: {{ add 50000 $n }} }
-{{- end }}
+  - { name: webrtc-tcp, port: 50000 }
 {{- end }}
 
 {{- define "millstream.udp" -}}
 ports:
   - { name: srt, port: 4200 }
-{{- range $n := until (int .Values.workers) }}
-  - { name: webrtc-udp-{{ $n }}, port: {{ add 50000 $n }} }
-{{- end }}
+  - { name: webrtc-udp, port: 50000 }
 {{- end }}
