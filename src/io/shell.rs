@@ -52,6 +52,8 @@ const BOUNDS: Bounds = Bounds {
     handshakes_turn: 4,
     udp_bursts: false,
 };
+/// Maximum bytes of datagrams of other workers that are handled in one turn, but for the last mail.
+const PASSED_TURN: usize = 256 * 1024;
 /// Maximum number of connections accepted from one listener in one turn.
 const ACCEPT_TURN: usize = 64;
 /// Pause after the process ran out of descriptors.
@@ -209,14 +211,23 @@ impl Shell {
     }
 
     fn mail(&mut self, now: Now) {
-        while let Some(mail) = self.mailbox.next() {
+        // What comes meanwhile waits for the next turn: others can send faster than this worker handles.
+        let (mut left, mut passed_left) = (self.mailbox.waiting(), PASSED_TURN);
+        while left > 0
+            && passed_left > 0
+            && let Some(mail) = self.mailbox.next()
+        {
+            left = left.saturating_sub(1);
             match mail {
                 Mail::Control(mail) => {
                     self.accepting &= !matches!(mail, crate::mail::ToWorker::Drain);
                     self.machine.worker.handle_mail(now, mail);
                 }
                 Mail::Mirrored(unit) => self.machine.worker.handle_mirrored(now, unit),
-                Mail::Datagrams(passed) => self.take_passed(now, passed),
+                Mail::Datagrams(passed) => {
+                    passed_left = passed_left.saturating_sub(passed.counted());
+                    self.take_passed(now, passed);
+                }
                 Mail::Path(news) => self.machine.worker.handle_path_news(&news),
                 Mail::GiveWay(way) => {
                     self.driver.give_way(now, &mut self.machine, way);
@@ -373,7 +384,7 @@ impl Shell {
         let Some(id) = self.machine.worker.accept(now, listener, peer) else { return };
         self.driver.install_accepted(now, &mut self.machine, id, transport, (listener.name, permit));
         if !received.is_empty() {
-            self.machine.worker.handle_bytes(now, id, &received);
+            self.machine.worker.take_over(now, id, &received);
         }
     }
 

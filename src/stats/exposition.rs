@@ -189,7 +189,7 @@ impl Page {
         )?;
         out.counters(
             "passed_datagrams",
-            "Datagrams passed on to the worker of their session",
+            "Datagrams passed on to other workers, at one of which their session may be",
             self.each(|w| number(w.counters.datagrams.passed)),
         )?;
         out.counters(

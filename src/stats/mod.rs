@@ -141,7 +141,7 @@ impl Refusals {
 pub struct Datagrams {
     /// Received datagrams that belong to no session.
     pub dropped: u64,
-    /// Received datagrams that were passed on to the worker of their session.
+    /// Received datagrams that were passed on to other workers.
     pub passed: u64,
     /// Received datagrams for other workers that were lost, because too many waited there.
     pub not_passed: u64,

@@ -72,9 +72,14 @@ impl Ports {
 }
 
 impl Conns {
-    /// Gives the connection of a carrier to the worker whose session it is for, unless a session here has claimed it.
+    /// Gives the connection of a carrier to the worker whose session it is for, unless a session here has claimed it. A second time it is
+    /// closed, because its peer could go on for ever.
     fn hand_over(&mut self, turn: &mut Turn, carrier: ConnId, to: WorkerId, datagram: &[u8]) {
-        let Some(peer) = self.get(carrier).map(|conn| conn.peer) else { return };
+        let Some(conn) = self.get(carrier) else { return };
+        if conn.bytes.as_ref().is_some_and(|link| link.was_handed_over) {
+            return self.reply(turn, carrier, Reply::Port(PortNews::Uncarried));
+        }
+        let peer = conn.peer;
         let received = self.call(turn, carrier, |session, _| session.carrier()?.hand_over(datagram));
         if let Some(received) = received.flatten() {
             turn.agenda.outputs.push_back(Output::HandOver { conn: carrier, to, peer, received });

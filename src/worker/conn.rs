@@ -142,11 +142,20 @@ pub(super) struct ByteLink {
     pub(super) waits_since: Option<Instant>,
     /// Bytes sent that were not reported to the session yet.
     pub(super) untold: usize,
+    /// True if another worker has accepted the connection and handed it over.
+    pub(super) was_handed_over: bool,
 }
 
 impl ByteLink {
     fn new(flow: Flow) -> Self {
-        Self { queue: SendQueue::new(), flow, reads_paused: false, waits_since: None, untold: 0 }
+        Self {
+            queue: SendQueue::new(),
+            flow,
+            reads_paused: false,
+            waits_since: None,
+            untold: 0,
+            was_handed_over: false,
+        }
     }
 }
 

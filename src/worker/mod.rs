@@ -194,10 +194,23 @@ impl Worker {
             return None;
         }
         let seed = self.turn.session_seed();
-        let session = listener.begin(now, peer, seed);
+        let session = listener.begin(now, &self.turn.server, peer, seed);
         let id = self.conns.insert(Conn::new(peer, session, now.mono))?;
         self.conns.touch(&mut self.turn, id);
         Some(id)
+    }
+
+    /// Takes the bytes that another worker has received and counted on a connection that it has handed over.
+    pub fn take_over(&mut self, now: Now, id: ConnId, received: &[u8]) {
+        self.turn.now = now;
+        let Some(link) = self.conns.get_mut(id).and_then(|conn| conn.bytes.as_mut()) else { return };
+        link.was_handed_over = true;
+        self.conns.call(&self.turn, id, |session, ctx| {
+            if let Some(stream) = session.byte_stream() {
+                stream.handle_bytes(ctx, received);
+            }
+        });
+        self.conns.touch(&mut self.turn, id);
     }
 
     /// Returns the server settings that sessions use.

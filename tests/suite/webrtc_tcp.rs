@@ -139,3 +139,27 @@ fn a_connection_comes_to_the_worker_of_its_session() {
     let open = others.iter().filter(|stream| is_open(stream)).count();
     assert_eq!(open, others.len());
 }
+
+/// Each time would be a new beginning of the time in which a session must claim it.
+#[test]
+fn i_13_a_connection_is_handed_over_once() {
+    let server = Server::start(&["server.workers=2"]);
+    let mut fragments: Vec<String> = Vec::new();
+    let mut publishers = Vec::new();
+    while fragments.len() < 2 {
+        assert!(publishers.len() < 40, "all sessions are at one worker");
+        let publisher = RtcClient::publish(&server, &format!("w{}", publishers.len()), Over::Udp);
+        let fragment = publisher.answer.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap();
+        // The first two characters name the worker.
+        if fragments.iter().all(|known| known[..2] != fragment[..2]) {
+            fragments.push(fragment.to_owned());
+        }
+        publishers.push(publisher);
+    }
+    let [one, other] = [0, 1].map(|n| framed(&check_of(&fragments[n])));
+    for _ in 0..10 {
+        let mut stream = TcpStream::connect(publishers[0].port()).unwrap();
+        stream.write_all(&[&one[..], &other, &one].concat()).unwrap();
+        assert!(is_closed(&mut stream));
+    }
+}

@@ -1,28 +1,24 @@
 //! Datagrams that the kernel gave to another worker than that of their session: gathered while the ports are read, and posted to the
-//! mailbox of the session's worker, one mail for each worker and turn.
+//! mailbox of the session's worker, not each by itself.
 //!
 //! The bytes that wait for a worker are bounded for all senders together, apart for datagrams of validated paths and for those that anybody can
 //! send, so that a flood of the latter takes nothing from the former. Datagrams over the bound are lost, as in the buffer of a socket.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use crate::io::mailbox::{Mail, MailSender};
 use crate::protocol::{Elsewhere, Port, Remote};
 use crate::types::WorkerId;
 
-/// Maximum bytes of datagrams of validated paths that wait for one worker; like the buffer of a socket.
-const PATHS_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Maximum bytes of datagrams of validated paths that wait for one worker, like the buffer of a socket.
+const PATHS_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Maximum bytes of other datagrams that wait for one worker.
 const NAMES_BYTES_MAX: usize = 256 * 1024;
 /// Bytes counted for a datagram beside its own.
 const ENTRY_BYTES: usize = size_of::<Entry>();
-/// Maximum bytes of one mail.
+/// Bytes from which a mail is posted.
 const MAIL_BYTES: usize = 64 * 1024;
-/// Maximum number of datagrams in [`STRAYS_PERIOD`] that are tried at all other workers.
-const STRAYS_MAX: u32 = 50;
-const STRAYS_PERIOD: Duration = Duration::from_millis(250);
 
 /// The bytes that wait for a worker.
 #[derive(Debug, Default)]
@@ -79,7 +75,8 @@ impl Passed {
         })
     }
 
-    fn counted(&self) -> usize {
+    /// Bytes that count for the bounds.
+    pub(super) fn counted(&self) -> usize {
         counted(&self.entries, &self.bytes)
     }
 }
@@ -126,8 +123,6 @@ pub(super) struct Forwarding {
     inboxes: Inboxes,
     /// Gathered datagrams, by worker.
     outboxes: Vec<Outboxes>,
-    strays_left: u32,
-    strays_until: Option<Instant>,
     /// Number of datagrams passed on since it was last taken.
     passed: u64,
     /// Number of datagrams lost since it was last taken.
@@ -137,13 +132,12 @@ pub(super) struct Forwarding {
 impl Forwarding {
     pub(super) fn new(own: WorkerId, inboxes: Inboxes) -> Self {
         let outboxes = inboxes.iter().map(|_| Outboxes::default()).collect();
-        Self { own, inboxes, outboxes, strays_left: 0, strays_until: None, passed: 0, lost: 0 }
+        Self { own, inboxes, outboxes, passed: 0, lost: 0 }
     }
 
     /// Takes a datagram for another worker.
     pub(super) fn push(
         &mut self,
-        now: Instant,
         workers: &[MailSender],
         (to, port, from): (Elsewhere, &'static Port, Remote),
         datagram: &[u8],
@@ -153,29 +147,19 @@ impl Forwarding {
         match to {
             Elsewhere::Path(to) => self.put(workers, usize::from(to.0), Lane::Paths, entry, datagram),
             Elsewhere::Name(to) => self.put(workers, usize::from(to.0), Lane::Names, entry, datagram),
-            Elsewhere::Others if self.may_stray(now) => {
+            Elsewhere::Others => {
                 let own = usize::from(self.own.0);
                 let others = (0..workers.len()).filter(|to| *to != own);
                 others.for_each(|to| self.put(workers, to, Lane::Names, entry, datagram));
             }
-            Elsewhere::Others => self.lost = self.lost.saturating_add(1),
         }
-    }
-
-    fn may_stray(&mut self, now: Instant) -> bool {
-        if self.strays_until.is_none_or(|until| until <= now) {
-            (self.strays_left, self.strays_until) = (STRAYS_MAX, now.checked_add(STRAYS_PERIOD));
-        }
-        let is_left = self.strays_left > 0;
-        self.strays_left = self.strays_left.saturating_sub(1);
-        is_left
     }
 
     fn put(&mut self, workers: &[MailSender], to: usize, lane: Lane, entry: Entry, datagram: &[u8]) {
         let Some(outbox) = self.outboxes.get_mut(to).map(|of| of.lane(lane)) else { return };
         outbox.entries.push(entry);
         outbox.bytes.extend_from_slice(datagram);
-        if outbox.bytes.len() >= MAIL_BYTES {
+        if counted(&outbox.entries, &outbox.bytes) >= MAIL_BYTES {
             self.post(workers, to, lane);
         }
     }
@@ -226,7 +210,6 @@ mod tests {
         forwarding: Forwarding,
         senders: Vec<MailSender>,
         mailboxes: Vec<Mailbox>,
-        now: Instant,
         _polls: Vec<Poll>,
     }
 
@@ -236,19 +219,13 @@ mod tests {
             let wakers = polls.iter().map(|poll| Waker::new(poll.registry(), Token(0)).unwrap());
             let (senders, mailboxes) = wakers.map(mailbox).unzip();
             let inboxes: Inboxes = (0..3).map(|_| Inbox::default()).collect();
-            Self {
-                forwarding: Forwarding::new(OWN, inboxes),
-                senders,
-                mailboxes,
-                now: Instant::now(),
-                _polls: polls,
-            }
+            Self { forwarding: Forwarding::new(OWN, inboxes), senders, mailboxes, _polls: polls }
         }
 
         fn push(&mut self, to: Elsewhere, datagram: &[u8]) {
             let port = Port::all().next().unwrap();
             let from = Remote::of(([192, 0, 2, 1], 7).into());
-            self.forwarding.push(self.now, &self.senders, (to, port, from), datagram);
+            self.forwarding.push(&self.senders, (to, port, from), datagram);
         }
 
         fn flush(&mut self) -> (u64, u64) {
@@ -307,14 +284,19 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_tried_at_all_other_workers_a_few_times_a_second() {
+    fn what_may_be_for_any_worker_goes_to_all_others() {
         let mut rig = Rig::new();
-        for _ in 0..2 {
-            (0..1000).for_each(|_| rig.push(Elsewhere::Others, b"media"));
-            let tried = u64::from(STRAYS_MAX);
-            assert_eq!(rig.flush(), (2 * tried, 1000 - tried));
-            assert_eq!((rig.mails(0).len(), rig.mails(1).len(), rig.mails(2).len()), (1, 0, 1));
-            rig.now += STRAYS_PERIOD;
-        }
+        rig.push(Elsewhere::Others, b"media");
+        assert_eq!(rig.flush(), (2, 0));
+        assert_eq!((rig.mails(0).len(), rig.mails(1).len(), rig.mails(2).len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn small_datagrams_make_no_mail_that_is_most_of_the_lane() {
+        let mut rig = Rig::new();
+        (0..10_000).for_each(|_| rig.push(Elsewhere::Path(WorkerId(2)), &[0x80]));
+        assert_eq!(rig.flush(), (10_000, 0));
+        let largest = rig.mails(2).iter().map(Passed::counted).max().unwrap();
+        assert!(largest <= MAIL_BYTES + ENTRY_BYTES, "{largest}");
     }
 }

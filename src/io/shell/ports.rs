@@ -96,7 +96,7 @@ impl Shell {
             }
             Routed::Elsewhere(to) => {
                 let workers = &self.machine.colleagues.workers;
-                self.forwarding.push(now.mono, workers, (to, port, from), datagram);
+                self.forwarding.push(workers, (to, port, from), datagram);
             }
             Routed::New if from.via.is_some() => {}
             Routed::New => self.admit_peer(now, port, from),

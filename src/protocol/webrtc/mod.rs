@@ -40,6 +40,7 @@ mod way;
 mod whip;
 
 use super::FormatKind;
+use super::first_bytes::FirstBytes;
 use super::http::Handler;
 use super::row::{Listener, LoadUse, Port, Protocol, Scheme, Security, Sockets};
 use crate::http::{BodyKind, Cors, Method, Methods, Mount};
@@ -93,6 +94,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         manages: false,
         publishers: true,
         beside: Some(PORT),
+        first_bytes: FirstBytes::Own,
         listen: settings::listen_tcp,
         begin: |now, _, _| Box::new(tcp::carrier(now)),
     }],

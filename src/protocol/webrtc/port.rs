@@ -25,8 +25,7 @@ use crate::config::AppSettings;
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::ice_servers::MediaAddress;
 use crate::protocol::{
-    Binding, Claim, Context, Demux, Elsewhere, PathChange, PathNews, Remote, Route, Session,
-    SessionsOnRequest, Wanted,
+    Binding, Claim, Context, Demux, PathChange, PathNews, Remote, Route, Session, SessionsOnRequest, Wanted,
 };
 use crate::types::{ConnId, Now, WorkerId};
 
@@ -129,9 +128,11 @@ impl RtcPort {
     }
 
     /// Routes a datagram for which no session was found. Media from an unknown path goes to one of the sessions at the same address, here or
-    /// at another worker, which tries to decrypt it: a NAT may have given its peer another port.
+    /// at another worker, which tries to decrypt it: a NAT may have given its peer another port. The first flight of DTLS may be here before
+    /// the news of its path.
     fn route_stray(
         &mut self,
+        now: Instant,
         from: Remote,
         path: &ice::Path,
         reason: ice::DropReason,
@@ -140,15 +141,19 @@ impl RtcPort {
         if let Some(elsewhere) = self.sharing.find(from, path, reason, datagram) {
             return Route::Elsewhere(elsewhere);
         }
-        if reason != ice::DropReason::UnknownPath || ice::classify(datagram) != ice::Kind::Rtp {
+        let kind = ice::classify(datagram);
+        let is_media = kind == ice::Kind::Rtp;
+        if reason != ice::DropReason::UnknownPath || !is_media && kind != ice::Kind::Dtls {
             return Route::Drop;
         }
-        let otherwise =
-            if self.sharing.has_others(from) { Route::Elsewhere(Elsewhere::Others) } else { Route::Drop };
-        if otherwise != Route::Drop && self.sharing.is_turn_of_others() {
-            return otherwise;
+        let may_pass = self.sharing.may_try_others(now, from);
+        if is_media
+            && !(may_pass && self.sharing.is_turn_of_others())
+            && let Some(session) = self.sessions.next_of_host(path)
+        {
+            return Route::Session(session);
         }
-        self.sessions.next_of_host(path).map_or(otherwise, Route::Session)
+        if may_pass { self.sharing.try_others() } else { Route::Drop }
     }
 
     fn path(&self, remote: Remote) -> Option<ice::Path> {
@@ -157,11 +162,11 @@ impl RtcPort {
 }
 
 impl Demux for RtcPort {
-    fn route(&mut self, _ctx: &Context<'_>, from: Remote, datagram: &[u8], _reply: &mut Vec<u8>) -> Route {
+    fn route(&mut self, ctx: &Context<'_>, from: Remote, datagram: &[u8], _reply: &mut Vec<u8>) -> Route {
         let Some(path) = self.path(from) else { return Route::Drop };
         match self.sessions.route(&path, datagram) {
             ice::Route::Stun(conn) | ice::Route::Dtls(conn) | ice::Route::Rtp(conn) => Route::Session(conn),
-            ice::Route::Drop(reason) => self.route_stray(from, &path, reason, datagram),
+            ice::Route::Drop(reason) => self.route_stray(ctx.now.mono, from, &path, reason, datagram),
         }
     }
 

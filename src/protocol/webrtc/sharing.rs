@@ -2,12 +2,17 @@
 //! datagrams it receives (`protocol::steering`).
 
 use std::collections::{HashMap, VecDeque};
+use std::time::{Duration, Instant};
 
 use ice::{DropReason, Path, Tag};
 use smallvec::SmallVec;
 
-use crate::protocol::{Elsewhere, PathChange, Remote};
+use crate::protocol::{Elsewhere, PathChange, Remote, Route};
 use crate::types::{ConnId, WorkerId};
+
+/// Maximum number of datagrams in [`STRAYS_PERIOD`] that are tried at all other workers.
+const STRAYS_MAX: u32 = 50;
+const STRAYS_PERIOD: Duration = Duration::from_millis(250);
 
 /// A path of a session here whose datagrams arrive at worker `to`.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +39,13 @@ pub(super) struct Sharing {
     /// The paths of sessions here whose datagrams arrive at other workers.
     given: HashMap<ConnId, SmallVec<[Given; 1]>>,
     changes: VecDeque<PathChange>,
-    /// True if the next stray datagram is for the other workers.
-    others_next: bool,
+    /// The session here that has a path of `given`.
+    owners: HashMap<Path, ConnId>,
+    /// Number of datagrams that may still be tried at the other workers until `strays_until`.
+    strays_left: u32,
+    strays_until: Option<Instant>,
+    /// Number of datagrams for which a side was chosen.
+    turns: u32,
 }
 
 impl Sharing {
@@ -61,7 +71,13 @@ impl Sharing {
         match reason {
             DropReason::UnknownFragment => {
                 let named = WorkerId(Tag::of_request(datagram)?.number());
-                (named != own && named.0 < workers).then_some(Elsewhere::Name(named))
+                // Checks of a path in use have the room of its media, and their place in its order.
+                let to = if self.foreign.get(path) == Some(&named) {
+                    Elsewhere::Path(named)
+                } else {
+                    Elsewhere::Name(named)
+                };
+                (named != own && named.0 < workers).then_some(to)
             }
             DropReason::UnknownPath | DropReason::Unaddressed => {
                 self.foreign.get(path).copied().map(Elsewhere::Path)
@@ -70,43 +86,71 @@ impl Sharing {
         }
     }
 
-    /// True if media of an unknown path may be for a session of another worker.
-    pub(super) const fn has_others(&self, from: Remote) -> bool {
-        self.among.is_some() && from.via.is_none() && from.carrier.is_none()
+    /// True if a datagram of an unknown path may be tried at the other workers now: few are, because each costs all of them.
+    pub(super) fn may_try_others(&mut self, now: Instant, from: Remote) -> bool {
+        if self.among.is_none() || from.via.is_some() || from.carrier.is_some() {
+            return false;
+        }
+        if self.strays_until.is_none_or(|until| until <= now) {
+            (self.strays_left, self.strays_until) = (STRAYS_MAX, now.checked_add(STRAYS_PERIOD));
+        }
+        self.strays_left > 0
     }
 
-    /// True every second time: the other workers are to be tried first with media of an unknown path, and not a session here.
+    /// True half of the time: the other workers are to be tried with media of an unknown path, and not a session here. The Thue-Morse
+    /// sequence has no period, so that peers who send in turn are each tried at both.
     pub(super) const fn is_turn_of_others(&mut self) -> bool {
-        self.others_next = !self.others_next;
-        self.others_next
+        self.turns = self.turns.wrapping_add(1);
+        self.turns.count_ones() % 2 == 1
     }
 
-    /// Notes that a session here has validated a path.
+    /// Routes a datagram to the other workers.
+    pub(super) const fn try_others(&mut self) -> Route {
+        self.strays_left = self.strays_left.saturating_sub(1);
+        Route::Elsewhere(Elsewhere::Others)
+    }
+
+    /// Notes that a session here has validated a path, which it may take from another one.
     pub(super) fn open(&mut self, conn: ConnId, path: Path, remote: Remote) {
         self.foreign.remove(&path);
+        let before = self.take(&path);
+        if let Some(before) = before.filter(|before| Some(before.to) != remote.via) {
+            self.changes.push_back(before.change(false));
+        }
         let Some(to) = remote.via else { return };
-        let given = self.given.entry(conn).or_default();
-        given.retain(|known| known.path != path);
         let new = Given { path, remote, to };
-        given.push(new);
+        self.given.entry(conn).or_default().push(new);
+        self.owners.insert(path, conn);
         self.changes.push_back(new.change(true));
     }
 
     /// Notes that a session here has given up a path.
     pub(super) fn close(&mut self, conn: ConnId, path: &Path) {
-        let Some(given) = self.given.get_mut(&conn) else { return };
-        let Some(at) = given.iter().position(|known| known.path == *path) else { return };
-        let closed = given.remove(at);
-        if given.is_empty() {
-            self.given.remove(&conn);
+        if self.owners.get(path) == Some(&conn)
+            && let Some(closed) = self.take(path)
+        {
+            self.changes.push_back(closed.change(false));
         }
-        self.changes.push_back(closed.change(false));
     }
 
     /// Forgets a session.
     pub(super) fn forget(&mut self, conn: ConnId) {
-        let given = self.given.remove(&conn).unwrap_or_default();
-        self.changes.extend(given.into_iter().map(|closed| closed.change(false)));
+        for closed in self.given.remove(&conn).unwrap_or_default() {
+            self.owners.remove(&closed.path);
+            self.changes.push_back(closed.change(false));
+        }
+    }
+
+    /// Takes a path from the session here that has it.
+    fn take(&mut self, path: &Path) -> Option<Given> {
+        let owner = self.owners.remove(path)?;
+        let given = self.given.get_mut(&owner)?;
+        let at = given.iter().position(|known| known.path == *path)?;
+        let taken = given.remove(at);
+        if given.is_empty() {
+            self.given.remove(&owner);
+        }
+        Some(taken)
     }
 
     /// Notes that another worker has a path from now on, or no longer.
@@ -216,14 +260,62 @@ mod tests {
     }
 
     #[test]
-    fn media_of_an_unknown_path_is_tried_here_and_at_the_others_in_turn() {
+    fn a_path_that_changes_hands_here_outlives_its_former_session() {
         let mut sharing = sharing();
+        let [a, b] = [1, 2].map(|slot| ConnId { slot, generation: 0 });
+        let (path, from) = remote(1, Some(OTHER));
+        sharing.open(a, path, from);
+        sharing.open(b, path, from);
+        assert_eq!(changes(&mut sharing), [(2, 1, true), (2, 1, true)]);
+        sharing.close(a, &path);
+        sharing.forget(a);
+        assert_eq!(changes(&mut sharing), [], "the other session has it");
+        // The kernel gives its datagrams to another worker, and then to this one.
+        let (_, by_third) = remote(1, Some(WorkerId(0)));
+        sharing.open(b, path, by_third);
+        assert_eq!(changes(&mut sharing), [(2, 1, false), (0, 1, true)]);
+        sharing.open(b, path, remote(1, None).1);
+        assert_eq!(changes(&mut sharing), [(0, 1, false)]);
+        sharing.forget(b);
+        assert_eq!(changes(&mut sharing), []);
+        assert!(sharing.given.is_empty() && sharing.owners.is_empty());
+    }
+
+    #[test]
+    fn checks_of_a_path_in_use_go_with_its_media() {
+        let mut sharing = sharing();
+        let (path, from) = remote(1, None);
+        sharing.hear(path, OTHER, true);
+        let found = |tag| sharing.find(from, &path, DropReason::UnknownFragment, &request(tag));
+        assert_eq!((found(2), found(0)), (Some(Elsewhere::Path(OTHER)), Some(Elsewhere::Name(WorkerId(0)))));
+    }
+
+    #[test]
+    fn strays_are_tried_at_all_other_workers_a_few_times_a_second() {
+        let (mut sharing, mut now) = (sharing(), Instant::now());
         let (_, from) = remote(1, None);
-        let tried: Vec<bool> = (0..4).map(|_| sharing.is_turn_of_others()).collect();
-        assert_eq!(tried, [true, false, true, false]);
-        assert!(sharing.has_others(from) && !Sharing::default().has_others(from));
-        assert!(!sharing.has_others(remote(1, Some(OTHER)).1), "passed on already");
+        for _ in 0..2 {
+            for left in (0..1000u32).rev() {
+                assert_eq!(sharing.may_try_others(now, from), left >= 1000 - STRAYS_MAX);
+                sharing.try_others();
+            }
+            now += STRAYS_PERIOD;
+        }
+        assert!(!Sharing::default().may_try_others(now, from));
+        assert!(!sharing.may_try_others(now, remote(1, Some(OTHER)).1), "passed on already");
         let carried = Remote { carrier: Some(ConnId { slot: 1, generation: 0 }), ..from };
-        assert!(!sharing.has_others(carried), "a connection has its session");
+        assert!(!sharing.may_try_others(now, carried), "a connection has its session");
+    }
+
+    #[test]
+    fn peers_who_send_in_turn_are_each_tried_on_both_sides() {
+        for peers in 1..=8 {
+            let mut sharing = sharing();
+            let tried: Vec<bool> = (0..peers * 16).map(|_| sharing.is_turn_of_others()).collect();
+            for peer in 0..peers {
+                let of_peer: Vec<bool> = tried.iter().copied().skip(peer).step_by(peers).collect();
+                assert!(of_peer.contains(&true) && of_peer.contains(&false), "{peer} of {peers}");
+            }
+        }
     }
 }

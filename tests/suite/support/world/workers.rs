@@ -8,7 +8,7 @@ use bytes::Bytes;
 use millstream::hub::MirroredUnit;
 use millstream::jobs::{AppendError, AppendFile, AppendTo, Appended, FileError, JobDone, Outcome, Work};
 use millstream::mail::ToWorker;
-use millstream::protocol::{Listener, PathEvent, PathId};
+use millstream::protocol::{Listener, PathEvent, PathId, PathNews};
 use millstream::types::ConnId;
 use millstream::worker::{Output, Way, Writers};
 use wire::{Datagrams, Gather};
@@ -23,6 +23,7 @@ use super::{HTTP, RTMP, SRT, World};
 pub(super) enum WorkerMail {
     Control(ToWorker),
     Mirrored(MirroredUnit),
+    Path(PathNews),
 }
 
 /// A file that keeps nothing but its length.
@@ -97,6 +98,7 @@ impl World {
             match self.inboxes[index].pop_front() {
                 Some(WorkerMail::Control(mail)) => self.workers[index].handle_mail(now, mail),
                 Some(WorkerMail::Mirrored(unit)) => self.workers[index].handle_mirrored(now, unit),
+                Some(WorkerMail::Path(news)) => self.workers[index].handle_path_news(&news),
                 None => break,
             }
         }
@@ -159,8 +161,7 @@ impl World {
             Output::Mirrored(to, unit) => {
                 self.inboxes[usize::from(to.0)].push_back(WorkerMail::Mirrored(unit));
             }
-            // At once, unlike mail: what comes between finds the path known, or is lost on the way.
-            Output::Path(to, news) => self.workers[usize::from(to.0)].handle_path_news(&news),
+            Output::Path(to, news) => self.inboxes[usize::from(to.0)].push_back(WorkerMail::Path(news)),
             Output::HandOver { .. } => panic!("nobody is carried by a byte stream in this world"),
             Output::Connect { conn, address, .. } => self.connect_out(worker, conn, address),
             Output::OpenUdp { conn, path, to, .. } => {
