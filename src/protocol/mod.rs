@@ -8,6 +8,7 @@ mod carrier;
 mod conversation;
 mod decode_order;
 pub mod derived;
+mod first_bytes;
 mod flv_mapping;
 mod format;
 mod hls;

@@ -11,6 +11,7 @@ use crypto::Seed;
 use flv::file::TagKind;
 
 use super::derived::Derivation;
+use super::first_bytes::{self, FirstBytes};
 use super::http::Handler;
 use super::ice_servers::{IceAsk, IceServer, MediaAddress};
 use super::player::{LoadPlayer, PulledPlayer};
@@ -125,6 +126,8 @@ pub struct Listener {
     /// The shared port whose datagrams the connections carry. Each worker then listens at the number of its UDP socket, and keeps the
     /// connections that it accepts, but those of other workers' sessions ([`super::Carrier::hand_over`]).
     pub beside: Option<&'static str>,
+    /// The way in which its connections are recognised at the shared ports of others.
+    pub(super) first_bytes: FirstBytes,
     /// Returns the address; `None` if the listener is off. For a listener beside a port only `None` matters.
     pub(super) listen: fn(&ServerSettings) -> Option<Bind>,
     /// Creates the session of an accepted connection.
@@ -140,7 +143,18 @@ impl Listener {
 
     /// Creates the session of an accepted connection.
     #[must_use]
-    pub fn begin(&self, now: Now, peer: SocketAddr, seed: Seed) -> Box<dyn Session> {
+    pub fn begin(
+        &self,
+        now: Now,
+        server: &SessionSettings,
+        peer: SocketAddr,
+        seed: Seed,
+    ) -> Box<dyn Session> {
+        first_bytes::begin((now, server), self, peer, seed)
+    }
+
+    /// Creates a session of the listener's own protocol.
+    pub(super) fn begin_own(&self, now: Now, peer: SocketAddr, seed: Seed) -> Box<dyn Session> {
         (self.begin)(now, peer, seed)
     }
 }

@@ -71,6 +71,7 @@ mod rtmp_rows;
 mod rtsp;
 mod schema;
 mod secrets;
+mod shared_ports;
 mod simulation;
 mod sources;
 mod srt;

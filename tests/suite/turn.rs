@@ -74,8 +74,8 @@ fn aiortc_publishes_and_plays_through_relays_alone() {
     }
 }
 
-fn browsers(transport: &str) {
-    let server = server(&["server.workers=2"]);
+fn browsers(transport: &str, more: &[&str]) {
+    let server = server(&[&["server.workers=2"], more].concat());
     let url = format!("http://{}/", server.http);
     let (status, said, told) = run(&mut script(&["chromium", &url, transport]));
     assert!(status.success() && said.trim() == "ok", "{transport}: {said}{told}\n{}", server.log());
@@ -83,17 +83,23 @@ fn browsers(transport: &str) {
 
 #[test]
 fn chromium_publishes_and_plays_through_relays_over_udp() {
-    browsers("udp");
+    browsers("udp", &[]);
 }
 
 #[test]
 fn chromium_publishes_and_plays_through_relays_over_tcp() {
-    browsers("tcp");
+    browsers("tcp", &[]);
 }
 
 #[test]
 fn chromium_publishes_and_plays_through_relays_over_tls() {
-    browsers("tls");
+    browsers("tls", &[]);
+}
+
+/// Clients get no other port of TURN over TLS.
+#[test]
+fn chromium_publishes_and_plays_through_relays_at_the_port_of_https() {
+    browsers("tls", &["http.shared_ports=true"]);
 }
 
 // ---- attacks

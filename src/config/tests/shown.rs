@@ -396,6 +396,7 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "srtReceiveLatencyInMs",
         "src/protocol/srt/settings.rs::an_application_may_have_a_latency_and_a_passphrase_of_its_own",
     ),
+    ("http.shared_ports", "src/protocol/first_bytes.rs::a_protocol_that_is_off_comes_in_nowhere"),
     ("webrtc.enabled", "src/protocol/webrtc/settings.rs::c_03_candidates_are_addresses"),
     ("webrtc.port", "src/protocol/webrtc/settings.rs::c_03_candidates_are_addresses"),
     ("webrtc.port_per_worker", "tests/suite/webrtc_port.rs::with_a_port_of_each_worker_nothing_is_passed_on"),

@@ -26,6 +26,7 @@ use std::time::Instant;
 use crypto::Seed;
 use wire::SendQueue;
 
+use super::first_bytes::FirstBytes;
 use super::row::{Bind, Listener, Protocol, Security};
 use super::{
     About, ByteStream, Context, Event, FamilyNews, PathEvent, PathId, Paths, RefusedRequest, Reply,
@@ -61,6 +62,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             manages: true,
             publishers: false,
             beside: None,
+            first_bytes: FirstBytes::Shared(settings::shares_ports),
             listen: |server| Some(Bind { host: server.http_host, port: server.http_port, key: "http.port" }),
             begin: |now, peer, seed| Box::new(HttpSession::new(now, peer, &seed)),
         },
@@ -70,6 +72,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             manages: true,
             publishers: false,
             beside: None,
+            first_bytes: FirstBytes::Shared(settings::shares_ports),
             listen: |server| {
                 Some(Bind { host: server.http_host, port: server.https_port?, key: "https.port" })
             },

@@ -5,13 +5,22 @@ use crate::config::group::{HLS, HTTP};
 use crate::config::{AppSettings, Error, Extensions, Key, Section, Values, key};
 use crate::mail::SessionSettings;
 
-const SERVER: &[Key] = &[key(
-    HTTP,
-    "http2.enabled",
-    "true",
-    "Offer HTTP/2",
-    "HTTP/2 on the HTTPS port, for clients that offer it by ALPN",
-)];
+const SERVER: &[Key] = &[
+    key(
+        HTTP,
+        "http2.enabled",
+        "true",
+        "Offer HTTP/2",
+        "HTTP/2 on the HTTPS port, for clients that offer it by ALPN",
+    ),
+    key(
+        HTTP,
+        "http.shared_ports",
+        "false",
+        "Other protocols at HTTP's ports",
+        "The other protocols over TCP also at the ports of HTTP and, with TLS, of HTTPS: for firewalls that let out nothing else",
+    ),
+];
 
 const APP: &[Key] = &[
     key(
@@ -48,7 +57,12 @@ const APP: &[Key] = &[
 pub(super) static SECTION: Section = Section {
     server: SERVER,
     app: APP,
-    read_server: |values| Ok(Extensions::of(ServerHttp { http2: values.boolean("http2.enabled")? })),
+    read_server: |values| {
+        Ok(Extensions::of(ServerHttp {
+            http2: values.boolean("http2.enabled")?,
+            shared_ports: values.boolean("http.shared_ports")?,
+        }))
+    },
     read_app: |values| Ok(Extensions::of(PolledSettings::read(values)?)),
     ..Section::NONE
 };
@@ -58,12 +72,19 @@ pub(super) static SECTION: Section = Section {
 struct ServerHttp {
     /// `http2.enabled`.
     http2: bool,
+    /// `http.shared_ports`.
+    shared_ports: bool,
 }
 
 /// True if HTTP/2 is offered over TLS.
 #[must_use]
 pub fn speaks_http2(server: &SessionSettings) -> bool {
     server.protocols.get::<ServerHttp>().is_none_or(|settings| settings.http2)
+}
+
+/// True if other protocols are spoken at HTTP's ports.
+pub(super) fn shares_ports(server: &SessionSettings) -> bool {
+    server.protocols.get::<ServerHttp>().is_some_and(|settings| settings.shared_ports)
 }
 
 /// The way in which viewers without credentials are identified.

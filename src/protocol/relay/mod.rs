@@ -20,6 +20,7 @@ use crypto::Seed;
 use media::{Track, Tracks};
 
 use super::FormatKind;
+use super::first_bytes::FirstBytes;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Request, Scheme, Security};
 use crate::auth::url::{Url, UrlError};
@@ -42,6 +43,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         manages: false,
         publishers: false,
         beside: None,
+        first_bytes: FirstBytes::Own,
         listen: settings::listen,
         begin: |now, _, _| Box::new(RelaySession::new(now)),
     }],

@@ -22,6 +22,7 @@ use crypto::Seed;
 use flv::file::TagKind;
 use media::Codec;
 
+use super::first_bytes::{FirstBytes, Guess};
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Publish, Request, Scheme, Security};
@@ -42,6 +43,13 @@ const DEFAULT_PORT: u16 = 1935;
 /// The ingest of streams published over RTMP.
 const INGEST: Ingest = Ingest { publish_type: "RTMP", name: "rtmp" };
 
+/// The first byte of a handshake (Adobe's RTMP specification, §5.2.2).
+const VERSION: u8 = 3;
+
+fn first_bytes(bytes: &[u8]) -> Guess {
+    Guess::by_prefix(bytes, &[VERSION])
+}
+
 /// RTMP's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
@@ -51,6 +59,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             manages: false,
             publishers: true,
             beside: None,
+            first_bytes: FirstBytes::Recognised(first_bytes),
             listen: settings::listen,
             begin: |now, peer, seed| Box::new(RtmpSession::new(now, peer, seed)),
         },
@@ -60,6 +69,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             manages: false,
             publishers: true,
             beside: None,
+            first_bytes: FirstBytes::Recognised(first_bytes),
             listen: settings::listen_tls,
             begin: |now, peer, seed| Box::new(RtmpSession::new(now, peer, seed)),
         },

@@ -28,6 +28,7 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 
+use super::first_bytes::{FirstBytes, Guess};
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
 use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Request, Scheme, Security};
@@ -46,6 +47,20 @@ use url::RtspUrl;
 /// The ingest of streams published over RTSP.
 const INGEST: Ingest = Ingest { publish_type: "RTSP", name: "rtsp" };
 
+/// Maximum length of a method, with the space behind it.
+const METHOD_BYTES_MAX: usize = 16;
+
+/// Tells requests from those of HTTP, which has OPTIONS too: the URL has the scheme of RTSP, or is `*` before its version (RFC 2326 §6.1).
+fn first_bytes(bytes: &[u8]) -> Guess {
+    let Some(space) = bytes.iter().position(|byte| *byte == b' ') else {
+        let is_method = bytes.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_');
+        return if is_method && bytes.len() < METHOD_BYTES_MAX { Guess::Unknown } else { Guess::No };
+    };
+    let behind = bytes.get(space.saturating_add(1)..).unwrap_or_default().to_ascii_lowercase();
+    let by = [&b"rtsp"[..], b"* rtsp/"].map(|prefix| Guess::by_prefix(&behind, prefix));
+    [Guess::Yes, Guess::Unknown].into_iter().find(|guess| by.contains(guess)).unwrap_or(Guess::No)
+}
+
 /// RTSP's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {
     listeners: &[
@@ -55,6 +70,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             manages: false,
             publishers: true,
             beside: None,
+            first_bytes: FirstBytes::Recognised(first_bytes),
             listen: settings::listen,
             begin: |now, peer, seed| Box::new(RtspSession::new(now, peer, Security::Plain, seed)),
         },
@@ -64,6 +80,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
             manages: false,
             publishers: true,
             beside: None,
+            first_bytes: FirstBytes::Recognised(first_bytes),
             listen: settings::listen_tls,
             begin: |now, peer, seed| Box::new(RtspSession::new(now, peer, Security::Tls, seed)),
         },

@@ -16,6 +16,7 @@ mod settings;
 mod statistics;
 mod tcp;
 
+use super::first_bytes::FirstBytes;
 use super::row::{Listener, Port, Protocol, Security};
 
 /// Names of the ports in the ready line.
@@ -58,6 +59,7 @@ const fn listener(
         manages: false,
         publishers: true,
         beside: None,
+        first_bytes: FirstBytes::Recognised(tcp::first_bytes),
         listen,
         begin: |now, _, _| Box::new(tcp::carrier(now)),
     }

@@ -4,6 +4,7 @@ use turn::Credentials;
 
 use super::settings::{TurnSettings, secret_of};
 use super::{PORT, TCP, TLS};
+use crate::protocol::first_bytes::shared_port;
 use crate::protocol::ice_servers::{IceAsk, IceServer, is_host};
 
 /// Returns the addresses of this TURN server, with credentials for one client; UDP, the fastest, comes first.
@@ -19,7 +20,7 @@ pub(super) fn servers(ask: &IceAsk<'_>) -> Vec<IceServer> {
     };
     let ways = [(PORT, "turn", "udp"), (TCP, "turn", "tcp"), (TLS, "turns", "tcp")];
     let server = |(name, scheme, transport)| {
-        let port = bound(name)?;
+        let port = shared_port(ask.server, name).filter(|_| name == TLS).or_else(|| bound(name))?;
         Some(IceServer {
             uri: format!("{scheme}:{host}:{port}?transport={transport}"),
             credentials: Some((credentials.username.clone(), credentials.password.clone())),

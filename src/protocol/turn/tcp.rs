@@ -5,6 +5,7 @@ use bytes::BytesMut;
 use turn::stream::{MessageReader, write};
 
 use crate::protocol::carrier::{Framing, StreamCarrier, Terms};
+use crate::protocol::first_bytes::Guess;
 use crate::types::Now;
 
 static TERMS: Terms = Terms {
@@ -14,6 +15,19 @@ static TERMS: Terms = Terms {
     unclaimed: "no allocation was made",
     unwanted: "it has no allocation",
 };
+
+/// Tells STUN requests by their type, of which the first byte is 0, and by the magic cookie (RFC 8489 §5).
+pub(super) fn first_bytes(bytes: &[u8]) -> Guess {
+    const COOKIE_AT: usize = 4;
+    match Guess::by_prefix(bytes, &[0]) {
+        Guess::Yes => {
+            let behind = bytes.get(COOKIE_AT..).unwrap_or_default();
+            Guess::by_prefix(behind, &ice::stun::MAGIC_COOKIE.to_be_bytes())
+        }
+        Guess::No => Guess::No,
+        Guess::Unknown => Guess::Unknown,
+    }
+}
 
 /// Makes the session of an accepted connection.
 pub(super) fn carrier(now: Now) -> StreamCarrier<TurnMessages> {
