@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -84,6 +84,9 @@ bench-registry: ## What a stream costs control beside ten thousand others
 networks: ## Real Chromium behind bad networks, at millstream and other servers; installs them. ONLY="75 %", SERVERS=millstream,janus, SEEDS=5, TABLE=pairwise
 	PROFILE=$(PROFILE) bash benches/networks/run.sh --only "$(ONLY)" --servers "$(SERVERS)" --table $(or $(TABLE),short) \
 		--seeds $(if $(filter file,$(origin SEEDS)),5,$(SEEDS))
+
+firewalls: ## Real Chromium behind translators of addresses, firewalls and a proxy, in network namespaces; needs root. ONLY=proxy, JOINS=10
+	PROFILE=$(PROFILE) bash benches/firewalls/run.sh --only "$(ONLY)" --joins $(or $(JOINS),10)
 
 soak: ## Memory of a server that is used for MINUTES (180): all protocols, recordings, calls of the API
 	cargo build --release --locked && python3 benches/soak.py target/release/millstream $(or $(MINUTES),180)
