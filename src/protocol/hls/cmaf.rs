@@ -16,6 +16,7 @@ mod tests;
 
 use std::time::Instant;
 
+use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
 use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window};
 use media::{Codec, Track, TrackKind};
@@ -59,7 +60,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
+    begin: |now, order, seed| Box::new(CmafSink::new(now, order, Layout::Together, seed)),
 };
 
 /// A playlist for each track.
@@ -77,7 +78,7 @@ pub(super) static APART: SinkKind = SinkKind {
     is_glance: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
-    begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
+    begin: |now, order, seed| Box::new(CmafSink::new(now, order, Layout::Apart, seed)),
 };
 
 /// Units as they are.
@@ -197,15 +198,15 @@ struct Shown {
 }
 
 impl CmafSink {
-    fn new(now: Now, order: &SinkOrder, layout: Layout) -> Self {
+    fn new(now: Now, order: &SinkOrder, layout: Layout, seed: Seed) -> Self {
         let id = order.key.id.to_string();
         let folder = match layout {
             Layout::Together => order.details.folder.clone(),
             Layout::Apart => format!("{FOLDER}/{id}/"),
         };
         let publishing = match layout {
-            Layout::Together => Publishing::copied(now, order, &format!("{folder}{id}{ENDING}")),
-            Layout::Apart => Publishing::new(now, order),
+            Layout::Together => Publishing::copied(now, order, seed, &format!("{folder}{id}{ENDING}")),
+            Layout::Apart => Publishing::new(now, order, seed),
         };
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let settings = match layout {
@@ -260,7 +261,9 @@ impl CmafSink {
                 .unwrap_or_else(|| {
                     let run = (self.layout == Layout::Apart).then_some(start.number);
                     let names = Names { base, ending: "m4s", run };
+                    let sealer = self.publishing.sealer(&self.settings.sealing, &names.base);
                     Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms))
+                        .sealed_by(sealer)
                 });
             target.into_iter().for_each(|target| rendition.adopt(target));
             rendition.set_tracks(tracks, self.chosen_epoch);
@@ -583,11 +586,14 @@ impl CmafSink {
 
 impl UnitSink for CmafSink {
     fn has_room(&self) -> bool {
-        true
+        self.publishing.has_room()
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if !self.publishing.admits(entry, chosen) {
+            return;
+        }
         if let Some(former) = self.lineup.former(chosen) {
             self.take_rest(ctx.now, &former);
         }
@@ -606,6 +612,10 @@ impl Session for CmafSink {
             self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
+            if let Some(key) = self.publishing.take_key() {
+                let renditions = self.renditions.iter_mut().chain(&mut self.absent);
+                renditions.for_each(|rendition| rendition.set_key(key.clone()));
+            }
         }
     }
 

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::Seed;
 use hls::playlist::MediaPlaylist;
-use hls::segmenter::{Cut, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
+use hls::segmenter::{Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
 use media::{Track, TrackKind};
 
 use super::Layout;
@@ -160,7 +159,7 @@ impl Rung {
         video: Option<&Track>,
         (layout, settings): (Layout, &HlsSettings),
         start: Start,
-        seed: &Seed,
+        sealer: Option<Sealer>,
     ) -> Self {
         let index = video.map_or(0, |video| video.id.index());
         let is_apart = layout == Layout::Apart;
@@ -168,9 +167,9 @@ impl Rung {
             let run = is_apart.then_some(start.number);
             let names = Names { base: String::new(), ending: "m4s", run };
             let parts = is_apart && settings.enabled && settings.low_latency;
-            Form::Mp4(Box::new(Mp4Segmenter::new(names, &settings.rules, parts, (start, 0))))
+            let segmenter = Mp4Segmenter::new(names, &settings.rules, parts, (start, 0));
+            Form::Mp4(Box::new(segmenter.sealed_by(sealer)))
         } else {
-            let sealer = Sealer::of(&settings.sealing, &seed.derive("rung", u64::from(index)));
             Form::Ts(Box::new(TsSegmenter::of_ladder(&settings.rules, start).sealed_by(sealer)))
         };
         let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
@@ -219,6 +218,14 @@ impl Rung {
     }
 
     // ---- inputs
+
+    /// Gives it a key that comes from outside, from the next segment on.
+    pub(super) fn set_key(&mut self, key: GivenKey) {
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.set_key(key),
+            Form::Mp4(segmenter) => segmenter.set_key(key),
+        }
+    }
 
     /// The tracks of the stream. What has come of others is a segment of its own.
     pub(super) fn set_tracks(
