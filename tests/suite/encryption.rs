@@ -5,7 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::publish_play::{assert_track_within, is_broadcasting};
-use crate::support::{Home, Program, Server, media_file, raw_exchange, secs, unit_md5, wait_for};
+use crate::support::{
+    Home, Packet, Program, Server, coded_file, ffmpeg9, frame_md5_by, media_file, raw_exchange, secs,
+    unit_md5, wait_for,
+};
 
 const PLAYLIST: &str = "/live/streams/cam.m3u8";
 
@@ -188,4 +191,69 @@ fn a_key_of_the_operators_file_is_used_and_changed_with_it() {
     let played = unit_md5(&format!("http://{}{PLAYLIST}", server.http), Some(3));
     assert!(!played.is_empty(), "ffmpeg plays over the change of keys");
     assert!(!server.log().contains("0123456789abcdef"));
+}
+
+/// The value of an attribute in the first line of a playlist that has it.
+fn attribute<'t>(text: &'t str, tag: &str, name: &str) -> &'t str {
+    let line = text.lines().find(|line| line.starts_with(tag)).unwrap();
+    line.split_once(&format!("{name}=\"")).unwrap().1.split_once('"').unwrap().0
+}
+
+/// The samples of a track, as ffmpeg opens them with a key: their hashes.
+fn samples(file: &Path, key: Option<&str>, track: u32) -> Vec<String> {
+    let options = key.map(|key| vec!["-decryption_key", key]).unwrap_or_default();
+    let packets: Vec<Packet> = frame_md5_by(&ffmpeg9(), &options, file.to_str().unwrap(), None);
+    packets.into_iter().filter(|packet| packet.0 == track).map(|packet| packet.4).collect()
+}
+
+#[test]
+fn samples_are_encrypted_and_ffmpeg_opens_them_with_the_key_alone() {
+    let hevc = ["-c:v", "libx265", "-g", "30", "-x265-params", "log-level=none:slices=2", "-c:a", "aac"];
+    for source in [media_file(true, 6), coded_file("cbcs-hevc", &hevc)] {
+        let home = Home::new();
+        let server = Server::start(&[
+            "app.hls.encryption=cbcs",
+            "app.hlsSegmentType=fmp4",
+            "app.hlsEnableLowLatency=true",
+            "app.dashMuxingEnabled=true",
+            "app.hls.begin=stream",
+            "app.hlsTime=1",
+            "app.hlsListSize=60",
+        ]);
+        let mut command = Command::new(ffmpeg9());
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&source);
+        let mut publisher =
+            Program::start(command.args(["-c", "copy", "-f", "flv", &server.rtmp_url("live/cam")]));
+        wait_for("the stream", secs(20), || is_broadcasting(&server, "cam"));
+        assert!(publisher.wait(secs(30)).is_some());
+        let published = [0, 1].map(|track| samples(&source, None, track));
+        let playlists = ["cam.m3u8", "ll-hls/cam/cam__video.m3u8", "ll-hls/cam/cam__audio.m3u8"];
+        for playlist in playlists {
+            let path = format!("/live/streams/{playlist}");
+            let mut text = String::new();
+            wait_for("the end", secs(20), || {
+                text = server.api().get(&path).body;
+                text.contains("#EXT-X-ENDLIST")
+            });
+            let folder = path.rsplit_once('/').unwrap().0;
+            let file_of = |uri: &str| fetch(&server, &format!("{folder}/{uri}"));
+            let key = file_of(attribute(&text, "#EXT-X-KEY:METHOD=SAMPLE-AES,", "URI"));
+            let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut media = file_of(attribute(&text, "#EXT-X-MAP:", "URI"));
+            text.lines().filter(|line| line.ends_with(".m4s")).for_each(|uri| media.extend(file_of(uri)));
+            let file = home.path().join("media.mp4");
+            std::fs::write(&file, media).unwrap();
+            for track in if playlist == "cam.m3u8" { 0..2 } else { 0..1 } {
+                let opened = samples(&file, Some(&key), track);
+                assert!(opened.len() > 100, "{playlist}");
+                let is_published = |all: &Vec<String>| all.windows(opened.len()).any(|some| some == opened);
+                assert!(published.iter().any(is_published), "{source:?} {playlist} {track}");
+                let other = samples(&file, Some(&"00".repeat(16)), track);
+                assert!(other.iter().zip(&opened).filter(|(other, own)| other == own).count() < 10);
+            }
+        }
+        let manifest = server.api().get("/live/streams/cam/cam.mpd").body;
+        assert_eq!(manifest.matches("value=\"cbcs\"").count(), 2, "{manifest}");
+        assert_eq!(manifest.matches("value=\"ClearKey1.0\"").count(), 2, "{manifest}");
+    }
 }

@@ -18,7 +18,9 @@ use std::time::Instant;
 
 use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
-use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window};
+use hls::segmenter::{
+    Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window, is_protectable,
+};
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
@@ -45,6 +47,8 @@ const MARK: &str = "__";
 const SPARE_MS: i64 = 1000;
 /// The group of the sound.
 const AUDIO: &str = "audio";
+/// The form of units whose samples are encrypted: those that can be.
+const PROTECTED: u64 = 1;
 /// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
 
@@ -86,7 +90,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "cmaf",
     counted_as: None,
     is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
-    package: |_| Some(Box::new(AsPublished(fit))),
+    package: |form| Some(Box::new(AsPublished(if form == PROTECTED { fit_protected } else { fit }))),
     is_given_up_by_close: false,
     is_for_nodes: false,
 };
@@ -155,6 +159,16 @@ pub(super) const fn fit(track: &Track) -> Fit {
         Codec::Opus => Fit::Rarely,
         Codec::Vp8 | Codec::G711(_) => Fit::No,
     }
+}
+
+/// The same, of tracks whose samples are encrypted.
+pub(super) const fn fit_protected(track: &Track) -> Fit {
+    if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
+}
+
+/// The format of units for a sink with these settings.
+pub(super) fn format(settings: &HlsSettings) -> Format {
+    Format::new(&FORMAT, if settings.protects_samples() { PROTECTED } else { 0 })
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,7 +275,9 @@ impl CmafSink {
                 .unwrap_or_else(|| {
                     let run = (self.layout == Layout::Apart).then_some(start.number);
                     let names = Names { base, ending: "m4s", run };
-                    let sealer = self.publishing.sealer(&self.settings.sealing, &names.base);
+                    // All tracks have one key for their samples, which players are given once.
+                    let of = if self.settings.protects_samples() { &self.id } else { &names.base };
+                    let sealer = self.publishing.sealer(&self.settings.sealing, of);
                     Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms))
                         .sealed_by(sealer)
                 });
@@ -628,7 +644,7 @@ impl Session for CmafSink {
         if !std::mem::replace(&mut self.attached, true) {
             let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
             let selection = Selection { video, data: Pick::None, ..Selection::DEFAULT };
-            let format = Format::new(&FORMAT, 0).select(selection);
+            let format = format(&self.settings).select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         self.publishing.poll(ctx.now)

@@ -82,7 +82,7 @@ const APP: &[Key] = &[
         "hls.encryption",
         "none",
         "Encryption of segments",
-        "Segments of HLS are encrypted as a whole (aes-128), or not (none)",
+        "Segments of HLS are encrypted as a whole (aes-128), samples of HLS and DASH in fragmented MP4 (cbcs), or nothing (none)",
     ),
     key(
         HLS,
@@ -211,9 +211,14 @@ fn sealing(values: &Values) -> Result<Sealing, Error> {
     let scope = match values.text(key).trim().to_ascii_lowercase().as_str() {
         "none" | "" => is_given.then_some(Scope::Segments),
         "aes-128" => Some(Scope::Segments),
-        _ => return Err(values.bad(key, "must be none or aes-128")),
+        "cbcs" => Some(Scope::Samples),
+        _ => return Err(values.bad(key, "must be none, aes-128 or cbcs")),
     };
     let segments = values.number("hls.key_segments", 0u64, 1_000_000)?;
+    if segments > 0 && scope == Some(Scope::Samples) {
+        let why = "cannot be had with hls.encryption=cbcs: the key of samples stands in the init segment of a stream's run";
+        return Err(values.bad("hls.key_segments", why));
+    }
     let prefix = values.text("hls.key_prefix").trim();
     if prefix.contains(|c: char| c.is_control() || c.is_whitespace() || c == '"') {
         return Err(values.bad("hls.key_prefix", "must be the beginning of a URI"));
@@ -239,13 +244,15 @@ fn key_file(values: &Values) -> Result<Option<Arc<Path>>, Error> {
 /// Refuses what would be given out in the clear beside encrypted segments.
 fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
     let Sealing { scope, is_given, .. } = &settings.sealing;
+    let (is_whole, is_samples) = (*scope == Some(Scope::Segments), *scope == Some(Scope::Samples));
     let clear = "would be in the clear";
     // The place of a key of our own is memory: beside segments elsewhere it would protect nothing.
     let without =
         "is a copy without keys: they are in memory alone, unless hlsEncryptionKeyInfoFile has them";
     let others = [
-        (settings.low_latency, "hlsEnableLowLatency", clear),
-        (settings.dash, "dashMuxingEnabled", clear),
+        (is_whole && settings.low_latency, "hlsEnableLowLatency", clear),
+        (is_whole && settings.dash, "dashMuxingEnabled", clear),
+        (is_samples && settings.enabled && !settings.fragmented, "hlsSegmentType=mpegts", clear),
         (settings.kept.is_some() && !is_given, "hlsPlayListType", without),
         (settings.pushed_to.is_some() && !is_given, "hlsHttpEndpoint", without),
     ];
@@ -302,6 +309,11 @@ static DEFAULTS: HlsSettings = HlsSettings {
 impl HlsSettings {
     pub(super) fn of(app: &AppSettings) -> &Self {
         app.protocols.get().unwrap_or(&DEFAULTS)
+    }
+
+    /// True if samples are encrypted: tracks that cannot be protected are left out.
+    pub(super) fn protects_samples(&self) -> bool {
+        self.sealing.scope == Some(Scope::Samples)
     }
 
     /// True if segments are made before anybody asks for them.
@@ -536,6 +548,16 @@ mod tests {
             let error = of(&[other]).unwrap_err().to_string();
             assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
         }
+        // Samples are encrypted in fragmented MP4 alone, and by one key.
+        let samples = [("hls.encryption", "cbcs"), ("hlsSegmentType", "fmp4")];
+        let of_samples = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&samples, more].concat());
+        of_samples(&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")]).unwrap();
+        for other in [("hlsSegmentType", "mpegts"), ("hlsPlayListType", "vod"), ("hls.key_segments", "3")] {
+            let error = of_samples(&[other]).unwrap_err().to_string();
+            assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
+        }
+        let dash = [samples[0], ("hlsMuxingEnabled", "false"), ("dashMuxingEnabled", "true")];
+        AppSettings::of(schema(), "a", &dash).unwrap();
         let details = StreamDetails {
             overrides: vec![("hlsPlayListType", "vod".to_owned())],
             ..StreamDetails::default()
@@ -575,6 +597,7 @@ mod tests {
             ("hls.begin", "later"),
             ("hls.group", "rooms"),
             ("hls.encryption", "sample-aes"),
+            ("hls.encryption", "cbcs"),
             ("hls.key_segments", "-1"),
             ("hlsEncryptionKeyInfoFile", "hls.keyinfo"),
             ("hls.key_prefix", "a b"),

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use super::protect::Protector;
 use crate::playlist::{Key, Method};
 use bytes::{Bytes, BytesMut};
 use crypto::{AesCbcSealer, Random, Seed};
@@ -31,6 +32,8 @@ pub struct Sealing {
 pub enum Scope {
     /// Segments as a whole (AES-128, RFC 8216 §4.3.2.4).
     Segments,
+    /// Samples within segments of fragmented MP4 (SAMPLE-AES; `cbcs` of ISO/IEC 23001-7), by one key and vector for all of a run.
+    Samples,
 }
 
 /// A key that is made outside, and the address that players fetch it at.
@@ -156,6 +159,34 @@ impl Sealer {
     /// Drops the state of the segment that grows: nothing becomes of it.
     pub(super) fn abandon(&mut self) {
         self.open = None;
+    }
+
+    /// True if samples are encrypted, and not segments as a whole.
+    pub(super) fn is_of_samples(&self) -> bool {
+        self.sealing.scope == Some(Scope::Samples)
+    }
+
+    /// Makes the key of samples: what encrypts them. `None`: it has not come.
+    pub(super) fn protector(&mut self) -> Option<Protector> {
+        self.begin();
+        let vector = self.open.take()?.vector;
+        let current = self.current.as_ref()?;
+        Some(Protector::new(current.key, vector))
+    }
+
+    /// Names the key of samples with this vector, by a prefix and a number.
+    pub(super) fn name(&self, vector: [u8; BLOCK], base: &str, number: u64) -> Option<Sealed> {
+        let current = self.current.as_ref()?;
+        let (uri, new) = match &current.given {
+            Some((uri, _)) => (uri.clone(), None),
+            None => {
+                let name = format!("{base}_{number}{ENDING}");
+                let key = Bytes::copy_from_slice(&current.key);
+                (format!("{}{name}", self.sealing.prefix), Some((name, key)))
+            }
+        };
+        let tag = Key { method: Method::SampleAes, uri, iv: Some(vector), format: None };
+        Some(Sealed { tag: Arc::new(tag), new })
     }
 
     /// Names of keys that no segment from this number on needs.

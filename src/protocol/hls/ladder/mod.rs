@@ -319,6 +319,8 @@ impl LadderSink {
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
                 let name = video.map_or(u8::MAX, |video| video.id.index()).to_string();
+                // All tracks have one key for their samples.
+                let name = if self.settings.protects_samples() { String::new() } else { name };
                 let sealer = self.publishing.sealer(&self.settings.sealing, &name);
                 Rung::new(video, (self.layout, &self.settings), start, sealer)
             });
@@ -718,9 +720,9 @@ impl Session for LadderSink {
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
-            let format = if is_mp4 { &cmaf::FORMAT } else { &sink::FORMAT };
             let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
-            let format = Format::new(format, 0).select(selection);
+            let format = if is_mp4 { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
+                .select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         self.publishing.poll(ctx.now)

@@ -135,6 +135,8 @@ pub(super) struct Rung {
     pub(super) index: u8,
     /// Sound that the videos of the ladder share.
     pub(super) is_sound: bool,
+    /// True if its samples are encrypted.
+    is_protected: bool,
     selection: Selection,
     chosen: Chosen,
     /// True while its track is not in the stream, and how often that was.
@@ -177,6 +179,7 @@ impl Rung {
         Self {
             index,
             is_sound: is_apart && video.is_none(),
+            is_protected: settings.protects_samples(),
             selection: Selection { video: pick, audio, data: Pick::None, ..Selection::DEFAULT },
             chosen: Chosen::default(),
             is_paused: false,
@@ -241,6 +244,7 @@ impl Rung {
         self.pauses = self.pauses.saturating_add(u32::from(was_paused));
         let fit: fn(&Track) -> Fit = match &self.form {
             Form::Ts(_) => sink::fit,
+            Form::Mp4(_) if self.is_protected => cmaf::fit_protected,
             Form::Mp4(_) => cmaf::fit,
         };
         self.chosen.update(self.selection, chosen.all(), &fit);

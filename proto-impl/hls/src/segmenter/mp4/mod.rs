@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use fmp4::{Fragment, Samples, init_segment, styp};
 use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
 
+use super::protect::Protector;
 use super::seal::{GivenKey, Sealed, Sealer};
 use super::window::{End, Start, Unit, Window};
 use super::{Names, Rules, Timed};
@@ -81,6 +82,8 @@ pub struct Described {
     pub frame_rate_milli: Option<u64>,
     /// Sampling rate and channels.
     pub sound: Option<(u32, u8)>,
+    /// Identifier of the key of the samples, if they are encrypted.
+    pub key_id: Option<[u8; 16]>,
 }
 
 /// A segment with what describes it.
@@ -176,8 +179,19 @@ pub struct Mp4Segmenter {
     news: News,
     /// Descriptions of the init segments in the playlist, the newest last.
     described: Vec<Described>,
-    /// Encrypts segments as a whole.
+    seal: Seal,
+}
+
+/// Encryption of the segments.
+#[derive(Debug, Default)]
+struct Seal {
+    /// Seals segments as a whole.
     sealer: Option<Sealer>,
+    /// Makes the key of samples, and what encrypts them, until it has a name.
+    maker: Option<Sealer>,
+    samples: Option<Protector>,
+    /// The key of samples as segments have it.
+    tag: Option<Arc<Key>>,
 }
 
 impl Mp4Segmenter {
@@ -200,26 +214,30 @@ impl Mp4Segmenter {
             spans: VecDeque::new(),
             news: News::default(),
             described: Vec::new(),
-            sealer: None,
+            seal: Seal::default(),
         }
     }
 
-    /// Has its segments encrypted as a whole, if there is a sealer. It has no parts then: the whole is not what its parts are together.
+    /// Has its segments encrypted, if there is a sealer. Those that are sealed as a whole have no parts: the whole is not what its parts
+    /// are together.
     #[must_use]
     pub fn sealed_by(mut self, sealer: Option<Sealer>) -> Self {
-        if sealer.is_some() {
+        if sealer.as_ref().is_some_and(Sealer::is_of_samples) {
+            self.seal.maker = sealer;
+        } else if sealer.is_some() {
             self.parts.are_wanted = false;
             let length = self.rules.fragment_ms.unwrap_or(SEALED_FRAGMENT_MS_MAX);
             self.rules.fragment_ms = Some(length.min(SEALED_FRAGMENT_MS_MAX));
+            self.seal.sealer = sealer;
         }
-        Self { sealer, ..self }
+        self
     }
 
     // ---- inputs
 
-    /// Gives the sealer a key, from the next segment on.
+    /// Gives the sealer a key, from the next segment on. Samples have the first one of the run.
     pub fn set_key(&mut self, key: GivenKey) {
-        if let Some(sealer) = &mut self.sealer {
+        if let Some(sealer) = self.seal.sealer.as_mut().or(self.seal.maker.as_mut()) {
             sealer.set_key(key);
         }
     }
@@ -244,6 +262,7 @@ impl Mp4Segmenter {
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
+        self.seal.samples.iter_mut().for_each(|protector| protector.set_tracks(&self.tracks));
     }
 
     /// Takes note that its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
@@ -343,13 +362,23 @@ impl Mp4Segmenter {
         } else {
             self.end_part_before_last(unit);
         }
+        self.begin_protection();
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == timed.unit.track) else { return };
         let is_picture = lane.description.config.codec().kind() == TrackKind::Video;
         let is_known = is_picture && !timed.unit.key_frame && !lane.description.first_unit.is_empty();
         if lane.is_new() && !is_known {
             lane.description.first_unit = timed.unit.payload.clone();
         }
-        lane.push(timed.unit);
+        match &mut self.seal {
+            Seal { samples: Some(protector), .. } => {
+                // Nothing leaves in the clear.
+                let Some((payload, parts)) = protector.protect(timed.unit) else { return };
+                lane.description.protection = Some(protector.protection());
+                lane.push_protected(timed.unit, payload, parts);
+            }
+            Seal { maker: Some(_), .. } => return,
+            Seal { .. } => lane.push(timed.unit),
+        }
         if let Some(end) = end.filter(|end| !end.changed) {
             self.close(end.at_ms);
         } else if self.is_part_due(unit) || self.is_fragment_due(unit) {
@@ -360,6 +389,24 @@ impl Mp4Segmenter {
         }
         self.measure(unit);
         self.window.note(unit, changed);
+    }
+
+    /// Makes the key of samples, once: the first unit has come.
+    fn begin_protection(&mut self) {
+        if let Some(maker) = self.seal.maker.as_mut().filter(|_| self.seal.samples.is_none()) {
+            self.seal.samples = maker.protector();
+            self.seal.samples.iter_mut().for_each(|protector| protector.set_tracks(&self.tracks));
+        }
+    }
+
+    /// Gives the key of samples its name, once: the first init segment gets its own.
+    fn name_key(&mut self) {
+        let (Some(maker), Some(protector)) = (&self.seal.maker, &self.seal.samples) else { return };
+        let vector = protector.protection().vector;
+        let named = maker.name(vector, &self.names.base, self.window.number());
+        let Some(Sealed { tag, new }) = named else { return };
+        self.news.made.extend(new.map(|(name, bytes)| Made { name, bytes, is_init: true }));
+        (self.seal.tag, self.seal.maker) = (Some(tag), None);
     }
 
     /// Sets the target duration, once.
@@ -428,7 +475,7 @@ impl Mp4Segmenter {
         };
         let bytes = slices.iter().map(Bytes::len).sum::<usize>();
         self.growing.bytes = self.growing.bytes.saturating_add(bytes);
-        if let Some(sealer) = &mut self.sealer {
+        if let Some(sealer) = &mut self.seal.sealer {
             let whole = &mut self.growing.sealed;
             if whole.is_empty() {
                 whole.extend_from_slice(&styp());
@@ -484,7 +531,7 @@ impl Mp4Segmenter {
         let mut growing = std::mem::take(&mut self.growing);
         let is_empty = growing.slices.is_empty() && growing.sealed.is_empty();
         if is_empty || self.window.begin_ms().is_none() {
-            self.sealer.iter_mut().for_each(Sealer::abandon);
+            self.seal.sealer.iter_mut().for_each(Sealer::abandon);
             return;
         }
         // Its parts are all of it (RFC 8216bis §4.4.4.9), also where a frame that takes no time is told to take a millisecond.
@@ -509,12 +556,12 @@ impl Mp4Segmenter {
 
     /// The bytes of a whole segment, and the key that they are sealed with. `None`: they cannot be sealed, and nothing leaves in the clear.
     fn content(&mut self, growing: &mut Growing, number: u64) -> Option<(Bytes, Option<Arc<Key>>)> {
-        let Some(sealer) = &mut self.sealer else {
+        let Some(sealer) = &mut self.seal.sealer else {
             let kind = styp();
             let bytes = growing.bytes.saturating_add(kind.len());
             let slices: Vec<Bytes> =
                 std::iter::once(kind).chain(std::mem::take(&mut growing.slices)).collect();
-            return Some((joined(&slices, bytes), None));
+            return Some((joined(&slices, bytes), self.seal.tag.clone()));
         };
         let Sealed { tag, new } = sealer.finish(&mut growing.sealed, &self.names.stem(), number)?;
         self.news.made.extend(new.map(|(name, bytes)| Made { name, bytes, is_init: true }));
@@ -577,7 +624,7 @@ impl Mp4Segmenter {
         for unused in self.described.drain(..in_use.unwrap_or(0)) {
             self.window.leave(unused.uri);
         }
-        for name in self.sealer.as_mut().map(|sealer| sealer.take_left(first)).unwrap_or_default() {
+        for name in self.seal.sealer.as_mut().map(|sealer| sealer.take_left(first)).unwrap_or_default() {
             self.window.leave(name);
         }
         self.news.gone.extend(self.window.take_gone());
@@ -596,6 +643,7 @@ impl Mp4Segmenter {
             Ok(bytes) => bytes,
             Err(error) => return tracing::debug!(%error, "the tracks cannot be described"),
         };
+        self.name_key();
         let date_ms = self.window.open_segment(None, &[]).program_date_time.unwrap_or(0).unsigned_abs();
         let name = self.names.init(date_ms, self.epoch);
         self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
@@ -610,6 +658,7 @@ impl Mp4Segmenter {
             size: track.and_then(Track::picture_size),
             frame_rate_milli: frame_rate_milli.filter(|_| self.is_video()),
             sound: track.and_then(|track| track.config.sound()),
+            key_id: self.seal.samples.as_ref().map(|protector| protector.protection().key_id),
         });
         self.news.made.push(Made { name, bytes, is_init: true });
     }
@@ -734,7 +783,8 @@ impl Mp4Segmenter {
     }
 
     fn open_segment(&self) -> Segment {
-        self.window.open_segment(self.map.as_ref(), &self.growing.parts)
+        let open = self.window.open_segment(self.map.as_ref(), &self.growing.parts);
+        Segment { key: self.seal.tag.clone(), ..open }
     }
 }
 

@@ -60,8 +60,8 @@ struct Pps {
     has_cabac_init: bool,
     references: [u32; 2],
     has_chroma_offsets: bool,
-    is_weighted: bool,
-    is_bipredicted: bool,
+    /// weighted_pred_flag and weighted_bipred_flag: of P and of B slices.
+    weighted: [bool; 2],
     has_entry_points: bool,
     crosses_slices: bool,
     overrides_deblocking: bool,
@@ -242,7 +242,9 @@ impl Slice<'_> {
                 ue(bits)?;
             }
         }
-        if pps.is_weighted && !is_b || pps.is_bipredicted && is_b {
+        let [of_p, of_b] = pps.weighted;
+        let is_weighted = if is_b { of_b } else { of_p };
+        if is_weighted {
             self.skip_weights([first, if is_b { second } else { 0 }], bits)?;
         }
         ue(bits).map(drop)
@@ -364,7 +366,8 @@ impl Pps {
         }
         se(bits)?;
         se(bits)?;
-        let (has_chroma_offsets, is_weighted, is_bipredicted) = (flag(bits)?, flag(bits)?, flag(bits)?);
+        let has_chroma_offsets = flag(bits)?;
+        let weighted = [flag(bits)?, flag(bits)?];
         bits.skip(1).ok()?;
         let (has_tiles, has_waves) = (flag(bits)?, flag(bits)?);
         if has_tiles {
@@ -403,8 +406,7 @@ impl Pps {
             has_cabac_init,
             references,
             has_chroma_offsets,
-            is_weighted,
-            is_bipredicted,
+            weighted,
             has_entry_points: has_tiles || has_waves,
             crosses_slices,
             overrides_deblocking,
