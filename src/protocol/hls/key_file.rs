@@ -111,7 +111,11 @@ impl KeyFile {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
+
     use super::*;
+    use crate::hub::{Fit, Selection};
 
     #[test]
     fn a_key_is_read_at_once_and_looked_at_again_and_a_failure_leaves_the_last_one() {
@@ -135,5 +139,28 @@ mod tests {
         assert_eq!(look(&mut file, Err("gone".to_owned())), None);
         assert!(file.known.is_some());
         assert_eq!(look(&mut file, Ok(info(2))), None);
+    }
+
+    #[test]
+    fn segments_begin_with_a_key_frame_when_the_key_comes_late() {
+        let config = CodecConfig::read(Codec::H264, vec![1, 0x64, 0, 0x1f, 0xff, 0xe0, 0].into()).unwrap();
+        let track = Track::new(TrackId::VIDEO, config.unwrap(), Timescale::MILLISECONDS);
+        let list = Arc::new(Tracks::new(1, [track]));
+        let mut chosen = Chosen::default();
+        chosen.update(Selection::DEFAULT, &list, &|_| Fit::Well);
+        let now = Instant::now();
+        let entry = |key_frame| {
+            let (track, payload) = (TrackId::VIDEO, Bytes::from_static(&[0, 0, 0, 1, 9]));
+            let unit = AccessUnit { track, dts: 0, pts: 0, key_frame, config_epoch: 1, payload };
+            Entry::new(now, 0, unit, Arc::clone(&list))
+        };
+        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned());
+        let is_taken = |file: &mut KeyFile, frames: &[bool]| -> Vec<bool> {
+            frames.iter().map(|key_frame| file.admits(&entry(*key_frame), &chosen)).collect()
+        };
+        assert_eq!(is_taken(&mut file, &[true, false]), [false, false], "there is no key");
+        let key = KeyInfo { key: [1; 16], uri: "u".to_owned(), vector: None };
+        file.job_done(now, Outcome::KeyInfo(Ok(key)));
+        assert_eq!(is_taken(&mut file, &[false, false, true, false]), [false, false, true, true]);
     }
 }
