@@ -3,6 +3,7 @@
 # tests/install.sh, npm, and for the first of these VLC.
 #   bash benches/players.sh [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--ladders TEXT] [--seconds N]
+#   bash benches/players.sh encrypted [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh samples
 # PROGRAM is taken from the environment.
 set -eu
@@ -17,6 +18,9 @@ if [ "${1:-}" = samples ]; then
 elif [ "${1:-}" = ladders ]; then
     shift
     exec $python ladders.py "$@"
+elif [ "${1:-}" = encrypted ]; then
+    shift
+    exec $python encrypted.py "$@"
 fi
 missing=
 for program in chromium firefox-esr ffmpeg gst-launch-1.0 vlc setpriv; do

@@ -37,7 +37,6 @@ function Setting({ about, value, old, changed, onChange }) {
   const describes = `${id}-about`;
   const usual = isSwitch ? strings.switched[about.default] : about.default;
   const notes = [usual === "" ? strings.defaultEmpty : strings.defaultIs(usual)];
-  if (about.effect === "protection") notes.push(strings.protection);
   if (about.fixed) notes.push(strings.fixedBy(strings.origins[about.origin]));
   else if (about.value !== null && about.value !== about.default) notes.push(strings.otherThanDefault);
   return html`<div class=${changed ? "setting changed" : "setting"}>

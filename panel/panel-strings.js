@@ -74,7 +74,6 @@ export const strings = {
   searchSettings: "Search settings",
   foreignSettings: "Settings of the reference without effect here",
   foreignSettingsText: "Kept as they are, so that files and clients of Ant Media Server go on working. Each one says why it has no effect.",
-  protection: "not available here: other values are refused",
   serverSettings: "Server settings",
   serverSettingsText: "Name, licence key, node group and log level are changed here; the rest in conf/red5.properties or on the command line.",
   sortBy: "Sort by",

@@ -1,4 +1,4 @@
-// Plays a ladder in a page, and goes down and up on it: run by ladders.py.
+// Plays a stream in a page, with keys where it is encrypted, and goes down and up on a ladder: run by ladders.py and encrypted.py.
 "use strict";
 
 const PLAYERS = {
@@ -14,10 +14,13 @@ const PLAYERS = {
             choose: (height) => (player.nextLevel = sorted().find(([own]) => own === height)[1]),
         };
     },
-    dash(video, url, told) {
+    dash(video, url, told, low, keys) {
         const player = dashjs.MediaPlayer().create();
         player.on("error", ({ error }) => told.push(error.message ?? String(error)));
         player.updateSettings({ streaming: { abr: { autoSwitchBitrate: { video: false } } } });
+        const base64 = (hex) => btoa(String.fromCharCode(...hex.match(/../g).map((two) => parseInt(two, 16)))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
+        const clearkeys = Object.fromEntries(Object.entries(keys).map((pair) => pair.map(base64)));
+        if (Object.keys(keys).length) player.setProtectionData({ "org.w3.clearkey": { clearkeys } });
         // It begins by itself. Of an element that was told to play before, it never updates the manifest.
         player.initialize(video, url, true);
         const all = () => player.getRepresentationsByType("video");
@@ -26,11 +29,11 @@ const PLAYERS = {
             choose: (height) => player.setRepresentationForTypeById("video", all().find((one) => one.height === height).id, true),
         };
     },
-    shaka(video, url, told, low) {
+    shaka(video, url, told, low, keys) {
         shaka.polyfill.installAll();
         const player = new shaka.Player();
         player.addEventListener("error", ({ detail }) => told.push(`shaka ${detail.code} severity ${detail.severity} ${String(detail.data?.[0] ?? "").split("/").pop()}`));
-        player.configure({ streaming: { lowLatencyMode: low }, abr: { enabled: false } });
+        player.configure({ streaming: { lowLatencyMode: low }, abr: { enabled: false }, drm: { clearKeys: keys } });
         player.attach(video).then(() => player.load(url)).then(() => video.play()).catch((error) => told.push(error.code ? `shaka ${error.code}: ${error.data}` : error.message));
         const all = () => player.getVariantTracks();
         return {
@@ -44,14 +47,14 @@ const PLAYERS = {
 
 const pause = (ms) => new Promise((resume) => setTimeout(resume, ms));
 
-async function begin(kind, url, low) {
+async function begin(kind, url, low, keys = {}) {
     const video = document.querySelector("video");
     const told = [];
     video.muted = true;
     let waits = 0;
     video.addEventListener("waiting", () => (waits += 1));
     video.addEventListener("error", () => told.push(video.error.message || `error ${video.error.code} of the element`));
-    const player = PLAYERS[kind](video, url, told, low);
+    const player = PLAYERS[kind](video, url, told, low, keys);
     for (let left = 150; left > 0 && video.currentTime === 0; left -= 1) await pause(100);
     window.stage = { video, told, player, waits: () => waits };
     return { heights: player.heights(), told };

@@ -191,7 +191,8 @@ impl Made {
 
     fn sample(&self) -> FragmentSample {
         let Self { duration, composition, key_frame, .. } = *self;
-        FragmentSample { duration, composition, key_frame, payload: self.payload.clone() }
+        let (payload, subsamples) = (self.payload.clone(), Vec::new());
+        FragmentSample { duration, composition, key_frame, payload, subsamples }
     }
 
     fn expected(&self, track: &Description, time: u64) -> Sample {

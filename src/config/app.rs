@@ -91,7 +91,6 @@ impl AppSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(name: &str, epoch: u64, values: Values) -> Result<Self, Error> {
-        values.check_protections()?;
         let millis = |key, max| values.number(key, 0u64, max).map(Duration::from_millis);
         let accept = |key, max| values.number(key, 0u32, max).map(|most| Some(most).filter(|most| *most > 0));
         let accept = AcceptLimits {

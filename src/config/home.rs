@@ -87,8 +87,7 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
-/// An application whose settings are lost, unusable, or ask for a protection that is missing here. The application is not started, since
-/// the defaults would lift its restrictions.
+/// An application whose settings are lost or unusable. The application is not started, since the defaults would lift its restrictions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostApp {
     /// Name of the application.

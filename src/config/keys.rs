@@ -15,12 +15,6 @@ pub enum Effect {
     Works,
     /// Kept and returned, but without effect here: a key of the reference.
     Foreign,
-    /// A protection of the reference that is missing here. Values that ask for it are refused, because the operator would wrongly rely on
-    /// it.
-    Protection {
-        /// Reason for the refusal.
-        reason: &'static str,
-    },
 }
 
 /// A known key.
@@ -97,34 +91,6 @@ const fn foreign_secret(
     comment: &'static str,
 ) -> Key {
     Key { secret: true, ..foreign(group, name, default, label, comment) }
-}
-
-/// Defines a protection of the reference that is missing here; only the default is accepted.
-const fn protection(
-    group: Group,
-    name: &'static str,
-    default: &'static str,
-    label: &'static str,
-    comment: &'static str,
-    reason: &'static str,
-) -> Key {
-    Key { effect: Effect::Protection { reason }, ..key(group, name, default, label, comment) }
-}
-
-impl Key {
-    /// Returns the reason for refusing a value, if it asks for a protection that is missing here.
-    #[must_use]
-    pub fn refusal(&self, value: &str) -> Option<&'static str> {
-        let Effect::Protection { reason } = self.effect else { return None };
-        let value = value.trim();
-        (!value.is_empty() && !is_same(value, self.default)).then_some(reason)
-    }
-}
-
-/// True if two values are equal, as text or as JSON.
-fn is_same(one: &str, other: &str) -> bool {
-    let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
-    one == other || json(one).is_some_and(|one| Some(one) == json(other))
 }
 
 /// Keys of `conf/red5.properties`; the protocols' keys go between the two parts.

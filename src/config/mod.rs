@@ -70,16 +70,6 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A value that asks for a protection that is missing here.
-    #[error("{key} (from {origin}): {reason}")]
-    Unprotected {
-        /// Origin of the value, as in [`Self::Value`].
-        origin: String,
-        /// The key.
-        key: &'static str,
-        /// The reason.
-        reason: &'static str,
-    },
     /// An argument of `--set` other than `KEY=VALUE`.
     #[error("--set {argument}: {reason}")]
     Argument {

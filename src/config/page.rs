@@ -31,18 +31,6 @@ impl Schema {
             let _ = writeln!(out, "## {title}\n\n| key | name | default | meaning |\n|---|---|---|---|");
             rows(&mut out, keys, |effect| effect == Effect::Works);
         }
-        out.push_str(
-            "## Protections that are missing here\n\nA value that asks for one is refused: the application is not started, with one error \
-             in the log, and the API answers `success:false` with the reason.\n\n| key | name | default | meaning |\n|---|---|---|---|\n",
-        );
-        for level in [Level::Server, Level::App] {
-            for key in self.keys(level) {
-                if let Effect::Protection { reason } = key.effect {
-                    let _ = writeln!(out, "{}; {reason} |", row(key));
-                }
-            }
-        }
-        out.push('\n');
         for (level, of) in [(Level::Server, "of the server"), (Level::App, "of an application")] {
             let keys = self.keys(level);
             let _ = writeln!(

@@ -142,7 +142,6 @@ impl ServerSettings {
     /// # Errors
     /// The first value that does not fit its key.
     pub fn from_values(cores: u16, values: Values) -> Result<Self, Error> {
-        values.check_protections()?;
         values.port("server.origin_port")?;
         let workers = match values.text("server.workers") {
             "" => cores.max(1),

@@ -177,15 +177,6 @@ impl Values {
         Ok(host(key)?.or(host("server.host")?))
     }
 
-    /// Refuses the first value that asks for a protection that is missing here.
-    pub(super) fn check_protections(&self) -> Result<(), Error> {
-        let mut keys = self.schema.keys(self.level).iter();
-        let refused = keys.find_map(|key| Some((key.name, key.refusal(self.text(key.name))?)));
-        refused.map_or(Ok(()), |(key, reason)| {
-            Err(Error::Unprotected { origin: describe(&self.file, self.origin(key)), key, reason })
-        })
-    }
-
     /// Parses the settings of the protocols.
     pub(super) fn extensions(&self) -> Result<Extensions, Error> {
         self.schema.read(self.level, self)

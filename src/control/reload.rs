@@ -63,8 +63,8 @@ impl Control {
 }
 
 impl Context {
-    /// Handles settings that vanished, are unusable, or ask for a protection that is missing here. Defaults do not replace them: a running
-    /// application keeps its settings, and another one is not started.
+    /// Handles settings that vanished or are unusable. Defaults do not replace them: a running application
+    /// keeps its settings, and another one is not started.
     fn settings_lost(&mut self, lost: &[LostApp]) {
         for LostApp { name, reason } in lost {
             if self.apps.contains_key(name) {

@@ -41,7 +41,7 @@ impl Move {
             ("webapps/LiveApp/play.html", "<p>theirs"),
             ("webapps/LiveApp/custom/page.html", "<p>own"),
             ("webapps/LiveApp/custom/page.jsp", "<% %>"),
-            ("webapps/Locked/WEB-INF/red5-web.properties", "hlsEncryptionKeyInfoFile=/usr/local/key.info\n"),
+            ("webapps/Locked/WEB-INF/red5-web.properties", "hlsEncryptionKeyInfoFile=key.info\n"),
             ("webapps/root/index.html", "the old panel"),
             ("webapps/Packed.war", "PK"),
         ] {
@@ -134,7 +134,7 @@ fn c_19_an_installation_becomes_a_home() {
             (settings.text("mp4MuxingEnabled"), settings.text("remoteAllowedCIDR")),
             ("true", "192.0.2.0/24")
         );
-        assert_eq!(config.lost.len(), 1, "the application whose protection is missing here is not started");
+        assert_eq!(config.lost.len(), 1, "the application whose protection cannot be had is not started");
         for (file, text) in [
             ("conf/fullchain.pem", "a certificate"),
             ("conf/privkey.pem", "a key"),

@@ -15,6 +15,7 @@ mod archive;
 mod compute;
 mod files;
 mod import;
+mod key_info;
 mod node;
 mod object;
 mod password;
@@ -25,6 +26,7 @@ mod relay;
 pub mod shares;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,6 +37,7 @@ pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
+pub use key_info::{KEY_BYTES, KEY_INFO_BYTES_MAX, KeyInfo, KeyInfoLines};
 pub use node::{NodeOutcome, NodeWork};
 pub use object::{ObjectAction, ObjectOutcome, ObjectWork};
 pub use password::{PASSWORD_CHARS_MIN, PasswordDigest, PasswordOutcome, PasswordWork};
@@ -123,6 +126,11 @@ pub enum Work {
         /// Maximum bytes to read, up to [`READ_BYTES_MAX`].
         length: usize,
     },
+    /// Read a file that tells the address of a key, and the key.
+    KeyInfo {
+        /// Path of the file, as the operator has named it.
+        path: Arc<Path>,
+    },
     /// Append to a file, which is created if missing.
     FileAppend {
         /// File to append to.
@@ -169,7 +177,10 @@ impl Work {
             Self::Fetch { .. } => Class::Admission,
             Self::Password(_) => Class::Password,
             Self::Admin(_) => Class::Admin,
-            Self::FileOpen { .. } | Self::ChallengeOpen { .. } | Self::FileRead { .. } => Class::FileRead,
+            Self::FileOpen { .. }
+            | Self::ChallengeOpen { .. }
+            | Self::FileRead { .. }
+            | Self::KeyInfo { .. } => Class::FileRead,
             Self::FileAppend { .. } => Class::FileWrite,
             Self::FileSync { .. } | Self::Archive(_) => Class::FileSync,
             Self::Recording(_) | Self::Import(_) => Class::Recording,
@@ -199,6 +210,7 @@ impl Work {
             | Self::FileOpen { .. }
             | Self::ChallengeOpen { .. }
             | Self::FileRead { .. }
+            | Self::KeyInfo { .. }
             | Self::FileAppend { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
@@ -227,6 +239,7 @@ impl Work {
             | Self::FileOpen { .. }
             | Self::ChallengeOpen { .. }
             | Self::FileRead { .. }
+            | Self::KeyInfo { .. }
             | Self::FileSync { .. }
             | Self::Recording(_)
             | Self::Archive(ArchiveWork::Remove { .. })
@@ -261,6 +274,8 @@ pub enum Outcome {
     Opened(Result<OpenedFile, FileError>),
     /// [`Work::FileRead`]: empty at the end of the file or after an error.
     Block(Bytes),
+    /// [`Work::KeyInfo`]: the key, or the reason for the failure.
+    KeyInfo(Result<KeyInfo, String>),
     /// [`Work::FileAppend`]. After an error, part of the data may be in the file.
     Appended(Result<Appended, AppendError>),
     /// [`Work::FileSync`].
@@ -294,6 +309,14 @@ impl Outcome {
     /// The reason for the failure.
     pub fn resolved(self) -> Result<Vec<SocketAddr>, String> {
         if let Self::Resolved(result) = self { result } else { Err(self.reason().to_owned()) }
+    }
+
+    /// Returns the key of a key info file.
+    ///
+    /// # Errors
+    /// The reason for the failure.
+    pub fn key_info(self) -> Result<KeyInfo, String> {
+        if let Self::KeyInfo(result) = self { result } else { Err(self.reason().to_owned()) }
     }
 
     /// Returns the status of a receiver's response.
@@ -402,6 +425,7 @@ impl Outcome {
             | Self::Admin(_)
             | Self::Opened(_)
             | Self::Block(_)
+            | Self::KeyInfo(_)
             | Self::Appended(_)
             | Self::Synced(_)
             | Self::Recording(_)

@@ -13,6 +13,8 @@ use crate::types::{Calendar, StreamId};
 
 /// Bytes that one producer may have on their way to other workers.
 pub const BLOBS_IN_TRANSIT_BYTES_MAX: usize = 64 << 20;
+/// Content type of keys, which no cache may keep.
+pub const KEY_TYPE: &str = "application/octet-stream";
 
 /// The progress of a blob that grows, such as a playlist: the first segment that is not whole, and the first of its parts that is
 /// not there.

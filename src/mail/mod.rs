@@ -23,7 +23,7 @@ mod sought;
 mod upload;
 mod watched;
 
-pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, Packed, Progress};
+pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, KEY_TYPE, Packed, Progress};
 pub use call::{CallEvent, CallNews};
 pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;

@@ -330,7 +330,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("fileNameFormat", _) => json!("%r{take}"),
             ("webRTCClientStartTimeoutMs", _) => json!(5000),
             ("dataChannelPlayerDistribution", _) => json!("publisher"),
-            // Other values are refused.
+            // Does not go with low latency and DASH.
             ("hlsEncryptionKeyInfoFile", value) => value.clone(),
             ("participantVisibilityMatrix", _) => json!({"default": ["default", "guest"]}),
             ("appName" | "updateTime" | "appStatus", value) => value.clone(),

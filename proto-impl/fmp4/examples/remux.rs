@@ -69,6 +69,7 @@ fn fragmented(tracks: &[Description], samples: &[Sample]) -> Result<Vec<u8>, Fai
                 composition: composition(sample),
                 key_frame: sample.key_frame,
                 payload: sample.payload.clone(),
+                subsamples: Vec::new(),
             });
             fragment.add(track, time, payloads.collect());
         }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use media::{AccessUnit, CodecConfig, Track, TrackId};
 
-use crate::{Description, FragmentSample};
+use crate::{Description, FragmentSample, Subsample};
 
 /// The samples of one track that are in no fragment yet. A unit lasts until the next one of its track, so the newest is never
 /// complete.
@@ -50,12 +50,18 @@ impl Samples {
 
     /// Takes a unit. The one before it is complete.
     pub fn push(&mut self, unit: &AccessUnit) {
+        self.push_protected(unit, unit.payload.clone(), Vec::new());
+    }
+
+    /// Takes a unit with the payload that its encryption has made, and the parts of that.
+    pub fn push_protected(&mut self, unit: &AccessUnit, payload: Bytes, subsamples: Vec<Subsample>) {
         let lasted = self.open.as_ref().map_or(0, |(_, sample)| sample.duration);
         let sample = FragmentSample {
             duration: lasted,
             composition: i32::try_from(unit.pts.saturating_sub(unit.dts)).unwrap_or(0),
             key_frame: unit.key_frame,
-            payload: unit.payload.clone(),
+            payload,
+            subsamples,
         };
         let Some((dts, mut before)) = self.open.replace((unit.dts, sample)) else { return };
         before.duration = u32::try_from(unit.dts.saturating_sub(dts)).unwrap_or(0);

@@ -141,25 +141,24 @@ fn b_14_an_application_is_removed_in_one_step_and_its_files_after_it() {
 }
 
 #[test]
-fn c_17_an_application_that_asks_for_a_missing_protection_is_not_started_and_the_others_are() {
+fn c_17_an_application_whose_protection_cannot_be_had_is_not_started_and_the_others_are() {
     let home = Home::new();
     let options = home.options(&[], &[]);
     Config::open(&options).unwrap();
     let file = app_file(&home.0, "live");
     let text = fs::read_to_string(&file).unwrap();
-    let set = [("hlsEncryptionKeyInfoFile", "/etc/keys/hls.keyinfo")];
+    let set = [("hlsEncryptionKeyInfoFile", "keys/hls.keyinfo")];
     fs::write(&file, properties::set_lines(&text, &set)).unwrap();
     let config = Config::open(&options).unwrap();
     let started: Vec<&str> = config.apps.iter().map(|app| &*app.name).collect();
     let [lost] = &config.lost[..] else { panic!("{:?}", config.lost) };
     assert_eq!((&started[..], &*lost.name), (&["LiveApp"][..], "live"));
-    let told =
-        "hlsEncryptionKeyInfoFile (from live/WEB-INF/red5-web.properties): segments of HLS are not encrypted";
+    let told = "hlsEncryptionKeyInfoFile (from live/WEB-INF/red5-web.properties): must be an absolute path";
     assert!(lost.reason.starts_with(told), "{}", lost.reason);
     // Nor is such a change taken.
     let edit = Edit { set: vec![("hlsEncryptionKeyInfoFile".into(), "x".into())], unset: Vec::new() };
     let before = fs::read(app_file(&home.0, "LiveApp")).unwrap();
-    assert!(matches!(edit_app(&options, "LiveApp", &edit), Err(Error::Unprotected { .. })));
+    assert!(matches!(edit_app(&options, "LiveApp", &edit), Err(Error::Value { .. })));
     assert_eq!(fs::read(app_file(&home.0, "LiveApp")).unwrap(), before);
 }
 

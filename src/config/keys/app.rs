@@ -4,7 +4,7 @@ use crate::config::group::{
     ACCESS, DASH, DELIVERY, HLS, LIMITS, OPERATION, RECORDING, ROOMS, S3, SOURCES, TRANSCODING, WEBHOOKS,
     WEBRTC,
 };
-use crate::config::keys::{Key, explicit, foreign, key, protection, secret};
+use crate::config::keys::{Key, explicit, foreign, key, secret};
 
 /// Keys in front of those of the protocols.
 pub(super) const FIRST: &[Key] = &[
@@ -336,14 +336,6 @@ pub(super) const FIRST: &[Key] = &[
         "true",
         "List the original rendition",
         "The only rendition is the source",
-    ),
-    protection(
-        HLS,
-        "hlsEncryptionKeyInfoFile",
-        "",
-        "Encryption key file",
-        "Key file of HLS encryption",
-        "segments of HLS are not encrypted with keys of files by this server; leave it empty, and see hls.encryption",
     ),
     foreign(
         DASH,

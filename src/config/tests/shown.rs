@@ -75,6 +75,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "tests/suite/encryption.rs::an_encrypted_stream_is_played_to_its_end_through_several_keys",
     ),
     ("hls.key_prefix", "tests/suite/encryption.rs::a_key_is_given_to_who_may_play_and_where_the_prefix_says"),
+    (
+        "hlsEncryptionKeyInfoFile",
+        "tests/suite/encryption.rs::a_key_of_the_operators_file_is_used_and_changed_with_it",
+    ),
     ("hls.group", "tests/suite/ladders.rs::streams_of_one_main_track_are_renditions_that_come_and_go"),
     (
         "hls.playlistCacheControl",

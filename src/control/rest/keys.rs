@@ -22,12 +22,11 @@ const fn origin(origin: Origin) -> &'static str {
     }
 }
 
-/// Returns the effect of a key: `works`, `foreign` (none), or `protection` (missing here, refused).
+/// Returns the effect of a key: `works`, or `foreign` (none).
 const fn effect(effect: Effect) -> &'static str {
     match effect {
         Effect::Works => "works",
         Effect::Foreign => "foreign",
-        Effect::Protection { .. } => "protection",
     }
 }
 

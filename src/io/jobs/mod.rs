@@ -10,6 +10,7 @@ mod admin;
 mod archives;
 mod files;
 mod imports;
+mod key_files;
 mod names;
 mod nodes;
 mod objects;

@@ -10,7 +10,8 @@ use ureq::Agent;
 use super::pictures::Pictures;
 use super::roles::Roles;
 use super::{
-    admin, archives, files, imports, names, nodes, objects, passwords, posts, recordings, relays, seen,
+    admin, archives, files, imports, key_files, names, nodes, objects, passwords, posts, recordings, relays,
+    seen,
 };
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
@@ -94,6 +95,7 @@ impl Runner {
             Work::FileRead { file, offset, length } => {
                 Outcome::Block(file.read_block(offset, length.min(READ_BYTES_MAX)))
             }
+            Work::KeyInfo { path } => Outcome::KeyInfo(key_files::read(&path)),
             Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.paths.root, to, &data)),
             Work::FileSync { file } => Outcome::Synced(file.sync()),
             Work::Recording(work) => Outcome::Recording(recordings::run(&self.paths.root, &work)),

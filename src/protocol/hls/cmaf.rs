@@ -16,8 +16,11 @@ mod tests;
 
 use std::time::Instant;
 
+use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
-use hls::segmenter::{Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window};
+use hls::segmenter::{
+    Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window, is_protectable,
+};
 use media::{Codec, Track, TrackKind};
 
 use super::dates::Dates;
@@ -44,6 +47,8 @@ const MARK: &str = "__";
 const SPARE_MS: i64 = 1000;
 /// The group of the sound.
 const AUDIO: &str = "audio";
+/// The form of units whose samples are encrypted: those that can be.
+const PROTECTED: u64 = 1;
 /// The ending of the names of manifests.
 pub(super) const MANIFEST: &str = ".mpd";
 
@@ -59,7 +64,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Together)),
+    begin: |now, order, seed| Box::new(CmafSink::new(now, order, Layout::Together, seed)),
 };
 
 /// A playlist for each track.
@@ -77,7 +82,7 @@ pub(super) static APART: SinkKind = SinkKind {
     is_glance: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
-    begin: |now, order, _| Box::new(CmafSink::new(now, order, Layout::Apart)),
+    begin: |now, order, seed| Box::new(CmafSink::new(now, order, Layout::Apart, seed)),
 };
 
 /// Units as they are.
@@ -85,7 +90,7 @@ pub(super) static FORMAT: FormatKind = FormatKind {
     name: "cmaf",
     counted_as: None,
     is_enabled: |app| (TOGETHER.is_enabled)(app) || (APART.is_enabled)(app),
-    package: |_| Some(Box::new(AsPublished(fit))),
+    package: |form| Some(Box::new(AsPublished(if form == PROTECTED { fit_protected } else { fit }))),
     is_given_up_by_close: false,
     is_for_nodes: false,
 };
@@ -156,6 +161,16 @@ pub(super) const fn fit(track: &Track) -> Fit {
     }
 }
 
+/// The same, of tracks whose samples are encrypted.
+pub(super) const fn fit_protected(track: &Track) -> Fit {
+    if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
+}
+
+/// The format of units for a sink with these settings.
+pub(super) fn format(settings: &HlsSettings) -> Format {
+    Format::new(&FORMAT, if settings.protects_samples() { PROTECTED } else { 0 })
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Together,
@@ -197,15 +212,15 @@ struct Shown {
 }
 
 impl CmafSink {
-    fn new(now: Now, order: &SinkOrder, layout: Layout) -> Self {
+    fn new(now: Now, order: &SinkOrder, layout: Layout, seed: Seed) -> Self {
         let id = order.key.id.to_string();
         let folder = match layout {
             Layout::Together => order.details.folder.clone(),
             Layout::Apart => format!("{FOLDER}/{id}/"),
         };
         let publishing = match layout {
-            Layout::Together => Publishing::copied(now, order, &format!("{folder}{id}{ENDING}")),
-            Layout::Apart => Publishing::new(now, order),
+            Layout::Together => Publishing::copied(now, order, seed, &format!("{folder}{id}{ENDING}")),
+            Layout::Apart => Publishing::new(now, order, seed),
         };
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let settings = match layout {
@@ -260,7 +275,11 @@ impl CmafSink {
                 .unwrap_or_else(|| {
                     let run = (self.layout == Layout::Apart).then_some(start.number);
                     let names = Names { base, ending: "m4s", run };
+                    // All tracks have one key for their samples, which players are given once.
+                    let of = if self.settings.protects_samples() { &self.id } else { &names.base };
+                    let sealer = self.publishing.sealer(&self.settings.sealing, of);
                     Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms))
+                        .sealed_by(sealer)
                 });
             target.into_iter().for_each(|target| rendition.adopt(target));
             rendition.set_tracks(tracks, self.chosen_epoch);
@@ -583,11 +602,14 @@ impl CmafSink {
 
 impl UnitSink for CmafSink {
     fn has_room(&self) -> bool {
-        true
+        self.publishing.has_room()
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if !self.publishing.admits(entry, chosen) {
+            return;
+        }
         if let Some(former) = self.lineup.former(chosen) {
             self.take_rest(ctx.now, &former);
         }
@@ -606,6 +628,10 @@ impl Session for CmafSink {
             self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
+            if let Some(key) = self.publishing.take_key() {
+                let renditions = self.renditions.iter_mut().chain(&mut self.absent);
+                renditions.for_each(|rendition| rendition.set_key(key.clone()));
+            }
         }
     }
 
@@ -618,7 +644,7 @@ impl Session for CmafSink {
         if !std::mem::replace(&mut self.attached, true) {
             let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
             let selection = Selection { video, data: Pick::None, ..Selection::DEFAULT };
-            let format = Format::new(&FORMAT, 0).select(selection);
+            let format = format(&self.settings).select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         self.publishing.poll(ctx.now)

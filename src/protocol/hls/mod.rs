@@ -13,6 +13,7 @@ mod copy_tests;
 mod dates;
 mod fetch;
 mod follow;
+mod key_file;
 mod ladder;
 mod lineup;
 mod publishing;

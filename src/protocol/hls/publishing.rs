@@ -5,12 +5,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use crypto::Seed;
 use hls::playlist::MediaPlaylist;
+use hls::segmenter::{GivenKey, Sealer, Sealing};
 
 use super::copy::HlsCopy;
+use super::key_file::KeyFile;
+use super::settings::HlsSettings;
 use super::{DASH, NAME};
-use crate::jobs::{Job, JobDone, JobId};
-use crate::mail::{Blob, Laddered, Packed, Progress, Rung};
+use crate::hub::{Chosen, Entry};
+use crate::jobs::{Job, JobDone, JobId, Work};
+use crate::mail::{Blob, KEY_TYPE, Laddered, Packed, Progress, Rung};
 use crate::protocol::sinks::SinkOrder;
 use crate::protocol::{Event, OrderEvent};
 use crate::types::{Calendar, Now, StreamId};
@@ -23,7 +28,8 @@ const TS_TYPE: &str = "video/mp2t";
 const MANIFEST_TYPE: &str = "application/dash+xml";
 const SEGMENT_TYPE: &str = "video/iso.segment";
 const MP4_TYPE: &str = "video/mp4";
-const KEY_TYPE: &str = "application/octet-stream";
+/// The id of the job that reads the file of the key; those of copies count from 0.
+const KEY_JOB: u64 = u64::MAX;
 
 /// Makes the blobs of one sink.
 #[derive(Debug)]
@@ -39,6 +45,11 @@ pub(super) struct Publishing {
     left: Vec<String>,
     /// The same in other places.
     copies: Vec<HlsCopy>,
+    /// The file that the key of segments is in, and the key as it was read last.
+    key_file: Option<KeyFile>,
+    given: Option<GivenKey>,
+    /// Origin of the keys that are made here.
+    seed: Seed,
     events: VecDeque<Event>,
     /// The reason of its end, until that is reported.
     closing: Option<String>,
@@ -46,16 +57,16 @@ pub(super) struct Publishing {
 
 impl Publishing {
     /// Creates it with the copies that the settings want of the playlist with this name.
-    pub(super) fn copied(now: Now, order: &SinkOrder, playlist: &str) -> Self {
-        Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order) }
+    pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
+        Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order, seed) }
     }
 
     /// Of a ladder.
-    pub(super) fn of_ladder(now: Now, order: &SinkOrder, main: Arc<str>) -> Self {
-        Self { ladder: Some(main), ..Self::new(now, order) }
+    pub(super) fn of_ladder(now: Now, order: &SinkOrder, seed: Seed, main: Arc<str>) -> Self {
+        Self { ladder: Some(main), ..Self::new(now, order, seed) }
     }
 
-    pub(super) fn new(now: Now, order: &SinkOrder) -> Self {
+    pub(super) fn new(now: Now, order: &SinkOrder, seed: Seed) -> Self {
         Self {
             ladder: None,
             stream: order.stream,
@@ -64,6 +75,12 @@ impl Publishing {
             gone: Vec::new(),
             left: Vec::new(),
             copies: Vec::new(),
+            key_file: HlsSettings::of(&order.settings)
+                .key_file
+                .clone()
+                .map(|path| KeyFile::new(path, order.key.to_string())),
+            given: None,
+            seed,
             events: VecDeque::new(),
             closing: None,
         }
@@ -167,6 +184,34 @@ impl Publishing {
         }
     }
 
+    // ---- the key of segments
+
+    /// True unless the stream has to wait for its first key.
+    pub(super) fn has_room(&self) -> bool {
+        self.key_file.as_ref().is_none_or(KeyFile::has_room)
+    }
+
+    /// True if a unit becomes part of a segment: nothing is made while there is no key.
+    pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
+        self.key_file.as_mut().is_none_or(|file| file.admits(entry, chosen))
+    }
+
+    /// The key of segments from the next one on, if it is another one.
+    pub(super) fn take_key(&mut self) -> Option<GivenKey> {
+        let new = self.key_file.as_mut()?.take_new();
+        if new.is_some() {
+            self.given.clone_from(&new);
+        }
+        new
+    }
+
+    /// The sealer of segments of this name. `None`: they are not encrypted.
+    pub(super) fn sealer(&self, sealing: &Sealing, name: &str) -> Option<Sealer> {
+        let mut sealer = Sealer::of(sealing, &self.seed.derive(name, 0))?;
+        self.given.iter().for_each(|key| sealer.set_key(key.clone()));
+        Some(sealer)
+    }
+
     // ---- the end, and copies
 
     /// True if nothing more comes.
@@ -190,6 +235,9 @@ impl Publishing {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
+        if let Some(work) = self.key_job(now) {
+            return Some(Event::Job(Job { id: JobId(KEY_JOB), app: None, work }));
+        }
         let job = |(id, copy): (u64, &mut HlsCopy)| {
             Some(Job { id: JobId(id), app: None, work: copy.next_job(now.mono)? })
         };
@@ -200,7 +248,17 @@ impl Publishing {
         self.closing.take_if(|_| is_settled).map(Event::Closed)
     }
 
+    fn key_job(&mut self, now: Now) -> Option<Work> {
+        self.key_file.as_mut().filter(|_| self.closing.is_none())?.next_job(now.mono)
+    }
+
     pub(super) fn job_done(&mut self, now: Now, done: JobDone) {
+        if done.id == JobId(KEY_JOB) {
+            if let Some(file) = &mut self.key_file {
+                file.job_done(now.mono, done.outcome);
+            }
+            return;
+        }
         let copy = usize::try_from(done.id.0).ok().and_then(|at| self.copies.get_mut(at));
         if let Some(copy) = copy {
             copy.job_done(now.mono, done.outcome);
@@ -212,6 +270,7 @@ impl Publishing {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.copies.iter().filter_map(HlsCopy::poll_timeout).min()
+        let look = self.key_file.as_ref().filter(|_| self.closing.is_none());
+        self.copies.iter().filter_map(HlsCopy::poll_timeout).chain(look.and_then(KeyFile::poll_timeout)).min()
     }
 }

@@ -1,15 +1,19 @@
 //! Settings of an application: whether its streams are played as HLS, and how.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hls::playlist::Kind;
-use hls::segmenter::{Rules, Sealing, Suffix};
+use hls::segmenter::{Rules, Scope, Sealing, Suffix};
 use url::Url;
 
 use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
 use crate::mail::{StreamDetails, StreamEnd};
+
+/// The file of an operator's key.
+const KEY_FILE: &str = "hlsEncryptionKeyInfoFile";
 
 const APP: &[Key] = &[
     key(HLS, "hlsMuxingEnabled", "true", "Offer HLS", "Streams can be played as HLS"),
@@ -78,7 +82,7 @@ const APP: &[Key] = &[
         "hls.encryption",
         "none",
         "Encryption of segments",
-        "Segments of HLS in MPEG-TS are encrypted (aes-128), or not (none)",
+        "Segments of HLS are encrypted as a whole (aes-128), samples of HLS and DASH in fragmented MP4 (cbcs), or nothing (none)",
     ),
     key(
         HLS,
@@ -93,6 +97,13 @@ const APP: &[Key] = &[
         "",
         "Prefix of key names",
         "Put before the names of keys in playlists, such as the URL of another server's folder",
+    ),
+    key(
+        HLS,
+        KEY_FILE,
+        "",
+        "Encryption key file",
+        "File as ffmpeg has it: URI of the key, path of the key and, if wanted, its vector; segments are encrypted with that key",
     ),
     key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
     key(
@@ -135,6 +146,8 @@ pub(super) struct HlsSettings {
     pub(super) dash: bool,
     /// Encryption of segments.
     pub(super) sealing: Sealing,
+    /// `hlsEncryptionKeyInfoFile`: the key of segments is in this file.
+    pub(super) key_file: Option<Arc<Path>>,
     /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
 }
@@ -194,36 +207,58 @@ pub(super) struct DashSettings {
 /// Encryption of segments (RFC 8216 §4.3.2.4): `hls.encryption`, `hls.key_segments`, `hls.key_prefix`.
 fn sealing(values: &Values) -> Result<Sealing, Error> {
     let key = "hls.encryption";
-    let is_on = match values.text(key).trim().to_ascii_lowercase().as_str() {
-        "none" | "" => false,
-        "aes-128" => true,
-        _ => return Err(values.bad(key, "must be none or aes-128")),
+    let is_given = !values.text(KEY_FILE).trim().is_empty();
+    let scope = match values.text(key).trim().to_ascii_lowercase().as_str() {
+        "none" | "" => is_given.then_some(Scope::Segments),
+        "aes-128" => Some(Scope::Segments),
+        "cbcs" => Some(Scope::Samples),
+        _ => return Err(values.bad(key, "must be none, aes-128 or cbcs")),
     };
     let segments = values.number("hls.key_segments", 0u64, 1_000_000)?;
+    if segments > 0 && scope == Some(Scope::Samples) {
+        let why = "cannot be had with hls.encryption=cbcs: the key of samples stands in the init segment of a stream's run";
+        return Err(values.bad("hls.key_segments", why));
+    }
     let prefix = values.text("hls.key_prefix").trim();
     if prefix.contains(|c: char| c.is_control() || c.is_whitespace() || c == '"') {
         return Err(values.bad("hls.key_prefix", "must be the beginning of a URI"));
     }
     Ok(Sealing {
-        is_on,
+        scope,
+        is_given,
         segments: Some(segments).filter(|segments| *segments > 0),
         prefix: prefix.to_owned(),
     })
 }
 
+/// `hlsEncryptionKeyInfoFile`.
+fn key_file(values: &Values) -> Result<Option<Arc<Path>>, Error> {
+    let path = Path::new(values.text(KEY_FILE).trim());
+    match path.is_absolute() {
+        true => Ok(Some(path.into())),
+        false if path.as_os_str().is_empty() => Ok(None),
+        false => Err(values.bad(KEY_FILE, "must be an absolute path")),
+    }
+}
+
 /// Refuses what would be given out in the clear beside encrypted segments.
 fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
+    let Sealing { scope, is_given, .. } = &settings.sealing;
+    let (is_whole, is_samples) = (*scope == Some(Scope::Segments), *scope == Some(Scope::Samples));
+    let clear = "would be in the clear";
+    // The place of a key of our own is memory: beside segments elsewhere it would protect nothing.
+    let without =
+        "is a copy without keys: they are in memory alone, unless hlsEncryptionKeyInfoFile has them";
     let others = [
-        (settings.fragmented, "hlsSegmentType=fmp4"),
-        (settings.low_latency, "hlsEnableLowLatency"),
-        (settings.dash, "dashMuxingEnabled"),
-        (settings.kept.is_some(), "hlsPlayListType"),
-        (settings.pushed_to.is_some(), "hlsHttpEndpoint"),
+        (is_whole && settings.low_latency, "hlsEnableLowLatency", clear),
+        (is_whole && settings.dash, "dashMuxingEnabled", clear),
+        (is_samples && settings.enabled && !settings.fragmented, "hlsSegmentType=mpegts", clear),
+        (settings.kept.is_some() && !is_given, "hlsPlayListType", without),
+        (settings.pushed_to.is_some() && !is_given, "hlsHttpEndpoint", without),
     ];
-    match others.iter().find(|(is_set, _)| settings.sealing.is_on && *is_set) {
-        Some((_, other)) => {
-            Err(values.bad("hls.encryption", format!("cannot be had with {other}, which is not encrypted")))
-        }
+    let key = if *is_given { KEY_FILE } else { "hls.encryption" };
+    match others.iter().find(|(is_set, ..)| scope.is_some() && *is_set) {
+        Some((_, other, why)) => Err(values.bad(key, format!("cannot be had with {other}, which {why}"))),
         None => Ok(()),
     }
 }
@@ -267,12 +302,18 @@ static DEFAULTS: HlsSettings = HlsSettings {
     begins_with_stream: false,
     dash: false,
     dash_own: DashSettings { segment_ms: None, fragment_ms: None, window: None, extra: 5, latency_ms: 3500 },
-    sealing: Sealing { is_on: false, segments: None, prefix: String::new() },
+    sealing: Sealing { scope: None, is_given: false, segments: None, prefix: String::new() },
+    key_file: None,
 };
 
 impl HlsSettings {
     pub(super) fn of(app: &AppSettings) -> &Self {
         app.protocols.get().unwrap_or(&DEFAULTS)
+    }
+
+    /// True if samples are encrypted: tracks that cannot be protected are left out.
+    pub(super) fn protects_samples(&self) -> bool {
+        self.sealing.scope == Some(Scope::Samples)
     }
 
     /// True if segments are made before anybody asks for them.
@@ -295,7 +336,9 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.rules.list_size = size.unwrap_or(settings.rules.list_size);
                 }
-                "hlsPlayListType" if !settings.sealing.is_on => settings.kept = kind(value),
+                "hlsPlayListType" if settings.sealing.scope.is_none() || settings.sealing.is_given => {
+                    settings.kept = kind(value);
+                }
                 _ => {}
             }
         }
@@ -345,6 +388,7 @@ impl HlsSettings {
             dash: values.boolean("dashMuxingEnabled")?,
             dash_own: DashSettings::read(values)?,
             sealing: sealing(values)?,
+            key_file: key_file(values)?,
         };
         check_sealing(values, &settings)?;
         Ok(settings)
@@ -491,10 +535,11 @@ mod tests {
         let sealed = ("hls.encryption", "AES-128");
         let of = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&[sealed], more].concat());
         let app = of(&[("hls.key_segments", "5"), ("hls.key_prefix", "https://k/")]).unwrap();
-        let sealing = Sealing { is_on: true, segments: Some(5), prefix: "https://k/".to_owned() };
+        let scope = Some(Scope::Segments);
+        let sealing = Sealing { scope, is_given: false, segments: Some(5), prefix: "https://k/".to_owned() };
         assert_eq!(HlsSettings::of(&app).sealing, sealing);
+        assert!(HlsSettings::of(&of(&[("hlsSegmentType", "fmp4")]).unwrap()).fragmented);
         for other in [
-            ("hlsSegmentType", "fmp4"),
             ("hlsEnableLowLatency", "true"),
             ("dashMuxingEnabled", "true"),
             ("hlsPlayListType", "event"),
@@ -503,11 +548,35 @@ mod tests {
             let error = of(&[other]).unwrap_err().to_string();
             assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
         }
+        // Samples are encrypted in fragmented MP4 alone, and by one key.
+        let samples = [("hls.encryption", "cbcs"), ("hlsSegmentType", "fmp4")];
+        let of_samples = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&samples, more].concat());
+        of_samples(&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")]).unwrap();
+        for other in [("hlsSegmentType", "mpegts"), ("hlsPlayListType", "vod"), ("hls.key_segments", "3")] {
+            let error = of_samples(&[other]).unwrap_err().to_string();
+            assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
+        }
+        let dash = [samples[0], ("hlsMuxingEnabled", "false"), ("dashMuxingEnabled", "true")];
+        AppSettings::of(schema(), "a", &dash).unwrap();
         let details = StreamDetails {
             overrides: vec![("hlsPlayListType", "vod".to_owned())],
             ..StreamDetails::default()
         };
         assert_eq!(HlsSettings::of_stream(&app, &details).kept, None);
+        // Who keeps the key elsewhere may keep the segments on the disk, too.
+        let file = (KEY_FILE, "/keys/hls.keyinfo");
+        let app = AppSettings::of(schema(), "a", &[file]).unwrap();
+        let sealing = Sealing { scope, is_given: true, ..Sealing::default() };
+        let settings = HlsSettings::of(&app);
+        assert_eq!((&settings.sealing, settings.key_file.as_deref()), (&sealing, Some(Path::new(file.1))));
+        assert_eq!(HlsSettings::of_stream(&app, &details).kept, Some(Kind::Vod));
+        for fits in [("hlsPlayListType", "event"), ("hlsHttpEndpoint", "http://h/"), sealed] {
+            AppSettings::of(schema(), "a", &[file, fits]).unwrap();
+        }
+        for other in [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")] {
+            let error = AppSettings::of(schema(), "a", &[file, other]).unwrap_err().to_string();
+            assert!(error.contains(KEY_FILE) && error.contains(other.0), "{error}");
+        }
     }
 
     #[test]
@@ -528,7 +597,9 @@ mod tests {
             ("hls.begin", "later"),
             ("hls.group", "rooms"),
             ("hls.encryption", "sample-aes"),
+            ("hls.encryption", "cbcs"),
             ("hls.key_segments", "-1"),
+            ("hlsEncryptionKeyInfoFile", "hls.keyinfo"),
             ("hls.key_prefix", "a b"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();

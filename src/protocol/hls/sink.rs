@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use crypto::Seed;
-use hls::segmenter::{Cut, Sealer, TsSegmenter};
+use hls::segmenter::{Cut, TsSegmenter};
 use media::{Codec, Track};
 
 use super::dates::Dates;
@@ -39,7 +39,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, seed| Box::new(HlsSink::new(now, order, &seed)),
+    begin: |now, order, seed| Box::new(HlsSink::new(now, order, seed)),
 };
 
 /// Segments.
@@ -102,16 +102,17 @@ struct HlsSink {
 }
 
 impl HlsSink {
-    fn new(now: Now, order: &SinkOrder, seed: &Seed) -> Self {
+    fn new(now: Now, order: &SinkOrder, seed: Seed) -> Self {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
         let playlist = format!("{folder}{id}{ENDING}");
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let publishing = Publishing::copied(now, order, seed, &playlist);
+        let sealer = publishing.sealer(&settings.sealing, id);
         Self {
             ends: settings.ends,
-            publishing: Publishing::copied(now, order, &playlist),
+            publishing,
             playlist,
-            segmenter: TsSegmenter::new(id, &settings.rules, start(now))
-                .sealed_by(Sealer::of(&settings.sealing, seed)),
+            segmenter: TsSegmenter::new(id, &settings.rules, start(now)).sealed_by(sealer),
             chosen_epoch: 0,
             lineup: Lineup::default(),
             dates: Dates::new(),
@@ -176,11 +177,14 @@ impl HlsSink {
 
 impl UnitSink for HlsSink {
     fn has_room(&self) -> bool {
-        true
+        self.publishing.has_room()
     }
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if !self.publishing.admits(entry, chosen) {
+            return;
+        }
         if let Some(former) = self.lineup.former(chosen) {
             self.take_rest(&former);
         }
@@ -199,6 +203,9 @@ impl Session for HlsSink {
             self.finish(ctx.now, end, "the stream ended");
         } else if let Reply::Job(done) = reply {
             self.publishing.job_done(ctx.now, done);
+            if let Some(key) = self.publishing.take_key() {
+                self.segmenter.set_key(key);
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use super::{Fields, is_success};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
 use crate::http::{Request, Response};
-use crate::mail::{Blob, NoSubscription, Progress};
+use crate::mail::{Blob, KEY_TYPE, NoSubscription, Progress};
 use crate::protocol::sinks::Requested;
 use crate::protocol::{
     Apps, Context, Event, PassAsk, Reply, RequestEvent, RequestNews, WantedBlob, Watched, sinks,
@@ -220,6 +220,7 @@ impl Polled {
             let settings = PolledSettings::of(app);
             let is_for_all = own.is_none() && viewer.cookie.is_none() && !app.security.play.any();
             match (is_playlist, wanted) {
+                _ if blob.content_type == KEY_TYPE => "no-store",
                 (true, Some(_)) if is_for_all => &settings.reloads,
                 (true, _) => &settings.playlists,
                 (false, _) => &settings.segments,

@@ -26,6 +26,7 @@ fn second(number: u32, tracks: [&Description; 2]) -> Vec<u8> {
         key_frame,
         composition: 0,
         payload: Bytes::from(vec![byte; 10]),
+        subsamples: Vec::new(),
     };
     let pictures = (0..25).map(|n| sample(1, n == 0, 1)).collect();
     let sounds = (0..48).map(|_| sample(1000, true, 2)).collect();
@@ -79,6 +80,7 @@ fn a_track_that_has_nothing_holds_the_other_up_to_a_bound() {
         key_frame,
         composition: 0,
         payload: Bytes::from_static(&[1; 10]),
+        subsamples: Vec::new(),
     };
     for number in 0..60u32 {
         let mut fragment = Fragment::new(number + 1);
@@ -99,6 +101,7 @@ fn a_video_begins_with_a_key_frame_and_another_index_begins_anew() {
         key_frame,
         composition: 0,
         payload: Bytes::from_static(&[1; 10]),
+        subsamples: Vec::new(),
     };
     fragment.add(&pictures, 0, vec![picture(false), picture(false), picture(true), picture(false)]);
     let alone = audio(7);
@@ -135,6 +138,7 @@ fn files_beside_each_other_are_one_stream_though_one_comes_late() {
         key_frame,
         composition: 0,
         payload: Bytes::from_static(&[1; 10]),
+        subsamples: Vec::new(),
     };
     depackager.handle(0, &head(&[&pictures])).unwrap();
     for number in 0..3 {

@@ -57,6 +57,7 @@ impl Lane {
             composition: narrow(unit.pts.saturating_sub(unit.dts)),
             key_frame: unit.key_frame,
             payload: unit.payload.clone(),
+            subsamples: Vec::new(),
         };
         let Some(mut before) = self.waiting.replace(Waiting { dts: unit.dts, sample }) else { return };
         let duration = u32::try_from(unit.dts.saturating_sub(before.dts)).unwrap_or(0);

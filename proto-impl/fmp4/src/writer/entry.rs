@@ -6,6 +6,7 @@ use media::codec::{aac, ac3, mp3, opus};
 
 use super::Description;
 use super::out::Out;
+use super::protection::{self, entry_kind};
 use crate::Error;
 use crate::esds::{self, OBJECT_TYPE_AAC, OBJECT_TYPE_MPEG1_AUDIO, OBJECT_TYPE_MPEG2_AUDIO};
 
@@ -59,7 +60,7 @@ pub(super) fn write(out: &mut Out, track: &Description) -> Result<(), Error> {
 fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], record: &[u8]) {
     let (width, height) = track.picture_size().unwrap_or((0, 0));
     let side = |side| u16::try_from(side).unwrap_or(u16::MAX);
-    out.boxed(kind, |out| {
+    out.boxed(&entry_kind(track, *kind), |out| {
         // data_reference_index 1.
         out.zeros(6).u16(1).zeros(16).u16(side(width)).u16(side(height));
         // No compressorname; depth 24, and -1.
@@ -79,6 +80,7 @@ fn visual(out: &mut Out, track: &Description, kind: &[u8; 4], name: &[u8; 4], re
             });
         }
         bit_rate(out, track);
+        protection::write_entry(out, track, *kind);
     });
 }
 
@@ -91,12 +93,13 @@ struct Sound {
 
 /// Writes an AudioSampleEntry (§12.2.3) with the boxes that `boxes` writes.
 fn audio(out: &mut Out, track: &Description, kind: &[u8; 4], sound: Sound, boxes: impl FnOnce(&mut Out)) {
-    out.boxed(kind, |out| {
+    out.boxed(&entry_kind(track, *kind), |out| {
         out.zeros(6).u16(1).zeros(8).u16(sound.channels.into()).u16(16).u32(0);
         // 16.16; 0 where it does not fit, then the codec's own box tells.
         out.u16(u16::try_from(sound.sample_rate).unwrap_or(0)).u16(0);
         boxes(out);
         bit_rate(out, track);
+        protection::write_entry(out, track, *kind);
     });
 }
 

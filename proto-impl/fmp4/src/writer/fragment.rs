@@ -5,6 +5,7 @@ use media::TrackKind;
 
 use super::Description;
 use super::out::Out;
+use super::protection::{self, Subsample};
 use crate::Error;
 use crate::boxes::HEAD_BYTES;
 
@@ -36,6 +37,9 @@ pub struct FragmentSample {
     pub key_frame: bool,
     /// Media data, with NAL lengths of the size in the configuration.
     pub payload: Bytes,
+    /// Parts of a protected sample, whose sizes add up to its own. Empty where all of it is protected, and in tracks without
+    /// [`Description::protection`].
+    pub subsamples: Vec<Subsample>,
 }
 
 /// Samples of one track in a fragment.
@@ -181,6 +185,7 @@ impl Part {
                     }
                 }
             });
+            protection::write_samples(out, &self.samples);
         });
         offset_at
     }

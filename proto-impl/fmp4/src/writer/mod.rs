@@ -6,6 +6,7 @@ mod fragment;
 mod index;
 mod movie;
 pub(crate) mod out;
+mod protection;
 mod recording;
 mod segment;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use media::{CodecConfig, Timescale};
 pub use self::fragment::{Fragment, FragmentSample};
 pub use self::index::{IndexSample, MEDIA_HEAD_BYTES, TrackIndex, file_head, media_head, moov};
 use self::out::Out;
+pub use self::protection::{Protection, SUBSAMPLES_MAX, Subsample};
 pub use self::recording::{PlainHead, plain_head, recording_head};
 pub use self::segment::{Reference, Sidx, prft, styp};
 use crate::Error;
@@ -78,6 +80,8 @@ pub struct Description {
     pub pixel_aspect: Option<(u32, u32)>,
     /// Colour interpretation, if known.
     pub colour: Option<Colour>,
+    /// Encryption of the samples.
+    pub protection: Option<Protection>,
 }
 
 impl Description {
@@ -96,6 +100,7 @@ impl Description {
             bit_rate: None,
             pixel_aspect: None,
             colour: None,
+            protection: None,
         }
     }
 

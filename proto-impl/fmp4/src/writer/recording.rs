@@ -74,7 +74,13 @@ mod tests {
     const ROOM: u32 = 4096;
 
     fn sample(duration: u32, composition: i32, key_frame: bool, payload: &[u8]) -> FragmentSample {
-        FragmentSample { duration, composition, key_frame, payload: Bytes::copy_from_slice(payload) }
+        FragmentSample {
+            duration,
+            composition,
+            key_frame,
+            payload: Bytes::copy_from_slice(payload),
+            subsamples: Vec::new(),
+        }
     }
 
     /// Returns a recorded file whose second fragment begins later than the first ends.

@@ -76,8 +76,13 @@ fn the_boxes_of_a_described_track() {
 
 #[test]
 fn what_stands_before_fragments_is_passed_over() {
-    let sample =
-        FragmentSample { duration: 9, composition: 0, key_frame: true, payload: Bytes::from_static(b"x") };
+    let sample = FragmentSample {
+        duration: 9,
+        composition: 0,
+        key_frame: true,
+        payload: Bytes::from_static(b"x"),
+        subsamples: Vec::new(),
+    };
     let mut fragment = Fragment::new(1);
     assert!(fragment.is_empty());
     fragment.add(&video(1), 5, vec![sample]).add(&audio(2), 5, vec![]);
@@ -122,7 +127,13 @@ fn a_track_of_a_stream_is_described() {
 #[test]
 fn payload_is_not_copied() {
     let payload = Bytes::from(vec![7; 100]);
-    let sample = FragmentSample { duration: 9, composition: 0, key_frame: true, payload: payload.clone() };
+    let sample = FragmentSample {
+        duration: 9,
+        composition: 0,
+        key_frame: true,
+        payload: payload.clone(),
+        subsamples: Vec::new(),
+    };
     let mut fragment = Fragment::new(1);
     fragment.add(&video(1), 0, vec![sample]);
     assert_eq!(fragment.write().unwrap()[1].as_ptr(), payload.as_ptr());
@@ -196,8 +207,7 @@ proptest! {
                 duration: *duration,
                 composition: *composition,
                 key_frame: *key_frame,
-                payload: payload.clone().into(),
-            }
+                payload: payload.clone().into(), subsamples: Vec::new() }
         }).collect::<Vec<_>>();
         let mut written = Fragment::new(1);
         written.add(&one, begin.into(), fragment(&first)).add(&other, 7, fragment(&sound));
@@ -254,4 +264,45 @@ proptest! {
         let (events, end) = crate::testing::events(reader, [&media[..]]);
         prop_assert_eq!((samples(&events), end), (found, Ok(())));
     }
+}
+
+#[test]
+fn a_protected_track_says_how_and_where_its_subsamples_are() {
+    use crate::{Protection, Subsample};
+    let protection = Some(Protection { key_id: [0xa1; 16], vector: [0xb2; 16] });
+    let tracks = [Description { protection, ..video(1) }, Description { protection, ..audio(2) }];
+    let init = init_segment(&tracks).unwrap();
+    let count = |what: &[u8]| init.windows(what.len()).filter(|window| *window == what).count();
+    assert_eq!((count(b"encv"), count(b"enca"), count(b"sinf"), count(b"cbcs")), (1, 1, 2, 2));
+    assert_eq!((count(b"frmaavc1"), count(b"frmamp4a")), (1, 1));
+    // Reserved, pattern, protected, no vectors of samples, the key, the vector.
+    for pattern in [0x19, 0] {
+        let tenc = [&b"tenc\x01\0\0\0\0"[..], &[pattern, 1, 0], &[0xa1; 16], &[16], &[0xb2; 16]].concat();
+        assert_eq!(count(&tenc), 1, "{pattern}");
+    }
+    let sample = |subsamples: Vec<Subsample>| FragmentSample {
+        duration: 9,
+        composition: 0,
+        key_frame: true,
+        payload: Bytes::from(vec![7; 40]),
+        subsamples,
+    };
+    let part = |clear, protected| Subsample { clear, protected };
+    let mut fragment = Fragment::new(1);
+    let of_video = vec![sample(vec![part(8, 32)]), sample(vec![part(4, 16), part(20, 0)])];
+    fragment.add(&tracks[0], 0, of_video).add(&tracks[1], 0, vec![sample(Vec::new())]);
+    let head = fragment.write().unwrap().swap_remove(0);
+    let at = |what: &[u8; 4]| head.windows(4).position(|window| window == what).unwrap();
+    let list = [&[0, 1, 0, 8, 0, 0, 0, 32][..], &[0, 2, 0, 4, 0, 0, 0, 16, 0, 20, 0, 0, 0, 0]].concat();
+    let begin = at(b"senc") + 12;
+    assert_eq!(head[begin - 8..begin], [0, 0, 0, 2, 0, 0, 0, 2]);
+    assert_eq!(head[begin..begin + list.len()], list);
+    assert_eq!(head[at(b"saiz") + 4..][..11], [0, 0, 0, 0, 0, 0, 0, 0, 2, 8, 14]);
+    let offset = u32::try_from(begin).unwrap().to_be_bytes();
+    assert_eq!(head[at(b"saio") + 4..][..12], [[0; 4], [0, 0, 0, 1], offset].concat());
+    assert_eq!(
+        head.windows(4).filter(|window| window == b"senc").count(),
+        1,
+        "sound is protected as a whole"
+    );
 }

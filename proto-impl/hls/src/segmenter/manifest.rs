@@ -21,6 +21,8 @@ const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014
 const AUDIO_IDS: u64 = 100;
 /// The scheme of channels (ISO/IEC 23003-3).
 const CHANNELS: &str = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011";
+/// The scheme of keys that players are given in the clear (W3C Encrypted Media Extensions §9.1).
+const CLEAR_KEY: &str = "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e";
 /// The beginning of a template of URIs.
 const TEMPLATE: &str = "<SegmentTemplate ";
 
@@ -282,6 +284,9 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
         out,
         "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>",
     );
+    // Renditions of several streams have keys of their own.
+    let is_shared = others.iter().all(|one| one.described.key_id == first.described.key_id);
+    first.described.key_id.filter(|_| is_shared).into_iter().for_each(|key_id| protection(out, key_id));
     if let Some((_, channels)) = first.described.sound {
         // ISO/IEC 23003-3 table 68: 7 stands for eight channels.
         let configuration = if channels == 8 { 7 } else { channels };
@@ -298,11 +303,29 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
         for one in set {
             representation(out, one);
             out.push_str(">\n");
+            one.described
+                .key_id
+                .filter(|_| !is_shared)
+                .into_iter()
+                .for_each(|key_id| protection(out, key_id));
             template(out, stretch, one);
             out.push_str("</Representation>\n");
         }
     }
     out.push_str("</AdaptationSet>\n");
+}
+
+/// Writes how samples are encrypted, and that the key can be had by ClearKey (ISO/IEC 23009-1 §5.8.4.1, ISO/IEC 23001-7 §11.2).
+fn protection(out: &mut String, key_id: [u8; 16]) {
+    let id: String = key_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    // A UUID has hyphens behind its 8th, 12th, 16th and 20th digit.
+    let parts = [0..8, 8..12, 12..16, 16..20, 20..32].map(|part| id.get(part).unwrap_or_default());
+    let _ = writeln!(
+        out,
+        "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" value=\"cbcs\" xmlns:cenc=\"urn:mpeg:cenc:2013\" cenc:default_KID=\"{}\"/>",
+        parts.join("-")
+    );
+    let _ = writeln!(out, "<ContentProtection schemeIdUri=\"{CLEAR_KEY}\" value=\"ClearKey1.0\"/>");
 }
 
 /// Writes the names and times of a rendition's segments.

@@ -16,6 +16,7 @@ mod manifest;
 mod mp4;
 mod names;
 mod outline;
+mod protect;
 mod seal;
 mod ts;
 mod window;
@@ -26,7 +27,8 @@ pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};
 pub use mp4::{Described, Made, Mp4Segmenter, Span, Spanned};
 pub use names::{Names, Suffix};
 pub use outline::Outline;
-pub use seal::{Sealer, Sealing};
+pub use protect::is_protectable;
+pub use seal::{GivenKey, Scope, Sealer, Sealing};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};
 

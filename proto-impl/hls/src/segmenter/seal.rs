@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
+use super::protect::Protector;
 use crate::playlist::{Key, Method};
 use bytes::{Bytes, BytesMut};
 use crypto::{AesCbcSealer, Random, Seed};
@@ -13,25 +14,55 @@ const BLOCK: usize = 16;
 /// The ending of the names of keys.
 const ENDING: &str = ".key";
 
-/// The rules by which segments are encrypted.
+/// The rules by which media is encrypted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sealing {
-    /// True if segments are encrypted.
-    pub is_on: bool,
+    /// The part of the media that is encrypted; `None` for nothing.
+    pub scope: Option<Scope>,
+    /// True if keys come from outside ([`Sealer::set_key`]): nothing is sealed before the first one.
+    pub is_given: bool,
     /// Number of segments that share a key; `None` for all.
     pub segments: Option<u64>,
     /// The text before the names of keys in playlists.
     pub prefix: String,
 }
 
-/// A key, and where it stands in the order of them.
+/// The part of the media that is encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Segments as a whole (AES-128, RFC 8216 §4.3.2.4).
+    Segments,
+    /// Samples within segments of fragmented MP4 (SAMPLE-AES; `cbcs` of ISO/IEC 23001-7), by one key and vector for all of a run.
+    Samples,
+}
+
+/// A key that is made outside, and the address that players fetch it at.
+#[derive(Clone, PartialEq, Eq)]
+pub struct GivenKey {
+    /// The key.
+    pub key: [u8; BLOCK],
+    /// URI of the key in playlists.
+    pub uri: String,
+    /// The vector of all segments; `None`: each has a random one.
+    pub vector: Option<[u8; BLOCK]>,
+}
+
+/// Never prints the key.
+impl fmt::Debug for GivenKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("GivenKey(..)")
+    }
+}
+
+/// The key in use.
 struct Current {
-    number: u64,
     key: [u8; BLOCK],
+    /// Address and vector of a key that is made outside.
+    given: Option<(String, Option<[u8; BLOCK]>)>,
     /// Number of segments that the key may still seal; `None` for all.
     left: Option<u64>,
-    /// True if the key was handed out for publishing.
-    is_shown: bool,
+    /// Number of the first segment that it has sealed, which its name has: so no name ever has two contents.
+    first: Option<u64>,
 }
 
 /// The segment that grows.
@@ -47,6 +78,8 @@ pub struct Sealer {
     random: Random,
     sealing: Sealing,
     current: Option<Current>,
+    /// The key from the next segment on.
+    next: Option<GivenKey>,
     open: Option<Open>,
     /// Names of keys that were given out, each with the number of the last segment that needs it so far.
     shown: VecDeque<(String, u64)>,
@@ -69,13 +102,19 @@ impl Sealer {
     /// Creates the sealer of a stream. Keys and vectors follow from the seed. `None`: segments are not encrypted.
     #[must_use]
     pub fn of(sealing: &Sealing, seed: &Seed) -> Option<Self> {
-        sealing.is_on.then(|| Self {
+        sealing.scope.map(|_| Self {
             random: seed.derive("hls keys", 0).random(),
             sealing: sealing.clone(),
             current: None,
+            next: None,
             open: None,
             shown: VecDeque::new(),
         })
+    }
+
+    /// Seals segments with this key, from the next one on.
+    pub fn set_key(&mut self, key: GivenKey) {
+        self.next = Some(key);
     }
 
     /// Seals what has come of a segment, but for the last bytes, which are no whole block.
@@ -102,18 +141,52 @@ impl Sealer {
         let vector = self.open.take()?.vector;
         let current = self.current.as_mut()?;
         current.left = current.left.map(|left| left.saturating_sub(1));
-        let name = format!("{base}_{}{ENDING}", current.number);
-        let is_new = !std::mem::replace(&mut current.is_shown, true);
+        let is_new = current.first.is_none();
+        let first = *current.first.get_or_insert(number);
+        let tag = |uri| Arc::new(Key { method: Method::Aes128, uri, iv: Some(vector), format: None });
+        if let Some((uri, _)) = &current.given {
+            return Some(Sealed { tag: tag(uri.clone()), new: None });
+        }
+        let name = format!("{base}_{first}{ENDING}");
         let new = is_new.then(|| (name.clone(), Bytes::copy_from_slice(&current.key)));
         match self.shown.back_mut().filter(|_| !is_new) {
             Some((_, last)) => *last = number,
             None => self.shown.push_back((name.clone(), number)),
         }
-        let uri = format!("{}{name}", self.sealing.prefix);
-        Some(Sealed {
-            tag: Arc::new(Key { method: Method::Aes128, uri, iv: Some(vector), format: None }),
-            new,
-        })
+        Some(Sealed { tag: tag(format!("{}{name}", self.sealing.prefix)), new })
+    }
+
+    /// Drops the state of the segment that grows: nothing becomes of it.
+    pub(super) fn abandon(&mut self) {
+        self.open = None;
+    }
+
+    /// True if samples are encrypted, and not segments as a whole.
+    pub(super) fn is_of_samples(&self) -> bool {
+        self.sealing.scope == Some(Scope::Samples)
+    }
+
+    /// Makes the key of samples: what encrypts them. `None`: it has not come.
+    pub(super) fn protector(&mut self) -> Option<Protector> {
+        self.begin();
+        let vector = self.open.take()?.vector;
+        let current = self.current.as_ref()?;
+        Some(Protector::new(current.key, vector))
+    }
+
+    /// Names the key of samples with this vector, by a prefix and a number.
+    pub(super) fn name(&self, vector: [u8; BLOCK], base: &str, number: u64) -> Option<Sealed> {
+        let current = self.current.as_ref()?;
+        let (uri, new) = match &current.given {
+            Some((uri, _)) => (uri.clone(), None),
+            None => {
+                let name = format!("{base}_{number}{ENDING}");
+                let key = Bytes::copy_from_slice(&current.key);
+                (format!("{}{name}", self.sealing.prefix), Some((name, key)))
+            }
+        };
+        let tag = Key { method: Method::SampleAes, uri, iv: Some(vector), format: None };
+        Some(Sealed { tag: Arc::new(tag), new })
     }
 
     /// Names of keys that no segment from this number on needs.
@@ -129,16 +202,25 @@ impl Sealer {
         if self.open.is_some() {
             return;
         }
-        if self.current.as_ref().is_none_or(|current| current.left == Some(0)) {
-            let number = self.current.as_ref().map_or(1, |current| current.number.saturating_add(1));
+        if let Some(GivenKey { key, uri, vector }) = self.next.take() {
+            let given = Some((uri, vector));
+            self.current = Some(Current { key, given, left: None, first: None });
+        } else if !self.sealing.is_given
+            && self.current.as_ref().is_none_or(|current| current.left == Some(0))
+        {
             let mut key = [0; BLOCK];
             self.random.fill(&mut key);
-            self.current = Some(Current { number, key, left: self.sealing.segments, is_shown: false });
+            let left = self.sealing.segments;
+            self.current = Some(Current { key, given: None, left, first: None });
         }
-        let mut vector = [0; BLOCK];
-        self.random.fill(&mut vector);
-        let key = self.current.as_ref().map(|current| current.key).unwrap_or_default();
-        let cipher = AesCbcSealer::new(&key, vector);
+        let Some(current) = &self.current else { return };
+        let told = current.given.as_ref().and_then(|(_, vector)| *vector);
+        let vector = told.unwrap_or_else(|| {
+            let mut vector = [0; BLOCK];
+            self.random.fill(&mut vector);
+            vector
+        });
+        let cipher = AesCbcSealer::new(&current.key, vector);
         self.open = cipher.map(|cipher| Open { cipher, vector, sealed: 0 });
     }
 }
@@ -149,7 +231,8 @@ mod tests {
     use crypto::AesCbcOpener;
 
     fn sealer(segments: Option<u64>, prefix: &str) -> Sealer {
-        let sealing = Sealing { is_on: true, segments, prefix: prefix.to_owned() };
+        let scope = Some(Scope::Segments);
+        let sealing = Sealing { scope, is_given: false, segments, prefix: prefix.to_owned() };
         Sealer::of(&sealing, &Seed::from_number(7)).unwrap()
     }
 
@@ -195,19 +278,48 @@ mod tests {
             sealer.seal(&mut segment);
             let sealed = sealer.finish(&mut segment, "cam", number).unwrap();
             vectors.push(sealed.tag.iv.unwrap());
-            let of = (number - 10) / 3 + 1;
+            let of = number - (number - 10) % 3;
             assert_eq!(sealed.tag.uri, format!("https://keys.example/cam_{of}.key"));
             keys.extend(sealed.new);
         }
         let names: Vec<&str> = keys.iter().map(|(name, _)| name.as_str()).collect();
-        assert_eq!(names, ["cam_1.key", "cam_2.key", "cam_3.key", "cam_4.key"]);
+        assert_eq!(names, ["cam_10.key", "cam_13.key", "cam_16.key", "cam_19.key"]);
         keys.sort_by(|a, b| a.1.cmp(&b.1));
         keys.dedup_by(|a, b| a.1 == b.1);
         vectors.sort_unstable();
         vectors.dedup();
         assert_eq!((keys.len(), vectors.len()), (4, 10), "none is used again");
         assert!(sealer.take_left(12).is_empty(), "the segment 12 needs the first");
-        assert_eq!(sealer.take_left(13), ["cam_1.key"]);
-        assert_eq!(sealer.take_left(100), ["cam_2.key", "cam_3.key"], "the last one is in use");
+        assert_eq!(sealer.take_left(13), ["cam_10.key"]);
+        assert_eq!(sealer.take_left(100), ["cam_13.key", "cam_16.key"], "the last one is in use");
+    }
+
+    #[test]
+    fn a_given_key_is_for_the_segments_behind_it_and_is_never_handed_out() {
+        let sealing = Sealing { scope: Some(Scope::Segments), is_given: true, ..Sealing::default() };
+        let mut sealer = Sealer::of(&sealing, &Seed::from_number(7)).unwrap();
+        let mut segment = BytesMut::from(&b"media"[..]);
+        sealer.seal(&mut segment);
+        assert!(segment.is_empty(), "nothing leaves before there is a key");
+        assert!(sealer.finish(&mut segment, "cam", 1).is_none());
+        let given = |byte, vector| GivenKey { key: [byte; 16], uri: format!("https://k/{byte}"), vector };
+        sealer.set_key(given(1, None));
+        assert!(!format!("{:?}", given(1, None)).contains("1, 1"));
+        let mut vectors = Vec::new();
+        for number in 1..7u8 {
+            let mut segment = BytesMut::from(&b"media and more media"[..]);
+            sealer.seal(&mut segment);
+            if number == 3 {
+                sealer.set_key(given(2, Some([9; 16])));
+            }
+            let sealed = sealer.finish(&mut segment, "cam", number.into()).unwrap();
+            let key = if number <= 3 { 1 } else { 2 };
+            assert_eq!((sealed.new, &*sealed.tag.uri), (None, &*format!("https://k/{key}")));
+            assert_eq!(opened(&segment, &[key; 16], &sealed.tag), b"media and more media");
+            vectors.push(sealed.tag.iv.unwrap());
+        }
+        assert_eq!(vectors[3..], [[9; 16]; 3], "the vector of the file");
+        assert!(vectors[0] != vectors[1] && vectors[1] != vectors[2], "or one of its own");
+        assert!(sealer.take_left(100).is_empty());
     }
 }

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use media::{Track, TrackId, TrackKind};
 use mpegts::{Packing, Program};
 
-use super::seal::{Sealed, Sealer};
+use super::seal::{GivenKey, Sealed, Sealer};
 use super::window::{End, Start, Unit, Window};
 use super::{Rules, Suffix, Timed};
 use crate::playlist::MediaPlaylist;
@@ -65,6 +65,13 @@ impl TsSegmenter {
     #[must_use]
     pub fn sealed_by(self, sealer: Option<Sealer>) -> Self {
         Self { sealer, ..self }
+    }
+
+    /// Gives the sealer a key, from the next segment on.
+    pub fn set_key(&mut self, key: GivenKey) {
+        if let Some(sealer) = &mut self.sealer {
+            sealer.set_key(key);
+        }
     }
 
     /// Creates the segmenter of one rendition of several, which gets its name ([`Self::set_name`]) and its first numbers

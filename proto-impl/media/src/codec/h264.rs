@@ -34,7 +34,8 @@ const SPS_MAX: usize = 31;
 /// Maximum number of picture parameter sets of a record: eight bits.
 const PPS_MAX: usize = 255;
 /// Profiles whose SPS carries the chroma format (H.264 §7.3.2.1.1.1).
-const PROFILES_WITH_CHROMA: [u8; 13] = [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
+pub(super) const PROFILES_WITH_CHROMA: [u8; 13] =
+    [100, 110, 122, 244, 44, 83, 86, 118, 128, 138, 139, 134, 135];
 
 /// profile_idc of the profiles without B pictures.
 const PROFILE_BASELINE: u8 = 66;
@@ -323,7 +324,7 @@ pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
 }
 
 /// Reads chroma_format_idc and the bit depths, and skips the scaling matrix (H.264 §7.3.2.1.1).
-fn read_chroma(bits: &mut BitReader<'_>) -> Result<[u8; 3], Error> {
+pub(super) fn read_chroma(bits: &mut BitReader<'_>) -> Result<[u8; 3], Error> {
     let format = super::small(bits.ue()?, 3, "chroma_format_idc")?;
     if format == 3 {
         bits.skip(1)?;

@@ -251,7 +251,7 @@ pub fn picture_size(sps: &[u8]) -> Result<(u32, u32), Error> {
 }
 
 /// Skips profile_tier_level( 1, sub_layers_minus1 ) (§7.3.3).
-fn skip_profile_tier_level(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<(), Error> {
+pub(super) fn skip_profile_tier_level(bits: &mut BitReader<'_>, sub_layers_minus1: u32) -> Result<(), Error> {
     bits.skip(PROFILE_BITS + LEVEL_BITS)?;
     let mut skip = 0;
     for _ in 0..sub_layers_minus1 {

@@ -14,6 +14,7 @@ pub mod latm;
 pub mod mp3;
 pub mod opus;
 mod rfc6381;
+pub mod slice;
 pub mod vp8;
 pub mod vp9;
 

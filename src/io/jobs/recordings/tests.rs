@@ -28,6 +28,7 @@ pub(super) fn recorded_with(fragments: u32, room: u32) -> Vec<Vec<u8>> {
             composition: 0,
             key_frame: true,
             payload: Bytes::from(format!("sound {sequence} {n}").repeat(1 + n as usize % 3)),
+            subsamples: Vec::new(),
         };
         fragment.add(&track, u64::from(sequence - 1) * 24 * 1024, (0..24).map(sample).collect());
         file.push(fragment.write().unwrap().concat());

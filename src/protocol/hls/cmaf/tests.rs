@@ -45,7 +45,7 @@ impl Rig {
         };
         let begun = Instant::now();
         let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
-        let sink = CmafSink::new(now, &order, Layout::Apart);
+        let sink = CmafSink::new(now, &order, Layout::Apart, Seed::from_number(1));
         Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new() }
     }
 

@@ -161,7 +161,6 @@ struct LadderSink {
     around: Around,
     shown: Shown,
     attached: bool,
-    seed: Seed,
 }
 
 /// State beside the renditions.
@@ -214,7 +213,7 @@ impl LadderSink {
             folder,
             settings,
             start: start(now),
-            publishing: Publishing::of_ladder(now, order, Arc::clone(&id)),
+            publishing: Publishing::of_ladder(now, order, seed, Arc::clone(&id)),
             main: id,
             lineup: Lineup::default(),
             clock: Clock::new(),
@@ -222,7 +221,6 @@ impl LadderSink {
             around: Around::default(),
             shown: Shown::default(),
             attached: false,
-            seed,
         }
     }
 
@@ -320,7 +318,11 @@ impl LadderSink {
                 // Numbers of renditions of one stream go along with each other.
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
-                Rung::new(video, (self.layout, &self.settings), start, &self.seed)
+                let name = video.map_or(u8::MAX, |video| video.id.index()).to_string();
+                // All tracks have one key for their samples.
+                let name = if self.settings.protects_samples() { String::new() } else { name };
+                let sealer = self.publishing.sealer(&self.settings.sealing, &name);
+                Rung::new(video, (self.layout, &self.settings), start, sealer)
             });
             let namer = self.namer(ctx.blobs, &rung);
             rung.set_tracks(chosen, &self.around.beside, |height, kbps| namer.name(height, kbps));
@@ -678,11 +680,14 @@ fn master(rungs: &[&mail::Rung]) -> MultivariantPlaylist {
 
 impl UnitSink for LadderSink {
     fn has_room(&self) -> bool {
-        true
+        self.publishing.has_room()
     }
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if !self.publishing.admits(entry, chosen) {
+            return;
+        }
         if let Some(former) = self.lineup.former(chosen) {
             self.take_rest(ctx, &former);
         }
@@ -699,6 +704,12 @@ impl Session for LadderSink {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
         if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
             self.finish(ctx, end, "the stream ended");
+        } else if let Reply::Job(done) = reply {
+            self.publishing.job_done(ctx.now, done);
+            if let Some(key) = self.publishing.take_key() {
+                let rungs = self.rungs.iter_mut().chain(&mut self.around.absent);
+                rungs.for_each(|rung| rung.set_key(key.clone()));
+            }
         }
     }
 
@@ -709,9 +720,9 @@ impl Session for LadderSink {
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
-            let format = if is_mp4 { &cmaf::FORMAT } else { &sink::FORMAT };
             let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
-            let format = Format::new(format, 0).select(selection);
+            let format = if is_mp4 { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
+                .select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }
         self.publishing.poll(ctx.now)

@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crypto::Seed;
 use hls::playlist::MediaPlaylist;
-use hls::segmenter::{Cut, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
+use hls::segmenter::{Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
 use media::{Track, TrackKind};
 
 use super::Layout;
@@ -136,6 +135,8 @@ pub(super) struct Rung {
     pub(super) index: u8,
     /// Sound that the videos of the ladder share.
     pub(super) is_sound: bool,
+    /// True if its samples are encrypted.
+    is_protected: bool,
     selection: Selection,
     chosen: Chosen,
     /// True while its track is not in the stream, and how often that was.
@@ -160,7 +161,7 @@ impl Rung {
         video: Option<&Track>,
         (layout, settings): (Layout, &HlsSettings),
         start: Start,
-        seed: &Seed,
+        sealer: Option<Sealer>,
     ) -> Self {
         let index = video.map_or(0, |video| video.id.index());
         let is_apart = layout == Layout::Apart;
@@ -168,9 +169,9 @@ impl Rung {
             let run = is_apart.then_some(start.number);
             let names = Names { base: String::new(), ending: "m4s", run };
             let parts = is_apart && settings.enabled && settings.low_latency;
-            Form::Mp4(Box::new(Mp4Segmenter::new(names, &settings.rules, parts, (start, 0))))
+            let segmenter = Mp4Segmenter::new(names, &settings.rules, parts, (start, 0));
+            Form::Mp4(Box::new(segmenter.sealed_by(sealer)))
         } else {
-            let sealer = Sealer::of(&settings.sealing, &seed.derive("rung", u64::from(index)));
             Form::Ts(Box::new(TsSegmenter::of_ladder(&settings.rules, start).sealed_by(sealer)))
         };
         let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
@@ -178,6 +179,7 @@ impl Rung {
         Self {
             index,
             is_sound: is_apart && video.is_none(),
+            is_protected: settings.protects_samples(),
             selection: Selection { video: pick, audio, data: Pick::None, ..Selection::DEFAULT },
             chosen: Chosen::default(),
             is_paused: false,
@@ -220,6 +222,14 @@ impl Rung {
 
     // ---- inputs
 
+    /// Gives it a key that comes from outside, from the next segment on.
+    pub(super) fn set_key(&mut self, key: GivenKey) {
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.set_key(key),
+            Form::Mp4(segmenter) => segmenter.set_key(key),
+        }
+    }
+
     /// The tracks of the stream. What has come of others is a segment of its own.
     pub(super) fn set_tracks(
         &mut self,
@@ -234,6 +244,7 @@ impl Rung {
         self.pauses = self.pauses.saturating_add(u32::from(was_paused));
         let fit: fn(&Track) -> Fit = match &self.form {
             Form::Ts(_) => sink::fit,
+            Form::Mp4(_) if self.is_protected => cmaf::fit_protected,
             Form::Mp4(_) => cmaf::fit,
         };
         self.chosen.update(self.selection, chosen.all(), &fit);

@@ -124,6 +124,7 @@ fn tracks_that_are_not_known_are_named_and_passed_over() {
         composition: 0,
         key_frame: true,
         payload: Bytes::from_static(payload),
+        subsamples: Vec::new(),
     };
     fragment.add(&video(1), 0, vec![sample(b"video")]).add(&audio(2), 0, vec![sample(b"sound")]);
     let file =
@@ -231,8 +232,13 @@ fn a_thousand_million_samples_of_one_byte_are_walked() {
 #[test]
 fn times_beyond_what_can_be_counted() {
     let mut fragment = Fragment::new(1);
-    let sample =
-        FragmentSample { duration: 9, composition: 0, key_frame: true, payload: Bytes::from_static(b"x") };
+    let sample = FragmentSample {
+        duration: 9,
+        composition: 0,
+        key_frame: true,
+        payload: Bytes::from_static(b"x"),
+        subsamples: Vec::new(),
+    };
     fragment.add(&video(1), u64::MAX, vec![sample.clone()]);
     let file = [&init_segment(&[video(1)]).unwrap()[..], &fragment.write().unwrap().concat()].concat();
     assert_eq!(fault(&file), Error::Invalid("baseMediaDecodeTime"));
@@ -245,8 +251,13 @@ fn times_beyond_what_can_be_counted() {
 #[test]
 fn fragments_without_their_media_do_not_gather() {
     let mut fragment = Fragment::new(1);
-    let sample =
-        FragmentSample { duration: 9, composition: 0, key_frame: true, payload: Bytes::from_static(b"x") };
+    let sample = FragmentSample {
+        duration: 9,
+        composition: 0,
+        key_frame: true,
+        payload: Bytes::from_static(b"x"),
+        subsamples: Vec::new(),
+    };
     fragment.add(&video(1), 0, vec![sample]);
     let whole = fragment.write().unwrap().concat();
     let moof = &whole[..whole.len() - 9];

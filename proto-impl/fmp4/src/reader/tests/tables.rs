@@ -196,6 +196,7 @@ fn the_time_goes_on_where_a_fragment_has_none() {
         composition: -3,
         key_frame: false,
         payload: Bytes::from_static(payload),
+        subsamples: Vec::new(),
     };
     let mut first = Fragment::new(1);
     first.add(&video(1), 1000, vec![sample(b"a"), sample(b"b")]);

@@ -15,9 +15,11 @@ use bytes::{Bytes, BytesMut};
 use fmp4::{Fragment, Samples, init_segment, styp};
 use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
 
+use super::protect::Protector;
+use super::seal::{GivenKey, Sealed, Sealer};
 use super::window::{End, Start, Unit, Window};
 use super::{Names, Rules, Timed};
-use crate::playlist::{LowLatency, Map, MediaPlaylist, Part, Segment};
+use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
 /// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
 const HOLD_BACK_PARTS: u32 = 3;
@@ -37,6 +39,9 @@ const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 5
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
+/// Fragments of segments that are encrypted as a whole last no longer, in milliseconds: each is sealed when it ends, so that no turn has
+/// to seal a long segment.
+const SEALED_FRAGMENT_MS_MAX: i64 = 500;
 
 /// File that a player can fetch: an init segment, a segment or a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +50,7 @@ pub struct Made {
     pub name: String,
     /// Content of the file.
     pub bytes: Bytes,
-    /// True for an init segment.
+    /// True for an init segment, and for a key: without it segments cannot be played.
     pub is_init: bool,
 }
 
@@ -77,6 +82,8 @@ pub struct Described {
     pub frame_rate_milli: Option<u64>,
     /// Sampling rate and channels.
     pub sound: Option<(u32, u8)>,
+    /// Identifier of the key of the samples, if they are encrypted.
+    pub key_id: Option<[u8; 16]>,
 }
 
 /// A segment with what describes it.
@@ -117,6 +124,8 @@ impl Spanned<'_> {
 #[derive(Debug, Default)]
 struct Growing {
     slices: Vec<Bytes>,
+    /// The bytes so far of a segment that is encrypted as a whole.
+    sealed: BytesMut,
     bytes: usize,
     parts: Vec<Part>,
     /// The DTS in milliseconds at which the part that grows began, and whether it begins with a key frame.
@@ -142,6 +151,13 @@ struct PartRule {
     shown: VecDeque<Vec<String>>,
 }
 
+/// Files that have come and gone since they were asked for.
+#[derive(Debug, Default)]
+struct News {
+    made: Vec<Made>,
+    gone: Vec<String>,
+}
+
 /// Cuts one track, or several together, into segments of fragmented MP4, and keeps their playlist.
 #[derive(Debug)]
 pub struct Mp4Segmenter {
@@ -160,10 +176,22 @@ pub struct Mp4Segmenter {
     sequence: u32,
     parts: PartRule,
     spans: VecDeque<Span>,
-    made: Vec<Made>,
-    gone: Vec<String>,
+    news: News,
     /// Descriptions of the init segments in the playlist, the newest last.
     described: Vec<Described>,
+    seal: Seal,
+}
+
+/// Encryption of the segments.
+#[derive(Debug, Default)]
+struct Seal {
+    /// Seals segments as a whole.
+    sealer: Option<Sealer>,
+    /// Makes the key of samples, and what encrypts them, until it has a name.
+    maker: Option<Sealer>,
+    samples: Option<Protector>,
+    /// The key of samples as segments have it.
+    tag: Option<Arc<Key>>,
 }
 
 impl Mp4Segmenter {
@@ -184,13 +212,35 @@ impl Mp4Segmenter {
             sequence: 0,
             parts: PartRule { are_wanted: low_latency, ..PartRule::default() },
             spans: VecDeque::new(),
-            made: Vec::new(),
-            gone: Vec::new(),
+            news: News::default(),
             described: Vec::new(),
+            seal: Seal::default(),
         }
     }
 
+    /// Has its segments encrypted, if there is a sealer. Those that are sealed as a whole have no parts: the whole is not what its parts
+    /// are together.
+    #[must_use]
+    pub fn sealed_by(mut self, sealer: Option<Sealer>) -> Self {
+        if sealer.as_ref().is_some_and(Sealer::is_of_samples) {
+            self.seal.maker = sealer;
+        } else if sealer.is_some() {
+            self.parts.are_wanted = false;
+            let length = self.rules.fragment_ms.unwrap_or(SEALED_FRAGMENT_MS_MAX);
+            self.rules.fragment_ms = Some(length.min(SEALED_FRAGMENT_MS_MAX));
+            self.seal.sealer = sealer;
+        }
+        self
+    }
+
     // ---- inputs
+
+    /// Gives the sealer a key, from the next segment on. Samples have the first one of the run.
+    pub fn set_key(&mut self, key: GivenKey) {
+        if let Some(sealer) = self.seal.sealer.as_mut().or(self.seal.maker.as_mut()) {
+            sealer.set_key(key);
+        }
+    }
 
     /// Sets the tracks from the next unit on, of which the first one leads. What has come of others is a segment of its own. Another
     /// `epoch` is a discontinuity.
@@ -212,6 +262,7 @@ impl Mp4Segmenter {
         self.tracks = tracks;
         self.epoch = epoch;
         self.map = None;
+        self.seal.samples.iter_mut().for_each(|protector| protector.set_tracks(&self.tracks));
     }
 
     /// Takes note that its tracks have left the stream, and may come back. Until then its playlist goes on with gaps: behind an end players would
@@ -311,13 +362,23 @@ impl Mp4Segmenter {
         } else {
             self.end_part_before_last(unit);
         }
+        self.begin_protection();
         let Some(lane) = self.lanes.iter_mut().find(|lane| lane.id == timed.unit.track) else { return };
         let is_picture = lane.description.config.codec().kind() == TrackKind::Video;
         let is_known = is_picture && !timed.unit.key_frame && !lane.description.first_unit.is_empty();
         if lane.is_new() && !is_known {
             lane.description.first_unit = timed.unit.payload.clone();
         }
-        lane.push(timed.unit);
+        match &mut self.seal {
+            Seal { samples: Some(protector), .. } => {
+                // Nothing leaves in the clear.
+                let Some((payload, parts)) = protector.protect(timed.unit) else { return };
+                lane.description.protection = Some(protector.protection());
+                lane.push_protected(timed.unit, payload, parts);
+            }
+            Seal { maker: Some(_), .. } => return,
+            Seal { .. } => lane.push(timed.unit),
+        }
         if let Some(end) = end.filter(|end| !end.changed) {
             self.close(end.at_ms);
         } else if self.is_part_due(unit) || self.is_fragment_due(unit) {
@@ -328,6 +389,24 @@ impl Mp4Segmenter {
         }
         self.measure(unit);
         self.window.note(unit, changed);
+    }
+
+    /// Makes the key of samples, once: the first unit has come.
+    fn begin_protection(&mut self) {
+        if let Some(maker) = self.seal.maker.as_mut().filter(|_| self.seal.samples.is_none()) {
+            self.seal.samples = maker.protector();
+            self.seal.samples.iter_mut().for_each(|protector| protector.set_tracks(&self.tracks));
+        }
+    }
+
+    /// Gives the key of samples its name, once: the first init segment gets its own.
+    fn name_key(&mut self) {
+        let (Some(maker), Some(protector)) = (&self.seal.maker, &self.seal.samples) else { return };
+        let vector = protector.protection().vector;
+        let named = maker.name(vector, &self.names.base, self.window.number());
+        let Some(Sealed { tag, new }) = named else { return };
+        self.news.made.extend(new.map(|(name, bytes)| Made { name, bytes, is_init: true }));
+        (self.seal.tag, self.seal.maker) = (Some(tag), None);
     }
 
     /// Sets the target duration, once.
@@ -396,6 +475,14 @@ impl Mp4Segmenter {
         };
         let bytes = slices.iter().map(Bytes::len).sum::<usize>();
         self.growing.bytes = self.growing.bytes.saturating_add(bytes);
+        if let Some(sealer) = &mut self.seal.sealer {
+            let whole = &mut self.growing.sealed;
+            if whole.is_empty() {
+                whole.extend_from_slice(&styp());
+            }
+            slices.iter().for_each(|slice| whole.extend_from_slice(slice));
+            return sealer.seal(whole);
+        }
         if self.parts.target_ms.is_none() {
             self.growing.slices.extend(slices);
             return;
@@ -409,7 +496,7 @@ impl Mp4Segmenter {
             duration: Duration::from_millis(ms),
             independent: independent && self.is_video() || !self.is_video(),
         });
-        self.made.push(Made { name: uri, bytes: content, is_init: false });
+        self.news.made.push(Made { name: uri, bytes: content, is_init: false });
     }
 
     /// The complete samples as a fragment, behind the init segment when it is the first one of these tracks.
@@ -441,8 +528,10 @@ impl Mp4Segmenter {
 
     fn close(&mut self, end_ms: i64) {
         self.end_part(end_ms);
-        let growing = std::mem::take(&mut self.growing);
-        if growing.slices.is_empty() || self.window.begin_ms().is_none() {
+        let mut growing = std::mem::take(&mut self.growing);
+        let is_empty = growing.slices.is_empty() && growing.sealed.is_empty();
+        if is_empty || self.window.begin_ms().is_none() {
+            self.seal.sealer.iter_mut().for_each(Sealer::abandon);
             return;
         }
         // Its parts are all of it (RFC 8216bis §4.4.4.9), also where a frame that takes no time is told to take a millisecond.
@@ -451,19 +540,32 @@ impl Mp4Segmenter {
         let end_ms = end_ms.max(self.window.begin_ms().unwrap_or(end_ms).saturating_add(parts_ms));
         let number = self.window.number();
         let uri = self.names.segment(&self.rules.suffix, number);
-        let open = self.window.open_segment(self.map.as_ref(), &growing.parts);
-        let kind = styp();
-        let slices: Vec<Bytes> = std::iter::once(kind.clone()).chain(growing.slices).collect();
-        let content = joined(&slices, growing.bytes.saturating_add(kind.len()));
+        let mut open = self.window.open_segment(self.map.as_ref(), &growing.parts);
+        let Some((content, key)) = self.content(&mut growing, number) else { return };
+        open.key = key;
         if !self.window.close(end_ms, &uri, content.len(), open) {
             return;
         }
-        self.made.push(Made { name: uri, bytes: content, is_init: false });
+        self.news.made.push(Made { name: uri, bytes: content, is_init: false });
         if let Some((time, end)) = growing.span {
             self.spans.push_back(Span { number, time, ticks: end.saturating_sub(time) });
         }
         self.fix_part_target();
         self.forget(growing.parts);
+    }
+
+    /// The bytes of a whole segment, and the key that they are sealed with. `None`: they cannot be sealed, and nothing leaves in the clear.
+    fn content(&mut self, growing: &mut Growing, number: u64) -> Option<(Bytes, Option<Arc<Key>>)> {
+        let Some(sealer) = &mut self.seal.sealer else {
+            let kind = styp();
+            let bytes = growing.bytes.saturating_add(kind.len());
+            let slices: Vec<Bytes> =
+                std::iter::once(kind).chain(std::mem::take(&mut growing.slices)).collect();
+            return Some((joined(&slices, bytes), self.seal.tag.clone()));
+        };
+        let Sealed { tag, new } = sealer.finish(&mut growing.sealed, &self.names.stem(), number)?;
+        self.news.made.extend(new.map(|(name, bytes)| Made { name, bytes, is_init: true }));
+        Some((std::mem::take(&mut growing.sealed).freeze(), Some(tag)))
     }
 
     /// The first segment is whole: frames are as far apart as they are.
@@ -505,7 +607,7 @@ impl Mp4Segmenter {
             }
             // A player may still be about to fetch those that have just been dropped.
             if self.parts.shown.len() > SEGMENTS_WITH_PARTS.saturating_add(1) {
-                self.gone.extend(self.parts.shown.pop_front().unwrap_or_default());
+                self.news.gone.extend(self.parts.shown.pop_front().unwrap_or_default());
             }
         }
         self.forget_old();
@@ -522,7 +624,10 @@ impl Mp4Segmenter {
         for unused in self.described.drain(..in_use.unwrap_or(0)) {
             self.window.leave(unused.uri);
         }
-        self.gone.extend(self.window.take_gone());
+        for name in self.seal.sealer.as_mut().map(|sealer| sealer.take_left(first)).unwrap_or_default() {
+            self.window.leave(name);
+        }
+        self.news.gone.extend(self.window.take_gone());
     }
 
     /// Makes the init segment of the tracks that have begun.
@@ -538,6 +643,7 @@ impl Mp4Segmenter {
             Ok(bytes) => bytes,
             Err(error) => return tracing::debug!(%error, "the tracks cannot be described"),
         };
+        self.name_key();
         let date_ms = self.window.open_segment(None, &[]).program_date_time.unwrap_or(0).unsigned_abs();
         let name = self.names.init(date_ms, self.epoch);
         self.map = Some(Arc::new(Map { uri: name.clone(), byte_range: None, key: None }));
@@ -552,8 +658,9 @@ impl Mp4Segmenter {
             size: track.and_then(Track::picture_size),
             frame_rate_milli: frame_rate_milli.filter(|_| self.is_video()),
             sound: track.and_then(|track| track.config.sound()),
+            key_id: self.seal.samples.as_ref().map(|protector| protector.protection().key_id),
         });
-        self.made.push(Made { name, bytes, is_init: true });
+        self.news.made.push(Made { name, bytes, is_init: true });
     }
 
     /// The rate of the frames of the first track that are in no fragment yet, if they last for a second.
@@ -602,14 +709,14 @@ impl Mp4Segmenter {
 
     /// The files that can be fetched from now on, init segments first.
     pub fn take_made(&mut self) -> Vec<Made> {
-        let mut made = std::mem::take(&mut self.made);
+        let mut made = std::mem::take(&mut self.news.made);
         made.sort_by_key(|made| !made.is_init);
         made
     }
 
     /// Names that the playlist had, and no player fetches any more, since the last call.
     pub fn take_gone(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.gone)
+        std::mem::take(&mut self.news.gone)
     }
 
     /// Names that the playlist has had until now, since the last call.
@@ -676,7 +783,8 @@ impl Mp4Segmenter {
     }
 
     fn open_segment(&self) -> Segment {
-        self.window.open_segment(self.map.as_ref(), &self.growing.parts)
+        let open = self.window.open_segment(self.map.as_ref(), &self.growing.parts);
+        Segment { key: self.seal.tag.clone(), ..open }
     }
 }
 

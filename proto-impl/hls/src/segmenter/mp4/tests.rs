@@ -609,3 +609,51 @@ fn a_stream_is_moved_by_the_same_time_whatever_its_clock() {
         assert_eq!(scale.to_ms(first(700) - first(0)), 700, "{ticks} a second");
     }
 }
+
+/// The segments of a stream of 25 pictures a second with key frames every two seconds, of these bytes, by their names.
+fn cut(sealer: Option<Sealer>, rules: &Rules, bytes: usize) -> (Vec<(String, Bytes)>, MediaPlaylist) {
+    let mut rendition = Mp4Segmenter::new(named("cam", None), rules, false, (START, 0)).sealed_by(sealer);
+    let track = video();
+    rendition.set_tracks(vec![track.clone()], 1);
+    let mut made = Vec::new();
+    for n in 0..400i64 {
+        let payload = Bytes::from(vec![n.to_le_bytes()[0]; bytes]);
+        let unit = AccessUnit { payload, ..unit(&track, n * 40, n % 50 == 0) };
+        rendition.unit(&timed(&unit));
+        if rendition.window().is_ripe() {
+            rendition.adopt(rendition.window().wanted_target());
+        }
+        made.extend(rendition.take_made().into_iter().map(|one| (one.name, one.bytes)));
+    }
+    rendition.finish(true);
+    made.extend(rendition.take_made().into_iter().map(|one| (one.name, one.bytes)));
+    (made, rendition.playlist())
+}
+
+#[test]
+fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
+    use super::super::{Scope, Sealing};
+    use crypto::{AesCbcOpener, Seed};
+    let rules = Rules { fragment_ms: Some(500), list_size: 5, ..Rules::DEFAULT };
+    for bytes in [1, 7, 160, 5000] {
+        let sealing = Sealing { scope: Some(Scope::Segments), segments: Some(2), ..Sealing::default() };
+        let sealer = Sealer::of(&sealing, &Seed::from_number(7));
+        let (clear, _) = cut(None, &rules, bytes);
+        // Its fragments are short without being asked for: none is sealed that is long.
+        let (sealed, playlist) = cut(sealer, &Rules { fragment_ms: None, ..rules.clone() }, bytes);
+        let of = |made: &[(String, Bytes)], name: &str| {
+            made.iter().find(|(own, _)| own == name).map(|(_, bytes)| bytes.clone()).unwrap()
+        };
+        let text = playlist.to_string();
+        assert_eq!(text.matches("#EXT-X-KEY:METHOD=AES-128").count(), 5, "{text}");
+        assert!(text.find("#EXT-X-MAP") < text.find("#EXT-X-KEY"), "the init segment is clear: {text}");
+        for segment in &playlist.segments {
+            let tag = segment.key.as_ref().unwrap();
+            let mut opened = of(&sealed, &segment.uri).to_vec();
+            let key = of(&sealed, &tag.uri);
+            assert!(AesCbcOpener::new(&key, tag.iv.unwrap()).unwrap().open(&mut opened));
+            opened.truncate(opened.len() - usize::from(*opened.last().unwrap()));
+            assert_eq!(opened, of(&clear, &segment.uri), "{bytes} {}", segment.uri);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The length of slice headers (H.264 §7.3.3, H.265 §7.3.6.1): sample encryption leaves them in the clear, so that
+//! a decoder can read them before the slice is opened (ISO/IEC 23001-7 §9.5.2).
+//!
+//! A header has no length field: it ends where all of its fields have been read, which needs the parameter sets that
+//! it refers to. Extensions for scalable, multiview and screen content are not read.
+
+mod h264;
+mod h265;
+
+use wire::BitReader;
+
+use super::CodecConfig;
+use crate::nal::unescape;
+
+/// Bytes of a NAL unit that are looked at for a header: it has a few dozen, and some hundred with weights of many
+/// reference pictures.
+const HEADER_BYTES_MAX: usize = 1024;
+/// Parameter sets of one kind, at most.
+const SETS_MAX: usize = 64;
+
+/// Reads how long slice headers are, by the parameter sets of a track.
+#[derive(Debug, Clone)]
+pub struct SliceHeaders(Sets);
+
+#[derive(Debug, Clone)]
+enum Sets {
+    H264(h264::Sets),
+    H265(h265::Sets),
+}
+
+impl SliceHeaders {
+    /// Creates the reader for a track with this configuration. `None`: its codec has no NAL units.
+    #[must_use]
+    pub fn of(config: &CodecConfig) -> Option<Self> {
+        if let CodecConfig::H264(config) = config {
+            let mut sets = h264::Sets::default();
+            config.parameter_sets().for_each(|set| sets.note(set));
+            return Some(Self(Sets::H264(sets)));
+        }
+        let CodecConfig::H265(config) = config else { return None };
+        let mut sets = h265::Sets::default();
+        config.parameter_sets().for_each(|set| sets.note(set));
+        Some(Self(Sets::H265(sets)))
+    }
+
+    /// Takes note of a parameter set; other NAL units are passed over.
+    pub fn note(&mut self, nal: &[u8]) {
+        match &mut self.0 {
+            Sets::H264(sets) => sets.note(nal),
+            Sets::H265(sets) => sets.note(nal),
+        }
+    }
+
+    /// True if a NAL unit carries a slice.
+    #[must_use]
+    pub fn is_slice(&self, nal: &[u8]) -> bool {
+        match &self.0 {
+            Sets::H264(_) => super::h264::is_picture(nal),
+            Sets::H265(_) => super::h265::is_picture(nal),
+        }
+    }
+
+    /// Returns the bytes from the beginning of a slice's NAL unit to the end of its header, with the byte in which the
+    /// header ends. `None`: the header cannot be read.
+    #[must_use]
+    pub fn length(&self, nal: &[u8]) -> Option<usize> {
+        let head = nal.get(..HEADER_BYTES_MAX).unwrap_or(nal);
+        let (rbsp, skipped) = match &self.0 {
+            Sets::H264(_) => (unescape(head.get(1..)?), 1),
+            Sets::H265(_) => (unescape(head.get(2..)?), 2),
+        };
+        let mut bits = BitReader::new(&rbsp);
+        match &self.0 {
+            Sets::H264(sets) => sets.skip_header(nal, &mut bits)?,
+            Sets::H265(sets) => sets.skip_header(nal, &mut bits)?,
+        }
+        let passed = rbsp.len().checked_sub(bits.remaining() / 8)?;
+        escaped_length(head.get(skipped..)?, passed).map(|length| length.saturating_add(skipped))
+    }
+}
+
+/// Returns how many bytes of a NAL unit so many bytes of its content take, with those that emulation prevention put in.
+fn escaped_length(nal: &[u8], bytes: usize) -> Option<usize> {
+    let (mut zeros, mut passed) = (0, 0usize);
+    for (at, &byte) in nal.iter().enumerate() {
+        if passed == bytes {
+            return Some(at);
+        }
+        if zeros >= 2 && byte == 3 {
+            zeros = 0;
+            continue;
+        }
+        zeros = if byte == 0 { zeros + 1 } else { 0 };
+        passed = passed.saturating_add(1);
+    }
+    (passed == bytes).then_some(nal.len())
+}
+
+/// Returns the number of bits that tell one of `count` values apart: Ceil( Log2( count ) ).
+const fn bits_for(count: u32) -> u32 {
+    match count.checked_sub(1) {
+        Some(last) => u32::BITS - last.leading_zeros(),
+        None => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Headers of slices of x264 and x265, with their lengths as the `trace_headers` filter of ffmpeg tells them.
+
+use super::*;
+
+/// Lines of `h264 ARGUMENTS` or `h265 ARGUMENTS`, `set HEX`, and `slice BITS HEX`, the first 48 bytes of a slice.
+const HEADERS: &str = include_str!("headers.txt");
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let pairs = hex.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn headers_end_where_ffmpeg_says() {
+    let mut headers = None;
+    let (mut stream, mut slices) = ("", 0);
+    for line in HEADERS.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["h264", ..] => headers = Some(SliceHeaders(Sets::H264(h264::Sets::default()))),
+            ["h265", ..] => headers = Some(SliceHeaders(Sets::H265(h265::Sets::default()))),
+            ["set", hex] => headers.as_mut().unwrap().note(&bytes(hex)),
+            ["slice", bits, hex] => {
+                let (nal, wanted) = (bytes(hex), bits.parse::<usize>().unwrap().div_ceil(8));
+                let headers = headers.as_ref().unwrap();
+                assert!(headers.is_slice(&nal));
+                let length = headers.length(&nal).unwrap_or_else(|| panic!("{stream}: {line}"));
+                assert_eq!(unescape(&nal[..length]).len(), wanted, "{stream}: {line}");
+                slices += 1;
+                // Cut off within the header it has no length, and any bytes are taken.
+                for end in 0..length {
+                    assert_eq!(headers.length(&nal[..end]), None, "{stream}: {line} cut at {end}");
+                }
+                for at in 0..length * 8 {
+                    let mut other = nal.clone();
+                    other[at / 8] ^= 1 << (at % 8);
+                    let _ = headers.length(&other);
+                }
+            }
+            _ => panic!("{line}"),
+        }
+        if line.starts_with('h') {
+            stream = line;
+        }
+    }
+    assert!(slices > 100, "{slices}");
+}
+
+#[test]
+fn bytes_of_emulation_prevention_count() {
+    assert_eq!(escaped_length(&[1, 0, 0, 3, 1, 9], 4), Some(5));
+    assert_eq!(escaped_length(&[1, 0, 0, 3, 1, 9], 3), Some(3));
+    assert_eq!(escaped_length(&[0, 0, 3, 0, 0, 3, 1], 5), Some(7));
+    assert_eq!(escaped_length(&[1], 2), None);
+    assert_eq!([1, 2, 3, 4, 5, 64, 65].map(bits_for), [0, 1, 2, 2, 3, 6, 7]);
+}

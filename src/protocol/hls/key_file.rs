@@ -1,0 +1,166 @@
+//! The key of a stream's segments in a file of the operator's (`hlsEncryptionKeyInfoFile`).
+//!
+//! 1. A job reads the file before the first segment: until then the stream waits, in its ring.
+//! 2. It looks again every [`LOOK`]. Another key is used from the next segment on.
+//! 3. While no key could be read nothing is made: the stream has no segments. One that cannot be read later leaves the last key in use.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hls::segmenter::GivenKey;
+
+use crate::hub::{Chosen, Entry};
+use crate::jobs::{KeyInfo, Outcome, Work};
+
+/// Pause between two looks at the file.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct KeyFile {
+    path: Arc<Path>,
+    /// Name of the stream, for the log.
+    stream: String,
+    /// The key that was read last.
+    known: Option<GivenKey>,
+    /// The same, until it is taken.
+    new: Option<GivenKey>,
+    is_reading: bool,
+    next_at: Option<Instant>,
+    /// True if the last look failed, which was logged.
+    is_failing: bool,
+    /// True if units were left out: the next one is a key frame.
+    is_behind: bool,
+}
+
+impl KeyFile {
+    pub(super) const fn new(path: Arc<Path>, stream: String) -> Self {
+        Self {
+            path,
+            stream,
+            known: None,
+            new: None,
+            is_reading: false,
+            next_at: None,
+            is_failing: false,
+            is_behind: false,
+        }
+    }
+
+    /// The job that is due.
+    pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
+        if self.is_reading || self.next_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        self.is_reading = true;
+        Some(Work::KeyInfo { path: Arc::clone(&self.path) })
+    }
+
+    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
+        self.is_reading = false;
+        self.next_at = now.checked_add(LOOK);
+        match outcome.key_info() {
+            Ok(KeyInfo { key, uri, vector }) => {
+                self.is_failing = false;
+                let read = Some(GivenKey { key, uri, vector });
+                if read != self.known {
+                    self.known.clone_from(&read);
+                    self.new = read;
+                }
+            }
+            Err(reason) => {
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    let (file, stream) = (self.path.display(), &self.stream);
+                    if self.known.is_some() {
+                        tracing::warn!(%file, stream, reason, "HLS key file unusable; the last key stays in use");
+                    } else {
+                        tracing::warn!(%file, stream, reason, "HLS key file unusable; the stream has no HLS");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The time of the next look.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.next_at.filter(|_| !self.is_reading)
+    }
+
+    /// The key from the next segment on, if that is another one.
+    pub(super) const fn take_new(&mut self) -> Option<GivenKey> {
+        self.new.take()
+    }
+
+    /// False while the first answer is waited for.
+    pub(super) const fn has_room(&self) -> bool {
+        self.known.is_some() || self.is_failing
+    }
+
+    /// True if a unit becomes part of a segment: there is a key, and a key frame has come since.
+    pub(super) fn admits(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
+        if self.known.is_none() {
+            self.is_behind = true;
+        } else if self.is_behind {
+            let lead = chosen.lead();
+            self.is_behind = lead.is_some_and(|lead| lead != entry.unit.track || !entry.unit.key_frame);
+        }
+        !self.is_behind
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, Tracks};
+
+    use super::*;
+    use crate::hub::{Fit, Selection};
+
+    #[test]
+    fn a_key_is_read_at_once_and_looked_at_again_and_a_failure_leaves_the_last_one() {
+        let mut now = Instant::now();
+        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned());
+        let info = |byte| KeyInfo { key: [byte; 16], uri: "u".to_owned(), vector: None };
+        assert!(!file.has_room(), "the stream waits for the first answer");
+        let mut look = |file: &mut KeyFile, result| {
+            assert!(file.next_job(now - Duration::from_nanos(1)).is_none() || file.poll_timeout().is_none());
+            let due = file.next_job(now).is_some() || file.is_reading;
+            assert!(due && file.next_job(now).is_none(), "one at a time");
+            file.job_done(now, Outcome::KeyInfo(result));
+            now = file.poll_timeout().unwrap();
+            file.take_new().map(|key| key.key)
+        };
+        assert_eq!(look(&mut file, Err("gone".to_owned())), None);
+        assert!(file.has_room() && file.known.is_none(), "units pass by, and nothing is made of them");
+        assert_eq!(look(&mut file, Ok(info(1))), Some([1; 16]));
+        assert_eq!(look(&mut file, Ok(info(1))), None, "the same");
+        assert_eq!(look(&mut file, Ok(info(2))), Some([2; 16]));
+        assert_eq!(look(&mut file, Err("gone".to_owned())), None);
+        assert!(file.known.is_some());
+        assert_eq!(look(&mut file, Ok(info(2))), None);
+    }
+
+    #[test]
+    fn segments_begin_with_a_key_frame_when_the_key_comes_late() {
+        let config = CodecConfig::read(Codec::H264, vec![1, 0x64, 0, 0x1f, 0xff, 0xe0, 0].into()).unwrap();
+        let track = Track::new(TrackId::VIDEO, config.unwrap(), Timescale::MILLISECONDS);
+        let list = Arc::new(Tracks::new(1, [track]));
+        let mut chosen = Chosen::default();
+        chosen.update(Selection::DEFAULT, &list, &|_| Fit::Well);
+        let now = Instant::now();
+        let entry = |key_frame| {
+            let (track, payload) = (TrackId::VIDEO, Bytes::from_static(&[0, 0, 0, 1, 9]));
+            let unit = AccessUnit { track, dts: 0, pts: 0, key_frame, config_epoch: 1, payload };
+            Entry::new(now, 0, unit, Arc::clone(&list))
+        };
+        let mut file = KeyFile::new(Path::new("/k/info").into(), "live/cam".to_owned());
+        let is_taken = |file: &mut KeyFile, frames: &[bool]| -> Vec<bool> {
+            frames.iter().map(|key_frame| file.admits(&entry(*key_frame), &chosen)).collect()
+        };
+        assert_eq!(is_taken(&mut file, &[true, false]), [false, false], "there is no key");
+        let key = KeyInfo { key: [1; 16], uri: "u".to_owned(), vector: None };
+        file.job_done(now, Outcome::KeyInfo(Ok(key)));
+        assert_eq!(is_taken(&mut file, &[false, false, true, false]), [false, false, true, true]);
+    }
+}
