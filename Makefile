@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -63,6 +63,9 @@ outside: ## Programs of somebody else, each with one of the crates as its only d
 	cd tests/outside && cargo fmt --all --check
 	cd tests/outside && for program in srt rtmp webrtc; do cargo run -q --locked --target-dir ../../target -p outside-$$program || exit 1; done
 
+packages: ## The crates as packages of a registry, and programs outside that are built from them alone; nothing is published
+	sh tests/packages.sh
+
 surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part
 	@sh tests/surroundings/install.sh
 	cargo build --locked --bin millstream
@@ -91,7 +94,7 @@ soak: ## Memory of a server that is used for MINUTES (180): all protocols, recor
 instructions: ## Ratios of instruction counts; needs valgrind
 	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; }
 	cargo bench --bench instructions --locked
-	cargo bench -p srt --bench packets --locked
+	cargo bench -p millstream-srt --bench packets --locked
 
 fuzz: ## Each target for SECONDS seconds
 	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done

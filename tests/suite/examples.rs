@@ -71,7 +71,7 @@ fn built(krate: &str, name: &str) -> PathBuf {
         "-q",
         "--locked",
         "-p",
-        krate,
+        &format!("millstream-{krate}"),
         "--example",
         name,
     ]);
