@@ -29,7 +29,7 @@ image-check: ## Builds, starts and ends the image; where there is no engine it s
 	@sh packaging/image.sh check
 
 test: ## Everything a change must pass; all steps run, whatever fails, and a summary ends it
-	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay outside image-check
+	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay outside packages image-check
 
 check: fmt lint doc unit ## The fast part: no other program is needed
 
