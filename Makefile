@@ -39,10 +39,12 @@ deps: ## Install the programs that the tests run (Debian packages)
 fmt:
 	cargo fmt --all --check
 	cd fuzz && cargo fmt --check
+	cd tests/bare && cargo fmt --check
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd fuzz && cargo clippy --locked --target-dir ../target -- -D warnings
+	cd tests/bare && cargo clippy --quiet --locked --target-dir ../../target -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked --quiet
