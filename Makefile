@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -72,6 +72,10 @@ surroundings: ## Real programs around the server: proxies, caches, Prometheus, p
 	@sh tests/surroundings/install.sh
 	cargo build --locked --bin millstream
 	python3 tests/surroundings/run.py $(ONLY)
+
+api: ## Writes down the public interface of each crate (proto-impl/*/api.txt), once its changelog says what has changed
+	CARGO_MANIFEST_DIR=$$PWD rustc --edition 2024 --test tests/tree/main.rs -o target/tree
+	MILLSTREAM_API=write RUST_BACKTRACE=0 target/tree --quiet api
 
 deny: ## Licences, sources and duplicates of the dependencies
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2

@@ -38,7 +38,7 @@ fn crates() -> Vec<String> {
 }
 
 /// A page of a crate.
-fn page(krate: &str, name: &str) -> String {
+pub(crate) fn page(krate: &str, name: &str) -> String {
     text(&format!("proto-impl/{krate}/{name}{PAGE}"))
 }
 
