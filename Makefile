@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks soak instructions fuzz fuzz-score fuzz-coverage kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -77,6 +77,20 @@ api: ## Writes down the public interface of each crate (proto-impl/*/api.txt), o
 	CARGO_MANIFEST_DIR=$$PWD rustc --edition 2024 --test tests/tree/main.rs -o target/tree
 	MILLSTREAM_API=write RUST_BACKTRACE=0 target/tree --quiet api
 
+# The suites of others that need no sources beside this repository.
+conformance: ## What docs/conformance.md tells, but for BoGo
+	cargo test --locked -p millstream-crypto --lib
+	cargo test --locked -p millstream-ice --lib rfc_5769
+	cargo test --locked -p millstream-srtp --lib of_the_rfc
+	cargo test --locked -p millstream-rtsp --lib digest_vectors
+	cargo test --locked -p millstream-hls --lib
+	cargo test --locked -p millstream-dtls -p millstream-webrtc --test interop
+	cargo test --locked -p millstream-sctp --test differential
+	cargo test --locked --test suite -- h_31_ h_27_ s_26_ x_7_libsrt
+
+bogo: ## BoringSSL's test runner against our DTLS; BORINGSSL=FOLDER has its sources, and Go is needed
+	sh tests/bogo.sh "$(BORINGSSL)"
+
 deny: ## Licences, sources and duplicates of the dependencies
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
 	cargo deny check bans licenses sources
@@ -104,6 +118,12 @@ instructions: ## Ratios of instruction counts; needs valgrind
 
 fuzz: ## Each target for SECONDS seconds
 	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done
+
+fuzz-score: ## Each target for SECONDS seconds, and its row in the scoreboard of docs/fuzzing.md; TARGETS="amf0 sdp" for some
+	sh fuzz/score.sh $(SECONDS) $(TARGETS)
+
+fuzz-coverage: ## Which lines the corpora and their mutations run, for each target; needs rustup's llvm-tools
+	@sh fuzz/coverage.sh $(TARGETS)
 
 kills: ## 200 times kill -9 under concurrent writers; recordings that are cut short by 1000 kills and 50 power cuts
 	SUITE_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture
