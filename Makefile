@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside surroundings deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -29,7 +29,7 @@ image-check: ## Builds, starts and ends the image; where there is no engine it s
 	@sh packaging/image.sh check
 
 test: ## Everything a change must pass; all steps run, whatever fails, and a summary ends it
-	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay outside image-check
+	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay outside packages image-check
 
 check: fmt lint doc unit ## The fast part: no other program is needed
 
@@ -39,10 +39,12 @@ deps: ## Install the programs that the tests run (Debian packages)
 fmt:
 	cargo fmt --all --check
 	cd fuzz && cargo fmt --check
+	cd tests/bare && cargo fmt --check
 
 lint:
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cd fuzz && cargo clippy --locked --target-dir ../target -- -D warnings
+	cd tests/bare && cargo clippy --quiet --locked --target-dir ../../target -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked --quiet
@@ -63,10 +65,31 @@ outside: ## Programs of somebody else, each with one of the crates as its only d
 	cd tests/outside && cargo fmt --all --check
 	cd tests/outside && for program in srt rtmp webrtc; do cargo run -q --locked --target-dir ../../target -p outside-$$program || exit 1; done
 
+packages: ## The crates as packages of a registry, and programs outside that are built from them alone; nothing is published
+	sh tests/packages.sh
+
 surroundings: ## Real programs around the server: proxies, caches, Prometheus, packages, certificates, charts; installs them. ONLY=prometheus for a part
 	@sh tests/surroundings/install.sh
 	cargo build --locked --bin millstream
 	python3 tests/surroundings/run.py $(ONLY)
+
+api: ## Writes down the public interface of each crate (proto-impl/*/api.txt), once its changelog says what has changed
+	CARGO_MANIFEST_DIR=$$PWD rustc --edition 2024 --test tests/tree/main.rs -o target/tree
+	MILLSTREAM_API=write RUST_BACKTRACE=0 target/tree --quiet api
+
+# The suites of others that need no sources beside this repository.
+conformance: ## What docs/conformance.md tells, but for BoGo
+	cargo test --locked -p millstream-crypto --lib
+	cargo test --locked -p millstream-ice --lib rfc_5769
+	cargo test --locked -p millstream-srtp --lib of_the_rfc
+	cargo test --locked -p millstream-rtsp --lib digest_vectors
+	cargo test --locked -p millstream-hls --lib
+	cargo test --locked -p millstream-dtls -p millstream-webrtc --test interop
+	cargo test --locked -p millstream-sctp --test differential
+	cargo test --locked --test suite -- h_31_ h_27_ s_26_ x_7_libsrt
+
+bogo: ## BoringSSL's test runner against our DTLS; BORINGSSL=FOLDER has its sources, and Go is needed
+	sh tests/bogo.sh "$(BORINGSSL)"
 
 deny: ## Licences, sources and duplicates of the dependencies
 	command -v cargo-deny >/dev/null || cargo install --locked cargo-deny@0.20.2
@@ -94,10 +117,16 @@ soak: ## Memory of a server that is used for MINUTES (180): all protocols, recor
 instructions: ## Ratios of instruction counts; needs valgrind
 	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq valgrind; }
 	cargo bench --bench instructions --locked
-	cargo bench -p srt --bench packets --locked
+	cargo bench -p millstream-srt --bench packets --locked
 
 fuzz: ## Each target for SECONDS seconds
 	set -e; for target in $(TARGETS); do sh fuzz/run.sh $$target $(SECONDS); done
+
+fuzz-score: ## Each target for SECONDS seconds, and its row in the scoreboard of docs/fuzzing.md; TARGETS="amf0 sdp" for some
+	sh fuzz/score.sh $(SECONDS) $(TARGETS)
+
+fuzz-coverage: ## Which lines the corpora and their mutations run, for each target; needs rustup's llvm-tools
+	@sh fuzz/coverage.sh $(TARGETS)
 
 kills: ## 200 times kill -9 under concurrent writers; recordings that are cut short by 1000 kills and 50 power cuts
 	SUITE_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture

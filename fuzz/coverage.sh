@@ -33,6 +33,7 @@ sources() {
         srt_km) echo srt/src/km.rs srt/src/cipher.rs ;;
         srt_conn) echo srt/src/arq srt/src/connection srt/src/pacing.rs ;;
         sctp) echo sctp/src ;;
+        picture_message) echo picture/src ;;
         sdp) echo sdp/src ;;
         stun) echo ice/src/stun ice/src/tcp.rs ;;
         ice_agent) echo ice/src/agent ice/src/lite ice/src/respond.rs ;;

@@ -36,5 +36,5 @@ chosen=${*:-$(sed -n '/^examine_globs/,/^]/s/^ *"\(.*\)",$/\1/p' .cargo/mutants.
 room http millstream src/http/ --cargo-arg=--lib -- -- http:: || status=$?
 room control millstream src/control/ --cargo-arg=--lib -- -- control:: || status=$?
 room worker millstream src/worker/ --cargo-arg=--lib -- -- worker:: || status=$?
-room srt srt proto-impl/srt/ --cargo-arg=--lib --cargo-arg=--tests || status=$?
+room srt millstream-srt proto-impl/srt/ --cargo-arg=--lib --cargo-arg=--tests || status=$?
 exit "$status"

@@ -10,7 +10,7 @@ use netsim::Link;
 pub const USAGE: &str = "\
 srt_loss: SRT over a network that loses, this implementation and libsrt
 
-  cargo build --release -p srt --example live
+  cargo build --release -p millstream-srt --example live
   cargo bench --bench srt_loss -- [options]
 
   --cells LIST     what the network does (loss5x3,loss10x4,loss10x6,dark1,dark3,dark4.5,dark6)

@@ -20,6 +20,7 @@ mod management;
 mod mp4_targets;
 mod offer_target;
 mod payload_targets;
+mod picture_target;
 mod pull;
 mod relay_target;
 mod rest;
@@ -75,6 +76,7 @@ pub use management::{form, jwt};
 pub use mp4_targets::{mp4_index, mp4_read, mp4_write};
 pub use offer_target::webrtc_offer;
 pub use payload_targets::depack;
+pub use picture_target::picture_message;
 pub use relay_target::relay;
 pub use rest::json_rest;
 pub use rtmp_targets::{rtmp_chunk, rtmp_client, rtmp_handshake};
@@ -125,6 +127,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("mp4_index", mp4_index),
     ("mp4_read", mp4_read),
     ("mp4_write", mp4_write),
+    ("picture_message", picture_message),
     ("properties", properties),
     ("range_header", range_header),
     ("relay", relay),

@@ -78,7 +78,7 @@ fn prepare(text: &str) -> Result<String, (usize, String)> {
         if line.len() > VALUE_BYTES_MAX + 1024 {
             return Err((index + 1, "the line is longer than 65 KiB".to_owned()));
         }
-        let comment = !continued && line.trim_start().starts_with(['#', '!']);
+        let comment = !continued && unindented(line).starts_with(['#', '!']);
         if !comment {
             continued = line.bytes().rev().take_while(|b| *b == b'\\').count() % 2 == 1;
             escape_into(&mut out, line).ok_or_else(|| {
@@ -119,9 +119,9 @@ pub fn set_lines(text: &str, changes: &[(&str, &str)]) -> String {
             continue;
         };
         rest.retain(|(of_rest, _)| of_rest != name);
-        let start = line.len() - line.trim_start().len();
+        let start = line.len() - unindented(line).len();
         let written = key.map_or(0, str::len);
-        let prefix = if line.trim_start().starts_with(OLD_PREFIX) { OLD_PREFIX.len() } else { 0 };
+        let prefix = if unindented(line).starts_with(OLD_PREFIX) { OLD_PREFIX.len() } else { 0 };
         out.push_str(line.get(..start + prefix + written).unwrap_or(""));
         out.push('=');
         out.push_str(&escape_value(value));
@@ -183,7 +183,7 @@ pub fn with_new_keys<'a>(
 
 /// Removes the comment marks from a line.
 fn uncommented(line: &str) -> &str {
-    line.trim_start().trim_start_matches(['#', '!'])
+    unindented(line).trim_start_matches(['#', '!'])
 }
 
 /// Splits lines, keeping their ends; a lone CR ends a line, too.
@@ -200,10 +200,15 @@ fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// Removes the blanks before a key or a comment: those of Java. Any other character is part of the key.
+fn unindented(line: &str) -> &str {
+    line.trim_start_matches([' ', '\t', '\x0c'])
+}
+
 /// Returns the key of a line. Escapes are not handled, since our keys have none.
 fn key_of(line: &str) -> Option<&str> {
-    let line = line.trim_start();
-    if line.starts_with(['#', '!']) || line.is_empty() {
+    let line = unindented(line);
+    if line.starts_with(['#', '!', '\r', '\n']) || line.is_empty() {
         return None;
     }
     let end = line.find(['=', ':', ' ', '\t', '\x0c', '\r', '\n']).unwrap_or(line.len());
@@ -261,6 +266,17 @@ mod tests {
             ]
         );
         assert_eq!(parse(text.as_bytes()).unwrap()[1].line, 3);
+    }
+
+    #[test]
+    fn a_key_behind_a_character_that_is_no_blank_in_java_is_another() {
+        for odd in ['\u{b}', '\u{a0}', '\u{3000}'] {
+            let text = format!("{odd}a=1\na=2\n");
+            assert_eq!(pairs(&text)[0].0, format!("{odd}a"));
+            assert_eq!(set_lines(&text, &[("a", "3")]), format!("{odd}a=1\na=3\n"));
+            assert_eq!(comment_out(&text, &["a"]), format!("{odd}a=1\n#a=2\n"));
+        }
+        assert_eq!(set_lines(" \t\u{c}a=1\n\n", &[("a", "2")]), " \t\u{c}a=2\n\n");
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn built(krate: &str, name: &str) -> PathBuf {
         "-q",
         "--locked",
         "-p",
-        krate,
+        &format!("millstream-{krate}"),
         "--example",
         name,
     ]);
@@ -100,8 +100,17 @@ fn pictures(file: &Path) -> Vec<String> {
 
 #[test]
 fn the_rtmp_server_sends_what_ffmpeg_publishes_to_a_player() {
+    rtmp_server_sends("server");
+}
+
+#[test]
+fn the_rtmp_server_with_tokio_does_the_same() {
+    rtmp_server_sends("tokio_server");
+}
+
+fn rtmp_server_sends(example: &str) {
     let home = Home::new();
-    let mut server = Example::start("rtmp", "server", &home.path().join("out"), &["127.0.0.1:0"]);
+    let mut server = Example::start("rtmp", example, &home.path().join("out"), &["127.0.0.1:0"]);
     let url = format!("{}/first", server.address);
     let file = media_file(true, 12);
     let _publisher = Program::start(&mut ffmpeg(Path::new("ffmpeg"), &file, &["flv", &url]));
@@ -248,12 +257,70 @@ fn the_rtsp_player_writes_what_a_server_sends() {
     assert!(player.wait().unwrap().success(), "{told}");
     assert!(told.contains("2 tracks are played") && told.contains("closed: "), "{told}");
     // The file is published over and over.
-    let (twice, came) = ([pictures(&file), pictures(&file)].concat(), pictures(&output));
+    let source = pictures(&file);
+    assert_unbroken(&[source.clone(), source].concat(), &output);
+}
+
+/// Checks that the pictures of a file are a part of others without a gap.
+fn assert_unbroken(of: &[String], file: &Path) {
+    let came = pictures(file);
     assert!(came.len() > 60, "{} pictures", came.len());
+    let first = of.iter().position(|picture| *picture == came[0]).unwrap_or_else(|| {
+        panic!("{} {} {} {:?} {:?}", file.display(), came.len(), of.len(), &came[..2], &of[28..32])
+    });
+    let differs = came.iter().zip(&of[first..]).position(|(came, of)| came != of);
+    assert_eq!(differs, None, "picture of {} from {first} on that is another than in the source", came.len());
+    assert!(came.len() <= of.len() - first);
+}
+
+#[test]
+fn the_rtsp_camera_is_played_by_ffmpeg_and_by_the_player() {
+    let (home, file) = (Home::new(), ts_file(true, 12));
+    let (mut command, mut player) =
+        (Command::new(built("rtsp", "camera")), Command::new(built("rtsp", "player")));
+    let mut source =
+        ffmpeg(Path::new("ffmpeg"), &file, &["mpegts", "-"]).stdout(Stdio::piped()).spawn().unwrap();
+    command.arg("127.0.0.1:0").stdin(source.stdout.take().unwrap()).stdout(Stdio::null());
+    let camera = Example::listening(&mut command);
+    let (written, copied) = (home.path().join("out.264"), home.path().join("copy.264"));
+    player.arg(&camera.address).stdin(Stdio::null()).stdout(File::create(&written).unwrap());
+    let mut player = player.stderr(Stdio::null()).spawn().unwrap();
+    let mut copy = Command::new("ffmpeg");
+    copy.args(["-v", "error", "-nostdin", "-rtsp_transport", "tcp", "-i", &camera.address, "-c", "copy"]);
+    let (status, _, errors) = run(copy.args(["-f", "h264"]).arg(&copied));
+    assert!(status.success(), "{errors}");
+    assert!(source.wait().unwrap().success() && player.wait().unwrap().success());
+    let told = camera.finish();
+    assert_eq!(told.matches("a player has left").count(), 2, "{told}");
+    // The file that the transport stream was made of; those of a stream have hashes of side data.
+    let source = pictures(&media_file(true, 12));
+    assert_unbroken(&source, &written);
+    assert_unbroken(&source, &copied);
+}
+
+#[test]
+fn the_whep_player_writes_what_a_server_sends() {
+    let (server, home, file) = (Server::start(&["server.workers=1"]), Home::new(), media_file(false, 12));
+    let _publisher = Program::ffmpeg_publish(&file, &server.rtmp_url("live/shown"));
+    wait_for("the stream", secs(20), || {
+        server.api().broadcast("live", "shown").is_some_and(|record| record["status"] == "broadcasting")
+    });
+    let output = home.path().join("out.264");
+    let mut player = Command::new(built("webrtc", "whep_player"));
+    player.args([&format!("http://{}/live/whep/shown", server.http), "6"]).stdin(Stdio::null());
+    let mut player = player.stdout(File::create(&output).unwrap()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = String::new();
+    player.stderr.take().unwrap().read_to_string(&mut told).unwrap();
+    assert!(player.wait().unwrap().success(), "{told}");
     assert!(
-        twice.windows(came.len()).any(|part| part == came),
-        "what came is no unbroken part of the source"
+        told.contains("connected\n") && told.contains("closed: ") && !told.contains(" 0 of sound"),
+        "{told}"
     );
+    let source = pictures(&file);
+    assert_unbroken(&[source.clone(), source].concat(), &output);
+    let viewers =
+        || server.api().broadcast("live", "shown").map(|record| record["webRTCViewerCount"].clone());
+    wait_for("the viewer's end", secs(10), || viewers() == Some(0.into()));
 }
 
 #[test]

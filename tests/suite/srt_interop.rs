@@ -69,7 +69,7 @@ fn example() -> &'static Path {
             "-q",
             "--locked",
             "-p",
-            "srt",
+            "millstream-srt",
             "--example",
             "live",
         ]);

@@ -12,6 +12,7 @@
     reason = "a test that meets the unexpected stops"
 )]
 
+mod api;
 mod citations;
 mod code;
 mod convention;

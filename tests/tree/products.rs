@@ -17,14 +17,16 @@ const EXAMPLES_WITH_HELP: [(&str, &str); 1] = [("http2", "wire")];
 const ALONE: [&str; 3] = ["media", "netsim", "wire"];
 
 /// Keys that each manifest has.
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 10] = [
     "description = \"",
     "keywords = [",
+    "categories = [",
     "readme = \"README",
     "version.workspace = true",
     "edition.workspace = true",
     "rust-version.workspace = true",
     "license.workspace = true",
+    "include.workspace = true",
     "[lints]\nworkspace = true",
 ];
 
@@ -36,7 +38,7 @@ fn crates() -> Vec<String> {
 }
 
 /// A page of a crate.
-fn page(krate: &str, name: &str) -> String {
+pub(crate) fn page(krate: &str, name: &str) -> String {
     text(&format!("proto-impl/{krate}/{name}{PAGE}"))
 }
 
@@ -74,6 +76,16 @@ fn every_crate_says_what_it_is_and_where_its_limits_are() {
         faults.extend(
             KEYS.iter().filter(|key| !manifest.contains(*key)).map(|key| format!("{name}: no {key}")),
         );
+        for line in [format!("name = \"millstream-{name}\"\n"), format!("[lib]\nname = \"{name}\"\n")] {
+            if !manifest.contains(&line) {
+                faults.push(format!("{name}: no {line}"));
+            }
+        }
+        for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+            if text(&format!("proto-impl/{name}/{licence}")) != text(licence) {
+                faults.push(format!("{name}: its {licence} is another"));
+            }
+        }
         let lib = text(&format!("proto-impl/{name}/src/lib.rs"));
         let doc = format!("#![doc = include_str!(\"../README{PAGE}\")]\n");
         for line in [&*doc, "#![forbid(unsafe_code)]\n"] {

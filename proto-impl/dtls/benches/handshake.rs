@@ -1,7 +1,7 @@
 //! Measures the handshakes per second on a single core, with both ends in memory, compared with the cost of the crypto
 //! primitives alone.
 //!
-//! `cargo bench -p dtls` runs each case for a second; with `--test` (as in `cargo test`) it runs once. The measured
+//! `cargo bench -p millstream-dtls` runs each case for a second; with `--test` (as in `cargo test`) it runs once. The measured
 //! time is the CPU time of the thread (`/proc/thread-self/schedstat`), so that other programs do not count.
 
 #![allow(

@@ -2,6 +2,11 @@
 //!
 //! Encoders wrap metadata as `@setDataFrame`, `onMetaData`, object; players and files get it without the wrapper.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::{Reader, Writer};
 

@@ -1,7 +1,7 @@
 //! Prints the samples of a file, one per line: track, dts, pts, size, and K for key frames.
 //!
 //! ```text
-//! cargo run -p fmp4 --example packets -- file.mp4
+//! cargo run -p millstream-fmp4 --example packets -- file.mp4
 //! ```
 //!
 //! If the index of a file is at its end, it is fetched first, as over HTTP with ranges.

@@ -1,8 +1,8 @@
 //! Writes the samples of a file into another, fragmented at each key frame, or plain with the index first:
 //!
 //! ```text
-//! cargo run -p fmp4 --example remux -- fragmented in.mp4 out.mp4
-//! cargo run -p fmp4 --example remux -- plain in.mp4 out.mp4
+//! cargo run -p millstream-fmp4 --example remux -- fragmented in.mp4 out.mp4
+//! cargo run -p millstream-fmp4 --example remux -- plain in.mp4 out.mp4
 //! ```
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! Makes an MP4 file with the index first from the H.264 and AAC in a transport stream, without decoding:
 //!
 //! ```text
-//! cargo run -p fmp4 --example ts_to_mp4 -- in.ts out.mp4
+//! cargo run -p millstream-fmp4 --example ts_to_mp4 -- in.ts out.mp4
 //! ```
 
 use std::error::Error;

@@ -1,7 +1,7 @@
 //! An origin: a transport stream from standard input becomes segments and a playlist, kept in memory and served over HTTP:
 //!
 //! ```text
-//! ffmpeg -re -i file.mp4 -c copy -f mpegts - | cargo run -p hls --example origin -- 127.0.0.1:8080
+//! ffmpeg -re -i file.mp4 -c copy -f mpegts - | cargo run -p millstream-hls --example origin -- 127.0.0.1:8080
 //! ffplay http://127.0.0.1:8080/live.m3u8
 //! ```
 

@@ -2,8 +2,8 @@
 //! to players. The file has its index first (`-movflags +faststart` of ffmpeg).
 //!
 //! ```text
-//! cargo run -p hls --example segments -- file.mp4 ts folder
-//! cargo run -p hls --example segments -- file.mp4 fmp4 folder
+//! cargo run -p millstream-hls --example segments -- file.mp4 ts folder
+//! cargo run -p millstream-hls --example segments -- file.mp4 fmp4 folder
 //! ffplay folder/live.m3u8
 //! ```
 

@@ -1,9 +1,15 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+#[cfg(all(feature = "std", not(test)))]
+extern crate std;
 
 pub mod codec;
 pub mod nal;
 mod time;
+#[cfg(feature = "std")]
 mod timeline;
 mod track;
 mod unit;
@@ -13,8 +19,10 @@ pub use bytes::{Bytes, BytesMut};
 pub use wire::Reader;
 
 pub use codec::{Codec, CodecConfig};
+#[cfg(feature = "std")]
 use time::nearest;
 pub use time::{Timescale, Unwrap};
+#[cfg(feature = "std")]
 pub use timeline::{ClockFault, ClockNews, FaultCounts, FaultNews, Position, Timeline};
 pub use track::{Origin, Rendition, TRACKS_MAX, Track, TrackId, TrackKind, TrackSet, Tracks};
 pub use unit::AccessUnit;

@@ -1,5 +1,7 @@
 //! NAL units with 4-byte lengths (ISO/IEC 14496-15 §5.3.4.2) and with start codes (H.264 Annex B).
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 /// Errors in NAL lengths.

@@ -1,6 +1,7 @@
 //! Elementary streams (tracks), and the list of tracks in a live stream.
 
-use std::sync::Arc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 
@@ -324,7 +325,7 @@ impl Tracks {
     }
 
     /// Iterates over all tracks by rising id.
-    pub fn iter(&self) -> std::slice::Iter<'_, Track> {
+    pub fn iter(&self) -> core::slice::Iter<'_, Track> {
         self.list.iter()
     }
 

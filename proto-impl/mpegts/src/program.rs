@@ -6,6 +6,8 @@
 //! Codecs that MPEG-TS cannot carry (AV1, VP8, VP9, FLAC, G.711, kinds of AAC without an ADTS form) are left out, and not
 //! announced.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use media::codec::{h264, h265, opus};
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, nal};
@@ -184,7 +186,7 @@ fn picture<'a>(
     let has_sets = nals().any(is_set);
     let own = nals().filter(|nal| !is_delimiter(nal));
     let sets = sets.filter(|_| !has_sets);
-    for nal in std::iter::once(delimiter).chain(sets).chain(own) {
+    for nal in core::iter::once(delimiter).chain(sets).chain(own) {
         pieces.extend([&nal::START_CODE[..], nal]);
     }
 }

@@ -1,5 +1,7 @@
 //! Program association and program map tables (§2.4.4.3, §2.4.4.8), and the kinds of streams.
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, BytesMut};
 use wire::Reader;
 

@@ -1,5 +1,7 @@
 //! Sections in transport packets (§2.4.4): pointer field, reassembly, CRC-32.
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, BytesMut};
 use wire::Reader;
 

@@ -9,6 +9,8 @@
 //! or two more at one of the other distances. So synchronization returns after one good packet, and the skipped bytes
 //! are counted.
 
+use alloc::vec::Vec;
+
 use crate::packet::{PACKET_BYTES, SYNC_BYTE};
 
 /// Possible distances of packets, in bytes.
@@ -130,7 +132,7 @@ impl Sync {
             return Verdict::Nothing;
         }
         let mut verdict = Verdict::Nothing;
-        for stride in std::iter::once(self.stride).chain(STRIDES) {
+        for stride in core::iter::once(self.stride).chain(STRIDES) {
             let needed = if stride == self.stride { 1 } else { 2 };
             let mut syncs = (1..=needed).map(|n| self.held.get(at + n * stride));
             match syncs.find(|byte| *byte != Some(&SYNC_BYTE)) {

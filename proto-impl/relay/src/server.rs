@@ -97,7 +97,9 @@ impl Server {
                 return Err(Error::Cluster);
             }
         }
-        while let Some(frame) = self.reader.poll()? {
+        while !self.is_closed
+            && let Some(frame) = self.reader.poll()?
+        {
             if self.events.len() >= EVENTS_MAX
                 || self.out.len() > usize::try_from(BODY_BYTES_MAX).unwrap_or(0)
             {

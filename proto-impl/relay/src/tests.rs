@@ -9,7 +9,7 @@ use media::{AccessUnit, CodecConfig, Rendition, Timescale, Track, TrackId, Track
 use proptest::prelude::*;
 use wire::SendQueue;
 
-use crate::frame::{HEAD_BYTES, VERSION};
+use crate::frame::{self, HEAD_BYTES, VERSION, kind};
 use crate::{
     BODY_BYTES_MAX, Client, ClientEvent, Ended, Error, Playing, Refused, Server, ServerEvent, tracks_frame,
     unit_head,
@@ -190,6 +190,19 @@ fn demands_reach_the_server() {
     pair.client.leave();
     assert_eq!((pair.run(), pair.server_events()), ((Ok(()), Ok(())), vec![ServerEvent::Closed]));
     assert_eq!(pair.client_events(), [ClientEvent::Closed]);
+}
+
+#[test]
+fn nothing_is_read_behind_a_goodbye() {
+    for behind in
+        [frame::frame(kind::KEY_FRAME, &[0]), Bytes::from_static(&[kind::WANT, 0xff, 0xff, 0xff, 0xff])]
+    {
+        let goodbye = frame::frame(kind::LEAVE, &[]);
+        let mut server = Server::new(begin(), "c");
+        let bytes = [&frame::hello("c")[..], &goodbye, &behind].concat();
+        assert_eq!(server.handle_bytes(begin(), &bytes), Ok(()));
+        assert_eq!(std::iter::from_fn(|| server.poll_event()).collect::<Vec<_>>(), [ServerEvent::Closed]);
+    }
 }
 
 #[test]

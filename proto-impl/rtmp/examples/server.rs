@@ -2,7 +2,7 @@
 //! with a loop of mio.
 //!
 //! ```text
-//! cargo run -p rtmp --example server -- 127.0.0.1:1935
+//! cargo run -p millstream-rtmp --example server -- 127.0.0.1:1935
 //! ffmpeg -re -i file.mp4 -c copy -f flv rtmp://127.0.0.1/live/first
 //! ffplay rtmp://127.0.0.1/live/first
 //! ```

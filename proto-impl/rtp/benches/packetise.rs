@@ -1,7 +1,7 @@
 //! Cost of splitting a frame into payloads and of reassembling it, compared with a plain copy of its bytes:
 //!
 //! ```text
-//! cargo bench -p rtp --bench packetise
+//! cargo bench -p millstream-rtp --bench packetise
 //! ```
 //!
 //! Rounds alternate between the three, so that a busy machine affects all of them. Values are min/median/max of the

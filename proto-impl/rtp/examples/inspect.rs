@@ -1,7 +1,7 @@
 //! Prints the content of datagrams, which it reads from standard input as lines of hexadecimal digits:
 //!
 //! ```text
-//! echo 80e01234010203040000000a65 | cargo run -p rtp --example inspect
+//! echo 80e01234010203040000000a65 | cargo run -p millstream-rtp --example inspect
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]

@@ -1,7 +1,7 @@
 //! Plays a stream of a camera or a server and writes its H.264 to standard output with start codes:
 //!
 //! ```text
-//! cargo run -p rtsp --example player -- rtsp://user:password@192.0.2.7/stream | ffplay -
+//! cargo run -p millstream-rtsp --example player -- rtsp://user:password@192.0.2.7/stream | ffplay -
 //! ```
 
 #![allow(

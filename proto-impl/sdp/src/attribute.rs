@@ -1,6 +1,10 @@
 //! Attributes (`a=` lines): known ones are parsed, all others are kept as text.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::dtls::{Fingerprint, HashFunction, Setup};
 use crate::fmtp::Fmtp;

@@ -1,5 +1,8 @@
 //! The attributes of a section in order, with lookup methods.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::attribute::Attribute;
 use crate::dtls::{Fingerprint, Setup};
 use crate::group::{Group, Msid, Rid, Simulcast};

@@ -1,6 +1,10 @@
 //! Session descriptions: session-level lines and media sections (RFC 8866 §5).
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 use crate::Error;
 use crate::attribute::Attribute;

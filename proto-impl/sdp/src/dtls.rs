@@ -1,6 +1,7 @@
 //! Identity and role of a DTLS peer: `a=fingerprint` (RFC 8122 §5), `a=setup` (RFC 4145 §4, RFC 8842 §5).
 
-use std::fmt;
+use alloc::fmt;
+use alloc::vec::Vec;
 
 use bytes::Bytes;
 

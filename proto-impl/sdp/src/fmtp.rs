@@ -1,6 +1,10 @@
 //! `a=fmtp` (RFC 8866 §6.15) and its parameters, which each payload format defines.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::string::ToString;
+use alloc::vec::Vec;
 
 use crate::rtp::PayloadType;
 use crate::text::{bounded, first_word, write_joined};

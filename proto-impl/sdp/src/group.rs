@@ -1,7 +1,10 @@
 //! Groups of sections and their tracks: `a=group` (RFC 5888, RFC 9143), `a=msid` (RFC 8830), `a=rid` (RFC 8851),
 //! `a=simulcast` (RFC 8853).
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::fmtp::Parameters;
 use crate::rtp::PayloadType;

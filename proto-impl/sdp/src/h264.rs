@@ -1,6 +1,6 @@
 //! `profile-level-id` of H.264 (RFC 6184 §8.1, §8.2.2).
 
-use std::fmt;
+use alloc::fmt;
 
 /// A profile, with the constraint flags taken into account (RFC 6184 §8.1, table 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

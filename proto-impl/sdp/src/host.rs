@@ -1,7 +1,9 @@
 //! Hosts and the lines that contain them: `c=`, `a=rtcp`, candidates.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use core::net::{IpAddr, Ipv4Addr};
 
 use crate::text::{first_word, number};
 

@@ -1,6 +1,9 @@
 //! ICE candidates (RFC 8839 §5.1, RFC 6544 §4.5 for TCP). Unsupported candidate lines are skipped.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::host::Host;
 use crate::text::number;

@@ -1,6 +1,9 @@
 //! Media sections: `m=` and the lines that belong to it (RFC 8866 §5.14).
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::attribute::Attribute;
 use crate::attributes::Attributes;

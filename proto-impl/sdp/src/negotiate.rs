@@ -1,6 +1,11 @@
 //! Offers and answers as text (RFC 3264, RFC 9143): selecting formats, mirroring attributes, and checking answers. The
 //! caller chooses codecs and directions.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::attribute::Attribute;
 use crate::description::Description;
 use crate::fmtp::Parameters;
@@ -12,7 +17,7 @@ use crate::rtp::{Direction, Extmap, PayloadType, Rtpmap};
 /// The discard port, used when ICE decides a section's address (RFC 8839 §4.3.1).
 const PORT_DISCARD: u16 = 9;
 /// Ids that packets can carry (RFC 8285 §4.3); from 4096 on, an extension is proposed without an id (§5).
-const EXTENSION_IDS: std::ops::RangeInclusive<u16> = 1..=255;
+const EXTENSION_IDS: core::ops::RangeInclusive<u16> = 1..=255;
 
 /// A format of an offer that we also support.
 #[derive(Debug, Clone, PartialEq, Eq)]

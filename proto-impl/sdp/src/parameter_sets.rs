@@ -1,6 +1,10 @@
 //! Parameter sets in `fmtp` lines: `sprop-parameter-sets` of H.264 (RFC 6184 §8.1), `sprop-vps`, `sprop-sps` and
 //! `sprop-pps` of H.265 (RFC 7798 §7.1), `config` of MPEG-4 audio (RFC 3640 §4.1). Their contents are not parsed here.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use base64::Engine;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};

@@ -1,5 +1,8 @@
 //! Parses lines to a description: limits, order, duplicates.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+
 use crate::attribute::Attribute;
 use crate::attributes::Attributes;
 use crate::description::{Description, Origin};
@@ -207,7 +210,7 @@ impl Reader {
 }
 
 fn once(seen: &mut bool, line: usize, what: &'static str) -> Result<(), Error> {
-    if std::mem::replace(seen, true) { Err(Error::Duplicate { line, what }) } else { Ok(()) }
+    if core::mem::replace(seen, true) { Err(Error::Duplicate { line, what }) } else { Ok(()) }
 }
 
 /// Repetition of an attribute that a section may have only once.

@@ -1,6 +1,9 @@
 //! The RTP lines of a section: payload types, feedback, header extensions, SSRCs, directions.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::text::{bounded, first_word, number, word};
 

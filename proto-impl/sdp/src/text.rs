@@ -1,6 +1,9 @@
 //! Grammar helpers used by several lines.
 
-use std::fmt;
+use alloc::borrow::ToOwned;
+use alloc::fmt;
+use alloc::string::String;
+use alloc::vec::Vec;
 
 use crate::limits::VALUES_MAX;
 
@@ -43,7 +46,7 @@ pub(crate) fn word(text: &str) -> Option<&str> {
 }
 
 /// Parses a decimal number that consists only of digits.
-pub(crate) fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
+pub(crate) fn number<T: core::str::FromStr>(text: &str) -> Option<T> {
     let text = text.trim_ascii();
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if digits { text.parse().ok() } else { None }

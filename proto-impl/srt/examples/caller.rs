@@ -1,7 +1,7 @@
 //! Sends standard input, a transport stream in real time, to a listening port:
 //!
 //! ```text
-//! ffmpeg -re -i file.ts -c copy -f mpegts - | cargo run -p srt --example caller -- 127.0.0.1:9000 live/first
+//! ffmpeg -re -i file.ts -c copy -f mpegts - | cargo run -p millstream-srt --example caller -- 127.0.0.1:9000 live/first
 //! ```
 
 #![allow(

@@ -1,7 +1,7 @@
 //! Listens on a port for streams, and writes the payload of the first caller to standard output:
 //!
 //! ```text
-//! cargo run -p srt --example listener -- 127.0.0.1:9000 > out.ts
+//! cargo run -p millstream-srt --example listener -- 127.0.0.1:9000 > out.ts
 //! ffmpeg -re -i file.ts -c copy -f mpegts 'srt://127.0.0.1:9000?streamid=live/first'
 //! ```
 

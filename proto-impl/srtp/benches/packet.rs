@@ -1,7 +1,7 @@
 //! Cost of a packet of 1200 bytes, compared with the cost of the primitives alone for the same bytes:
 //!
 //! ```text
-//! cargo bench -p srtp --bench packet
+//! cargo bench -p millstream-srtp --bench packet
 //! ```
 //!
 //! Rounds alternate between the two, so that a busy machine affects both. Values are min/median/max of the rounds.

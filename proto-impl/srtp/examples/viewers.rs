@@ -1,7 +1,7 @@
 //! Seals a payload for many viewers and prints the cost of a viewer's context:
 //!
 //! ```text
-//! cargo run --release -p srtp --example viewers [VIEWERS]
+//! cargo run --release -p millstream-srtp --example viewers [VIEWERS]
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]

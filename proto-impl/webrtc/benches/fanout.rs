@@ -1,7 +1,7 @@
 //! Cost of a viewer: a track of 2.5 Mb/s and 30 frames per second, sent to 1000, 100 and 1 connected peers in memory.
 //!
 //! ```text
-//! cargo bench -p webrtc --bench fanout
+//! cargo bench -p millstream-webrtc --bench fanout
 //! ```
 //!
 //! `peer` is the whole cost of a viewer's packet up to the datagram ([`Peer::send`] and [`Peer::poll_transmit`]).

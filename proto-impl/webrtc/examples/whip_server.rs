@@ -2,7 +2,7 @@
 //! output with start codes:
 //!
 //! ```text
-//! cargo run -p webrtc --example whip_server -- 127.0.0.1:8080 | ffplay -
+//! cargo run -p millstream-webrtc --example whip_server -- 127.0.0.1:8080 | ffplay -
 //! ffmpeg -re -i file.mp4 -c:v copy -c:a libopus -f whip http://127.0.0.1:8080/whip
 //! ```
 //!

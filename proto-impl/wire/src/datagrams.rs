@@ -1,6 +1,8 @@
 //! Datagrams for a single destination, as a machine returns them.
 
-use std::ops::Range;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Maximum number of datagrams in a batch: the limit of a send with segmentation offload (Linux `UDP_MAX_SEGMENTS`).
 const COUNT_MAX: usize = 64;

@@ -39,7 +39,7 @@ impl<'a> Gather<'a> {
         if self.bytes >= self.budget || self.len >= SLICES_MAX || self.scratch.len() < template.len() {
             return false;
         }
-        let (made, rest) = std::mem::take(&mut self.scratch).split_at_mut(template.len());
+        let (made, rest) = core::mem::take(&mut self.scratch).split_at_mut(template.len());
         self.scratch = rest;
         made.copy_from_slice(template);
         make(made);

@@ -1,8 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), no_std)]
+
+extern crate alloc;
+#[cfg(all(feature = "std", not(test)))]
+extern crate std;
 
 mod bits;
 mod datagrams;
+#[cfg(feature = "std")]
 mod gather;
 mod reader;
 mod send_queue;
@@ -13,6 +19,7 @@ pub use bytes::Bytes;
 
 pub use bits::BitReader;
 pub use datagrams::{Datagrams, Run};
+#[cfg(feature = "std")]
 pub use gather::{Gather, SCRATCH_BYTES};
 pub use reader::{Reader, Truncated};
 pub use send_queue::SendQueue;

@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
     /// Takes all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         self.at = self.at.saturating_add(self.rest.len());
-        std::mem::take(&mut self.rest)
+        core::mem::take(&mut self.rest)
     }
 
     /// Number of remaining bytes.

@@ -1,9 +1,10 @@
 //! Bytes that wait for a socket: refcounted slices, with small writes gathered into a shared scratch buffer.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+#[cfg(feature = "std")]
 use crate::Gather;
 
 /// Maximum length in bytes of a write that is copied into the scratch buffer instead of becoming its own slice.
@@ -61,6 +62,7 @@ impl SendQueue {
     }
 
     /// Adds the queued slices to `gather`, front first. Returns false if `gather` had no room for all of them.
+    #[cfg(feature = "std")]
     pub fn gather<'a>(&'a self, gather: &mut Gather<'a>) -> bool {
         self.parts.iter().all(|part| gather.push(part)) && gather.push(&self.scratch)
     }
@@ -97,7 +99,7 @@ impl SendQueue {
         self.seal();
         self.len = 0;
         self.scratch = BytesMut::new();
-        std::mem::take(&mut self.parts).into_iter()
+        core::mem::take(&mut self.parts).into_iter()
     }
 
     /// Number of queued bytes.

@@ -4,6 +4,10 @@
 //! counts. References (§2.9) and AMF3 values (§3.1) are errors. Real encoders announce wrong array counts, which are
 //! ignored, and omit the object end marker at the end of a message, which is accepted.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 mod read;
 mod write;
 

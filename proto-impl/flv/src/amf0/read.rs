@@ -1,5 +1,8 @@
 //! The AMF0 reader, recursive to at most [`super::DEPTH_MAX`] levels.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use wire::Reader;
 
 use super::{DEPTH_MAX, Pairs, VALUES_MAX, Value};

@@ -1,5 +1,7 @@
 //! The AMF0 writer.
 
+use alloc::string::String;
+
 use wire::Writer;
 
 use super::Value;

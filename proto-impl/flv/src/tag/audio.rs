@@ -1,5 +1,7 @@
 //! Bodies of audio tags and messages.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use media::codec::g711;
 use media::{Codec, TrackKind};

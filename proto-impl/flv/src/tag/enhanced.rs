@@ -7,6 +7,8 @@
 //!                                                  | ... many codecs: (FourCC | id | size(3) | body) ...
 //! ```
 
+use alloc::vec::Vec;
+
 use wire::Reader;
 
 use crate::Error;

@@ -1,5 +1,7 @@
 //! Bodies of video tags and messages.
 
+use alloc::vec::Vec;
+
 use bytes::Bytes;
 use media::{Codec, TrackKind};
 use wire::Reader;
@@ -287,7 +289,7 @@ impl EnhancedHead {
     }
 }
 
-impl std::ops::Deref for EnhancedHead {
+impl core::ops::Deref for EnhancedHead {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

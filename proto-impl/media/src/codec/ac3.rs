@@ -1,6 +1,8 @@
 //! AC-3 and E-AC-3 (ETSI TS 102 366). Neither has parameter sets: every syncframe is self-contained, and what
 //! containers need (`dac3`, `dec3`) can be read from it.
 
+use alloc::vec::Vec;
+
 use wire::BitReader;
 
 use super::Error;

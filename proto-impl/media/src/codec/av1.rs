@@ -95,7 +95,7 @@ pub struct SmallHead {
     bytes: usize,
 }
 
-impl std::ops::Deref for SmallHead {
+impl core::ops::Deref for SmallHead {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {

@@ -122,7 +122,7 @@ fn of_h264(frame: &[u8]) -> Option<Dependency> {
 /// nal_unit_type below which even numbers are slices of sub-layer non-reference pictures (Table 7-1).
 const H265_RESERVED_IRAP: u8 = 16;
 /// nal_unit_types TSA_N to STSA_R: pictures that do not refer to others of their sub-layer.
-const H265_SWITCHES: std::ops::RangeInclusive<u8> = 2..=5;
+const H265_SWITCHES: core::ops::RangeInclusive<u8> = 2..=5;
 
 fn of_h265(frame: &[u8]) -> Option<Dependency> {
     let slice = Nals::new(frame, 4).flatten().find(|nal| h265::is_picture(nal))?;

@@ -121,8 +121,8 @@ impl Config {
         let mut reader = Reader::new(&self.record);
         let sps = reader.take(5).and_then(|_| reader.u8()).map_or(0, |count| count & 0x1f);
         let (mut left, mut pps_to_come) = (sps, true);
-        std::iter::from_fn(move || {
-            if left == 0 && std::mem::take(&mut pps_to_come) {
+        core::iter::from_fn(move || {
+            if left == 0 && core::mem::take(&mut pps_to_come) {
                 left = reader.u8().ok()?;
             }
             left = left.checked_sub(1)?;

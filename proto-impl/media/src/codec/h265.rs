@@ -24,7 +24,7 @@ pub const NAL_SEI: u8 = 39;
 /// An access unit delimiter that permits all slice types (pic_type 2, table 7-2).
 pub const AUD: [u8; 3] = [NAL_AUD << 1, 1, 0x50];
 /// nal_unit_types of pictures at which decoding can start (IRAP, §7.4.2.2).
-const NAL_IRAP: std::ops::RangeInclusive<u8> = 16..=23;
+const NAL_IRAP: core::ops::RangeInclusive<u8> = 16..=23;
 /// Length of profile, tier and level, as in an SPS and in the record.
 const PROFILE_BYTES: usize = 12;
 /// Maximum number of NAL units in one array of a record.
@@ -117,7 +117,7 @@ impl Config {
         let mut reader = Reader::new(&self.record);
         let mut arrays = reader.take(GENERAL_BYTES + 2).and_then(|_| reader.u8()).unwrap_or(0);
         let mut left = 0;
-        std::iter::from_fn(move || {
+        core::iter::from_fn(move || {
             while left == 0 {
                 arrays = arrays.checked_sub(1)?;
                 reader.u8().ok()?;

@@ -3,6 +3,8 @@
 //! Supported are streams of one program with one layer, with AAC LC or HE-AAC; others are refused. LATM frames are not
 //! byte-aligned, so each is copied.
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::BitReader;
 

@@ -1,6 +1,8 @@
 //! Opus: the identification header (RFC 7845 §5.1), which is optional since every packet defines how to decode it; and
 //! the control header in front of a packet in a transport stream (the "Opus in MPEG-TS" mapping of Xiph).
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use wire::Reader;
 

@@ -1,7 +1,10 @@
 //! Codec names for the `codecs` parameter (RFC 6381; ISO/IEC 14496-15 annex E; the bindings of AV1, VP9, Opus and FLAC
 //! to ISO BMFF), as used in playlists and manifests.
 
-use std::fmt::Write as _;
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+use core::fmt::Write as _;
 
 use super::{CodecConfig, h265};
 

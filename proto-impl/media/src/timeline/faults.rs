@@ -146,7 +146,7 @@ impl Faults {
             return Some(ClockNews::Fault(fault));
         }
         self.has_news = false;
-        let told = std::mem::replace(&mut self.pace_told, self.pace);
+        let told = core::mem::replace(&mut self.pace_told, self.pace);
         (told != self.pace).then_some(ClockNews::MadeUp(self.pace))
     }
 }

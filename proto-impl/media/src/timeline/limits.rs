@@ -1,6 +1,6 @@
 //! The limits of a timeline, in ticks of its timescale.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::Timescale;
 

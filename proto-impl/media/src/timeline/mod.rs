@@ -29,6 +29,7 @@ mod limits;
 mod slew;
 mod track;
 
+use alloc::vec::Vec;
 use std::time::Instant;
 
 use self::faults::Faults;
@@ -313,7 +314,7 @@ impl Timeline {
         let own = lead.offset.saturating_add(self.common);
         let off = raw.saturating_add(own).saturating_sub(due);
         let is_near = |shift: &i64| off.saturating_add(*shift).saturating_abs() <= apart;
-        match std::iter::once(0).chain(self.wraps()).find(is_near) {
+        match core::iter::once(0).chain(self.wraps()).find(is_near) {
             Some(shift) => (own.saturating_add(shift), 0),
             None => (due.saturating_sub(raw), off),
         }
@@ -465,7 +466,7 @@ impl Timeline {
         self.tracks.iter_mut().for_each(TrackClock::close_window);
         self.note_pace();
         // The correction makes changes of its own, and makes up for others.
-        let corrected = self.common.saturating_sub(std::mem::replace(&mut self.common_before, self.common));
+        let corrected = self.common.saturating_sub(core::mem::replace(&mut self.common_before, self.common));
         let seen = shared(self.tracks.iter().filter_map(|clock| clock.change)).unwrap_or(0);
         let given = seen.saturating_sub(corrected);
         let change = if seen.saturating_abs() < given.saturating_abs() { seen } else { given };

@@ -1,6 +1,6 @@
 //! The clock of one track: where its units lie on the stream's time, and how that compares with their arrival.
 
-use std::ops::RangeInclusive;
+use core::ops::RangeInclusive;
 
 use super::limits::Limits;
 use super::slew::Slew;
@@ -329,7 +329,7 @@ impl TrackClock {
 
     /// Ends a window of measurement.
     pub(super) fn close_window(&mut self) {
-        let measured = std::mem::replace(&mut self.window, NONE);
+        let measured = core::mem::replace(&mut self.window, NONE);
         (self.error, self.change) = (None, None);
         if measured == NONE {
             return;
@@ -346,7 +346,7 @@ impl TrackClock {
         } else {
             let error = measured.saturating_sub(reference.lead.unwrap_or(measured));
             reference.measured = reference.measured.saturating_add(1);
-            self.change = Some(error.saturating_sub(std::mem::replace(&mut self.last_error, error)));
+            self.change = Some(error.saturating_sub(core::mem::replace(&mut self.last_error, error)));
             self.error = Some(error);
         }
     }
@@ -440,7 +440,7 @@ impl TrackClock {
         let is_believed =
             off.saturating_abs() <= limits.believed && total.saturating_abs() <= limits.believed;
         if !is_believed {
-            let is_told = !is_settled || std::mem::replace(&mut reports.doubted, true);
+            let is_told = !is_settled || core::mem::replace(&mut reports.doubted, true);
             return if is_told { Alignment::Fine } else { Alignment::Doubted(off) };
         }
         reports.doubted = false;

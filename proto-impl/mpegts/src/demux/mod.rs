@@ -22,7 +22,9 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+#[cfg(feature = "std")]
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -122,6 +124,10 @@ impl Stats {
     }
 }
 
+/// Without `std` there is no clock, and nothing has a time.
+#[cfg(not(feature = "std"))]
+type Instant = core::convert::Infallible;
+
 /// Collects the output of the demultiplexer.
 #[derive(Debug, Default)]
 struct Sink {
@@ -155,6 +161,7 @@ impl Demuxer {
     }
 
     /// Sets the arrival time of the bytes read from here on. Not called for files.
+    #[cfg(feature = "std")]
     pub const fn arrive(&mut self, now: Instant) {
         self.sink.now = Some(now);
     }
@@ -262,7 +269,7 @@ impl Demuxer {
     }
 
     fn tables(&mut self, packet: &Packet<'_>, payload: &[u8], is_pat: bool) {
-        let mut assembler = std::mem::take(if is_pat { &mut self.pat } else { &mut self.pmt });
+        let mut assembler = core::mem::take(if is_pat { &mut self.pat } else { &mut self.pmt });
         assembler.push(packet.continuity, packet.unit_start, payload, |section| {
             let taken = section.and_then(|section| match (is_pat, section.table_id) {
                 (true, TABLE_PAT) => self.take_pat(&section),
@@ -306,7 +313,7 @@ impl Demuxer {
         }
         self.sink.stats.streams_left_out =
             self.sink.stats.streams_left_out.saturating_add(map.streams_left_out as u64);
-        let mut former = std::mem::take(&mut self.streams);
+        let mut former = core::mem::take(&mut self.streams);
         for &stream in &map.streams {
             let same = former.iter().position(|one| one.stream() == stream);
             let assembly = same.map_or_else(|| Assembly::new(stream), |at| former.swap_remove(at));

@@ -1,10 +1,8 @@
 //! Elementary streams: continuity checks, and assembly of PES packets from transport packets.
 
-use std::time::Instant;
-
 use bytes::{Buf, BytesMut};
 
-use super::{Event, Pes, Sink};
+use super::{Event, Instant, Pes, Sink};
 use crate::pes::PesHeader;
 use crate::{Packet, Stream, StreamKind};
 

@@ -5,6 +5,8 @@
 //! below every DTS that another stream may still send. A stream that has sent nothing for [`LATE_MAX`] is not waited
 //! for.
 
+use alloc::vec::Vec;
+
 use crate::packet::Pcr;
 use crate::{CLOCK_BITS, CLOCK_MASK};
 

@@ -19,6 +19,8 @@ mod clock;
 #[cfg(test)]
 mod tests;
 
+use alloc::vec::Vec;
+
 use bytes::{BufMut, Bytes, BytesMut};
 
 use self::clock::{Beat, Clock, signed};
@@ -260,13 +262,13 @@ impl Muxer {
         let had_any = !self.tables.is_empty();
         let is_same = self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
         if !(had_any && is_same) {
-            let mut past = std::mem::take(&mut self.past);
+            let mut past = core::mem::take(&mut self.past);
             self.let_all_go(&mut past);
             self.past = past;
             if had_any {
                 self.version = (self.version + 1) & 0x1f;
             }
-            let mut before = std::mem::take(&mut self.lanes);
+            let mut before = core::mem::take(&mut self.lanes);
             let lane = |(stream, kind): (StreamNumber, _)| {
                 let known = before.iter_mut().find(|lane| lane.stream == stream);
                 let (continuity, edge, begun) =
@@ -435,13 +437,13 @@ impl Muxer {
         let beat = Beat { dts, span: piece.span, floor, is_clock: at == 0, is_start: is_start || due };
         let mut tick = self.clock.tick(&beat);
         let is_other_time = tick.discontinuity;
-        for pcr in std::mem::take(&mut tick.fill) {
+        for pcr in core::mem::take(&mut tick.fill) {
             self.write_clock(pcr, false, out);
         }
         if at != 0
             && let Some(pcr) = tick.pcr.take()
         {
-            self.write_clock(pcr, std::mem::take(&mut tick.discontinuity), out);
+            self.write_clock(pcr, core::mem::take(&mut tick.discontinuity), out);
         }
         let payload: usize = piece.payload.iter().map(|piece| piece.len()).sum();
         let marks = self.clock.within(&beat, payload.div_ceil(184));
@@ -539,7 +541,7 @@ fn write_pes(
     out: &mut BytesMut,
 ) {
     let mut left: usize = head.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
-    let mut pieces = std::iter::once(head).chain(payload.iter().copied());
+    let mut pieces = core::iter::once(head).chain(payload.iter().copied());
     let mut piece: &[u8] = &[];
     let mut packet = first;
     let mut marks = marks.iter().copied().peekable();

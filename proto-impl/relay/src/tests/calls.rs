@@ -129,7 +129,7 @@ proptest! {
         for frame in [call(Vec::new()).frame().unwrap(), answer(0).frame().unwrap()] {
             let body = frame.slice(HEAD_BYTES..);
             let short = body.slice(..cut.min(body.len() - 1));
-            let is_call = frame[0] == crate::frame::kind::CALL;
+            let is_call = frame[0] == kind::CALL;
             let is_refused = if is_call { Call::read(&short).is_err() } else { Answer::read(&short).is_err() };
             prop_assert!(is_refused);
         }

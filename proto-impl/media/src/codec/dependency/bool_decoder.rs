@@ -3,7 +3,7 @@
 /// Boolean decoder for bits of even probability. Behind the end of the data it returns zeros, as decoders do (§7.3).
 #[derive(Debug)]
 pub(super) struct BoolDecoder<'a> {
-    rest: std::slice::Iter<'a, u8>,
+    rest: core::slice::Iter<'a, u8>,
     value: u32,
     range: u32,
     /// Number of unread bits in `value`, beyond the eight that are compared.
