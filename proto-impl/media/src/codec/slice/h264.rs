@@ -1,6 +1,6 @@
 //! Slice headers of H.264 (§7.3.3).
 
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 use wire::BitReader;
 

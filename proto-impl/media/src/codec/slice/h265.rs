@@ -1,6 +1,9 @@
 //! Slice segment headers of H.265 (§7.3.6.1), of the version 1 profiles and the range extensions.
 
-use std::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use alloc::collections::BTreeMap;
 
 use wire::BitReader;
 
@@ -9,8 +12,8 @@ use crate::codec::h265::{NAL_PPS, NAL_SPS, nal_type, set_id, skip_profile_tier_l
 use crate::nal::unescape;
 
 /// nal_unit_types of IRAP pictures, and of IDR pictures among them (Table 7-1).
-const NAL_IRAP: std::ops::RangeInclusive<u8> = 16..=23;
-const NAL_IDR: std::ops::RangeInclusive<u8> = 19..=20;
+const NAL_IRAP: core::ops::RangeInclusive<u8> = 16..=23;
+const NAL_IDR: core::ops::RangeInclusive<u8> = 19..=20;
 /// Pictures of a reference picture set, at most (§A.4.2).
 const PICTURES_MAX: u32 = 16;
 /// Short-term reference picture sets of an SPS, at most (§7.4.3.2.1).
@@ -485,7 +488,7 @@ impl ShortSet {
         all.extend(of(behind.saturating_add(reference.positive.len())).map(|is_used| (delta, is_used)));
         let mut negative: Vec<_> = all.iter().copied().filter(|(order, _)| *order < 0).collect();
         let mut positive: Vec<_> = all.into_iter().filter(|(order, _)| *order > 0).collect();
-        negative.sort_by_key(|(order, _)| std::cmp::Reverse(*order));
+        negative.sort_by_key(|(order, _)| core::cmp::Reverse(*order));
         positive.sort_by_key(|(order, _)| *order);
         Some(Self { negative, positive })
     }
