@@ -322,7 +322,7 @@ impl Rig {
             Output::Control(mail) => self.tell_control(mail),
             Output::Worker(_, mail) => self.mail.push_back(mail),
             // There is no other worker.
-            Output::Others(_) | Output::Mirrored(..) => {}
+            Output::Others(_) | Output::Mirrored(..) | Output::Path(..) | Output::HandOver { .. } => {}
             // Whoever listens there is a peer, too: it says what the input says.
             Output::Connect { conn, .. } => {
                 let (client, source, stream, queue) = (None, None, None, SendQueue::new());
