@@ -64,6 +64,8 @@ pub(super) struct Bounds {
     pub(super) handshakes_turn: u32,
     /// True if UDP sockets of sessions get large buffers for bursts.
     pub(super) udp_bursts: bool,
+    /// Time for which deadlines wait after the process was held up, because other threads read for this one.
+    pub(super) settle: Duration,
 }
 
 /// The state needed to write bytes.
@@ -107,7 +109,7 @@ impl Driver {
     /// Creates a driver without connections.
     pub(super) fn new(poll: Poll, bounds: Bounds, connections: Arc<AtomicU32>) -> Self {
         Self {
-            poller: Poller::new(poll),
+            poller: Poller::new(poll, bounds.settle),
             bounds,
             sockets: Vec::new(),
             peers: Vec::new(),

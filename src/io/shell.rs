@@ -51,7 +51,10 @@ const BOUNDS: Bounds = Bounds {
     // Their arithmetic must not hold up media.
     handshakes_turn: 4,
     udp_bursts: false,
+    settle: Duration::ZERO,
 };
+/// Time for which deadlines wait after the process was held up, for datagrams that other workers pass on.
+const SETTLE: Duration = Duration::from_millis(100);
 /// Maximum bytes of datagrams of other workers that are handled in one turn, but for the last mail.
 const PASSED_TURN: usize = 256 * 1024;
 /// Maximum number of connections accepted from one listener in one turn.
@@ -130,7 +133,8 @@ impl Shell {
     pub(super) fn new(parts: Parts) -> io::Result<Self> {
         let Parts { id, poll, mailbox, mut listeners, ports, loads, budgets, .. } = parts;
         let own_load = loads.get(usize::from(id.0)).map(Arc::clone).unwrap_or_default();
-        let mut driver = Driver::new(poll, BOUNDS, own_load);
+        let settle = if loads.len() > 1 { SETTLE } else { Duration::ZERO };
+        let mut driver = Driver::new(poll, Bounds { settle, ..BOUNDS }, own_load);
         for (index, (_, listener)) in listeners.iter_mut().enumerate() {
             driver.registry().register(listener, Token(LISTENERS - index), Interest::READABLE)?;
         }

@@ -1,7 +1,8 @@
 //! The wait for events, and the detection that the process was held up: stopped (SIGSTOP), suspended with its machine, or starved.
 //!
 //! After such a pause, received bytes wait in sockets although time has passed. They are read before deadlines are judged: until a poll
-//! finds nothing more to read, deadlines wait, for a bounded number of turns.
+//! finds nothing more to read, deadlines wait, for a bounded number of turns. Where other threads read for this one, as workers do that share
+//! a port, they wait a moment in any case.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -24,8 +25,9 @@ pub(super) struct Poller {
 }
 
 impl Poller {
-    pub(super) fn new(poll: Poll) -> Self {
-        Self { poll, events: Events::with_capacity(EVENTS), held_up: HeldUp::new(Instant::now()) }
+    /// `settle` is the time that other threads may need to pass on what they have read.
+    pub(super) fn new(poll: Poll, settle: Duration) -> Self {
+        Self { poll, events: Events::with_capacity(EVENTS), held_up: HeldUp::new(Instant::now(), settle) }
     }
 
     /// Waits for events. An interrupted wait has seen none, though there may be some.
@@ -63,11 +65,15 @@ struct HeldUp {
     turns: u32,
     /// True until the first poll since the last pause has been handled.
     is_first: bool,
+    /// Time for which deadlines wait in any case.
+    settle: Duration,
+    /// The end of that time.
+    until: Option<Instant>,
 }
 
 impl HeldUp {
-    const fn new(now: Instant) -> Self {
-        Self { woke: now, turns: 0, is_first: false }
+    const fn new(now: Instant, settle: Duration) -> Self {
+        Self { woke: now, turns: 0, is_first: false, settle, until: None }
     }
 
     /// Notes a wait from `began` to `ended` that should have taken at most `patience`.
@@ -79,6 +85,7 @@ impl HeldUp {
             self.is_first = true;
             if self.turns == 0 {
                 self.turns = TURNS_MAX;
+                self.until = ended.checked_add(self.settle);
             }
         }
         self.woke = ended;
@@ -90,6 +97,9 @@ impl HeldUp {
             return false;
         }
         let first = std::mem::take(&mut self.is_first);
+        if self.until.is_some_and(|until| self.woke < until) {
+            return true;
+        }
         self.turns = if more || first { self.turns.saturating_sub(1) } else { 0 };
         self.turns > 0
     }
@@ -106,7 +116,7 @@ mod tests {
     /// Turns of one millisecond each; in one of them the process is stopped, while it waits or while it works.
     fn deferred(stop_in_wait: u64, stop_in_turn: u64, unread: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Instant::now();
-        let mut held_up = HeldUp::new(now);
+        let mut held_up = HeldUp::new(now, Duration::ZERO);
         let mut seen = Vec::new();
         for turn in 0..100 {
             let began = now + ms(if turn == 3 { stop_in_turn } else { 1 });
@@ -136,7 +146,7 @@ mod tests {
     #[test]
     fn q_12_deadlines_come_however_slow_the_machine_is() {
         let mut now = Instant::now();
-        let mut held_up = HeldUp::new(now);
+        let mut held_up = HeldUp::new(now, Duration::ZERO);
         let mut deferred = Vec::new();
         for _ in 0..200 {
             let (began, ended) = (now + ms(2000), now + ms(2005));
@@ -149,9 +159,24 @@ mod tests {
     }
 
     #[test]
+    fn q_12_deadlines_wait_a_moment_for_what_others_read() {
+        let mut now = Instant::now();
+        let mut held_up = HeldUp::new(now, ms(100));
+        held_up.waited(now, now + ms(20_000), Some(ms(5)));
+        now += ms(20_000);
+        let mut deferred = 0;
+        while held_up.defers(false) {
+            deferred += 1;
+            held_up.waited(now, now + ms(1), Some(Duration::ZERO));
+            now += ms(1);
+        }
+        assert_eq!(deferred, 100);
+    }
+
+    #[test]
     fn q_12_a_wait_without_an_end_is_no_hold_up() {
         let now = Instant::now();
-        let mut held_up = HeldUp::new(now);
+        let mut held_up = HeldUp::new(now, Duration::ZERO);
         held_up.waited(now, now + ms(60_000), None);
         assert!(!held_up.defers(true));
     }

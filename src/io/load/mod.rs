@@ -37,6 +37,7 @@ const BOUNDS: Bounds = Bounds {
     receives_turn: 1024,
     handshakes_turn: u32::MAX,
     udp_bursts: true,
+    settle: Duration::ZERO,
 };
 
 /// The destination of a connection.
