@@ -8,6 +8,7 @@ firewalls.py [--only TEXT] [--joins N]: TEXT is a part of a row's name. PROGRAM 
 import argparse
 import dataclasses
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -128,8 +129,8 @@ def client(network, row, joins):
 
 
 def percentile(values, share):
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+    """The least value that this share of them does not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
 
 
 def told(row, seen):

@@ -10,8 +10,8 @@ python=$root/tests/.venv/bin/python
 [ -x "$python" ] && command -v chromium >/dev/null || sh "$root/tests/install.sh"
 command -v nft >/dev/null || { apt-get update -qq; apt-get install -y -qq nftables; }
 if [ -z "${PROGRAM:-}" ]; then
-    (cd "$root" && cargo build --profile "${PROFILE:-release}" --locked --bin millstream)
-    PROGRAM=$root/target/${PROFILE:-release}/millstream
+    PROGRAM=$(cd "$root" && cargo build --profile "${PROFILE:-release}" --locked --bin millstream --message-format=json |
+        sed -n 's/.*"executable":"\([^"]*\/millstream\)".*/\1/p')
 fi
 export PROGRAM PYTHONDONTWRITEBYTECODE=1
 exec "$python" firewalls.py "$@"
