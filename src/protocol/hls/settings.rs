@@ -82,7 +82,7 @@ const APP: &[Key] = &[
         "hls.encryption",
         "none",
         "Encryption of segments",
-        "Segments of HLS are encrypted as a whole (aes-128), samples of HLS and DASH in fragmented MP4 (cbcs), or nothing (none)",
+        "Segments of HLS are encrypted as a whole (aes-128), samples of HLS and DASH in fragmented MP4 (cbcs), or nothing (none); counts for streams that begin after a change",
     ),
     key(
         HLS,
@@ -103,7 +103,7 @@ const APP: &[Key] = &[
         KEY_FILE,
         "",
         "Encryption key file",
-        "File as ffmpeg has it: URI of the key, path of the key and, if wanted, its vector; segments are encrypted with that key",
+        "File as ffmpeg has it: URI of the key, path of the key and, if wanted, its vector; segments are encrypted with that key; counts for streams that begin after a change",
     ),
     key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
     key(
