@@ -60,7 +60,7 @@ fn uses(lines: &[&str]) -> Vec<String> {
     statement.trim_start_matches("pub use ").split(['{', '}', ',', ';']).filter_map(leaf).collect()
 }
 
-/// What a line at the left margin opens.
+/// The item that a line at the left margin opens.
 fn place(line: &str) -> Place {
     let named = |rest: &str| code::word(rest.trim_start()).to_owned();
     if let Some(rest) = line.strip_prefix("impl") {

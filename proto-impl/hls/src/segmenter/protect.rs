@@ -4,7 +4,7 @@
 //! - Of H.264 and H.265, slices are protected behind their headers: one block in ten, from the beginning of each, in a chain of its own.
 //! - Of sound all whole blocks of a frame are, in one chain.
 //!
-//! What is left of a protected part behind its last whole block stays clear (§9.7).
+//! The rest of a protected part behind its last whole block stays clear (§9.7).
 
 use std::fmt;
 
