@@ -58,6 +58,16 @@ pub(super) enum FirstBytes {
     Shared(fn(&SessionSettings) -> bool),
 }
 
+impl FirstBytes {
+    /// True if other protocols come to the port.
+    fn is_shared(&self, server: &SessionSettings) -> bool {
+        match self {
+            Self::Shared(is_shared) => is_shared(server),
+            Self::Own | Self::Recognised(_) => false,
+        }
+    }
+}
+
 /// Begins the session of an accepted connection at a port that others may use.
 pub(super) fn begin(
     (now, server): (Now, &SessionSettings),
@@ -65,11 +75,7 @@ pub(super) fn begin(
     peer: SocketAddr,
     seed: Seed,
 ) -> Box<dyn Session> {
-    let is_shared = match listener.first_bytes {
-        FirstBytes::Shared(is_shared) => is_shared(server),
-        FirstBytes::Own | FirstBytes::Recognised(_) => false,
-    };
-    if !is_shared {
+    if !listener.first_bytes.is_shared(server) {
         return listener.begin_own(now, peer, seed);
     }
     let others = others(listener.security, server);
@@ -90,11 +96,7 @@ fn others(security: Security, server: &SessionSettings) -> Vec<&'static Listener
 
 /// Returns the number of a shared port at which a listener of this name is recognised; `None` if there is none, or the listener is off.
 pub(super) fn shared_port(server: &SessionSettings, name: &str) -> Option<u16> {
-    let is_shared = |listener: &&Listener| match listener.first_bytes {
-        FirstBytes::Shared(is_shared) => is_shared(server),
-        FirstBytes::Own | FirstBytes::Recognised(_) => false,
-    };
-    let mut shared = Listener::all().filter(is_shared);
+    let mut shared = Listener::all().filter(|listener| listener.first_bytes.is_shared(server));
     let at = shared.find(|at| others(at.security, server).iter().any(|other| other.name == name))?;
     let (_, address) = server.site.bound.iter().find(|(bound, _)| *bound == at.name)?;
     Some(address.port())

@@ -229,21 +229,25 @@ fn a_thousand_million_samples_of_one_byte_are_walked() {
     assert_eq!((samples(&found).len(), end), (500, Err(Error::Unfinished { position: file.len() as u64 })));
 }
 
-#[test]
-fn times_beyond_what_can_be_counted() {
-    let mut fragment = Fragment::new(1);
-    let sample = FragmentSample {
+/// A sample of one byte.
+fn one_byte() -> FragmentSample {
+    FragmentSample {
         duration: 9,
         composition: 0,
         key_frame: true,
         payload: Bytes::from_static(b"x"),
         subsamples: Vec::new(),
-    };
-    fragment.add(&video(1), u64::MAX, vec![sample.clone()]);
+    }
+}
+
+#[test]
+fn times_beyond_what_can_be_counted() {
+    let mut fragment = Fragment::new(1);
+    fragment.add(&video(1), u64::MAX, vec![one_byte()]);
     let file = [&init_segment(&[video(1)]).unwrap()[..], &fragment.write().unwrap().concat()].concat();
     assert_eq!(fault(&file), Error::Invalid("baseMediaDecodeTime"));
     let mut fragment = Fragment::new(1);
-    fragment.add(&video(1), u64::MAX / 2 - 8, vec![sample]);
+    fragment.add(&video(1), u64::MAX / 2 - 8, vec![one_byte()]);
     let file = [&init_segment(&[video(1)]).unwrap()[..], &fragment.write().unwrap().concat()].concat();
     assert_eq!(fault(&file), Error::Invalid("decode time"));
 }
@@ -251,14 +255,7 @@ fn times_beyond_what_can_be_counted() {
 #[test]
 fn fragments_without_their_media_do_not_gather() {
     let mut fragment = Fragment::new(1);
-    let sample = FragmentSample {
-        duration: 9,
-        composition: 0,
-        key_frame: true,
-        payload: Bytes::from_static(b"x"),
-        subsamples: Vec::new(),
-    };
-    fragment.add(&video(1), 0, vec![sample]);
+    fragment.add(&video(1), 0, vec![one_byte()]);
     let whole = fragment.write().unwrap().concat();
     let moof = &whole[..whole.len() - 9];
     let file = [&init_segment(&[video(1)]).unwrap()[..], moof, moof].concat();
