@@ -143,10 +143,10 @@ impl Blobs {
             self.ladders.entry(ladder).or_default().insert(Arc::clone(&blob.name));
         }
         let stream = blob.stream;
-        for name in &blob.leaves {
+        for name in &blob.obsolete.leaves {
             self.leave(&blob.app, name, stream);
         }
-        for name in &blob.forgets {
+        for name in &blob.obsolete.forgets {
             self.forget(&blob.app, name, stream);
         }
         self.blobs.insert(number, blob);
@@ -225,6 +225,14 @@ impl Blobs {
         gone.into_iter().for_each(|number| self.remove(number));
     }
 
+    /// Drops the blobs of a stream that sinks of these kinds have made.
+    pub fn withdraw(&mut self, stream: StreamId, makers: &[&str]) {
+        let Some(held) = self.streams.get(&stream) else { return };
+        let is_made = |number: &&u64| self.blobs.get(number).is_some_and(|blob| makers.contains(&blob.maker));
+        let gone: Vec<u64> = held.order.iter().filter(is_made).copied().collect();
+        gone.into_iter().for_each(|number| self.remove(number));
+    }
+
     /// The blobs of a stream go.
     pub fn end_stream(&mut self, stream: StreamId) {
         let Some(held) = self.streams.remove(&stream) else { return };
@@ -292,7 +300,7 @@ fn ladder_of(blob: &Blob) -> Option<Ladder> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::{Packed, Progress};
+    use crate::mail::{Obsolete, Packed, Progress};
 
     const A: StreamId = StreamId(1);
     const B: StreamId = StreamId(2);
@@ -300,7 +308,7 @@ mod tests {
     fn blob(stream: StreamId, name: &str, version: u64, len: usize) -> Arc<Blob> {
         let (app, name, bytes) = ("live".into(), name.into(), Bytes::from(vec![0; len]));
         let (content_type, viewers) = ("video/mp2t", None);
-        let (progress, forgets, leaves) = (Progress::default(), Vec::new(), Vec::new());
+        let (progress, obsolete) = (Progress::default(), Obsolete::default());
         Arc::new(Blob {
             stream,
             app,
@@ -309,8 +317,8 @@ mod tests {
             content_type,
             viewers,
             progress,
-            forgets,
-            leaves,
+            maker: "hls",
+            obsolete,
             calendar: None,
             fresh_until: None,
             bytes,
@@ -364,7 +372,8 @@ mod tests {
         }
         let leaving = |stream, name, version, leaves: &[&str]| {
             let blob = Blob::clone(&blob(stream, name, version, 20));
-            Arc::new(Blob { leaves: leaves.iter().map(|name| (*name).to_owned()).collect(), ..blob })
+            let leaves = leaves.iter().map(|name| (*name).to_owned()).collect();
+            Arc::new(Blob { obsolete: Obsolete { leaves, ..Obsolete::default() }, ..blob })
         };
         // Another stream's names are not its own.
         store.publish(leaving(B, "d", 1, &["a"]));

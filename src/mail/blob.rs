@@ -36,6 +36,8 @@ impl Progress {
 pub struct Blob {
     /// The stream that it belongs to, and with which it is dropped.
     pub stream: StreamId,
+    /// Name of the kind of sink that has made it.
+    pub maker: &'static str,
     /// The application that it is found in.
     pub app: Arc<str>,
     /// The path below the application's `streams`.
@@ -51,10 +53,8 @@ pub struct Blob {
     /// True if others of its stream are of no use without it, as segments without their init segment: where there is too much, it
     /// goes last.
     pub is_needed: bool,
-    /// Names of blobs of the stream that nobody needs any more.
-    pub forgets: Vec<String>,
-    /// Names of blobs of the stream that are still asked for, but named nowhere: where there is too much, they go first.
-    pub leaves: Vec<String>,
+    /// Blobs of the stream that it makes obsolete.
+    pub obsolete: Obsolete,
     /// The calendar of what says the time to its readers.
     pub calendar: Option<Calendar>,
     /// The time from which it is as good as not there; `None`: it never gets old.
@@ -65,6 +65,15 @@ pub struct Blob {
     pub bytes: Bytes,
     /// The content in gzip.
     pub packed: Packed,
+}
+
+/// Names of blobs that a newer blob of their stream makes obsolete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Obsolete {
+    /// Blobs that nobody needs any more: they are dropped.
+    pub forgets: Vec<String>,
+    /// Blobs that may still be requested but are in no playlist: where there is too much, they go first.
+    pub leaves: Vec<String>,
 }
 
 impl Blob {
@@ -153,8 +162,8 @@ mod tests {
                 content_type,
                 viewers: None,
                 progress: Progress::default(),
-                forgets: Vec::new(),
-                leaves: Vec::new(),
+                maker: "hls",
+                obsolete: Obsolete::default(),
                 calendar: None,
                 fresh_until: None,
                 bytes,

@@ -23,7 +23,9 @@ mod sought;
 mod upload;
 mod watched;
 
-pub use blob::{BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, KEY_TYPE, Packed, Progress};
+pub use blob::{
+    BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, KEY_TYPE, Obsolete, Packed, Progress,
+};
 pub use call::{CallEvent, CallNews};
 pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
@@ -330,6 +332,13 @@ pub enum ToWorker {
         conn: ConnId,
         /// The answer.
         done: JobDone,
+    },
+    /// What sinks of these kinds have published of a stream may not be served any longer.
+    Withdrawn {
+        /// The stream.
+        stream: StreamId,
+        /// The kinds of sinks.
+        makers: Arc<[&'static str]>,
     },
     /// A viewer that watches by separate requests has made one; this worker counts the viewer.
     Watched(Box<WatchedMail>),

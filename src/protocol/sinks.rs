@@ -18,9 +18,11 @@ use crate::types::{Now, StreamId, StreamKey};
 pub struct SinkOrder {
     /// Id of the stream.
     pub stream: StreamId,
+    /// Name of its kind.
+    pub kind: &'static str,
     /// Key of the stream.
     pub key: StreamKey,
-    /// Settings of the application.
+    /// Settings of the application, as they are when the sink begins.
     pub settings: Arc<AppSettings>,
     /// The members of the stream's record that workers use.
     pub details: StreamDetails,
@@ -83,6 +85,9 @@ pub struct SinkKind {
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
+    /// Returns true if a change from the first settings to the second ends the sink at once and withdraws what it has made, because that is
+    /// no longer protected as the application wants it. All other changes count for sinks that begin later.
+    pub is_outdated: fn(&AppSettings, &AppSettings) -> bool,
     /// Returns the blob that announces this one, and its progress once this one exists. `None` if the blob is announced only once it
     /// exists.
     pub part_of: fn(&str) -> Option<(String, Progress)>,
@@ -135,6 +140,18 @@ pub fn begun_with_stream(
     details: &StreamDetails,
 ) -> impl Iterator<Item = &'static SinkKind> {
     enabled(app).filter(|kind| (kind.begins_with_stream)(app, details))
+}
+
+/// Returns the kinds of sinks that a change of an application's settings ends at once ([`SinkKind::is_outdated`]).
+#[must_use]
+pub fn outdated(former: &AppSettings, new: &AppSettings) -> Arc<[&'static str]> {
+    registry::sinks().filter(|kind| (kind.is_outdated)(former, new)).map(|kind| kind.name).collect()
+}
+
+/// Returns true if an application has sinks of this kind.
+#[must_use]
+pub fn is_enabled(app: &AppSettings, kind: &str) -> bool {
+    enabled(app).any(|enabled| enabled.name == kind)
 }
 
 /// Returns the blob that announces this one before it exists, and its progress once this one exists.

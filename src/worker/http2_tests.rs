@@ -8,7 +8,7 @@ use http2::hpack::{Decoder, Encoder, Field};
 use super::*;
 use crate::config::AppSettings;
 use crate::http::Response;
-use crate::mail::{Blob, Packed, Progress, StreamDetails, ToControl};
+use crate::mail::{Blob, Obsolete, Packed, Progress, StreamDetails, ToControl};
 use crate::protocol::{PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
 
@@ -167,8 +167,8 @@ impl Client {
             content_type: "video/mp2t",
             viewers: Some("hls"),
             progress: Progress::default(),
-            forgets: Vec::new(),
-            leaves: Vec::new(),
+            maker: "hls",
+            obsolete: Obsolete::default(),
             calendar: None,
             fresh_until: None,
             bytes,

@@ -38,6 +38,7 @@ mod polled;
 mod publications;
 mod requests;
 mod rooms;
+mod sinks;
 mod slab;
 mod speakers;
 mod streams;

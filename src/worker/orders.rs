@@ -2,19 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use super::conn::{Conn, Purpose, Subscription};
 use super::conns::Conns;
-use super::polled::Polled;
 use super::streams::Live;
 use super::turn::Turn;
 use super::{Output, Worker};
 use crate::mail::{
     Departure, NextAddress, NextServer, Proof, PullOrder, PullState, PushOrder, PushState, RecordingNews,
-    RecordingOrder, SinkNews, Target, ToControl, Transport,
+    RecordingOrder, Target, ToControl, Transport,
 };
-use crate::protocol::sinks::{self, SinkKind, SinkOrder};
+use crate::protocol::sinks;
 use crate::protocol::{OrderEvent, PathEvent, PathId, Session, outbound};
 use crate::types::{ConnId, Handle, PullId, PushId, RecordingId, StreamId};
 
@@ -51,7 +49,10 @@ impl Worker {
             OrderEvent::Pull(state) => self.conns.pull_news(&mut self.turn, id, state),
             OrderEvent::Recording(news) => self.conns.recording_news(&mut self.turn, id, news),
             OrderEvent::Blob(blob) => {
-                self.publish_blob(self.turn.now, *blob);
+                let is_ended = self.conns.get(id).is_none_or(|conn| conn.purpose == Purpose::Ended);
+                if !is_ended {
+                    self.publish_blob(self.turn.now, *blob);
+                }
             }
             OrderEvent::NextServer(server) => self.conns.ask_next_server(&mut self.turn, id, server),
             OrderEvent::Disconnect => self.conns.disconnect(&mut self.turn, id),
@@ -319,52 +320,5 @@ impl Turn {
             Transport::File => return,
         };
         self.agenda.outputs.push_back(output);
-    }
-}
-
-impl Polled {
-    /// Creates a sink of a stream, unless it exists.
-    pub(super) fn start_sink(
-        &mut self,
-        turn: &mut Turn,
-        conns: &mut Conns,
-        live: &Live,
-        name: &str,
-        stream: StreamId,
-    ) {
-        let Some(kind) = sinks::find(name) else { return };
-        if !self.note_sink(stream, kind.name) {
-            return;
-        }
-        let purpose = Purpose::Sink { stream, kind: kind.name };
-        if live.insert_sink(turn, conns, kind, stream, None, purpose).is_none() {
-            self.sink_over(turn, stream, kind.name);
-        }
-    }
-
-    /// Forgets a sink that has ended; the next request for its output begins a new one.
-    pub(super) fn sink_over(&mut self, turn: &mut Turn, stream: StreamId, kind: &'static str) {
-        self.forget_sink(stream, kind);
-        turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
-    }
-}
-
-impl Live {
-    fn insert_sink(
-        &self,
-        turn: &mut Turn,
-        conns: &mut Conns,
-        kind: &SinkKind,
-        stream: StreamId,
-        recording: Option<RecordingOrder>,
-        purpose: Purpose,
-    ) -> Option<ConnId> {
-        let live = self.streams.get(&stream)?;
-        let (key, settings) = (live.key.clone(), Arc::clone(&live.settings));
-        let details = self.details.get(stream).cloned().unwrap_or_default();
-        let order = SinkOrder { stream, key, settings, details, recording };
-        let seed = turn.session_seed();
-        let session = (kind.begin)(turn.now, &order, seed);
-        conns.insert_inner(turn, session, purpose)
     }
 }

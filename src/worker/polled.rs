@@ -10,6 +10,7 @@ use super::conns::Conns;
 use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
+use super::sinks::settings_of;
 use super::streams::Live;
 use super::turn::Turn;
 use super::waits::{BlobName, Wait, Waits};
@@ -46,8 +47,8 @@ pub(super) struct Polled {
     waits: Waits,
     /// Sinks to begin with streams that viewers have started and that are not live yet.
     sinks_to_come: BTreeMap<StreamKey, BTreeSet<&'static str>>,
-    /// Sinks that run on this worker.
-    making: BTreeSet<(StreamId, &'static str)>,
+    /// Sinks that run on this worker, with their sessions.
+    pub(super) making: BTreeMap<(StreamId, &'static str), ConnId>,
     /// The armed deadline.
     armed: Option<Instant>,
 }
@@ -93,15 +94,6 @@ impl Polled {
     #[cfg(test)]
     pub(super) fn held_sinks(&self) -> usize {
         self.making.len()
-    }
-
-    /// Notes a sink of a stream on this worker. Returns false if it exists.
-    pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str) -> bool {
-        self.making.insert((stream, kind))
-    }
-
-    pub(super) fn forget_sink(&mut self, stream: StreamId, kind: &'static str) {
-        self.making.remove(&(stream, kind));
     }
 }
 
@@ -222,7 +214,7 @@ impl Polled {
         key: &StreamKey,
         stream: StreamId,
     ) {
-        if let Some(settings) = live.streams.get(&stream).map(|live| Arc::clone(&live.settings)) {
+        if let Some(settings) = settings_of(turn, live, stream) {
             let ladder = live.ladder_key(stream).filter(|ladder| ladder != key);
             let is_own = |id: &str| *id == *key.id || ladder.as_ref().is_some_and(|key| *id == *key.id);
             let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| is_own(id));
@@ -230,21 +222,6 @@ impl Polled {
         }
         for kind in self.sinks_to_come.remove(key).unwrap_or_default() {
             turn.order_sink(kind, stream);
-        }
-    }
-
-    /// Begins sinks of a stream that is published here.
-    pub(super) fn begin_sinks(
-        &mut self,
-        turn: &mut Turn,
-        conns: &mut Conns,
-        live: &Live,
-        stream: StreamId,
-        kinds: impl IntoIterator<Item = &'static str>,
-    ) {
-        for kind in kinds {
-            turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Begun(turn.id) });
-            self.start_sink(turn, conns, live, kind, stream);
         }
     }
 
@@ -400,7 +377,9 @@ impl Polled {
     pub(super) fn forget_polled(&mut self, turn: &mut Turn, stream: StreamId, key: &StreamKey) {
         self.leases.end_stream(stream);
         self.tell_ended_leases(turn);
-        while let Some(sink) = self.making.range((stream, "")..).next().filter(|sink| sink.0 == stream) {
+        while let Some((sink, _)) = self.making.range((stream, "")..).next()
+            && sink.0 == stream
+        {
             let sink = *sink;
             self.making.remove(&sink);
         }
@@ -445,20 +424,6 @@ impl Conns {
     }
 }
 
-/// Returns the sinks that begin with a stream without being asked for, if it is published here.
-pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
-    let source = live.streams.get(&stream).filter(|stream| stream.source == turn.id);
-    let Some(source) = source else { return BTreeSet::new() };
-    let details = live.details.get(stream).cloned().unwrap_or_default();
-    let own = sinks::begun_with_stream(&source.settings, &details).map(|kind| kind.name);
-    let mut kinds: BTreeSet<_> = own.collect();
-    if let Some(ladder) = live.ladder_key(stream) {
-        let rungs = turn.blobs.rungs(&ladder.app, &ladder.id);
-        kinds.extend(rungs.iter().map(|(_, rung)| rung.sink));
-    }
-    kinds
-}
-
 fn is_of_ladder(sink: &'static str) -> bool {
     sinks::find(sink).is_some_and(|kind| kind.is_of_ladder)
 }
@@ -492,5 +457,5 @@ fn missing_rungs(turn: &Turn, live: &Live, polled: &Polled, blob: &Blob) -> Vec<
     let is_here = |id: &StreamId| live.streams.get(id).is_some_and(|stream| stream.source == turn.id);
     let main = StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) };
     let missing = live.ladder(&main).filter(is_here);
-    missing.map(|id| (id, rung.sink)).filter(|sink| !polled.making.contains(sink)).collect()
+    missing.map(|id| (id, rung.sink)).filter(|sink| !polled.making.contains_key(sink)).collect()
 }

@@ -12,7 +12,8 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{BlobMemory, OWN_TEXT_MAX, Published};
 use crate::mail::{
-    Blob, NoSubscription, Packed, PlayRequest, Progress, SessionSettings, SinkNews, StreamDetails, StreamEnd,
+    Blob, NoSubscription, Obsolete, Packed, PlayRequest, Progress, SessionSettings, SinkNews, StreamDetails,
+    StreamEnd,
 };
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
@@ -109,7 +110,6 @@ impl Pair {
     ) -> Published {
         let (app, name) = ("live".into(), name.into());
         let (content_type, viewers) = ("application/vnd.apple.mpegurl", Some("hls"));
-        let forgets = Vec::new();
         let blob = Blob {
             stream,
             app,
@@ -118,8 +118,8 @@ impl Pair {
             content_type,
             viewers,
             progress,
-            forgets,
-            leaves: Vec::new(),
+            maker: "hls",
+            obsolete: Obsolete::default(),
             calendar: None,
             fresh_until: None,
             bytes,
@@ -224,8 +224,8 @@ fn plain_blob(stream: StreamId, name: &str) -> Blob {
         viewers: None,
         progress: Progress::default(),
         is_needed: false,
-        forgets: Vec::new(),
-        leaves: Vec::new(),
+        maker: "hls",
+        obsolete: Obsolete::default(),
         calendar: None,
         fresh_until: None,
         ladder: None,

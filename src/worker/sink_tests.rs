@@ -2,12 +2,12 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test looks for one kind of output")]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use media::codec::{g711, vp8};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks};
+use media::{AccessUnit, Codec, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks};
 
 use super::conn::{CHILDREN_MAX, ROLES_MAX};
 use super::demand::LINGER;
@@ -16,7 +16,7 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::{Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Appended, JobDone, Outcome, Work};
-use crate::mail::{Message, StreamDetails, StreamEnd};
+use crate::mail::{Blob, Message, StreamDetails, StreamEnd};
 use crate::protocol::{Event, FamilyEvent, Format, PlayAsk, PublicationEvent, SubscriptionEvent};
 use crate::types::{Handle, Ingest, SessionRef, StreamKey};
 
@@ -74,6 +74,7 @@ impl Rig {
 
     fn publish(&mut self, track: TrackId, key_frame: bool, payload: &'static [u8], tracks: &Arc<Tracks>) {
         self.now.mono += Duration::from_millis(20);
+        self.now.wall_ms += 20;
         let dts =
             i64::try_from(self.now.mono.duration_since(self.worker.turn.meter.began).as_millis()).unwrap();
         let payload = Bytes::from_static(payload);
@@ -684,4 +685,56 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     rig.worker.handle_mail(rig.now, ToWorker::Tell { from, to: gone, message: message() });
     rig.turn();
     assert!(matches!(rig.mail.pop(), Some(ToWorker::SessionEnded { teller, .. }) if teller == from));
+}
+
+#[test]
+fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_goes_on() {
+    let mut rig = Rig::new(0);
+    // Segments are numbered by the clock.
+    rig.now.wall_ms += 200_000_000_000;
+    let config = CodecConfig::read(Codec::H264, vec![1, 0x64, 0, 0x1f, 0xff, 0xe0, 0].into()).unwrap();
+    let track = Track::new(TrackId::VIDEO, config.unwrap(), Timescale::MILLISECONDS);
+    let tracks = Arc::new(Tracks::new(1, [track]));
+    let publish = |rig: &mut Rig| {
+        for n in 0..400 {
+            rig.publish(TrackId::VIDEO, n % 50 == 0, &[0, 0, 0, 2, 0x65, 0x88], &tracks);
+        }
+    };
+    let kind = crate::protocol::sinks::maker_of(&rig.worker.turn.apps["live"], "s.m3u8").unwrap().0.name;
+    rig.worker.handle_mail(rig.now, ToWorker::StartSink { kind, stream: STREAM });
+    publish(&mut rig);
+    let is_clear =
+        |blob: &Blob| blob.name.ends_with(".ts") && blob.bytes.chunks(188).all(|packet| packet[0] == 0x47);
+    let blobs = |mail: &[ToWorker]| -> Vec<Arc<Blob>> {
+        let blob = |mail: &ToWorker| match mail {
+            ToWorker::Blob(mail) => Some(Arc::clone(&mail.blob)),
+            _ => None,
+        };
+        mail.iter().filter_map(blob).collect()
+    };
+    let former = blobs(&rig.mail);
+    assert!(former.iter().any(|blob| is_clear(blob)));
+    rig.mail.clear();
+    let change = |rig: &mut Rig, settings: &[(&str, &str)]| {
+        let app = AppSettings::of(crate::protocol::schema(), "live", settings).unwrap();
+        rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(app)));
+    };
+    change(&mut rig, &[("hls.encryption", "aes-128")]);
+    rig.turn();
+    let is_withdrawn = |mail: &ToWorker| matches!(mail, ToWorker::Withdrawn { stream: STREAM, makers } if makers.contains(&kind));
+    assert!(matches!(&rig.mail[..], [mail] if is_withdrawn(mail)), "{:?}", rig.mail);
+    let has = |rig: &Rig, blob: &Blob| rig.worker.turn.blobs.get("live", &blob.name).is_some();
+    assert!(!former.iter().any(|blob| has(&rig, blob)));
+    publish(&mut rig);
+    let new = blobs(&rig.mail);
+    assert!(!new.is_empty() && !new.iter().any(|blob| is_clear(blob)));
+    let names = |blobs: &[Arc<Blob>]| blobs.iter().map(|blob| blob.name.clone()).collect::<BTreeSet<_>>();
+    let both: Vec<_> = names(&former).intersection(&names(&new)).cloned().collect();
+    assert_eq!(both, [Arc::<str>::from("s.m3u8")], "no segment's name has two contents");
+    assert_eq!(rig.worker.polled.held_sinks(), 1);
+    // Other changes end nothing.
+    rig.mail.clear();
+    change(&mut rig, &[("hls.encryption", "aes-128"), ("hlsTime", "4")]);
+    rig.turn();
+    assert!(rig.mail.is_empty(), "{:?}", rig.mail);
 }

@@ -12,12 +12,13 @@ use super::conn::Purpose;
 use super::conns::Conns;
 use super::demand::Producer;
 use super::holds::Holds;
-use super::polled::begun_with;
 use super::rooms::Rooms;
+use super::sinks::begun_with;
 use super::speakers::Speakers;
 use super::transcoders::TranscoderBudget;
 use super::turn::Turn;
 use super::{Output, Worker};
+use crate::config::AppSettings;
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews};
@@ -214,13 +215,8 @@ impl Worker {
             }
             ToWorker::App(settings) => {
                 let name = Arc::clone(&settings.name);
-                let visibility = settings.security.visibility.clone();
-                let former = self.turn.apps.insert(Arc::clone(&name), settings);
-                let former = former.map(|former| former.security.visibility.clone());
-                if let Some(former) = former.filter(|former| *former != visibility) {
-                    self.live.review_visibility(&mut self.turn, &mut self.conns, &name, |viewer, stream| {
-                        former.sees(viewer, stream)
-                    });
+                if let Some(former) = self.turn.apps.insert(name, Arc::clone(&settings)) {
+                    self.app_changed(&former, &settings);
                 }
             }
             ToWorker::AppGone(name) => {
@@ -302,6 +298,7 @@ impl Worker {
             ToWorker::Connections(stream) => {
                 self.turn.tell_connections(&self.conns, &self.live, &self.polled.leases, stream);
             }
+            ToWorker::Withdrawn { stream, makers } => self.turn.blobs.withdraw(stream, &makers),
             ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, request, wanted, after } => {
@@ -386,6 +383,15 @@ impl Worker {
         }
         self.live.tell_awaiting(&mut self.turn, &mut self.conns, &key);
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_new);
+    }
+
+    fn app_changed(&mut self, former: &AppSettings, new: &AppSettings) {
+        let (saw, sees) = (&former.security.visibility, &new.security.visibility);
+        if saw != sees {
+            let saw = |viewer: &str, stream: &str| saw.sees(viewer, stream);
+            self.live.review_visibility(&mut self.turn, &mut self.conns, &new.name, saw);
+        }
+        self.renew_sinks(former, new);
     }
 
     /// Answers the requests and viewers that wait for a stream that does not come.

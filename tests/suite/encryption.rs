@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::management::Panel;
 use crate::publish_play::{assert_track_within, is_broadcasting};
 use crate::support::{
     Home, Packet, Program, Server, coded_file, ffmpeg9, frame_md5_by, media_file, raw_exchange, secs,
@@ -255,5 +256,54 @@ fn samples_are_encrypted_and_ffmpeg_opens_them_with_the_key_alone() {
         let manifest = server.api().get("/live/streams/cam/cam.mpd").body;
         assert_eq!(manifest.matches("value=\"cbcs\"").count(), 2, "{manifest}");
         assert_eq!(manifest.matches("value=\"ClearKey1.0\"").count(), 2, "{manifest}");
+    }
+}
+
+/// The playlist, or nothing while there is none.
+fn playlist(server: &Server) -> String {
+    let reply = server.api().try_call("GET", PLAYLIST, None).filter(|reply| reply.status == 200);
+    reply.map(|reply| reply.body).unwrap_or_default()
+}
+
+/// The names of the segments in a playlist.
+fn segments(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).collect()
+}
+
+#[test]
+fn t_15_a_change_of_the_encryption_counts_at_once_for_streams_that_are_live() {
+    let server = Server::start(&["server.workers=2", "app.hls.begin=stream", "app.hlsTime=1"]);
+    let _publisher = Program::ffmpeg_publish(&media_file(false, 12), &server.rtmp_url("live/cam"));
+    let of_segments = |text: &str, count| segments(text).len() >= count;
+    wait_for("segments in the clear", secs(40), || of_segments(&playlist(&server), 2));
+    let clear = playlist(&server);
+    assert_eq!(keys(&clear), Vec::<String>::new());
+    let panel = Panel::first(&server);
+    let path = "/applications/settings/live";
+    let mut settings = panel.get(path);
+    // Requests reach either worker.
+    let get = |name: &str| [(); 8].map(|()| server.api().get(&format!("/live/streams/{name}")));
+    for encryption in ["aes-128", "none"] {
+        let former = playlist(&server);
+        settings["hls.encryption"] = encryption.into();
+        assert_eq!(panel.post(path, &settings)["success"], true);
+        server.wait_for_line("sinks begin anew, because the encryption has changed");
+        let is_sealed = |text: &str| keys(text).is_empty() == (encryption == "none");
+        let mut text = String::new();
+        wait_for("segments in the new form", secs(40), || {
+            text = playlist(&server);
+            is_sealed(&text) && of_segments(&text, 2)
+        });
+        for name in segments(&former) {
+            assert!(!segments(&text).contains(&name), "the name {name} has two contents");
+            get(name).iter().for_each(|reply| assert_eq!(reply.status, 404, "{name} is still there"));
+        }
+        for name in segments(&text) {
+            for _ in 0..8 {
+                let segment = fetch(&server, &format!("/live/streams/{name}"));
+                let is_clear = segment.chunks(188).all(|packet| packet.starts_with(b"G"));
+                assert_eq!(is_clear, encryption == "none", "{name}");
+            }
+        }
     }
 }

@@ -54,7 +54,7 @@ impl Panel {
         reply.json()
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Value {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let reply = self.call("POST", path, Some(&body));
         assert_eq!(reply.status, 200, "{reply:?}");

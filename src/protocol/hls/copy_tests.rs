@@ -39,6 +39,7 @@ fn copies(settings: &[(&str, &str)]) -> Vec<HlsCopy> {
     let app = AppSettings::of(schema(), "live", settings).unwrap();
     let order = SinkOrder {
         stream: StreamId::default(),
+        kind: "hls",
         key: StreamKey::new("live", "cam"),
         settings: Arc::new(app),
         details: StreamDetails::default(),

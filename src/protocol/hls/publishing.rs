@@ -15,7 +15,7 @@ use super::settings::HlsSettings;
 use super::{DASH, NAME};
 use crate::hub::{Chosen, Entry};
 use crate::jobs::{Job, JobDone, JobId, Work};
-use crate::mail::{Blob, KEY_TYPE, Laddered, Packed, Progress, Rung};
+use crate::mail::{Blob, KEY_TYPE, Laddered, Obsolete, Packed, Progress, Rung};
 use crate::protocol::sinks::SinkOrder;
 use crate::protocol::{Event, OrderEvent};
 use crate::types::{Calendar, Now, StreamId};
@@ -36,13 +36,14 @@ const KEY_JOB: u64 = u64::MAX;
 pub(super) struct Publishing {
     stream: StreamId,
     app: Arc<str>,
+    /// Name of the sink's kind.
+    kind: &'static str,
     /// The main track of the ladder that its blobs are of.
     ladder: Option<Arc<str>>,
     /// The version of the next blob. It begins with the time, so that no other stream of the name had the same.
     version: u64,
-    /// Names that go with the next blob, and those that are named no longer.
-    gone: Vec<String>,
-    left: Vec<String>,
+    /// Blobs that the next one makes obsolete.
+    obsolete: Obsolete,
     /// The same in other places.
     copies: Vec<HlsCopy>,
     /// The file that the key of segments is in, and the key as it was read last.
@@ -71,9 +72,9 @@ impl Publishing {
             ladder: None,
             stream: order.stream,
             app: Arc::clone(&order.key.app),
+            kind: order.kind,
             version: now.wall_ms << 16,
-            gone: Vec::new(),
-            left: Vec::new(),
+            obsolete: Obsolete::default(),
             copies: Vec::new(),
             key_file: HlsSettings::of(&order.settings)
                 .key_file
@@ -89,12 +90,12 @@ impl Publishing {
     /// Notes names that are needed no more; the next blob takes them along.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
-        self.gone.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));
+        self.obsolete.forgets.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));
     }
 
     /// Notes names that no playlist has any more: if there is too much, they go first.
     pub(super) fn leave(&mut self, names: impl IntoIterator<Item = String>) {
-        self.left.extend(names);
+        self.obsolete.leaves.extend(names);
     }
 
     /// A media playlist; that of all segments where live viewers get it.
@@ -173,8 +174,8 @@ impl Publishing {
             content_type,
             viewers: Some(viewers),
             progress,
-            forgets: std::mem::take(&mut self.gone),
-            leaves: std::mem::take(&mut self.left),
+            maker: self.kind,
+            obsolete: std::mem::take(&mut self.obsolete),
             calendar,
             fresh_until: None,
             bytes,

@@ -82,7 +82,7 @@ const APP: &[Key] = &[
         "hls.encryption",
         "none",
         "Encryption of segments",
-        "Segments of HLS are encrypted as a whole (aes-128), samples of HLS and DASH in fragmented MP4 (cbcs), or nothing (none); counts for streams that begin after a change",
+        "Segments of HLS are encrypted as a whole (aes-128), samples of HLS and DASH in fragmented MP4 (cbcs), or nothing (none); a change counts at once",
     ),
     key(
         HLS,
@@ -103,7 +103,7 @@ const APP: &[Key] = &[
         KEY_FILE,
         "",
         "Encryption key file",
-        "File as ffmpeg has it: URI of the key, path of the key and, if wanted, its vector; segments are encrypted with that key; counts for streams that begin after a change",
+        "File as ffmpeg has it: URI of the key, path of the key and, if wanted, its vector; segments are encrypted with that key; a change counts at once",
     ),
     key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
     key(
@@ -314,6 +314,12 @@ impl HlsSettings {
     /// True if samples are encrypted: tracks that cannot be protected are left out.
     pub(super) fn protects_samples(&self) -> bool {
         self.sealing.scope == Some(Scope::Samples)
+    }
+
+    /// True if segments are encrypted in another way, or with the key of another file.
+    pub(super) fn are_sealed_otherwise(former: &AppSettings, new: &AppSettings) -> bool {
+        let (former, new) = (Self::of(former), Self::of(new));
+        former.sealing != new.sealing || former.key_file != new.key_file
     }
 
     /// True if segments are made before anybody asks for them.

@@ -34,6 +34,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     stream_of: |_, name| stream_of(name),
     file_of,
     begins_with_stream: HlsSettings::begins_with_stream,
+    is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
     is_of_ladder: false,
     is_glance: false,

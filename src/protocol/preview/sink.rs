@@ -14,7 +14,7 @@ use super::settings::PreviewSettings;
 use super::{FOLDER, NAME, stream_of};
 use crate::hub::{AsPublished, Delivery, Entry, Fit, Pick, Selection};
 use crate::jobs::{Job, JobDone, JobId, KEY_FRAME_BYTES_MAX, NoPicture, PictureWork, Work};
-use crate::mail::{Blob, Packed, Progress};
+use crate::mail::{Blob, Obsolete, Packed, Progress};
 use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, OrderEvent, Reply, Session, SubscriptionEvent,
@@ -60,6 +60,7 @@ const KIND: SinkKind = SinkKind {
     stream_of: |_, _| None,
     file_of: |_, _| None,
     begins_with_stream: |_, _| false,
+    is_outdated: |_, _| false,
     part_of: |_| None,
     is_of_ladder: false,
     is_glance: true,
@@ -87,6 +88,8 @@ fn fit(track: &Track) -> Fit {
 /// The pictures that a sink makes.
 #[derive(Debug)]
 struct Plan {
+    /// Name of the sink's kind.
+    maker: &'static str,
     name: Arc<str>,
     shape: Shape,
     period: Duration,
@@ -125,6 +128,7 @@ impl PreviewSink {
             stream: order.stream,
             key: order.key.clone(),
             plan: Plan {
+                maker: order.kind,
                 name: format!("{FOLDER}{}.{}", order.key.id, format.ending()).into(),
                 shape: settings.shape(format),
                 period: settings.period,
@@ -200,8 +204,8 @@ impl PreviewSink {
             viewers: None,
             progress: Progress::ENDED,
             is_needed: false,
-            forgets: Vec::new(),
-            leaves: Vec::new(),
+            maker: self.plan.maker,
+            obsolete: Obsolete::default(),
             calendar: None,
             fresh_until: Some(now.mono + fresh),
             ladder: None,

@@ -34,6 +34,7 @@ impl Rig {
         let now = Now { mono: began, wall_ms: 1_000_000 };
         let order = SinkOrder {
             stream: StreamId(1),
+            kind: sink::PNG.name,
             key: StreamKey::new("live", "s"),
             settings: Arc::new(app(given)),
             details: StreamDetails::default(),

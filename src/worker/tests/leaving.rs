@@ -127,7 +127,7 @@ fn blob_waiters(rig: &mut Rig, count: usize) -> Leaves {
 fn streams_with_sinks(rig: &mut Rig, count: usize) -> Leaves {
     let streams: Vec<StreamId> = (0..count).map(|n| rig.stream(n as u64 + 10)).collect();
     for stream in &streams {
-        rig.worker.polled.note_sink(*stream, "hls");
+        rig.worker.polled.note_sink(*stream, "hls", ConnId { slot: 0, generation: 0 });
     }
     Leaves::Streams(streams)
 }

@@ -38,6 +38,7 @@ impl Rig {
         let settings = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
         let order = SinkOrder {
             stream: StreamId(1),
+            kind: "cmaf",
             key: StreamKey::new("live", "cam"),
             settings: Arc::new(AppSettings::of(schema(), "live", &settings).unwrap()),
             details: StreamDetails::default(),
@@ -66,7 +67,7 @@ impl Rig {
             }
             while let Some(event) = self.sink.publishing.poll(now) {
                 if let Event::Order(OrderEvent::Blob(blob)) = event {
-                    blob.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
+                    blob.obsolete.forgets.iter().for_each(|name| drop(self.blobs.remove(name)));
                     self.blobs.insert(blob.name.to_string(), blob.bytes);
                 }
             }

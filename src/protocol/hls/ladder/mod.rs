@@ -75,6 +75,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     begins_with_stream: |app, details| {
         (details.main.is_some() || details.videos > 1) && HlsSettings::of(app).begins_with_stream
     },
+    is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
     is_of_ladder: true,
     is_glance: false,

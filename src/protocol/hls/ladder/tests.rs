@@ -87,6 +87,7 @@ impl Rig {
         let main = (id != "cam").then_some(main);
         let order = SinkOrder {
             stream: StreamId(self.lives),
+            kind: "ladder",
             key: StreamKey::new("live", id),
             settings: Arc::clone(&self.apps["live"]),
             details: StreamDetails { main, ..StreamDetails::default() },

@@ -1,0 +1,181 @@
+//! Sinks of the streams that are published on this worker: their beginning, with the stream or by a request, and their end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::conn::Purpose;
+use super::conns::Conns;
+use super::polled::Polled;
+use super::streams::Live;
+use super::turn::Turn;
+use super::{Output, Worker};
+use crate::config::AppSettings;
+use crate::mail::{RecordingOrder, SinkNews, ToControl, ToWorker};
+use crate::protocol::sinks::{self, SinkKind, SinkOrder};
+use crate::types::{ConnId, Handle, StreamId};
+
+/// The reason that sessions of outdated sinks are closed with.
+const OUTDATED: &str = "the settings of the application have changed";
+
+impl Polled {
+    /// Creates a sink of a stream, unless it exists.
+    pub(super) fn start_sink(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        name: &str,
+        stream: StreamId,
+    ) {
+        let Some(kind) = sinks::find(name) else { return };
+        if self.makes(stream, kind.name) {
+            return;
+        }
+        let purpose = Purpose::Sink { stream, kind: kind.name };
+        match live.insert_sink(turn, conns, kind, stream, None, purpose) {
+            Some(conn) => self.note_sink(stream, kind.name, conn),
+            None => self.sink_over(turn, stream, kind.name),
+        }
+    }
+
+    /// Begins sinks of a stream that is published here.
+    pub(super) fn begin_sinks(
+        &mut self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        live: &Live,
+        stream: StreamId,
+        kinds: impl IntoIterator<Item = &'static str>,
+    ) {
+        for kind in kinds {
+            turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Begun(turn.id) });
+            self.start_sink(turn, conns, live, kind, stream);
+        }
+    }
+
+    /// Forgets a sink that has ended; the next request for its output begins a new one.
+    pub(super) fn sink_over(&mut self, turn: &mut Turn, stream: StreamId, kind: &'static str) {
+        self.making.remove(&(stream, kind));
+        turn.tell(ToControl::Sink { stream, kind, news: SinkNews::Over });
+    }
+
+    /// Notes the session of a sink.
+    pub(super) fn note_sink(&mut self, stream: StreamId, kind: &'static str, conn: ConnId) {
+        self.making.insert((stream, kind), conn);
+    }
+
+    /// Returns true if a stream has a sink of this kind on this worker.
+    fn makes(&self, stream: StreamId, kind: &'static str) -> bool {
+        self.making.contains_key(&(stream, kind))
+    }
+
+    /// Returns the sinks of these kinds that a stream has on this worker, with their sessions.
+    fn sinks_of(&self, stream: StreamId, kinds: &[&'static str]) -> Vec<(&'static str, ConnId)> {
+        let running = kinds.iter().filter_map(|kind| Some((*kind, *self.making.get(&(stream, kind))?)));
+        running.collect()
+    }
+}
+
+impl Worker {
+    /// Ends the sinks that a change of their application's settings makes outdated, withdraws what they have published on all workers, and
+    /// begins those that the application still has anew. What an ended sink still does (copies on the disk) has no effect on viewers.
+    pub(super) fn renew_sinks(&mut self, former: &AppSettings, new: &AppSettings) {
+        let kinds = sinks::outdated(former, new);
+        if kinds.is_empty() {
+            return;
+        }
+        let mut ended = 0;
+        for stream in self.live.published_here(&self.turn, &new.name) {
+            let running = self.polled.sinks_of(stream, &kinds);
+            ended += running.len();
+            self.withdraw_sinks(stream, &kinds, &running);
+            let again = running.iter().map(|(kind, _)| *kind).filter(|kind| sinks::is_enabled(new, kind));
+            let mut begun = begun_with(&self.turn, &self.live, stream);
+            begun.extend(again);
+            begun.retain(|kind| !self.polled.makes(stream, kind));
+            self.polled.begin_sinks(&mut self.turn, &mut self.conns, &self.live, stream, begun);
+        }
+        if ended > 0 {
+            tracing::info!(app = %new.name, sinks = ended, "sinks begin anew, because the encryption has changed");
+        }
+    }
+
+    fn withdraw_sinks(
+        &mut self,
+        stream: StreamId,
+        kinds: &Arc<[&'static str]>,
+        running: &[(&'static str, ConnId)],
+    ) {
+        for (kind, conn) in running {
+            self.end_sink(stream, kind, *conn);
+        }
+        if !running.is_empty() || self.turn.blobs.has(stream) {
+            self.turn.blobs.withdraw(stream, kinds);
+            // What is on its way to other workers arrives before this, and what newer sinks make after it.
+            let withdrawn = ToWorker::Withdrawn { stream, makers: Arc::clone(kinds) };
+            self.turn.agenda.outputs.push_back(Output::Others(withdrawn));
+        }
+    }
+
+    fn end_sink(&mut self, stream: StreamId, kind: &'static str, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id) {
+            // Blobs of a session without a purpose are dropped.
+            conn.purpose = Purpose::Ended;
+        }
+        self.conns.blame(id, OUTDATED);
+        self.conns.call(&self.turn, id, |session, ctx| session.close(ctx, OUTDATED));
+        self.live.unsubscribe(&mut self.turn, &mut self.conns, id, Handle::ONLY);
+        self.conns.touch(&mut self.turn, id);
+        self.polled.sink_over(&mut self.turn, stream, kind);
+    }
+}
+
+impl Live {
+    /// Creates the session of a sink, with the settings that its application has now.
+    pub(super) fn insert_sink(
+        &self,
+        turn: &mut Turn,
+        conns: &mut Conns,
+        kind: &SinkKind,
+        stream: StreamId,
+        recording: Option<RecordingOrder>,
+        purpose: Purpose,
+    ) -> Option<ConnId> {
+        let live = self.streams.get(&stream)?;
+        let settings = settings_of(turn, self, stream)?;
+        let details = self.details.get(stream).cloned().unwrap_or_default();
+        let order =
+            SinkOrder { stream, kind: kind.name, key: live.key.clone(), settings, details, recording };
+        let seed = turn.session_seed();
+        let session = (kind.begin)(turn.now, &order, seed);
+        conns.insert_inner(turn, session, purpose)
+    }
+
+    /// Returns the streams of an application that are published on this worker.
+    fn published_here(&self, turn: &Turn, app: &str) -> Vec<StreamId> {
+        let streams = self.streams.iter();
+        let here = streams.filter(|(_, live)| live.source == turn.id && *live.key.app == *app);
+        here.map(|(stream, _)| *stream).collect()
+    }
+}
+
+/// Returns the settings that the application of a stream has now.
+pub(super) fn settings_of(turn: &Turn, live: &Live, stream: StreamId) -> Option<Arc<AppSettings>> {
+    let live = live.streams.get(&stream)?;
+    Some(Arc::clone(turn.apps.get(&live.key.app).unwrap_or(&live.settings)))
+}
+
+/// Returns the sinks that begin with a stream without being asked for, if it is published here.
+pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
+    let is_here = live.streams.get(&stream).is_some_and(|stream| stream.source == turn.id);
+    let settings = settings_of(turn, live, stream).filter(|_| is_here);
+    let Some(settings) = settings else { return BTreeSet::new() };
+    let details = live.details.get(stream).cloned().unwrap_or_default();
+    let own = sinks::begun_with_stream(&settings, &details).map(|kind| kind.name);
+    let mut kinds: BTreeSet<_> = own.collect();
+    if let Some(ladder) = live.ladder_key(stream) {
+        let rungs = turn.blobs.rungs(&ladder.app, &ladder.id);
+        kinds.extend(rungs.iter().map(|(_, rung)| rung.sink));
+    }
+    kinds
+}
