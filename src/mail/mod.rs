@@ -47,6 +47,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use crypto::Seed;
 use media::{Position, TrackId, TrackSet};
 
@@ -223,7 +224,7 @@ pub enum ToControl {
         /// The stream.
         key: StreamKey,
         /// The message.
-        payload: bytes::Bytes,
+        payload: Bytes,
     },
     /// An event of a signalling socket about calls.
     Call {
@@ -333,7 +334,14 @@ pub enum ToWorker {
         /// The answer.
         done: JobDone,
     },
-    /// What sinks of these kinds have published of a stream may not be served any longer.
+    /// Timed metadata (ID3 tags) for a stream, from the API: its place is where the stream is now.
+    Metadata {
+        /// The stream.
+        stream: StreamId,
+        /// The tags.
+        tags: Bytes,
+    },
+    /// Withdraws the blobs that sinks of these kinds have published of a stream: they may not be served any longer.
     Withdrawn {
         /// The stream.
         stream: StreamId,

@@ -59,7 +59,7 @@ use crate::config::AppSettings;
 use crate::mail::Message;
 #[cfg(test)]
 use crate::stats::Figures;
-use crate::types::{ConnId, Now, SessionRef, WorkerId};
+use crate::types::{ConnId, Now, SessionRef, StreamKey, WorkerId};
 pub use audio::lack as audio_lack;
 pub use conversation::{
     BLOB_WAIT, Event, FamilyEvent, FamilyNews, OpenPath, OrderEvent, PassAsk, PathEvent, PathId, PlayAsk,
@@ -89,6 +89,12 @@ pub const CONNECT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(
 
 /// The applications of this server by name.
 pub type Apps = BTreeMap<Arc<str>, Arc<AppSettings>>;
+
+/// Returns the settings that the application of a stream has now; those that the stream began with, if the application is gone.
+#[must_use]
+pub fn settings_of<'a>(apps: &'a Apps, key: &StreamKey, first: &'a Arc<AppSettings>) -> &'a Arc<AppSettings> {
+    apps.get(&key.app).unwrap_or(first)
+}
 
 /// The sender of a datagram and the local address that it was sent to, from which the answer must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

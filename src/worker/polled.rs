@@ -10,14 +10,13 @@ use super::conns::Conns;
 use super::deadlines::Timer;
 use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
-use super::sinks::settings_of;
 use super::streams::Live;
 use super::turn::Turn;
 use super::waits::{BlobName, Wait, Waits};
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Published};
 use crate::mail::{Blob, BlobMail, BlobsInTransit, LeaseNews, SinkNews, ToControl, ToWorker, WatchedMail};
-use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, sinks};
+use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, settings_of, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
@@ -214,10 +213,11 @@ impl Polled {
         key: &StreamKey,
         stream: StreamId,
     ) {
-        if let Some(settings) = settings_of(turn, live, stream) {
+        if let Some(begun) = live.streams.get(&stream) {
+            let settings = settings_of(&turn.apps, &begun.key, &begun.settings);
             let ladder = live.ladder_key(stream).filter(|ladder| ladder != key);
             let is_own = |id: &str| *id == *key.id || ladder.as_ref().is_some_and(|key| *id == *key.id);
-            let begins = |name: &str| sinks::maker_of(&settings, name).is_some_and(|(_, id)| is_own(id));
+            let begins = |name: &str| sinks::maker_of(settings, name).is_some_and(|(_, id)| is_own(id));
             turn.blobs.forget_retired(&key.app, begins);
         }
         for kind in self.sinks_to_come.remove(key).unwrap_or_default() {

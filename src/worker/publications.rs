@@ -5,7 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use media::{AccessUnit, ClockNews, FaultNews, TrackKind, Tracks};
+use bytes::Bytes;
+use media::{AccessUnit, ClockNews, FaultNews, TrackId, TrackKind, Tracks};
 
 use super::Worker;
 use super::conn::{Publication, Purpose, ROLES_MAX};
@@ -22,6 +23,23 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 
 /// Minimum time between two log lines about the same kind of clock fault of a publisher.
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+impl Worker {
+    /// Appends timed metadata to a stream that is published here, at its newest time.
+    pub(super) fn put_metadata(&mut self, id: StreamId, tags: Bytes) {
+        let Some(stream) = self.live.streams.get(&id).filter(|stream| stream.source == self.turn.id) else {
+            return;
+        };
+        let tracks = Arc::clone(stream.tracks());
+        let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
+        let (track, config_epoch) = (TrackId::METADATA, 0);
+        let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch, payload: tags };
+        let entry = Entry::new(self.turn.now.mono, self.turn.now.wall_ms, unit, tracks);
+        // A format that panics leaves it out.
+        let _ = self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, id, entry);
+        self.live.feed_mirrors(&mut self.turn, id);
+    }
+}
 
 impl Live {
     /// Returns the session that feeds a stream on this worker.

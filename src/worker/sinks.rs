@@ -9,8 +9,8 @@ use super::polled::Polled;
 use super::streams::Live;
 use super::turn::Turn;
 use super::{Output, Worker};
-use crate::config::AppSettings;
 use crate::mail::{RecordingOrder, SinkNews, ToControl, ToWorker};
+use crate::protocol::settings_of;
 use crate::protocol::sinks::{self, SinkKind, SinkOrder};
 use crate::types::{ConnId, Handle, StreamId};
 
@@ -79,24 +79,25 @@ impl Polled {
 impl Worker {
     /// Ends the sinks that a change of their application's settings makes outdated, withdraws what they have published on all workers, and
     /// begins those that the application still has anew. What an ended sink still does (copies on the disk) has no effect on viewers.
-    pub(super) fn renew_sinks(&mut self, former: &AppSettings, new: &AppSettings) {
-        let kinds = sinks::outdated(former, new);
+    pub(super) fn renew_sinks(&mut self, app: &str, kinds: &Arc<[&'static str]>) {
         if kinds.is_empty() {
             return;
         }
         let mut ended = 0;
-        for stream in self.live.published_here(&self.turn, &new.name) {
-            let running = self.polled.sinks_of(stream, &kinds);
+        for stream in self.live.published_here(&self.turn, app) {
+            let running = self.polled.sinks_of(stream, kinds);
             ended += running.len();
-            self.withdraw_sinks(stream, &kinds, &running);
-            let again = running.iter().map(|(kind, _)| *kind).filter(|kind| sinks::is_enabled(new, kind));
+            self.withdraw_sinks(stream, kinds, &running);
+            let settings = self.turn.apps.get(app);
+            let is_enabled = |kind: &&str| settings.is_some_and(|settings| sinks::is_enabled(settings, kind));
+            let again = running.iter().map(|(kind, _)| *kind).filter(is_enabled);
             let mut begun = begun_with(&self.turn, &self.live, stream);
             begun.extend(again);
             begun.retain(|kind| !self.polled.makes(stream, kind));
             self.polled.begin_sinks(&mut self.turn, &mut self.conns, &self.live, stream, begun);
         }
         if ended > 0 {
-            tracing::info!(app = %new.name, sinks = ended, "sinks begin anew, because the encryption has changed");
+            tracing::info!(app, sinks = ended, "sinks begin anew, because the encryption has changed");
         }
     }
 
@@ -142,7 +143,7 @@ impl Live {
         purpose: Purpose,
     ) -> Option<ConnId> {
         let live = self.streams.get(&stream)?;
-        let settings = settings_of(turn, self, stream)?;
+        let settings = Arc::clone(settings_of(&turn.apps, &live.key, &live.settings));
         let details = self.details.get(stream).cloned().unwrap_or_default();
         let order =
             SinkOrder { stream, kind: kind.name, key: live.key.clone(), settings, details, recording };
@@ -159,19 +160,13 @@ impl Live {
     }
 }
 
-/// Returns the settings that the application of a stream has now.
-pub(super) fn settings_of(turn: &Turn, live: &Live, stream: StreamId) -> Option<Arc<AppSettings>> {
-    let live = live.streams.get(&stream)?;
-    Some(Arc::clone(turn.apps.get(&live.key.app).unwrap_or(&live.settings)))
-}
-
 /// Returns the sinks that begin with a stream without being asked for, if it is published here.
 pub(super) fn begun_with(turn: &Turn, live: &Live, stream: StreamId) -> BTreeSet<&'static str> {
-    let is_here = live.streams.get(&stream).is_some_and(|stream| stream.source == turn.id);
-    let settings = settings_of(turn, live, stream).filter(|_| is_here);
-    let Some(settings) = settings else { return BTreeSet::new() };
+    let source = live.streams.get(&stream).filter(|stream| stream.source == turn.id);
+    let Some(source) = source else { return BTreeSet::new() };
+    let settings = settings_of(&turn.apps, &source.key, &source.settings);
     let details = live.details.get(stream).cloned().unwrap_or_default();
-    let own = sinks::begun_with_stream(&settings, &details).map(|kind| kind.name);
+    let own = sinks::begun_with_stream(settings, &details).map(|kind| kind.name);
     let mut kinds: BTreeSet<_> = own.collect();
     if let Some(ladder) = live.ladder_key(stream) {
         let rungs = turn.blobs.rungs(&ladder.app, &ladder.id);

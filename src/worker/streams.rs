@@ -18,10 +18,9 @@ use super::speakers::Speakers;
 use super::transcoders::TranscoderBudget;
 use super::turn::Turn;
 use super::{Output, Worker};
-use crate::config::AppSettings;
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
-use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews};
+use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews, sinks};
 use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// Time without a picture after which a publisher's video counts as stopped.
@@ -215,8 +214,13 @@ impl Worker {
             }
             ToWorker::App(settings) => {
                 let name = Arc::clone(&settings.name);
-                if let Some(former) = self.turn.apps.insert(name, Arc::clone(&settings)) {
-                    self.app_changed(&former, &settings);
+                if let Some(former) = self.turn.apps.insert(Arc::clone(&name), Arc::clone(&settings)) {
+                    let (saw, sees) = (&former.security.visibility, &settings.security.visibility);
+                    if saw != sees {
+                        let saw = |viewer: &str, stream: &str| saw.sees(viewer, stream);
+                        self.live.review_visibility(&mut self.turn, &mut self.conns, &name, saw);
+                    }
+                    self.renew_sinks(&name, &sinks::outdated(&former, &settings));
                 }
             }
             ToWorker::AppGone(name) => {
@@ -298,6 +302,7 @@ impl Worker {
             ToWorker::Connections(stream) => {
                 self.turn.tell_connections(&self.conns, &self.live, &self.polled.leases, stream);
             }
+            ToWorker::Metadata { stream, tags } => self.put_metadata(stream, tags),
             ToWorker::Withdrawn { stream, makers } => self.turn.blobs.withdraw(stream, &makers),
             ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
             ToWorker::Drain => self.drain(),
@@ -383,15 +388,6 @@ impl Worker {
         }
         self.live.tell_awaiting(&mut self.turn, &mut self.conns, &key);
         self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_new);
-    }
-
-    fn app_changed(&mut self, former: &AppSettings, new: &AppSettings) {
-        let (saw, sees) = (&former.security.visibility, &new.security.visibility);
-        if saw != sees {
-            let saw = |viewer: &str, stream: &str| saw.sees(viewer, stream);
-            self.live.review_visibility(&mut self.turn, &mut self.conns, &new.name, saw);
-        }
-        self.renew_sinks(former, new);
     }
 
     /// Answers the requests and viewers that wait for a stream that does not come.

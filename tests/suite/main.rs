@@ -77,6 +77,7 @@ mod sources;
 mod srt;
 mod srt_interop;
 mod srt_relay;
+mod timed_metadata;
 mod tls;
 mod turn;
 mod uploads;

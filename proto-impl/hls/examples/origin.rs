@@ -92,6 +92,7 @@ impl Cutter {
             | StreamKind::Ac3
             | StreamKind::Eac3
             | StreamKind::Opus { .. }
+            | StreamKind::Id3
             | StreamKind::Other(_) => return None,
         };
         let pts = pes.pts?;

@@ -7,6 +7,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod codec;
+pub mod id3;
 pub mod nal;
 mod time;
 #[cfg(feature = "std")]

@@ -22,8 +22,10 @@ impl TrackId {
     pub const VIDEO: Self = Self(0);
     /// The audio track of a stream with one track of each kind.
     pub const AUDIO: Self = Self(1);
-    /// The data track (onMetaData, ID3, KLV) of a stream with one track of each kind.
+    /// The data track of script data (onMetaData and other AMF0 values).
     pub const DATA: Self = Self(2);
+    /// The data track of timed metadata ([`crate::id3`]), whose times count milliseconds.
+    pub const METADATA: Self = Self(5);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
     /// Upper bound of ids.
@@ -419,6 +421,7 @@ mod tests {
         assert_eq!(TrackId::nth(TrackKind::Video, 0), Some(TrackId::VIDEO));
         assert_eq!(TrackId::nth(TrackKind::Audio, 0), Some(TrackId::AUDIO));
         assert_eq!(TrackId::nth(TrackKind::Data, 0), Some(TrackId::DATA));
+        assert_eq!(TrackId::nth(TrackKind::Data, 1), Some(TrackId::METADATA));
         let last = TrackId::nth(TrackKind::Data, 15).unwrap();
         assert!(!last.is_derived() && last.is_data() && last.index() == 15);
         assert_eq!(TrackId::nth(TrackKind::Video, 16), None);

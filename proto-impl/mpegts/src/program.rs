@@ -10,10 +10,12 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use media::codec::{h264, h265, opus};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, nal};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, id3, nal};
 use smallvec::SmallVec;
 
-use crate::{CLOCK_MASK, Kind, Muxer, Packing, StreamKind, StreamNumber, TICKS_PER_SECOND, Unit};
+use crate::{
+    CLOCK_MASK, Kind, Muxer, PROGRAM_STREAMS_MAX, Packing, StreamKind, StreamNumber, TICKS_PER_SECOND, Unit,
+};
 
 /// Ticks of PTS and DTS.
 const TICKS: Timescale = Timescale::new(TICKS_PER_SECOND);
@@ -31,13 +33,23 @@ pub struct Program {
     muxer: Muxer,
     /// The first video and the first audio track, which are the first streams of their kinds, whatever their ids.
     firsts: [Option<TrackId>; 2],
+    /// True if a stream of timed metadata is announced beside the tracks.
+    has_metadata: bool,
 }
 
 impl Program {
     /// Creates a program without tracks.
     #[must_use]
     pub fn with_packing(packing: Packing) -> Self {
-        Self { muxer: Muxer::with_packing(packing), firsts: [None, None] }
+        Self { muxer: Muxer::with_packing(packing), firsts: [None, None], has_metadata: false }
+    }
+
+    /// Announces a stream of timed metadata beside the tracks, from the next [`Self::set_tracks`] on. Of the tracks of such a program one
+    /// less can be carried.
+    #[must_use]
+    pub const fn with_metadata(mut self) -> Self {
+        self.has_metadata = true;
+        self
     }
 
     /// Sets the tracks, of each kind the first one first. Those that cannot be carried are left out.
@@ -49,6 +61,10 @@ impl Program {
             let first = if track.kind() == TrackKind::Video { video } else { audio };
             first.get_or_insert(track.id);
             streams.extend(stream_kind(track).map(|kind| (stream_number(track, self.firsts), kind)));
+        }
+        if self.has_metadata && !streams.is_empty() {
+            streams.truncate(PROGRAM_STREAMS_MAX - 1);
+            streams.push((StreamNumber::first(Kind::Metadata), StreamKind::Id3));
         }
         self.muxer.set_program(streams);
     }
@@ -68,6 +84,24 @@ impl Program {
     #[must_use]
     pub fn flush(&mut self) -> Bytes {
         self.muxer.flush()
+    }
+
+    /// Makes the packets of ID3 tags for this time in milliseconds: none if the program announces no metadata, or these are no tags.
+    #[must_use]
+    pub fn write_metadata(&mut self, pts_ms: i64, tags: &[u8]) -> Bytes {
+        if !id3::is_tags(tags) {
+            return Bytes::new();
+        }
+        let pts = ticks(Timescale::MILLISECONDS, pts_ms);
+        let payload: &[&[u8]] = &[tags];
+        self.muxer.write(&Unit {
+            kind: Kind::Metadata,
+            number: 0,
+            pts,
+            dts: pts,
+            random_access: false,
+            payload,
+        })
     }
 
     /// Makes the packets of a unit of this track, with those of frames that have waited for it: none where it waits for others, `None`
@@ -98,13 +132,8 @@ impl Program {
             | CodecConfig::Flac(_)
             | CodecConfig::G711(_) => return None,
         }
-        let time = |ticks: i64| {
-            let ticks = track.timescale.convert(ticks, TICKS);
-            // Two's complement: what lies before zero lies before the end of the clock.
-            ticks.cast_unsigned().wrapping_add(ZERO) & CLOCK_MASK
-        };
         let StreamNumber { kind, number } = stream_number(track, self.firsts);
-        let (pts, dts) = (time(unit.pts), time(unit.dts));
+        let (pts, dts) = (ticks(track.timescale, unit.pts), ticks(track.timescale, unit.dts));
         let made = Unit { kind, number, pts, dts, random_access: unit.key_frame, payload: &payload };
         if kind == Kind::Video {
             return Some(self.muxer.write(&made));
@@ -120,6 +149,12 @@ impl Program {
 #[must_use]
 pub fn carries(track: &Track) -> bool {
     stream_kind(track).is_some()
+}
+
+/// The time of a stream as a transport stream has it.
+fn ticks(scale: Timescale, time: i64) -> u64 {
+    // Two's complement: what lies before zero lies before the end of the clock.
+    scale.convert(time, TICKS).cast_unsigned().wrapping_add(ZERO) & CLOCK_MASK
 }
 
 /// The position of a track in the program.
@@ -228,5 +263,42 @@ mod tests {
         let other = Track::new(TrackId::VIDEO, vp8, TICKS);
         assert!(!carries(&other) && carries(&tracks[0]));
         assert_eq!(program.write(&AccessUnit { track: other.id, ..unit(0) }, &other), None);
+    }
+
+    #[test]
+    fn metadata_is_announced_beside_the_tracks_and_comes_back_as_it_went_in() {
+        let tracks: Vec<Track> = (0..12).map(|n| track(TrackId::nth(TrackKind::Audio, n).unwrap())).collect();
+        let tags = id3::text("name", "a text").unwrap();
+        for has_metadata in [false, true] {
+            let mut program = Program::with_packing(Packing::NONE);
+            if has_metadata {
+                program = program.with_metadata();
+            }
+            program.set_tracks(&tracks);
+            let mut bytes = program.write_metadata(1000, &tags).to_vec();
+            assert_eq!(bytes.is_empty(), !has_metadata);
+            assert!(program.write_metadata(1000, b"no tags").is_empty());
+            let frame = AccessUnit {
+                track: TrackId::AUDIO,
+                dts: 96_000,
+                pts: 96_000,
+                key_frame: false,
+                config_epoch: 1,
+                payload: Bytes::from_static(b"frame"),
+            };
+            bytes.extend(program.write(&frame, &tracks[0]).unwrap());
+            let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+            let (mut kinds, mut units) = (Vec::new(), Vec::new());
+            while let Some(event) = demuxer.read(&mut input) {
+                match event {
+                    Event::Program(map) => kinds.extend(map.streams.iter().map(|stream| stream.kind)),
+                    Event::Pes(pes) => units.push((pes.stream.kind, pes.pts, pes.payload)),
+                }
+            }
+            let metadata = (StreamKind::Id3, Some(ZERO + 90_000), tags.clone());
+            assert_eq!((kinds.len(), kinds.contains(&StreamKind::Id3)), (8, has_metadata));
+            assert_eq!(units.contains(&metadata), has_metadata);
+            assert_eq!(units.len(), 1 + usize::from(has_metadata), "nobody waits for metadata");
+        }
     }
 }

@@ -21,6 +21,14 @@ const TAG_AC3: u8 = 0x6a;
 const TAG_EAC3: u8 = 0x7a;
 /// extension_descriptor (ETSI EN 300 468 §6.2.16).
 const TAG_EXTENSION: u8 = 0x7f;
+/// metadata_pointer_descriptor (§2.6.58).
+const TAG_METADATA_POINTER: u8 = 0x25;
+/// metadata_descriptor (§2.6.60).
+const TAG_METADATA: u8 = 0x26;
+/// metadata_application_format, and metadata_format with it: identifiers follow (§2.6.59, §2.6.61).
+const IDENTIFIED: u16 = 0xffff;
+/// Identifier of ID3 tags, registered with SMPTE.
+const ID3: &[u8; 4] = b"ID3 ";
 /// descriptor_tag_extension of Opus (user defined, "Opus in MPEG-TS").
 const TAG_EXTENSION_OPUS: u8 = 0x80;
 
@@ -49,6 +57,8 @@ pub enum StreamKind {
         /// channel_config_code: 1 to 8 are the number of channels, in the order of Vorbis.
         channels: u8,
     },
+    /// Timed metadata: ID3 tags ("Timed Metadata for HTTP Live Streaming", Apple).
+    Id3,
     /// Any other stream_type.
     Other(u8),
 }
@@ -63,6 +73,7 @@ impl StreamKind {
             0x06 => Self::private(descriptors).ok().flatten().unwrap_or(Self::Other(stream_type)),
             0x0f => Self::AacAdts,
             0x11 => Self::AacLatm,
+            0x15 if is_id3(descriptors) => Self::Id3,
             0x1b => Self::H264,
             0x24 => Self::H265,
             // ATSC A/53 part 3 and A/52 annex G.
@@ -86,6 +97,7 @@ impl StreamKind {
                     Some(b"AC-3") => Some(Self::Ac3),
                     Some(b"EAC3") => Some(Self::Eac3),
                     Some(b"HEVC") => Some(Self::H265),
+                    Some(ID3) => Some(Self::Id3),
                     _ => None,
                 },
                 TAG_AC3 => Some(Self::Ac3),
@@ -117,6 +129,7 @@ impl StreamKind {
             Self::Ac3 => 0x81,
             Self::Eac3 => 0x87,
             Self::Opus { .. } => 0x06,
+            Self::Id3 => 0x15,
             Self::Other(stream_type) => stream_type,
         }
     }
@@ -130,7 +143,7 @@ impl StreamKind {
     /// True for supported audio.
     #[must_use]
     pub const fn is_audio(self) -> bool {
-        !self.is_video() && !matches!(self, Self::Other(_))
+        !self.is_video() && !matches!(self, Self::Id3 | Self::Other(_))
     }
 
     /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
@@ -139,7 +152,7 @@ impl StreamKind {
         match self {
             Self::H264 | Self::H265 => 0xe0,
             Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } => 0xc0,
-            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Other(_) => 0xbd,
+            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Id3 | Self::Other(_) => 0xbd,
         }
     }
 
@@ -149,6 +162,12 @@ impl StreamKind {
             Self::Ac3 => b"AC-3",
             Self::Eac3 => b"EAC3",
             Self::Opus { .. } => b"Opus",
+            Self::Id3 => {
+                out.put_slice(&[TAG_METADATA, 13]);
+                put_id3_service(out);
+                // No decoder configuration, no DSM-CC; reserved bits.
+                return out.put_u8(0x0f);
+            }
             Self::H264 | Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } | Self::Other(_) => return,
         };
         out.put_slice(&[TAG_REGISTRATION, 4]);
@@ -157,6 +176,27 @@ impl StreamKind {
             out.put_slice(&[TAG_EXTENSION, 2, TAG_EXTENSION_OPUS, channels]);
         }
     }
+}
+
+/// Returns true unless descriptors of metadata say that it is something else than ID3 tags.
+fn is_id3(descriptors: &[u8]) -> bool {
+    let mut reader = Reader::new(descriptors);
+    while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
+        let Ok(body) = reader.take(usize::from(length)) else { return true };
+        if tag == TAG_METADATA || tag == TAG_REGISTRATION {
+            return body.windows(ID3.len()).any(|four| four == ID3);
+        }
+    }
+    true
+}
+
+/// Writes the formats of ID3 tags and the metadata_service_id, of which there is one: zero.
+fn put_id3_service(out: &mut BytesMut) {
+    out.put_u16(IDENTIFIED);
+    out.put_slice(ID3);
+    out.put_u8(0xff);
+    out.put_slice(ID3);
+    out.put_u8(0);
 }
 
 /// An elementary stream of a program.
@@ -253,7 +293,15 @@ impl Pmt {
     pub(crate) fn write(&self, out: &mut BytesMut) {
         let (mut body, mut descriptors) = (BytesMut::new(), BytesMut::new());
         body.put_u16(0xe000 | self.pcr_pid.get());
-        body.put_u16(0xf000);
+        if self.streams.iter().any(|stream| stream.kind == StreamKind::Id3) {
+            descriptors.put_slice(&[TAG_METADATA_POINTER, 15]);
+            put_id3_service(&mut descriptors);
+            // No locator; the metadata is in this stream, in the program that follows; reserved bits.
+            descriptors.put_u8(0x1f);
+            descriptors.put_u16(self.program);
+        }
+        body.put_u16(0xf000 | u16::try_from(descriptors.len()).unwrap_or(0));
+        body.put_slice(&descriptors.split());
         for stream in &self.streams {
             stream.kind.write_descriptors(&mut descriptors);
             body.put_u8(stream.kind.stream_type());
@@ -349,7 +397,8 @@ pub(crate) mod tests {
             StreamKind::Ac3,
             StreamKind::Eac3,
             StreamKind::Opus { channels: 6 },
-            StreamKind::Other(0x15),
+            StreamKind::Id3,
+            StreamKind::Other(0x86),
         ];
         let streams = kinds.iter().zip(0x100..).map(|(&kind, pid)| Stream { pid: Pid::new(pid), kind });
         let pmt = Pmt {
@@ -369,6 +418,16 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn metadata_is_of_tags_unless_its_descriptors_say_otherwise() {
+        let kind = |descriptors: &[u8]| StreamKind::read(0x15, descriptors);
+        assert_eq!(kind(b""), StreamKind::Id3);
+        assert_eq!(kind(b"\x26\x0d\xff\xffID3 \xffID3 \x00\x0f"), StreamKind::Id3);
+        assert_eq!(kind(b"\x26\x09\x01\x00\xffKLVA\x00\x0f"), StreamKind::Other(0x15));
+        assert_eq!(kind(b"\x05\x04KLVA"), StreamKind::Other(0x15));
+        assert_eq!(kind(b"\x26\xff\x01"), StreamKind::Id3, "a descriptor that is cut off says nothing");
+    }
+
+    #[test]
     fn private_data_is_what_its_descriptors_say() {
         let kind = |descriptors: &[u8]| StreamKind::read(6, descriptors);
         assert_eq!(kind(&[0x6a, 1, 0]), StreamKind::Ac3);
@@ -376,6 +435,7 @@ pub(crate) mod tests {
         assert_eq!(kind(b"\x05\x04Opus\x7f\x02\x80\x01"), StreamKind::Opus { channels: 1 });
         assert_eq!(kind(b"\x7f\x02\x80\x06\x05\x04Opus"), StreamKind::Opus { channels: 6 });
         assert_eq!(kind(b"\x05\x04KLVA"), StreamKind::Other(6));
+        assert_eq!(kind(b"\x05\x04ID3 "), StreamKind::Id3);
         assert_eq!(kind(b"\x56\x05eng\x10\x00"), StreamKind::Other(6));
     }
 }

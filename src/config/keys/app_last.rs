@@ -1,7 +1,7 @@
 //! Keys of `webapps/{app}/WEB-INF/red5-web.properties` that no protocol owns, behind those of the protocols.
 
 use crate::config::group::{
-    ACCESS, AUDIO, CLUSTER, DASH, HLS, HTTP, LIMITS, OPERATION, ROOMS, S3, SOURCES, TRANSCODING, WEBRTC,
+    ACCESS, AUDIO, CLUSTER, DASH, HTTP, LIMITS, OPERATION, ROOMS, S3, SOURCES, TRANSCODING, WEBRTC,
 };
 use crate::config::keys::{Key, foreign, foreign_secret, key, secret};
 
@@ -51,13 +51,6 @@ pub(super) const LAST: &[Key] = &[
         "false",
         "Keep events of subscribers",
         "Events of subscribers, such as playing, are kept and shown by the API",
-    ),
-    foreign(
-        HLS,
-        "id3TagEnabled",
-        "false",
-        "ID3 tags in segments",
-        "No ID3 tags are written into HLS; calls for them fail",
     ),
     key(
         HTTP,

@@ -92,8 +92,8 @@ fn a_foreign_key_is_not_read_by_what_reads_settings() {
     let sources = sources();
     for key in all_keys().filter(|key| key.effect == Effect::Foreign) {
         let name = quoted(key);
-        // A port must be one; and the refusal of a call for tags has two texts.
-        if ["server.origin_port", "id3TagEnabled"].contains(&key.name) {
+        // A port must be one.
+        if key.name == "server.origin_port" {
             continue;
         }
         for (path, code) in &sources {

@@ -437,6 +437,11 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "src/protocol/hls/copy_tests.rs::an_event_names_everything_on_the_disk_and_to_viewers",
     ),
     ("hlsHttpEndpoint", "tests/suite/hls.rs::what_is_pushed_to_another_server_is_played_there"),
+    ("id3TagEnabled", "tests/suite/timed_metadata.rs::a_tag_from_the_api_is_in_the_segments_of_each_form"),
+    (
+        "relayRTMPMetaDataToMuxers",
+        "tests/suite/timed_metadata.rs::script_data_of_a_publisher_is_in_the_segments_by_setting",
+    ),
     ("hlsSegmentType", "tests/suite/hls.rs::fragmented_mp4_is_played_to_its_end_in_each_of_its_forms"),
     ("hlsEnableLowLatency", "src/worker/polled_tests.rs::a_part_is_waited_for_when_it_is_the_next_one"),
     ("hls.part_ms", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),

@@ -7,7 +7,7 @@ use flv::data::Data;
 use flv::file::TagKind;
 use flv::tag::{AudioPacket, FrameType, VideoPacket};
 use flv::{AudioTag, VideoTag};
-use media::{Codec, CodecConfig, Track, TrackKind};
+use media::{Codec, CodecConfig, Track, TrackId, TrackKind};
 use smallvec::SmallVec;
 
 use crate::hub::{Chosen, Entry};
@@ -157,7 +157,8 @@ pub(in crate::protocol) fn extra<'a>(track: &'a Track, chosen: &Chosen) -> Optio
 pub(in crate::protocol) fn unit<'a>(entry: &'a Entry, chosen: &Chosen) -> Option<Body<'a>> {
     let unit = &entry.unit;
     let Some(track) = entry.tracks.get(unit.track) else {
-        return Some(Body::new(TagKind::Data, &[], &unit.payload));
+        let is_script_data = unit.track == TrackId::DATA;
+        return is_script_data.then(|| Body::new(TagKind::Data, &[], &unit.payload));
     };
     let (payload, form) = (&unit.payload, Form::of(track, chosen));
     let codec = track.config.codec();

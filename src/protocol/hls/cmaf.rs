@@ -19,7 +19,7 @@ use std::time::Instant;
 use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
 use hls::segmenter::{
-    Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Start, Stretch, Window, is_protectable,
+    Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Sealer, Start, Stretch, Window, is_protectable,
 };
 use media::{Codec, Track, TrackKind};
 
@@ -168,6 +168,16 @@ pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
 
+/// Completes a segmenter as the settings say.
+pub(super) fn segmenter(
+    settings: &HlsSettings,
+    segmenter: Mp4Segmenter,
+    sealer: Option<Sealer>,
+) -> Mp4Segmenter {
+    let segmenter = segmenter.sealed_by(sealer);
+    if settings.metadata.has_tags { segmenter.with_metadata() } else { segmenter }
+}
+
 /// The format of units for a sink with these settings.
 pub(super) fn format(settings: &HlsSettings) -> Format {
     Format::new(&FORMAT, if settings.protects_samples() { PROTECTED } else { 0 })
@@ -280,8 +290,8 @@ impl CmafSink {
                     // All tracks have one key for their samples, which players are given once.
                     let of = if self.settings.protects_samples() { &self.id } else { &names.base };
                     let sealer = self.publishing.sealer(&self.settings.sealing, of);
-                    Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms))
-                        .sealed_by(sealer)
+                    let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
+                    segmenter(&self.settings, new, sealer)
                 });
             target.into_iter().for_each(|target| rendition.adopt(target));
             rendition.set_tracks(tracks, self.chosen_epoch);
@@ -584,6 +594,20 @@ impl CmafSink {
         self.publish(now);
     }
 
+    /// Puts timed metadata into the renditions of pictures, or into the first one where there are none: players look for it there.
+    fn take_data(&mut self, entry: &Entry) {
+        let Some(tags) = self.settings.metadata.tags(entry) else { return };
+        let has_pictures = |rendition: &Mp4Segmenter| {
+            rendition.tracks().iter().any(|track| track.kind() == TrackKind::Video)
+        };
+        let first = self.renditions.iter().position(has_pictures).unwrap_or(0);
+        for (at, rendition) in self.renditions.iter_mut().enumerate() {
+            if at == first || has_pictures(rendition) {
+                rendition.metadata(entry.dts_ms, &tags);
+            }
+        }
+    }
+
     fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
         if self.publishing.is_over() {
             return;
@@ -609,6 +633,9 @@ impl UnitSink for CmafSink {
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if entry.unit.track.is_data() {
+            return self.take_data(entry);
+        }
         if !self.publishing.admits(entry, chosen) {
             return;
         }
@@ -645,7 +672,8 @@ impl Session for CmafSink {
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
-            let selection = Selection { video, data: Pick::None, ..Selection::DEFAULT };
+            let data = self.settings.metadata.pick();
+            let selection = Selection { video, data, ..Selection::DEFAULT };
             let format = format(&self.settings).select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
         }

@@ -16,6 +16,7 @@ mod follow;
 mod key_file;
 mod ladder;
 mod lineup;
+mod metadata;
 mod publishing;
 mod pull;
 mod settings;

@@ -8,6 +8,7 @@ use hls::playlist::Kind;
 use hls::segmenter::{Rules, Scope, Sealing, Suffix};
 use url::Url;
 
+use super::metadata::Metadata;
 use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
 use crate::mail::{StreamDetails, StreamEnd};
@@ -46,6 +47,13 @@ const APP: &[Key] = &[
         "",
         "Push HLS to",
         "URL of a folder that playlists and segments are put into by HTTP; empty: none",
+    ),
+    key(
+        HLS,
+        "id3TagEnabled",
+        "false",
+        "ID3 tags in segments",
+        "Segments of HLS and DASH have timed metadata as ID3 tags, and the API takes some",
     ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
     key(
@@ -148,6 +156,8 @@ pub(super) struct HlsSettings {
     pub(super) sealing: Sealing,
     /// `hlsEncryptionKeyInfoFile`: the key of segments is in this file.
     pub(super) key_file: Option<Arc<Path>>,
+    /// Timed metadata.
+    pub(super) metadata: Metadata,
     /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
 }
@@ -304,6 +314,7 @@ static DEFAULTS: HlsSettings = HlsSettings {
     dash_own: DashSettings { segment_ms: None, fragment_ms: None, window: None, extra: 5, latency_ms: 3500 },
     sealing: Sealing { scope: None, is_given: false, segments: None, prefix: String::new() },
     key_file: None,
+    metadata: Metadata::DEFAULT,
 };
 
 impl HlsSettings {
@@ -395,6 +406,7 @@ impl HlsSettings {
             dash_own: DashSettings::read(values)?,
             sealing: sealing(values)?,
             key_file: key_file(values)?,
+            metadata: Metadata::read(values)?,
         };
         check_sealing(values, &settings)?;
         Ok(settings)

@@ -8,16 +8,17 @@
 use std::time::Instant;
 
 use crypto::Seed;
-use hls::segmenter::{Cut, TsSegmenter};
+use hls::segmenter::{Cut, Sealer, TsSegmenter};
 use media::{Codec, Track};
 
 use super::dates::Dates;
 use super::lineup::Lineup;
+use super::metadata::Metadata;
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
 use super::{ENDING, NAME, file_of, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts};
+use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Selection};
 use crate::mail::StreamEnd;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts;
@@ -73,7 +74,7 @@ impl Package for Segmented {
 
     fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
         let track = entry.tracks.get(entry.unit.track);
-        if track.is_some_and(|track| ts::fit(track) != Fit::No) {
+        if entry.unit.track.is_data() || track.is_some_and(|track| ts::fit(track) != Fit::No) {
             Parts::new([entry.unit.payload.clone()])
         } else {
             Parts::default()
@@ -87,6 +88,16 @@ pub(super) fn fit(track: &Track) -> Fit {
     if track.config.codec() == Codec::Opus { fit.min(Fit::Rarely) } else { fit }
 }
 
+/// Completes a segmenter as the settings say.
+pub(super) fn segmenter(
+    settings: &HlsSettings,
+    segmenter: TsSegmenter,
+    sealer: Option<Sealer>,
+) -> TsSegmenter {
+    let segmenter = segmenter.sealed_by(sealer);
+    if settings.metadata.has_tags { segmenter.with_metadata() } else { segmenter }
+}
+
 #[derive(Debug)]
 struct HlsSink {
     /// The folder of the playlist, with its slash.
@@ -94,6 +105,7 @@ struct HlsSink {
     playlist: String,
     ends: Ends,
     segmenter: TsSegmenter,
+    metadata: Metadata,
     /// The [`Chosen::epoch`] of its tracks.
     chosen_epoch: u32,
     lineup: Lineup,
@@ -113,7 +125,8 @@ impl HlsSink {
             ends: settings.ends,
             publishing,
             playlist,
-            segmenter: TsSegmenter::new(id, &settings.rules, start(now)).sealed_by(sealer),
+            segmenter: segmenter(&settings, TsSegmenter::new(id, &settings.rules, start(now)), sealer),
+            metadata: settings.metadata,
             chosen_epoch: 0,
             lineup: Lineup::default(),
             dates: Dates::new(),
@@ -183,6 +196,10 @@ impl UnitSink for HlsSink {
 
     fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if entry.unit.track.is_data() {
+            let tags = self.metadata.tags(entry);
+            return tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
+        }
         if !self.publishing.admits(entry, chosen) {
             return;
         }
@@ -217,9 +234,10 @@ impl Session for HlsSink {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
+            let selection = Selection { data: self.metadata.pick(), ..Selection::DEFAULT };
             return Some(Event::Subscription(
                 Handle::ONLY,
-                SubscriptionEvent::Attach(Format::new(&FORMAT, 0)),
+                SubscriptionEvent::Attach(Format::new(&FORMAT, 0).select(selection)),
             ));
         }
         self.publishing.poll(ctx.now)

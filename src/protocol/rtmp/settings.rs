@@ -27,12 +27,12 @@ const APP: &[Key] = &[
         "Units are passed on as they come",
     ),
     foreign(RTMP, "heightRtmpForwarding", "360", "Rendition to forward", "Video is not transcoded"),
-    foreign(
+    key(
         RTMP,
         "relayRTMPMetaDataToMuxers",
         "true",
         "Pass on RTMP metadata",
-        "Metadata is made of the tracks",
+        "Script data of publishers, such as cue points, is among the ID3 tags of segments (id3TagEnabled)",
     ),
 ];
 

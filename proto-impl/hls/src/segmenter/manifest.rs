@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
+use fmp4::ID3_SCHEME;
 use media::TrackKind;
 
 use super::mp4::{Described, Span, Spanned};
@@ -294,6 +295,9 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
             out,
             "<AudioChannelConfiguration schemeIdUri=\"{CHANNELS}\" value=\"{configuration}\"/>"
         );
+    }
+    if set.iter().any(|one| one.rendition.has_metadata) {
+        let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{ID3_SCHEME}\"/>");
     }
     if others.is_empty() {
         template(out, stretch, first);

@@ -18,6 +18,8 @@ pub struct Outline {
     run: Option<u64>,
     pub(super) is_enough: bool,
     pub(super) is_independent: bool,
+    /// True if its segments may have events.
+    pub(super) has_metadata: bool,
     pub(super) target: Duration,
     pub(super) bits: u64,
     /// The lengths of the segments of the playlist.
@@ -47,6 +49,7 @@ impl Outline {
             run: names.run,
             is_enough: window.is_enough(),
             is_independent: window.playlist().independent_segments,
+            has_metadata: segmenter.has_metadata(),
             target: window.playlist().target_duration,
             bits: window.peak_bits().max(1),
             lengths: window.playlist().segments.iter().map(|segment| segment.duration).collect(),

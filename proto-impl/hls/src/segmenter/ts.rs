@@ -61,6 +61,12 @@ impl TsSegmenter {
         }
     }
 
+    /// Announces a stream of timed metadata in all segments.
+    #[must_use]
+    pub fn with_metadata(self) -> Self {
+        Self { program: self.program.with_metadata(), ..self }
+    }
+
     /// Has its segments encrypted, if there is a sealer.
     #[must_use]
     pub fn sealed_by(self, sealer: Option<Sealer>) -> Self {
@@ -130,6 +136,16 @@ impl TsSegmenter {
         cut
     }
 
+    /// Puts ID3 tags into the segment that grows, for this time in milliseconds. Without one, or without [`Self::with_metadata`], they are
+    /// left out.
+    pub fn metadata(&mut self, at_ms: i64, tags: &[u8]) {
+        if self.window.begin_ms().is_none() || self.has_new_tracks {
+            return;
+        }
+        let packets = self.program.write_metadata(at_ms, tags);
+        self.append(&packets);
+    }
+
     fn unit_of(&self, timed: &Timed<'_>) -> Unit {
         let lead = self.lead();
         let leads = lead.is_none_or(|lead| lead == timed.unit.track);
@@ -169,6 +185,10 @@ impl TsSegmenter {
         if self.bytes.is_empty() {
             self.bytes.reserve(self.last_bytes);
         }
+        self.append(packets);
+    }
+
+    fn append(&mut self, packets: &[u8]) {
         self.bytes.extend_from_slice(packets);
         if let Some(sealer) = &mut self.sealer {
             sealer.seal(&mut self.bytes);
@@ -228,7 +248,9 @@ mod tests {
 
     use media::codec::{aac, h264, mp3};
     use media::{AccessUnit, CodecConfig, Timescale};
-    use mpegts::{AUDIO_PID, Demuxer, Event, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID};
+    use mpegts::{
+        AUDIO_PID, Demuxer, Event, METADATA_PID, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID,
+    };
 
     use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, SILENT_MS};
     use super::*;
@@ -319,6 +341,45 @@ mod tests {
 
         fn durations(&self) -> Vec<u128> {
             self.last.segments.iter().map(|segment| segment.duration.as_millis()).collect()
+        }
+    }
+
+    #[test]
+    fn metadata_is_in_the_segment_of_its_time_and_in_none_that_does_not_announce_it() {
+        let config = h264::Config::read(Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0])).unwrap();
+        let track = Track::new(TrackId::VIDEO, CodecConfig::H264(config), Timescale::MILLISECONDS);
+        let tags = |n: i64| media::id3::text("n", &n.to_string()).unwrap();
+        for has_metadata in [true, false] {
+            let mut segmenter = segmenter(&Rules::DEFAULT);
+            if has_metadata {
+                segmenter = segmenter.with_metadata();
+            }
+            segmenter.set_tracks(vec![track.clone()], 1);
+            segmenter.metadata(0, &tags(0));
+            let mut found = Vec::new();
+            for n in 0..200 {
+                let payload = Bytes::from_static(&[0, 0, 0, 2, 0x65, 0x88]);
+                let (track, dts, pts) = (TrackId::VIDEO, n * 40, n * 40);
+                let unit = AccessUnit { track, dts, pts, key_frame: n % 25 == 0, config_epoch: 1, payload };
+                let cut = segmenter.unit(&Timed { unit: &unit, dts_ms: dts, date_ms: dts });
+                if let Some(cut) = cut {
+                    let (mut demuxer, mut input) = (Demuxer::new(), &cut.bytes[..]);
+                    while let Some(event) = demuxer.read(&mut input) {
+                        let Event::Pes(Pes { payload, pts: Some(pts), stream, .. }) = event else { continue };
+                        if stream.pid == METADATA_PID {
+                            let text = media::id3::texts(&payload)[0].1.to_owned();
+                            found.push((cut.uri.clone(), pts - mpegts::ZERO, text));
+                        }
+                    }
+                }
+                if n % 60 == 59 {
+                    segmenter.metadata(dts, &tags(n));
+                }
+            }
+            let expected = [("cam2.ts", 59), ("cam3.ts", 119), ("cam4.ts", 179)]
+                .map(|(uri, n)| (uri.replace("cam", "cam00000000"), n * 3600, n.to_string()));
+            // The last segment was not ended.
+            assert_eq!(found, expected[..if has_metadata { 2 } else { 0 }]);
         }
     }
 

@@ -35,6 +35,8 @@ pub const PMT_PID: Pid = Pid::new(0x1000);
 pub const VIDEO_PID: Pid = Pid::new(0x100);
 /// The PID of the first audio stream.
 pub const AUDIO_PID: Pid = Pid::new(0x101);
+/// The PID of timed metadata.
+pub const METADATA_PID: Pid = Pid::new(0x102);
 /// Base PID of further video streams, to which their number is added.
 const MORE_VIDEO_PID: u16 = 0x110;
 /// Base PID of further audio streams, to which their number is added.
@@ -58,6 +60,8 @@ pub enum Kind {
     Video,
     /// Audio.
     Audio,
+    /// Timed metadata, of which a program has one stream.
+    Metadata,
 }
 
 /// Identifies a stream of the program; the first of its kind has number 0.
@@ -81,6 +85,7 @@ impl StreamNumber {
             (Kind::Video, 0) => VIDEO_PID,
             (Kind::Audio, 0) => AUDIO_PID,
             (Kind::Video, number) => Pid::new(MORE_VIDEO_PID + number as u16),
+            (Kind::Metadata, _) => METADATA_PID,
             (Kind::Audio, number) => Pid::new(MORE_AUDIO_PID + number as u16),
         }
     }
@@ -327,7 +332,7 @@ impl Muxer {
         let Packing { audio_bytes, audio_wait, .. } = self.packing;
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let is_alone =
-            duration == 0 || payload >= audio_bytes || unit.kind == Kind::Video || unit.pts != unit.dts;
+            duration == 0 || payload >= audio_bytes || unit.kind != Kind::Audio || unit.pts != unit.dts;
         // What is left of streams that changed is not to grow.
         if is_alone || !self.past.is_empty() {
             return self.write(unit);
@@ -427,12 +432,14 @@ impl Muxer {
             || self
                 .lanes
                 .get(at)
-                .is_some_and(|lane| lane.stream.kind == Kind::Audio || lane.stream.number == 0);
+                .is_some_and(|lane| lane.stream.kind != Kind::Video || lane.stream.number == 0);
         let due = is_for_all && self.tables_at.is_none_or(is_old);
         if due {
             self.write_tables(dts, out);
         }
-        let others = self.lanes.iter_mut().enumerate().filter(|(other, _)| *other != at);
+        // Metadata comes now and then: nobody waits for it.
+        let is_awaited = |other: usize, lane: &Lane| other != at && lane.stream.kind != Kind::Metadata;
+        let others = self.lanes.iter_mut().enumerate().filter(|(other, lane)| is_awaited(*other, lane));
         let floor = others.filter_map(|(_, lane)| lane.floor(dts)).min_by_key(|floor| signed(dts, *floor));
         let beat = Beat { dts, span: piece.span, floor, is_clock: at == 0, is_start: is_start || due };
         let mut tick = self.clock.tick(&beat);
@@ -453,9 +460,10 @@ impl Muxer {
         }
         let Some(lane) = self.lanes.get_mut(at) else { return };
         (lane.edge, lane.begun) = (Some(piece.last), true);
-        let is_video = lane.stream.kind == Kind::Video;
+        // Each packet begins with a picture or a tag; audio frames are found by their headers.
+        let is_aligned = lane.stream.kind != Kind::Audio;
         let mut head = BytesMut::with_capacity(PesHeader::bytes(true));
-        PesHeader::write(lane.kind.stream_id(), is_video, piece.pts, dts, payload, &mut head);
+        PesHeader::write(lane.kind.stream_id(), is_aligned, piece.pts, dts, payload, &mut head);
         let first = Head {
             pid: lane.pid,
             unit_start: true,

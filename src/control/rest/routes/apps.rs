@@ -400,7 +400,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/id3",
-        |control, _, call| features::id3(&control.registry, call),
+        |control, _, call| features::id3(&mut control.cx, &control.registry, call),
         "Result",
         BROADCASTS,
         "Put an ID3 tag into a stream",

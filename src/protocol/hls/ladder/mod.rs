@@ -594,6 +594,18 @@ impl LadderSink {
         }
     }
 
+    /// Puts timed metadata into the renditions of pictures, or into that of sound alone.
+    fn take_data(&mut self, entry: &Entry) {
+        let Some(tags) = self.settings.metadata.tags(entry).filter(|_| self.clock.is_settled()) else {
+            return;
+        };
+        let at_ms = self.clock.shared(entry).dts_ms;
+        let is_alone = self.rungs.iter().all(Rung::is_sound);
+        for rung in self.rungs.iter_mut().filter(|rung| is_alone || !rung.is_sound()) {
+            rung.metadata(at_ms, &tags);
+        }
+    }
+
     // ---- of all renditions
 
     /// The playlist of all renditions, when it is another one, and no other stream's renditions lead.
@@ -686,6 +698,9 @@ impl UnitSink for LadderSink {
 
     fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
         let (entry, chosen) = (unit.entry, unit.chosen);
+        if entry.unit.track.is_data() {
+            return self.take_data(entry);
+        }
         if !self.publishing.admits(entry, chosen) {
             return;
         }
@@ -721,7 +736,8 @@ impl Session for LadderSink {
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if !std::mem::replace(&mut self.attached, true) {
             let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
-            let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
+            let data = self.settings.metadata.pick();
+            let selection = Selection { video: Pick::All, data, ..Selection::DEFAULT };
             let format = if is_mp4 { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
                 .select(selection);
             return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));

@@ -170,9 +170,10 @@ impl Rung {
             let names = Names { base: String::new(), ending: "m4s", run };
             let parts = is_apart && settings.enabled && settings.low_latency;
             let segmenter = Mp4Segmenter::new(names, &settings.rules, parts, (start, 0));
-            Form::Mp4(Box::new(segmenter.sealed_by(sealer)))
+            Form::Mp4(Box::new(cmaf::segmenter(settings, segmenter, sealer)))
         } else {
-            Form::Ts(Box::new(TsSegmenter::of_ladder(&settings.rules, start).sealed_by(sealer)))
+            let segmenter = TsSegmenter::of_ladder(&settings.rules, start);
+            Form::Ts(Box::new(sink::segmenter(settings, segmenter, sealer)))
         };
         let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
         let audio = if is_apart && video.is_some() { Pick::None } else { Pick::Default };
@@ -260,6 +261,19 @@ impl Rung {
                 self.made.extend(segmenter.take_made());
             }
         }
+    }
+
+    /// Puts timed metadata into the segment that grows.
+    pub(super) fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.metadata(at_ms, tags),
+            Form::Mp4(segmenter) => segmenter.metadata(at_ms, tags),
+        }
+    }
+
+    /// True if it is of sound alone, beside renditions of pictures.
+    pub(super) const fn is_sound(&self) -> bool {
+        self.is_sound
     }
 
     /// The end of the segment that grows, if it ends before this unit.

@@ -161,7 +161,9 @@ impl Audio {
                 config: Hint::Ac3 { enhanced: frame.enhanced },
             }),
             StreamKind::Opus { channels } => opus_head(rest, channels),
-            StreamKind::H264 | StreamKind::H265 | StreamKind::Other(_) => Err(Error::Invalid("kind")),
+            StreamKind::H264 | StreamKind::H265 | StreamKind::Id3 | StreamKind::Other(_) => {
+                Err(Error::Invalid("kind"))
+            }
         }?;
         if found.bytes > FRAME_BYTES_MAX || found.bytes <= found.skip {
             return Err(Error::Invalid("frame size"));
@@ -184,7 +186,7 @@ impl Audio {
                 !matches!(ac3::Syncframe::read(head), Err(Error::Invalid(_)))
             }
             StreamKind::Opus { .. } => !matches!(opus::Control::read(head), Err(Error::Invalid(_))),
-            StreamKind::H264 | StreamKind::H265 | StreamKind::Other(_) => false,
+            StreamKind::H264 | StreamKind::H265 | StreamKind::Id3 | StreamKind::Other(_) => false,
         }
     }
 

@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use media::{AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks};
-use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream, ZERO};
+use media::{AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks, id3};
+use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream, StreamKind, ZERO};
 
 use self::audio::Audio;
 use self::video::Video;
@@ -109,6 +109,8 @@ pub(crate) struct Depackager {
     tracks: Arc<Tracks>,
     /// The supported streams, lowest id first, video before audio.
     streams: Vec<Elementary>,
+    /// The stream of timed metadata, if there is one.
+    metadata: Option<Stream>,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     /// Time since which audio has been waiting for video.
@@ -134,6 +136,7 @@ impl Depackager {
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             streams: Vec::new(),
+            metadata: None,
             key_seen: TrackSet::EMPTY,
             waits_since: None,
             waited: false,
@@ -234,8 +237,10 @@ impl Depackager {
     fn program(&mut self, map: &Pmt) {
         let lead = self.lead();
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
+        self.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
         for stream in &map.streams {
-            if self.streams.iter().any(|one| one.reader.stream() == *stream) {
+            if self.metadata == Some(*stream) || self.streams.iter().any(|one| one.reader.stream() == *stream)
+            {
                 continue;
             }
             if !self.add(*stream) {
@@ -275,6 +280,9 @@ impl Depackager {
     }
 
     fn pes(&mut self, pes: Pes) {
+        if self.metadata == Some(pes.stream) {
+            return self.metadata(&pes);
+        }
         let Some(one) = self.streams.iter_mut().find(|one| one.reader.stream() == pes.stream) else { return };
         let (id, arrived) = (one.id, pes.arrived);
         match &mut one.reader {
@@ -282,6 +290,26 @@ impl Depackager {
             Reader::Audio(audio) => audio.push(pes, &mut self.made),
         }
         self.settle(id, arrived);
+    }
+
+    /// Handles ID3 tags. Those before the first frame, and those without a time, are dropped.
+    fn metadata(&mut self, pes: &Pes) {
+        let Some(pts) = pes.pts.filter(|_| self.delivers && id3::is_tags(&pes.payload)) else {
+            return self.dropped = self.dropped.saturating_add(1);
+        };
+        if self.units.len() >= QUEUE_MAX {
+            return self.dropped = self.dropped.saturating_add(1);
+        }
+        let dts = TICKS.to_ms(self.timeline.map_beside(pts.wrapping_sub(ZERO) & CLOCK_MASK));
+        let unit = AccessUnit {
+            track: TrackId::METADATA,
+            dts,
+            pts: dts,
+            key_frame: false,
+            config_epoch: 0,
+            payload: pes.payload.clone(),
+        };
+        self.units.push_back((unit, Arc::clone(&self.tracks)));
     }
 
     /// True if the first units need not wait any longer.

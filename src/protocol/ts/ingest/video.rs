@@ -142,6 +142,7 @@ impl Video {
             | StreamKind::Ac3
             | StreamKind::Eac3
             | StreamKind::Opus { .. }
+            | StreamKind::Id3
             | StreamKind::Other(_) => return None,
         };
         Some(Self {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fmp4::{Fragment, Samples, init_segment, styp};
+use fmp4::{Fragment, Samples, id3_event, init_segment, styp};
 use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
 
 use super::protect::Protector;
@@ -39,6 +39,8 @@ const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 5
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
+/// Events of one fragment: of more, the oldest are left out.
+const EVENTS_MAX: usize = 64;
 /// Fragments of segments that are encrypted as a whole last no longer, in milliseconds: each is sealed when it ends, so that no turn has
 /// to seal a long segment.
 const SEALED_FRAGMENT_MS_MAX: i64 = 500;
@@ -171,15 +173,40 @@ pub struct Mp4Segmenter {
     epoch: u32,
     map: Option<Arc<Map>>,
     growing: Growing,
-    /// Milliseconds that decode times are put ahead, so that none is negative; the same for all renditions of a stream.
-    shift_ms: i64,
-    sequence: u32,
+    fragments: Fragments,
     parts: PartRule,
     spans: VecDeque<Span>,
     news: News,
     /// Descriptions of the init segments in the playlist, the newest last.
     described: Vec<Described>,
     seal: Seal,
+}
+
+/// The numbers and times of fragments, and the events before them.
+#[derive(Debug, Default)]
+struct Fragments {
+    /// Milliseconds that decode times are put ahead, so that none is negative; the same for all renditions of a stream.
+    shift_ms: i64,
+    sequence: u32,
+    /// True if there may be timed metadata: manifests announce it.
+    has_metadata: bool,
+    /// Events before the next fragment: time in milliseconds and tags.
+    events: VecDeque<(i64, Bytes)>,
+    /// Number of events so far.
+    event_count: u32,
+}
+
+impl Fragments {
+    /// Takes the boxes of the events that wait.
+    fn take_events(&mut self) -> Vec<Bytes> {
+        let waiting = std::mem::take(&mut self.events).into_iter();
+        let boxes = waiting.map(|(at_ms, tags)| {
+            self.event_count = self.event_count.wrapping_add(1);
+            let time_ms = u64::try_from(at_ms.saturating_add(self.shift_ms)).unwrap_or(0);
+            id3_event(self.event_count, time_ms, &tags)
+        });
+        boxes.collect()
+    }
 }
 
 /// Encryption of the segments.
@@ -208,14 +235,26 @@ impl Mp4Segmenter {
             epoch: 0,
             map: None,
             growing: Growing::default(),
-            shift_ms,
-            sequence: 0,
+            fragments: Fragments { shift_ms, ..Fragments::default() },
             parts: PartRule { are_wanted: low_latency, ..PartRule::default() },
             spans: VecDeque::new(),
             news: News::default(),
             described: Vec::new(),
             seal: Seal::default(),
         }
+    }
+
+    /// Announces timed metadata, and takes it.
+    #[must_use]
+    pub const fn with_metadata(mut self) -> Self {
+        self.fragments.has_metadata = true;
+        self
+    }
+
+    /// True if it takes timed metadata, which manifests announce.
+    #[must_use]
+    pub const fn has_metadata(&self) -> bool {
+        self.fragments.has_metadata
     }
 
     /// Has its segments encrypted, if there is a sealer. Those that are sealed as a whole have no parts: the whole is not what its parts
@@ -288,6 +327,18 @@ impl Mp4Segmenter {
             self.forget(Vec::new());
         }
         has_passed
+    }
+
+    /// Puts ID3 tags for this time in milliseconds before the fragment that grows. Without a segment, or without [`Self::with_metadata`],
+    /// they are left out.
+    pub fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
+        if !self.fragments.has_metadata || self.window.begin_ms().is_none() {
+            return;
+        }
+        if self.fragments.events.len() >= EVENTS_MAX {
+            self.fragments.events.pop_front();
+        }
+        self.fragments.events.push_back((at_ms, tags.clone()));
     }
 
     /// True if the track belongs to this segmenter.
@@ -469,10 +520,11 @@ impl Mp4Segmenter {
         if self.map.is_none() {
             self.describe();
         }
-        let Some(slices) = self.fragment() else {
+        let Some(fragment) = self.fragment() else {
             self.growing.part_begin = Some((begin_ms, independent));
             return;
         };
+        let slices = [self.fragments.take_events(), fragment].concat();
         let bytes = slices.iter().map(Bytes::len).sum::<usize>();
         self.growing.bytes = self.growing.bytes.saturating_add(bytes);
         if let Some(sealer) = &mut self.seal.sealer {
@@ -504,15 +556,15 @@ impl Mp4Segmenter {
         if self.lanes.iter().all(Samples::is_empty) {
             return None;
         }
-        self.sequence = self.sequence.wrapping_add(1).max(1);
-        let mut fragment = Fragment::new(self.sequence);
+        self.fragments.sequence = self.fragments.sequence.wrapping_add(1).max(1);
+        let mut fragment = Fragment::new(self.fragments.sequence);
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             if lane.is_empty() {
                 continue;
             }
             let scale = lane.description.timescale;
             let (at, samples) = lane.take();
-            let shift = Timescale::MILLISECONDS.convert(self.shift_ms, scale);
+            let shift = Timescale::MILLISECONDS.convert(self.fragments.shift_ms, scale);
             let time = u64::try_from(at.saturating_add(shift)).unwrap_or(0);
             let ticks = samples.iter().map(|sample| u64::from(sample.duration)).sum::<u64>();
             if index == 0 {

@@ -657,3 +657,67 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
         }
     }
 }
+
+/// The event messages of a file: their times and texts.
+fn events(file: &[u8]) -> Vec<(u64, String)> {
+    let mut events = Vec::new();
+    let mut rest = file;
+    while let Some((size, _)) = rest.split_first_chunk::<4>() {
+        let (one, behind) = rest.split_at(u32::from_be_bytes(*size) as usize);
+        if let Some(body) = one.strip_prefix(&[size, &b"emsg"[..], &[1, 0, 0, 0, 0, 0, 3, 0xe8]].concat()[..])
+        {
+            let tags = body.windows(4).position(|four| four == b"ID3\x04").unwrap();
+            assert_eq!(&body[16..tags], [fmp4::ID3_SCHEME.as_bytes(), &[0, 0]].concat());
+            let text = media::id3::texts(&body[tags..])[0].1.to_owned();
+            events.push((u64::from_be_bytes(body[..8].try_into().unwrap()), text));
+        }
+        rest = behind;
+    }
+    events
+}
+
+#[test]
+fn metadata_stands_before_the_fragment_of_its_time_and_in_the_manifest() {
+    let tags = |n: i64| media::id3::text("n", &n.to_string()).unwrap();
+    for (low_latency, has_metadata) in [(true, true), (false, true), (true, false)] {
+        let mut rig = Rig::with(video(), &Rules::DEFAULT, low_latency, 500);
+        if has_metadata {
+            rig.rendition = rig.rendition.with_metadata();
+        }
+        rig.rendition.metadata(0, &tags(0));
+        for n in 0..440 {
+            rig.unit(n * 40, n % 50 == 0);
+            if n % 90 == 89 {
+                rig.rendition.metadata(n * 40, &tags(n));
+            }
+        }
+        let is_part = |name: &str| name.matches('.').count() == 2;
+        let all = |of_parts| -> Vec<(u64, String)> {
+            let files =
+                rig.there.iter().filter(|(name, _)| !name.ends_with(".mp4") && is_part(name) == of_parts);
+            files.flat_map(|(_, file)| events(file)).collect()
+        };
+        let expected: Vec<(u64, String)> = [89, 179, 269, 359]
+            .map(|n| (n * 40 + 500, n.to_string()))
+            .into_iter()
+            .filter(|_| has_metadata)
+            .collect();
+        assert_eq!(all(false), expected, "{low_latency}");
+        let shown = manifest(&rig.rendition, &[Stretch { id: 1, begin_ms: 0, delay_ms: 0 }], None);
+        assert_eq!(
+            shown.contains("<InbandEventStream schemeIdUri=\"https://aomedia.org/emsg/ID3\"/>"),
+            has_metadata
+        );
+        if low_latency {
+            // The first segment has no parts.
+            assert_eq!(all(true), expected);
+        }
+    }
+    let mut rig = Rig::new(video(), true);
+    rig.rendition = rig.rendition.with_metadata();
+    rig.unit(0, true);
+    (0..1000).for_each(|n| rig.rendition.metadata(n, &tags(n)));
+    (1..100).for_each(|n| rig.unit(n * 40, n % 50 == 0));
+    let count: usize = rig.there.iter().map(|(_, file)| events(file).len()).sum();
+    assert_eq!(count, EVENTS_MAX, "the newest of a flood");
+}
