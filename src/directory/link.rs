@@ -382,6 +382,27 @@ impl Link {
         Ok(())
     }
 
+    /// Gives an id to a live node. Returns the number of the change, or 0.
+    pub(super) fn hand_over(
+        &mut self,
+        own: &Process,
+        key: &StreamKey,
+        (token, floor): (u64, u64),
+        (node, incarnation): (&NodeId, u64),
+    ) -> Result<u64, RedisError> {
+        self.run(
+            Script::HandOver,
+            &[
+                own.writer().as_bytes(),
+                key.to_string().as_bytes(),
+                node.as_str().as_bytes(),
+                incarnation.to_string().as_bytes(),
+                floor.to_string().as_bytes(),
+                token.to_string().as_bytes(),
+            ],
+        )
+    }
+
     /// Ends the claim of a node that has gone. Returns the number of the change, or 0.
     pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<u64, RedisError> {
         let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
@@ -464,6 +485,7 @@ impl Profile {
             "public": &*self.public,
             "cpu": self.cpu_percent,
             "memory": self.memory_percent,
+            "draining": self.is_draining,
         })
         .to_string()
     }
@@ -484,6 +506,7 @@ impl Profile {
             public: text("public"),
             cpu_percent: number("cpu"),
             memory_percent: number("memory"),
+            is_draining: value.get("draining").and_then(serde_json::Value::as_bool).unwrap_or(false),
         }
     }
 }
@@ -596,8 +619,13 @@ mod tests {
 
     #[test]
     fn a_profile_goes_and_comes_back_and_a_claim_has_three_parts() {
-        let profile =
-            Profile { relay: "h:1".into(), public: "https://h".into(), cpu_percent: 7, ..Profile::default() };
+        let profile = Profile {
+            relay: "h:1".into(),
+            public: "https://h".into(),
+            cpu_percent: 7,
+            is_draining: true,
+            ..Profile::default()
+        };
         assert_eq!(Profile::of_json(&profile.to_json()), profile);
         let node = NodeId::new("n").unwrap();
         assert_eq!(holder_of("3 2 n"), Some(Holder { token: 3, incarnation: 2, node }));

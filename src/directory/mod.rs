@@ -63,6 +63,8 @@ pub struct Profile {
     pub cpu_percent: u8,
     /// Used memory of the node's machine, in percent.
     pub memory_percent: u8,
+    /// True if the node is draining: it takes no new sessions.
+    pub is_draining: bool,
 }
 
 /// The node that holds an id.
@@ -111,6 +113,15 @@ pub enum Request {
         /// Token of the claim.
         token: u64,
     },
+    /// Give an id to another live node, which then holds it. [`News::Claim`] has the outcome, if any.
+    HandOver {
+        /// Id to give away.
+        key: StreamKey,
+        /// Token of the claim; nothing happens if it is no longer current.
+        token: u64,
+        /// The node that gets the id, and its process.
+        to: (NodeId, u64),
+    },
     /// End the claim of a node that has gone, unless it is no longer current. [`News::Claim`] has the outcome.
     Bury {
         /// Id of the claim.
@@ -134,6 +145,8 @@ pub enum Request {
         /// Used memory.
         memory: u8,
     },
+    /// Tell the other nodes at once whether this node is draining.
+    Draining(bool),
     /// Forget a node that is not alive.
     Forget(NodeId),
 }

@@ -182,9 +182,11 @@ impl Shared {
             // Claims are told again when the directory is back, and so are records that it has lost.
             Request::Keep { .. }
             | Request::Release { .. }
+            | Request::HandOver { .. }
             | Request::Bury { .. }
             | Request::Refill(_)
             | Request::Load { .. }
+            | Request::Draining(_)
             | Request::Forget(_) => {}
         }
     }
@@ -208,6 +210,11 @@ impl Shared {
                 self.advance(link, seq)
             }
             Request::Release { key, token } => link.release(&self.own, &key, token),
+            Request::HandOver { key, token, to: (node, incarnation) } => {
+                let tokens = (token, self.token_max);
+                let seq = link.hand_over(&self.own, &key, tokens, (&node, incarnation))?;
+                self.advance(link, seq)
+            }
             Request::Bury { key, token } => {
                 let seq = link.bury(&self.own, &key, token)?;
                 self.advance(link, seq)
@@ -220,7 +227,7 @@ impl Shared {
             }
             Request::Refill(all) => self.refill(link, all),
             Request::Forget(node) => link.forget(&node),
-            Request::Load { .. } => Ok(()),
+            Request::Load { .. } | Request::Draining(_) => Ok(()),
         }
     }
 

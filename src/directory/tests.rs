@@ -193,6 +193,45 @@ fn nodes_that_commit_in_any_order_end_with_what_the_directory_has() {
     assert!(!there.is_empty());
 }
 
+#[test]
+fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
+    let redis = Redis::start();
+    let (mut a, mut b, mut c) = (redis.node("a"), redis.node("b"), redis.node("c"));
+    let key = StreamKey::new("live", "s");
+    a.sign(LEASE);
+    b.sign(LEASE);
+    let ClaimAnswer::Granted(token) = a.claim("s") else { panic!() };
+    let to = (b.shared.own().node.clone(), b.shared.own().incarnation);
+    let give = |token: u64, (node, incarnation): (&NodeId, u64)| Request::HandOver {
+        key: key.clone(),
+        token,
+        to: (node.clone(), incarnation),
+    };
+    // To a node that is not alive, to an earlier process of one, by a claim that is not in force: nothing.
+    let dead = (c.shared.own().node.clone(), c.shared.own().incarnation);
+    a.ask(give(token, (&dead.0, dead.1)));
+    a.ask(give(token, (&to.0, to.1 + 1)));
+    a.ask(give(token + 1, (&to.0, to.1)));
+    assert_eq!(a.claims[&key].node, a.shared.own().node);
+    a.ask(give(token, (&to.0, to.1)));
+    for node in [&mut a, &mut b, &mut c] {
+        node.read_on();
+        let Holder { token: now, incarnation, node } = &node.claims[&key];
+        assert!(*now > token && (node, *incarnation) == (&to.0, to.1));
+    }
+    // Whoever has it has it as by a claim of its own.
+    assert!(matches!(a.claim("s"), ClaimAnswer::Taken(_)));
+    a.ask(give(token, (&to.0, to.1)));
+    a.ask(Request::Release { key: key.clone(), token });
+    assert_eq!(a.claims[&key].node, to.0);
+    assert!(matches!(b.claim("s"), ClaimAnswer::Granted(_)));
+    let gone = give(1, (&to.0, to.1));
+    b.ask(Request::Release { key: key.clone(), token: b.claims[&key].token });
+    b.ask(gone);
+    b.read_on();
+    assert!(!b.claims.contains_key(&key));
+}
+
 /// A change of another node directly after our own must not be discarded as older than ours.
 #[test]
 fn b_20_nodes_that_commit_at_the_same_time_end_with_what_the_directory_has() {

@@ -29,6 +29,7 @@ mod crash;
 mod data_channels;
 mod differential;
 mod documented;
+mod draining;
 mod edges;
 mod encryption;
 mod examples;

@@ -5,6 +5,7 @@
 //! granted while the directory was unreachable has token 0 until the directory is back.
 
 mod foreign;
+mod handover;
 mod news;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -116,6 +117,8 @@ pub(in crate::control) struct Changes {
     pub(in crate::control) lost: Vec<StreamKey>,
     /// Ids of gone nodes whose claims have ended at this node's request.
     pub(in crate::control) buried: Vec<StreamKey>,
+    /// Ids that another node has given to this one.
+    pub(in crate::control) given: Vec<StreamKey>,
 }
 
 impl Cluster {
@@ -345,8 +348,7 @@ impl Cluster {
                     }
                 }
                 if !self.is_claimed_here(&key) {
-                    let token = holder.token;
-                    self.requests.push_back(Request::Release { key: key.clone(), token });
+                    changes.given.push(key.clone());
                 }
                 self.claims.insert(key.clone(), holder);
             }
@@ -422,7 +424,8 @@ impl Cluster {
     fn abandoned(&self) -> Vec<(StreamKey, u64)> {
         let is_sure = !self.is_away && self.settles_until.is_none();
         let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };
-        let first = self.nodes.values().find(|node| node.is_alive);
+        let mut alive = self.nodes.values().filter(|node| node.is_alive);
+        let first = alive.clone().find(|node| !node.profile.is_draining).or_else(|| alive.next());
         if first.is_none_or(|first| first.id != own.node) {
             return Vec::new();
         }
