@@ -36,6 +36,7 @@ mod examples;
 mod files;
 mod floods;
 mod folders;
+mod front;
 mod harness;
 mod hls;
 mod hooks;
