@@ -36,6 +36,7 @@ mod lookups;
 mod management;
 mod media_ways;
 mod players;
+mod present;
 mod publish_keys;
 mod pushes;
 mod reconcile;

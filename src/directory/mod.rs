@@ -78,6 +78,28 @@ pub struct Holder {
     pub node: NodeId,
 }
 
+/// A number of connections of a subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribed {
+    /// The stream.
+    pub key: StreamKey,
+    /// Id of the subscriber.
+    pub subscriber: String,
+    /// Number of connections.
+    pub count: u32,
+}
+
+/// The connections of a subscriber at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presence {
+    /// The node.
+    pub node: NodeId,
+    /// Process of the node.
+    pub incarnation: u64,
+    /// Subscriber and number; none are zero.
+    pub subscribed: Subscribed,
+}
+
 /// The answer to a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimAnswer {
@@ -147,6 +169,8 @@ pub enum Request {
     },
     /// Tell the other nodes at once whether this node is draining.
     Draining(bool),
+    /// Tell the other nodes how many connections a subscriber has here.
+    Present(Subscribed),
     /// Forget a node that is not alive.
     Forget(NodeId),
 }
@@ -165,6 +189,10 @@ pub enum News {
     },
     /// All claims; ids without one are free.
     Claims(Vec<(StreamKey, Holder)>),
+    /// Connections of a subscriber at a node.
+    Present(Presence),
+    /// All connections of subscribers.
+    Presences(Vec<Presence>),
     /// All known nodes.
     Nodes(Vec<Node>),
     /// The answer to a claim.

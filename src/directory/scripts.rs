@@ -127,6 +127,16 @@ redis.call('HSET', CLAIMS, field, claim)
 return append('c', field, claim)
 ";
 
+/// Tells how many connections a subscriber has at a node. Arguments: writer, field, value, 0 for no connection.
+const PRESENT: &str = r"
+if ARGV[4] == '1' then
+  redis.call('HSET', KEYS[12], ARGV[2], ARGV[3])
+else
+  redis.call('HDEL', KEYS[12], ARGV[2])
+end
+return append('p', ARGV[2], ARGV[3])
+";
+
 /// Ends the claim of a node that has gone. Arguments: writer, id, token.
 const BURY: &str = r"
 local field = ARGV[2]
@@ -187,6 +197,8 @@ pub(super) enum Script {
     Release,
     /// See [`HAND_OVER`].
     HandOver,
+    /// See [`PRESENT`].
+    Present,
     /// See [`BURY`].
     Bury,
     /// See [`RENEW`].
@@ -208,6 +220,7 @@ impl Script {
             Self::Keep => KEEP,
             Self::Release => RELEASE,
             Self::HandOver => HAND_OVER,
+            Self::Present => PRESENT,
             Self::Bury => BURY,
             Self::Renew => RENEW,
             Self::Goodbye => GOODBYE,

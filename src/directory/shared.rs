@@ -64,9 +64,9 @@ impl Shared {
         let begin = |link: &mut Link| {
             let incarnation = link.new_incarnation()?;
             let (epoch, last) = link.state(&format!("{incarnation} {node}"))?;
-            Ok((incarnation, epoch, last, link.claims()?))
+            Ok((incarnation, epoch, last, (link.claims()?, link.presences()?)))
         };
-        let (incarnation, epoch, last, claims) =
+        let (incarnation, epoch, last, (claims, presences)) =
             begin(&mut link).map_err(|error: RedisError| failed(&error))?;
         Ok(Self {
             address,
@@ -77,7 +77,7 @@ impl Shared {
             token_max: incarnation,
             digests: HashMap::new(),
             claims,
-            news: VecDeque::new(),
+            news: VecDeque::from([News::Presences(presences)]),
             is_lost: false,
             is_ahead: false,
             is_away: false,
@@ -187,6 +187,7 @@ impl Shared {
             | Request::Refill(_)
             | Request::Load { .. }
             | Request::Draining(_)
+            | Request::Present(_)
             | Request::Forget(_) => {}
         }
     }
@@ -217,6 +218,10 @@ impl Shared {
             }
             Request::Bury { key, token } => {
                 let seq = link.bury(&self.own, &key, token)?;
+                self.advance(link, seq)
+            }
+            Request::Present(subscribed) => {
+                let seq = link.present(&self.own, &subscribed)?;
                 self.advance(link, seq)
             }
             Request::Burn { ticket, key } => {
@@ -288,6 +293,7 @@ impl Shared {
                 self.token_max = self.token_max.max(token);
                 self.news.push_back(News::Claim { key, holder });
             }
+            Change::Present(presence) => self.news.push_back(News::Present(presence)),
             Change::Unknown => {}
         }
     }
@@ -336,6 +342,7 @@ impl Shared {
         let tokens = claims.iter().map(|(_, holder)| holder.token);
         self.token_max = tokens.fold(self.token_max, u64::max);
         self.news.push_back(News::Claims(claims));
+        self.news.push_back(News::Presences(link.presences()?));
         self.advance(link, u64::MAX)
     }
 

@@ -161,8 +161,10 @@ impl Joined {
         let mut joined = Self::visit(settings)?;
         let shared = &mut joined.shared;
         let profile = joined.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let renewed = Link::connect(shared.address())
-            .and_then(|mut link| link.renew(shared.own(), settings.lease, &profile));
+        let renewed = Link::connect(shared.address()).and_then(|mut link| {
+            link.forget_presences(shared.own())?;
+            link.renew(shared.own(), settings.lease, &profile)
+        });
         let census = renewed.map_err(|error| failed(error.to_string()))?;
         let Process { node, incarnation } = shared.own().clone();
         tracing::info!(%node, incarnation, nodes = census.nodes.len(), "cluster joined");

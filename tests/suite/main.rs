@@ -79,6 +79,7 @@ mod sources;
 mod srt;
 mod srt_interop;
 mod srt_relay;
+mod subscribed;
 mod tls;
 mod turn;
 mod uploads;

@@ -7,11 +7,13 @@
 mod foreign;
 mod handover;
 mod news;
+mod present;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::present::Present;
 use super::admission::Ticket;
 use super::records::auxiliary::Vod;
 use crate::config::WithoutDirectory;
@@ -102,6 +104,8 @@ pub(in crate::control) struct Cluster {
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids of gone nodes whose claims the directory was asked to end.
     buried: BTreeSet<StreamKey>,
+    /// Connections of subscribers.
+    present: Present,
     is_away: bool,
     /// Time until which leases of other nodes that expired while the directory was unreachable may still be renewed.
     settles_until: Option<Instant>,
@@ -475,6 +479,6 @@ impl Cluster {
     /// Number of entries in all tables that belong to streams of this node.
     pub(in crate::control) fn held(&self) -> usize {
         let claims = self.tickets.len() + self.asked.len() + self.held.len();
-        claims + self.of_streams.len() + self.of_sources.len() + self.requests.len()
+        claims + self.of_streams.len() + self.of_sources.len() + self.requests.len() + self.present.told.len()
     }
 }

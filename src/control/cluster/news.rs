@@ -23,6 +23,8 @@ impl Control {
             News::Foreign(ops) => self.foreign(now, ops),
             News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
             News::Claims(all) => cluster.claims_told(all, &mut changes),
+            News::Present(presence) => cluster.present_told(presence),
+            News::Presences(all) => cluster.presences_told(all),
             News::Nodes(all) => {
                 cluster.nodes_told(now.mono, all, &mut changes);
                 cluster.bury();
