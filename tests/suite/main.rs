@@ -20,6 +20,7 @@ mod support;
 mod access;
 mod audio;
 mod bench_tool;
+mod chaos;
 mod clips;
 mod cluster;
 mod cluster_media;
