@@ -280,7 +280,9 @@ fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
     rig.tell_news(News::Claim { key: key("t"), holder: Some(holder("b", 1, 10)) });
     assert_eq!(rig.asked, [Asked::Release { key: key("t"), token: 10 }]);
-    // It begins when the drain is called off.
+    // It waits, and begins when the drain is called off.
+    rig.run_for(secs(1));
+    assert_eq!((rig.lefts, rig.asked_claims().len()), (0, 0));
     assert!(rig.leave(false));
     rig.asked.clear();
     rig.run_for(secs(2));
