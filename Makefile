@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -127,6 +127,9 @@ fuzz-score: ## Each target for SECONDS seconds, and its row in the scoreboard of
 
 fuzz-coverage: ## Which lines the corpora and their mutations run, for each target; needs rustup's llvm-tools
 	@sh fuzz/coverage.sh $(TARGETS)
+
+chaos: ## 200 times kill -9 of a node or the directory of a cluster under writers and encoders
+	SUITE_CHAOS=200 cargo test --release --test suite --locked n_25 -- --nocapture
 
 kills: ## 200 times kill -9 under concurrent writers; recordings that are cut short by 1000 kills and 50 power cuts
 	SUITE_KILLS=200 cargo test --release --test suite --locked b_01 -- --nocapture

@@ -30,7 +30,7 @@ objcopy --only-keep-debug --compress-debug-sections "$binary" "$folder/$name.deb
 objcopy --add-gnu-debuglink="$folder/$name.debug" "$stage/$name/millstream"
 cp README.md ARCHITECTURE.md CONTRIBUTING.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT "$stage/$name/"
 cp packaging/millstream.service "$stage/$name/packaging/"
-cp -R packaging/linux packaging/certificates packaging/prometheus packaging/grafana packaging/helm packaging/ladder "$stage/$name/packaging/"
+cp -R packaging/linux packaging/certificates packaging/prometheus packaging/grafana packaging/helm packaging/front packaging/ladder "$stage/$name/packaging/"
 cp -R docs "$stage/$name/"
 # Libraries of the pages and of codecs are part of the binary, and their licences come with it.
 cp src/protocol/http/pages/vendor/*.LICENSE packaging/licenses/* "$stage/$name/licenses/"

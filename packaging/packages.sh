@@ -44,7 +44,7 @@ install -m 755 "$from/millstream" "$to/usr/bin/millstream"
 sed -e '/^# A unit for systemd/,/^$/d' -e 's|/usr/local/bin/|/usr/bin/|' "$from/packaging/millstream.service" \
     > "$to/usr/lib/systemd/system/millstream.service"
 install -m 644 "$from/packaging/linux/sysctl.conf" "$to/usr/lib/sysctl.d/60-millstream.conf"
-cp -R "$from/packaging/prometheus" "$from/packaging/grafana" "$from/packaging/certificates" "$share/"
+cp -R "$from/packaging/prometheus" "$from/packaging/grafana" "$from/packaging/front" "$from/packaging/certificates" "$share/"
 for page in README CHANGELOG ARCHITECTURE CONTRIBUTING; do
     cp "$from/$page".md "$doc/"
 done

@@ -15,7 +15,8 @@ use crate::store::Task;
 const HOME: &str = "./millstream-home";
 
 /// Names of the commands.
-const COMMANDS: [&str; 8] = ["serve", "user", "check-config", "settings", "store", "import", "bench", "help"];
+const COMMANDS: [&str; 9] =
+    ["serve", "user", "check-config", "settings", "store", "import", "drain", "bench", "help"];
 /// Least similarity of two words for a suggestion.
 const SIMILARITY_MIN: f64 = 0.8;
 
@@ -29,6 +30,7 @@ millstream: a live-streaming media server
   millstream settings
   millstream store check|export|salvage [FILE] [--home DIR]
   millstream store backup [FILE] | restore FILE | reindex [--home DIR]
+  millstream drain [off] [--home DIR]
   millstream import DIR [--records DIR] [--redis URL] [--copy] [--dry-run] [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
   millstream bench self [--count N] [--duration S] [--bitrate KBPS] [--json]
@@ -43,6 +45,8 @@ millstream: a live-streaming media server
                  its records with their secrets, backup copies it, also while the server runs, restore puts a
                  copy in its place, salvage rescues what can be read of a damaged one, reindex lists
                  recordings that have no record; FILE is a copy in place of the store, or the target
+  drain          has the running server let in nothing new, and end when its sessions have ended
+                 (docs/operations.md); off: it goes on
   import         makes a home of an installation of Ant Media Server in DIR (docs/import.md), which stays as it is;
                  --records names the folder of its exported or dumped records, --redis its redis://HOST:PORT;
                  recordings are linked, with --copy copied; --dry-run prints what would be different, and changes nothing
@@ -107,6 +111,13 @@ pub enum Command {
     },
     /// Make pictures of key frames, for the server that started it.
     PreviewWorker,
+    /// Have the running server of a home drain, or call that off.
+    Drain {
+        /// The home.
+        options: Options,
+        /// True to begin.
+        is_leaving: bool,
+    },
     /// Generate load, or measure this machine.
     Bench(Box<bench::Task>),
     /// Print the usage.
@@ -167,7 +178,9 @@ pub fn parse(
             Value(word) if command.as_deref() == Some("import") && importing.from.is_none() => {
                 importing.from = Some(word.into());
             }
-            Value(word) if matches!(command.as_deref(), Some("user" | "store")) && words.len() < 2 => {
+            Value(word)
+                if matches!(command.as_deref(), Some("user" | "store" | "drain")) && words.len() < 2 =>
+            {
                 words.push(word.string().map_err(|error| error.to_string())?);
             }
             Value(_) | Long(_) | Short(_) => return Err(argument.unexpected().to_string()),
@@ -177,7 +190,7 @@ pub fn parse(
         return Err("--records, --redis, --copy and --dry-run belong to import".to_owned());
     }
     match command.as_deref() {
-        None | Some("serve" | "user" | "store" | "settings" | "import") if deep || quiet => {
+        None | Some("serve" | "user" | "store" | "settings" | "import" | "drain") if deep || quiet => {
             Err("--deep and --quiet belong to check-config".to_owned())
         }
         Some("import") => importing.order().map(|order| Command::Import { options, order }),
@@ -187,6 +200,11 @@ pub fn parse(
             _ => Err("usage: millstream user add EMAIL".to_owned()),
         },
         Some("store") => Ok(Command::Store { options, task: store_task(&words)? }),
+        Some("drain") => match words.as_slice() {
+            [] => Ok(Command::Drain { options, is_leaving: true }),
+            [word] if word == "off" => Ok(Command::Drain { options, is_leaving: false }),
+            _ => Err("usage: millstream drain [off]".to_owned()),
+        },
         Some("check-config") => Ok(Command::CheckConfig { options, deep, quiet }),
         Some("settings") => Ok(Command::Settings),
         Some(other) => Err(unknown(other)),
@@ -270,6 +288,10 @@ mod tests {
         assert_eq!(email, "a@b");
         let Ok(Command::Store { task, .. }) = parsed("store restore f --home h") else { panic!() };
         assert_eq!(task, Task::Restore("f".into()));
+        for (line, begins) in [("drain --home h", true), ("drain off", false)] {
+            let Ok(Command::Drain { is_leaving, .. }) = parsed(line) else { panic!("{line}") };
+            assert_eq!(is_leaving, begins);
+        }
         assert!(matches!(parsed("store backup"), Ok(Command::Store { task: Task::Backup(None), .. })));
         assert!(matches!(parsed("check-config --deep"), Ok(Command::CheckConfig { deep: true, .. })));
         let line = "import /old --records r --redis redis://h --copy --dry-run --home h";
@@ -322,6 +344,9 @@ mod tests {
             "import a --deep",
             "import a --redis h",
             "serve --dry-run",
+            "drain on",
+            "drain off off",
+            "drain --deep",
             "store check --copy",
         ] {
             let error = parsed(line).unwrap_err();

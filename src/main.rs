@@ -17,7 +17,7 @@ use millstream::io::{
 use millstream::protocol::{self, Addresses};
 use millstream::store::{self, RedbStore, Store, backup};
 use millstream::types::build;
-use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 #[global_allocator]
@@ -46,6 +46,7 @@ fn main() -> ExitCode {
         Ok(Command::Settings) => print(&protocol::schema().page()),
         Ok(Command::AddUser { options, email }) => add_user(&options, &email),
         Ok(Command::Store { options, task }) => run_store(&options, &task),
+        Ok(Command::Drain { options, is_leaving }) => drain(&options, is_leaving),
         Ok(Command::Import { options, order }) => run_import(&options, &order),
         Ok(Command::PreviewWorker) => ExitCode::from(io::preview_worker::run()),
         Ok(Command::Bench(task)) => run_bench(*task),
@@ -100,7 +101,7 @@ fn serve(options: &Options) -> ExitCode {
 
 /// Converts signals to notices.
 fn watch_signals(notices: Sender<Notice>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     // An alarm that somebody set before the program was started means nothing to it.
     signal_hook::flag::register(SIGALRM, Arc::default())?;
     // A file at the limit of its size (RLIMIT_FSIZE) fails the write, as a full disk does, and does not kill.
@@ -133,15 +134,18 @@ fn watch(server: Server, heard: &Receiver<Notice>, manager: Option<&ServiceManag
             Some(Notice::Signal(SIGUSR2)) => {
                 tracing::warn!("SIGUSR2 ignored: it is reserved for upgrades of a running server");
             }
-            Some(Notice::Signal(signal)) if drained_by.is_none() => {
-                tracing::info!(signal, "draining");
+            Some(Notice::Signal(SIGQUIT)) => server.leave(),
+            Some(notice @ (Notice::Signal(_) | Notice::Left)) if drained_by.is_none() => {
+                if let Notice::Signal(signal) = notice {
+                    tracing::info!(signal, "draining");
+                }
                 if let Some(manager) = manager {
                     manager.draining();
                 }
                 server.drain();
                 drained_by = Some(Instant::now() + DRAIN_MAX);
             }
-            Some(Notice::Signal(_)) => {}
+            Some(Notice::Signal(_) | Notice::Left) => {}
             Some(Notice::ThreadEnded) if drained_by.is_some() => living -= 1,
             Some(Notice::ThreadEnded) => {
                 tracing::error!("server thread died");
@@ -220,6 +224,17 @@ fn run_store(options: &Options, task: &store::Task) -> ExitCode {
     match store_tools::run(options, task, &mut std::io::stdout().lock()) {
         Ok(done) => {
             complain(&done);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(RUN_TIME, &error),
+    }
+}
+
+/// Has the running server drain, or calls that off.
+fn drain(options: &Options, is_leaving: bool) -> ExitCode {
+    match io::order_drain(options, is_leaving) {
+        Ok(()) => {
+            complain(if is_leaving { "the server is draining" } else { "the drain is called off" });
             ExitCode::SUCCESS
         }
         Err(error) => fail(RUN_TIME, &error),

@@ -42,6 +42,7 @@ python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-ven
 need srt-live-transmit srt-tools
 need gst-launch-1.0 gstreamer1.0-tools
 [ -e /usr/lib/nginx/modules/ngx_rtmp_module.so ] || missing="$missing libnginx-mod-rtmp"
+[ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || missing="$missing libnginx-mod-stream"
 for element in rtmp2sink:plugins-bad flvmux:plugins-good h264parse:plugins-bad clocksync:plugins-base avdec_h264:libav \
     srtsink:plugins-bad srtsrc:plugins-bad mpegtsmux:plugins-bad tsdemux:plugins-bad hlsdemux:plugins-bad souphttpsrc:plugins-good; do
     gst-inspect-1.0 "${element%%:*}" >/dev/null 2>&1 || missing="$missing gstreamer1.0-${element#*:}"

@@ -77,6 +77,7 @@ impl Publishers {
                 | Output::Job(_)
                 | Output::Directory(_)
                 | Output::Outbound(_)
+                | Output::Leave
                 | Output::Exit => {}
             }
         }

@@ -380,7 +380,10 @@ impl Rig {
                     };
                     self.control.handle_job(now, JobDone { id, outcome });
                 }
-                control::Output::Directory(_) | control::Output::Outbound(_) | control::Output::Exit => {}
+                control::Output::Directory(_)
+                | control::Output::Outbound(_)
+                | control::Output::Leave
+                | control::Output::Exit => {}
             }
         }
         any

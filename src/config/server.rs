@@ -186,6 +186,7 @@ impl ServerSettings {
             metrics_per_stream: values.boolean("metrics.per_stream")?,
             values: backups(&values)
                 .and_then(|_| linger(&values))
+                .and_then(|_| drain_limit(&values))
                 .and_then(|_| ClusterSettings::of(&values))
                 .map(|_| values)?,
         })
@@ -231,6 +232,12 @@ impl ServerSettings {
         linger(&self.values).unwrap_or_default()
     }
 
+    /// Returns `server.drain_limit`: how long a drain waits for sessions to end; `None`: for ever.
+    #[must_use]
+    pub fn drain_limit(&self) -> Option<Duration> {
+        drain_limit(&self.values).unwrap_or_default()
+    }
+
     /// Returns the defaults with some keys changed and one worker; for tests and simulations.
     ///
     /// # Errors
@@ -255,6 +262,12 @@ impl ServerSettings {
 /// Parses `edge.linger`.
 fn linger(values: &Values) -> Result<Duration, Error> {
     Ok(Duration::from_secs(values.number("edge.linger", 1, 86_400)?))
+}
+
+/// Parses `server.drain_limit`.
+fn drain_limit(values: &Values) -> Result<Option<Duration>, Error> {
+    let seconds = values.number("server.drain_limit", 0, 604_800)?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
 fn limits(values: &Values) -> Result<Limits, Error> {

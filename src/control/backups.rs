@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use crate::http::Response;
 use crate::store::{self, backup};
-use crate::types::{Now, SessionRef};
+use crate::types::Now;
 
+use super::Walks;
 use super::answer::Outcome;
 use super::cluster::Cluster;
 use super::context::Context;
 use super::mask::Requester;
 use super::records::Records;
-use super::{Control, Walks};
 
 /// Interval at which the age of the newest backup is checked.
 const LOOK: Duration = Duration::from_secs(600);
@@ -102,17 +102,6 @@ impl Walks {
             cx.answer(requester, answer);
         }
         None
-    }
-}
-
-impl Control {
-    /// Backs up the store on an order of the command line.
-    pub fn back_up_now(&mut self, now: Now, session: SessionRef) {
-        let requester = Requester::unknown(session);
-        if !self.walks.back_up(&self.cx, &mut self.records, now, requester) {
-            self.cx.answer(requester, busy());
-        }
-        self.end_turn(now);
     }
 }
 

@@ -9,6 +9,7 @@ use crypto::Random;
 use super::audit::Audit;
 use super::broadcast::Broadcast;
 use super::jobs::Outbox;
+use super::leaving::Leaving;
 use super::lookups::Lookups;
 use super::mask::{Requester, Shown};
 use super::stats::Load;
@@ -35,6 +36,8 @@ pub(super) struct Context {
     pub(super) load: Load,
     pub(super) audit: Audit,
     pub(super) outbox: Outbox,
+    /// Set while the server lets in nothing new and waits for its sessions to end.
+    pub(super) leaving: Option<Leaving>,
     pub(super) drain: Option<Drain>,
     /// Addresses of this machine that are looked up.
     pub(super) lookups: Lookups,
@@ -44,6 +47,11 @@ impl Context {
     /// True if the server is shutting down.
     pub(super) const fn is_draining(&self) -> bool {
         self.drain.is_some()
+    }
+
+    /// True if nothing new is let in: the server is shutting down, or waits for its sessions to end.
+    pub(super) const fn lets_in_nothing(&self) -> bool {
+        self.drain.is_some() || self.leaving.is_some()
     }
 
     /// Posts mail to a worker.

@@ -49,6 +49,8 @@ pub(super) struct Copying {
     absent: usize,
     /// Time since which no units come.
     lost: Option<Instant>,
+    /// True if the origin has claimed the stream for a source and may not have it yet.
+    is_promised: bool,
     /// The viewers last reported to the origin; `None` on a new connection.
     pub(super) told: Option<Viewers>,
 }
@@ -94,7 +96,7 @@ impl Sources {
         let Some(id) = self.by_key.get(key) else { return };
         if let Some(copying) = self.by_id.get_mut(id).and_then(|source| source.copying.as_mut()) {
             (copying.lost, copying.failures, copying.absent) = (None, 0, 0);
-            copying.told = None;
+            (copying.is_promised, copying.told) = (false, None);
         }
     }
 }
@@ -119,7 +121,7 @@ impl Copying {
         self.failures = self.failures.saturating_add(1);
         self.absent = self.absent.saturating_add(usize::from(is_absent));
         self.lost.get_or_insert(now);
-        self.absent < self.origins.len() && !self.is_lost(now)
+        (self.is_promised || self.absent < self.origins.len()) && !self.is_lost(now)
     }
 
     /// True if no units have come for too long.
@@ -233,6 +235,7 @@ impl Control {
             failures: 0,
             absent: 0,
             lost: Some(now.mono),
+            is_promised: self.records.get(key).is_some_and(|record| record.source_wanted),
             told: None,
         };
         self.outbound.start_source(
@@ -271,8 +274,16 @@ impl Outbound {
             return false;
         }
         tracing::info!(%key, places = origins.len(), "copy requested");
-        let copying =
-            Copying { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono), told: None };
+        let copying = Copying {
+            via,
+            origins,
+            at: 0,
+            failures: 0,
+            absent: 0,
+            lost: Some(now.mono),
+            is_promised: false,
+            told: None,
+        };
         self.start_source(cx, records, registry, now, Source::copy(now, key, origin, copying));
         true
     }
@@ -346,6 +357,7 @@ impl Outbound {
         let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
         (copying.at, copying.failures, copying.absent, copying.origins) = (0, 0, 0, origins);
         copying.lost = Some(now.mono);
+        copying.is_promised = records.get(key).is_some_and(|record| record.source_wanted);
         source.origin = origin;
         let remote = RemoteHost::of_node(&source.origin.target);
         if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {

@@ -124,7 +124,7 @@ impl Outbound {
         now: Now,
     ) {
         self.sources.held_back.take_freed(now.mono, |key| registry.cluster.elsewhere(key).is_some());
-        if self.sources.held_back.here.is_empty() || registry.cluster.refuses() || cx.is_draining() {
+        if self.sources.held_back.here.is_empty() || registry.cluster.refuses() || cx.lets_in_nothing() {
             return;
         }
         let mut due = Vec::new();

@@ -32,6 +32,7 @@ mod hooks;
 mod jobs;
 mod json_text;
 mod key_sets;
+mod leaving;
 mod live;
 mod lookups;
 mod management;
@@ -39,6 +40,7 @@ mod mask;
 mod metrics;
 mod names;
 mod objects;
+mod orders;
 mod own_pushes;
 mod playlists;
 mod purge;
@@ -112,6 +114,7 @@ pub use audit::{ADDS_USER, AUDIT};
 pub use cluster::{Location, Membership};
 pub use held::{Ordered, Standing};
 pub use management::is_email;
+pub use orders::Order;
 pub use records::auxiliary::{StoredRecords, administrator_record, found_recording};
 pub use records::imported::{ImportedRecord, NotImported, imported_key, imported_record};
 pub use records::restored::{BadRecord, RestoreError, Restored};
@@ -155,6 +158,8 @@ pub enum Output {
     Job(Job),
     /// Set the policy on addresses that hooks may connect to.
     Outbound(OutboundPolicy),
+    /// The last sessions have ended, or their time is over: the server is to be shut down.
+    Leave,
     /// The drain is complete: everything is closed and flushed. Comes once, last.
     Exit,
 }
@@ -302,7 +307,7 @@ impl Control {
         let load = Load::new(config.workers);
         let (audit, outbox) = (Audit::default(), Outbox::default());
         let lookups = Lookups::default();
-        let cx = Context { config, apps, random, load, audit, outbox, drain: None, lookups };
+        let cx = Context { config, apps, random, load, audit, outbox, leaving: None, drain: None, lookups };
         let mut control = Self {
             records: Records::default(),
             walks: Walks::default(),
@@ -440,6 +445,7 @@ impl Control {
         self.access.fire_admissions(&mut self.cx, &mut self.registry.cluster, now);
         self.outbound.fire_attempts(&mut self.cx, &mut self.records, &mut self.registry, now);
         self.fire_sources(now);
+        self.outbound.fire_leaving(&mut self.cx, &mut self.registry, &self.access, now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
         let walked = self.registry.len().saturating_add(self.files.recordings.len());
@@ -507,6 +513,7 @@ impl Control {
             self.access.admissions.deadline(),
             self.outbound.supervisor.deadline(),
             self.outbound.sources.deadline(),
+            self.cx.leaving_deadline(),
             self.outbound.repeats.deadline(),
             self.records.writes.deadline(),
             self.walks.scans.deadline(),

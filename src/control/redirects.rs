@@ -11,7 +11,8 @@ use crate::mail::Sought;
 /// Returns the answer to a session that asks for a location: 307 with the node's address, or 204 if here or unknown.
 pub(super) fn locate(cluster: &Cluster, records: &Records, files: &Files, sought: &Sought) -> Response {
     let node = match sought {
-        Sought::Stream(key) => cluster.elsewhere(key),
+        // A draining node lets in nobody: its stream is copied.
+        Sought::Stream(key) => cluster.elsewhere(key).filter(|node| !node.profile.is_draining),
         Sought::File { app, path } => node_of_file(
             cluster,
             records.auxiliary.of_file(app, path).and_then(|key| files.vod_of(records, key)),

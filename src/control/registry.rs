@@ -113,27 +113,37 @@ impl Control {
             }
             Some(stream) if self.outbound.is_copy(&self.registry, &request.key) => {
                 self.outbound.release_copy(&mut self.cx, &mut self.registry, now, &request.key);
-                let grant = self
-                    .registry
-                    .return_publisher(
-                        &mut self.cx,
-                        &mut self.records,
-                        &mut self.access,
-                        now,
-                        stream,
-                        request.clone(),
-                    )
-                    .ok_or(Refusal::InUse)?;
-                self.publish_begun(now, stream, &request);
-                // Its units have come before.
-                self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
-                Ok(grant)
+                self.take_copy_over(now, stream, request)
             }
             Some(stream) => self
                 .registry
                 .return_publisher(&mut self.cx, &mut self.records, &mut self.access, now, stream, request)
                 .ok_or(Refusal::InUse),
         }
+    }
+
+    /// Attaches a publisher to a stream that was a copy of another node's.
+    pub(super) fn take_copy_over(
+        &mut self,
+        now: Now,
+        stream: StreamId,
+        request: PublishRequest,
+    ) -> Result<Grant, Refusal> {
+        let (cx, records, access) = (&mut self.cx, &mut self.records, &mut self.access);
+        let returned = self.registry.return_publisher(cx, records, access, now, stream, request.clone());
+        let grant = returned.ok_or(Refusal::InUse)?;
+        let key = &request.key;
+        self.hooks.forget_idle(key);
+        self.registry.record_started(&self.cx, &mut self.records, now, &request);
+        if let Some(live) = self.registry.get_mut(&stream) {
+            live.began = now.mono;
+        }
+        self.registry.review_viewers(&mut self.cx, &self.records, key);
+        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
+        // Its units have come before.
+        self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
+        Ok(grant)
     }
 
     pub(super) fn begin_stream(
@@ -160,19 +170,6 @@ impl Control {
         self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, &key);
         self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, &key);
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
-    }
-
-    /// Handles a publisher that arrives here for a stream that was a copy of another node's.
-    fn publish_begun(&mut self, now: Now, stream: StreamId, request: &PublishRequest) {
-        let key = &request.key;
-        self.hooks.forget_idle(key);
-        self.registry.record_started(&self.cx, &mut self.records, now, request);
-        if let Some(live) = self.registry.get_mut(&stream) {
-            live.began = now.mono;
-        }
-        self.registry.review_viewers(&mut self.cx, &self.records, key);
-        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
     }
 
     /// Handles the loss of a connection whose grant is on the way, because no later event reports this.
@@ -223,6 +220,11 @@ impl Control {
 }
 
 impl Registry {
+    /// True if a source of this node delivers to a stream that was a copy of another node's.
+    pub(super) fn is_taken_over(&self, stream: StreamId, request: &PublishRequest) -> bool {
+        request.ingest != Ingest::COPY && self.get(&stream).is_some_and(Live::is_copy)
+    }
+
     pub(super) fn end_overdue_graces(&mut self, cx: &mut Context, now: Now) {
         while let Some((until, stream)) = self.first_grace() {
             if until > now.mono {

@@ -337,6 +337,9 @@ impl Control {
         self.outbound.sources.copy_lives(&request.key);
         tracing::info!(key = %request.key, attempt, "source is delivering");
         match self.registry.find(&request.key) {
+            Some(stream) if self.registry.is_taken_over(stream, &request) => {
+                self.take_copy_over(now, stream, request)
+            }
             Some(stream) => self
                 .registry
                 .return_pull(&mut self.cx, &mut self.records, &mut self.access, now, stream, request)
@@ -366,7 +369,8 @@ impl Outbound {
             Some((_, origin)) => origin.clone(),
             None => cx.origin_of(key, record)?,
         };
-        if self.sources.is_running(key) || registry.is_live(key) {
+        // The stream of a copy goes on with the source.
+        if self.sources.is_running(key) || (registry.is_live(key) && !self.is_copy(registry, key)) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
         if let Some(node) = registry.cluster.elsewhere(key) {
@@ -375,7 +379,10 @@ impl Outbound {
         if registry.cluster.refuses() {
             return Err("The directory of the cluster is away".to_owned());
         }
-        if cx.is_draining() || self.is_short_for_source(cx, registry, now, &settings) {
+        if cx.lets_in_nothing() {
+            return Err("The server is draining".to_owned());
+        }
+        if self.is_short_for_source(cx, registry, now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
         tracing::info!(%key, url = redact(&origin.url), "source started");

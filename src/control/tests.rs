@@ -30,11 +30,13 @@ mod foreign;
 mod hooks;
 mod imports;
 mod key_sets;
+mod leaving;
 mod lists;
 mod lookups;
 mod management;
 mod media_ways;
 mod players;
+mod present;
 mod publish_keys;
 mod pushes;
 mod reconcile;
@@ -76,6 +78,8 @@ struct Rig {
     leftovers: Option<Vec<Vec<String>>>,
     /// Requests to the directory that nobody has answered.
     asked: Vec<directory::Request>,
+    /// Number of times that the server was to be shut down.
+    lefts: u32,
     exited: bool,
     conns: u32,
 }
@@ -168,6 +172,7 @@ impl Rig {
             files: Vec::new(),
             leftovers,
             asked: Vec::new(),
+            lefts: 0,
             exited: false,
             conns: 0,
         };
@@ -187,6 +192,7 @@ impl Rig {
                 Output::Job(Job { id, work, .. }) => self.keep_job(id, work),
                 Output::Directory(request) => self.asked.push(request),
                 Output::Outbound(_) => {}
+                Output::Leave => self.lefts += 1,
                 Output::Exit => {
                     assert!(!self.exited);
                     self.exited = true;

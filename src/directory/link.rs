@@ -14,7 +14,7 @@ use redis::{
 };
 
 use super::scripts::Script;
-use super::{Holder, Node, Profile};
+use super::{Holder, Node, Presence, Profile, Subscribed};
 use crate::store::{Key, Kind, Op};
 use crate::types::{NodeId, StreamKey};
 
@@ -133,7 +133,7 @@ impl Address {
     pub fn new(url: &str, name: &str) -> Result<Self, RedisError> {
         let words = ["seq", "changes", "claims", "leases", "nodes", "token"];
         let words = words.into_iter().chain(Kind::ALL.iter().map(|kind| kind.name()));
-        let keys = words.chain(["epoch"]).map(|word| format!("{{{name}}}:{word}")).collect();
+        let keys = words.chain(["present", "epoch"]).map(|word| format!("{{{name}}}:{word}")).collect();
         Ok(Self { place: Place::new(url)?, keys })
     }
 
@@ -143,6 +143,10 @@ impl Address {
 
     fn table(&self, kind: Kind) -> &str {
         self.key(TABLES + usize::from(number_of(kind)))
+    }
+
+    fn present(&self) -> &str {
+        self.key(TABLES + Kind::ALL.len())
     }
 
     fn epoch(&self) -> &str {
@@ -171,6 +175,7 @@ pub(super) struct Entry {
 pub(super) enum Change {
     Records(Vec<Op>),
     Claim(StreamKey, Option<Holder>),
+    Present(Presence),
     /// A change of an unknown kind, made by a newer server.
     Unknown,
 }
@@ -274,6 +279,37 @@ impl Link {
         let all: Vec<(String, String)> = redis::cmd("HGETALL").arg(table).query(&mut self.connection)?;
         let claim = |(name, claim): (String, String)| Some((stream_of(&name)?, holder_of(&claim)?));
         Ok(all.into_iter().filter_map(claim).collect())
+    }
+
+    /// Returns the connections of subscribers at all nodes.
+    pub(super) fn presences(&mut self) -> Result<Vec<Presence>, RedisError> {
+        let table = self.address.present();
+        let all: Vec<(String, String)> = redis::cmd("HGETALL").arg(table).query(&mut self.connection)?;
+        Ok(all.iter().filter_map(|(field, value)| presence_of(field, value)).collect())
+    }
+
+    /// Tells how many connections a subscriber has at this node. Returns the number of the change.
+    pub(super) fn present(&mut self, own: &Process, subscribed: &Subscribed) -> Result<u64, RedisError> {
+        let Subscribed { key, subscriber, count } = subscribed;
+        let field = format!("{key}\n{subscriber}\n{}", own.node);
+        let value = format!("{} {count}", own.incarnation);
+        let is_any = if *count > 0 { b"1" } else { b"0" };
+        self.run(Script::Present, &[own.writer().as_bytes(), field.as_bytes(), value.as_bytes(), is_any])
+    }
+
+    /// Removes what earlier processes of this node have told of subscribers.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub fn forget_presences(&mut self, own: &Process) -> Result<(), RedisError> {
+        let table = self.address.present().to_owned();
+        let fields: Vec<String> = redis::cmd("HKEYS").arg(&table).query(&mut self.connection)?;
+        let is_own =
+            |field: &&String| field.rsplit_once('\n').is_some_and(|(_, node)| node == own.node.as_str());
+        for field in fields.iter().filter(is_own) {
+            redis::cmd("HDEL").arg(&table).arg(field).exec(&mut self.connection)?;
+        }
+        Ok(())
     }
 
     /// Returns a batch of the changes after a number.
@@ -382,6 +418,27 @@ impl Link {
         Ok(())
     }
 
+    /// Gives an id to a live node. Returns the number of the change, or 0.
+    pub(super) fn hand_over(
+        &mut self,
+        own: &Process,
+        key: &StreamKey,
+        (token, floor): (u64, u64),
+        (node, incarnation): (&NodeId, u64),
+    ) -> Result<u64, RedisError> {
+        self.run(
+            Script::HandOver,
+            &[
+                own.writer().as_bytes(),
+                key.to_string().as_bytes(),
+                node.as_str().as_bytes(),
+                incarnation.to_string().as_bytes(),
+                floor.to_string().as_bytes(),
+                token.to_string().as_bytes(),
+            ],
+        )
+    }
+
     /// Ends the claim of a node that has gone. Returns the number of the change, or 0.
     pub(super) fn bury(&mut self, own: &Process, key: &StreamKey, token: u64) -> Result<u64, RedisError> {
         let (writer, name, token) = (own.writer(), key.to_string(), token.to_string());
@@ -464,6 +521,7 @@ impl Profile {
             "public": &*self.public,
             "cpu": self.cpu_percent,
             "memory": self.memory_percent,
+            "draining": self.is_draining,
         })
         .to_string()
     }
@@ -484,6 +542,7 @@ impl Profile {
             public: text("public"),
             cpu_percent: number("cpu"),
             memory_percent: number("memory"),
+            is_draining: value.get("draining").and_then(serde_json::Value::as_bool).unwrap_or(false),
         }
     }
 }
@@ -496,6 +555,22 @@ fn key_of(kind: Kind, name: &str) -> Option<Key> {
 fn stream_of(name: &str) -> Option<StreamKey> {
     let (app, id) = name.split_once('/')?;
     Some(StreamKey::new(app, id))
+}
+
+/// Parses the connections of a subscriber: stream, subscriber and node in lines; process and number.
+fn presence_of(field: &str, value: &str) -> Option<Presence> {
+    let (rest, node) = field.rsplit_once('\n')?;
+    let (key, subscriber) = rest.split_once('\n')?;
+    let (incarnation, count) = value.split_once(' ')?;
+    Some(Presence {
+        node: NodeId::new(node)?,
+        incarnation: incarnation.parse().ok()?,
+        subscribed: Subscribed {
+            key: stream_of(key)?,
+            subscriber: subscriber.to_owned(),
+            count: count.parse().ok()?,
+        },
+    })
 }
 
 fn holder_of(text: &str) -> Option<Holder> {
@@ -513,6 +588,7 @@ fn entry_of(id: &str, fields: &[Vec<u8>]) -> Option<Entry> {
     let plain = |name: &str| String::from_utf8_lossy(text(name).map_or(&[][..], Vec::as_slice)).into_owned();
     let change = match text("t").map(Vec::as_slice) {
         Some(b"r") => Change::Records(decode(text("a")?).unwrap_or_default()),
+        Some(b"p") => presence_of(&plain("a"), &plain("b")).map_or(Change::Unknown, Change::Present),
         Some(b"c") => match stream_of(&plain("a")) {
             Some(key) => Change::Claim(key, holder_of(&plain("b"))),
             None => Change::Unknown,
@@ -590,14 +666,21 @@ mod tests {
             let _ = decode(&bytes);
             let _ = entry_of(&String::from_utf8_lossy(&bytes), &[bytes.clone(), bytes.clone()]);
             let _ = holder_of(&String::from_utf8_lossy(&bytes));
+            let text = String::from_utf8_lossy(&bytes);
+            let _ = presence_of(&text, &text);
             let _ = Profile::of_json(&String::from_utf8_lossy(&bytes));
         }
     }
 
     #[test]
     fn a_profile_goes_and_comes_back_and_a_claim_has_three_parts() {
-        let profile =
-            Profile { relay: "h:1".into(), public: "https://h".into(), cpu_percent: 7, ..Profile::default() };
+        let profile = Profile {
+            relay: "h:1".into(),
+            public: "https://h".into(),
+            cpu_percent: 7,
+            is_draining: true,
+            ..Profile::default()
+        };
         assert_eq!(Profile::of_json(&profile.to_json()), profile);
         let node = NodeId::new("n").unwrap();
         assert_eq!(holder_of("3 2 n"), Some(Holder { token: 3, incarnation: 2, node }));

@@ -63,6 +63,8 @@ pub struct Profile {
     pub cpu_percent: u8,
     /// Used memory of the node's machine, in percent.
     pub memory_percent: u8,
+    /// True if the node is draining: it takes no new sessions.
+    pub is_draining: bool,
 }
 
 /// The node that holds an id.
@@ -74,6 +76,28 @@ pub struct Holder {
     pub incarnation: u64,
     /// Id of the node.
     pub node: NodeId,
+}
+
+/// A number of connections of a subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscribed {
+    /// The stream.
+    pub key: StreamKey,
+    /// Id of the subscriber.
+    pub subscriber: String,
+    /// Number of connections.
+    pub count: u32,
+}
+
+/// The connections of a subscriber at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presence {
+    /// The node.
+    pub node: NodeId,
+    /// Process of the node.
+    pub incarnation: u64,
+    /// Subscriber and number; none are zero.
+    pub subscribed: Subscribed,
 }
 
 /// The answer to a claim.
@@ -111,6 +135,15 @@ pub enum Request {
         /// Token of the claim.
         token: u64,
     },
+    /// Give an id to another live node, which then holds it. [`News::Claim`] has the outcome, if any.
+    HandOver {
+        /// Id to give away.
+        key: StreamKey,
+        /// Token of the claim; nothing happens if it is no longer current.
+        token: u64,
+        /// The node that gets the id, and its process.
+        to: (NodeId, u64),
+    },
     /// End the claim of a node that has gone, unless it is no longer current. [`News::Claim`] has the outcome.
     Bury {
         /// Id of the claim.
@@ -134,6 +167,10 @@ pub enum Request {
         /// Used memory.
         memory: u8,
     },
+    /// Tell the other nodes at once whether this node is draining.
+    Draining(bool),
+    /// Tell the other nodes how many connections a subscriber has here.
+    Present(Subscribed),
     /// Forget a node that is not alive.
     Forget(NodeId),
 }
@@ -152,6 +189,10 @@ pub enum News {
     },
     /// All claims; ids without one are free.
     Claims(Vec<(StreamKey, Holder)>),
+    /// Connections of a subscriber at a node.
+    Present(Presence),
+    /// All connections of subscribers.
+    Presences(Vec<Presence>),
     /// All known nodes.
     Nodes(Vec<Node>),
     /// The answer to a claim.

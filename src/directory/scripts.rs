@@ -117,6 +117,26 @@ end
 return 0
 ";
 
+/// Gives an id to a live node. Arguments: writer, id, node, incarnation, smallest token, and the token of the present claim.
+const HAND_OVER: &str = r"
+local field, node, incarnation = ARGV[2], ARGV[3], ARGV[4]
+local held = redis.call('HGET', CLAIMS, field)
+if not held or not (string.match(held, '%d+') == ARGV[6]) or not alive(node, incarnation) then return 0 end
+local claim = new_token(ARGV[5]) .. ' ' .. incarnation .. ' ' .. node
+redis.call('HSET', CLAIMS, field, claim)
+return append('c', field, claim)
+";
+
+/// Tells how many connections a subscriber has at a node. Arguments: writer, field, value, 0 for no connection.
+const PRESENT: &str = r"
+if ARGV[4] == '1' then
+  redis.call('HSET', KEYS[12], ARGV[2], ARGV[3])
+else
+  redis.call('HDEL', KEYS[12], ARGV[2])
+end
+return append('p', ARGV[2], ARGV[3])
+";
+
 /// Ends the claim of a node that has gone. Arguments: writer, id, token.
 const BURY: &str = r"
 local field = ARGV[2]
@@ -175,6 +195,10 @@ pub(super) enum Script {
     Keep,
     /// See [`RELEASE`].
     Release,
+    /// See [`HAND_OVER`].
+    HandOver,
+    /// See [`PRESENT`].
+    Present,
     /// See [`BURY`].
     Bury,
     /// See [`RENEW`].
@@ -195,6 +219,8 @@ impl Script {
             Self::Claim => CLAIM,
             Self::Keep => KEEP,
             Self::Release => RELEASE,
+            Self::HandOver => HAND_OVER,
+            Self::Present => PRESENT,
             Self::Bury => BURY,
             Self::Renew => RENEW,
             Self::Goodbye => GOODBYE,

@@ -64,9 +64,9 @@ impl Shared {
         let begin = |link: &mut Link| {
             let incarnation = link.new_incarnation()?;
             let (epoch, last) = link.state(&format!("{incarnation} {node}"))?;
-            Ok((incarnation, epoch, last, link.claims()?))
+            Ok((incarnation, epoch, last, (link.claims()?, link.presences()?)))
         };
-        let (incarnation, epoch, last, claims) =
+        let (incarnation, epoch, last, (claims, presences)) =
             begin(&mut link).map_err(|error: RedisError| failed(&error))?;
         Ok(Self {
             address,
@@ -77,7 +77,7 @@ impl Shared {
             token_max: incarnation,
             digests: HashMap::new(),
             claims,
-            news: VecDeque::new(),
+            news: VecDeque::from([News::Presences(presences)]),
             is_lost: false,
             is_ahead: false,
             is_away: false,
@@ -182,9 +182,12 @@ impl Shared {
             // Claims are told again when the directory is back, and so are records that it has lost.
             Request::Keep { .. }
             | Request::Release { .. }
+            | Request::HandOver { .. }
             | Request::Bury { .. }
             | Request::Refill(_)
             | Request::Load { .. }
+            | Request::Draining(_)
+            | Request::Present(_)
             | Request::Forget(_) => {}
         }
     }
@@ -208,8 +211,17 @@ impl Shared {
                 self.advance(link, seq)
             }
             Request::Release { key, token } => link.release(&self.own, &key, token),
+            Request::HandOver { key, token, to: (node, incarnation) } => {
+                let tokens = (token, self.token_max);
+                let seq = link.hand_over(&self.own, &key, tokens, (&node, incarnation))?;
+                self.advance(link, seq)
+            }
             Request::Bury { key, token } => {
                 let seq = link.bury(&self.own, &key, token)?;
+                self.advance(link, seq)
+            }
+            Request::Present(subscribed) => {
+                let seq = link.present(&self.own, &subscribed)?;
                 self.advance(link, seq)
             }
             Request::Burn { ticket, key } => {
@@ -220,7 +232,7 @@ impl Shared {
             }
             Request::Refill(all) => self.refill(link, all),
             Request::Forget(node) => link.forget(&node),
-            Request::Load { .. } => Ok(()),
+            Request::Load { .. } | Request::Draining(_) => Ok(()),
         }
     }
 
@@ -281,6 +293,7 @@ impl Shared {
                 self.token_max = self.token_max.max(token);
                 self.news.push_back(News::Claim { key, holder });
             }
+            Change::Present(presence) => self.news.push_back(News::Present(presence)),
             Change::Unknown => {}
         }
     }
@@ -329,6 +342,7 @@ impl Shared {
         let tokens = claims.iter().map(|(_, holder)| holder.token);
         self.token_max = tokens.fold(self.token_max, u64::max);
         self.news.push_back(News::Claims(claims));
+        self.news.push_back(News::Presences(link.presences()?));
         self.advance(link, u64::MAX)
     }
 

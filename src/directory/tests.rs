@@ -77,7 +77,10 @@ impl Redis {
     fn node(&self, name: &str) -> Peer {
         let mut shared = Shared::open(self.address(), NodeId::new(name).unwrap(), LEASE).unwrap();
         let records = shared.load().unwrap().into_iter().collect();
-        Peer { shared, records, claims: BTreeMap::new(), others: Vec::new() }
+        let mut peer =
+            Peer { shared, records, claims: BTreeMap::new(), present: Vec::new(), others: Vec::new() };
+        peer.hear();
+        peer
     }
 }
 
@@ -92,6 +95,7 @@ struct Peer {
     shared: Shared,
     records: BTreeMap<Key, Bytes>,
     claims: BTreeMap<StreamKey, Holder>,
+    present: Vec<Presence>,
     others: Vec<News>,
 }
 
@@ -112,6 +116,14 @@ impl Peer {
                 News::Claim { key, holder: Some(holder) } => drop(self.claims.insert(key, holder)),
                 News::Claim { key, holder: None } => drop(self.claims.remove(&key)),
                 News::Claims(all) => self.claims = all.into_iter().collect(),
+                News::Presences(all) => self.present = all,
+                News::Present(one) => {
+                    let is_same = |other: &Presence| {
+                        (&other.node, &other.subscribed.subscriber) == (&one.node, &one.subscribed.subscriber)
+                    };
+                    self.present.retain(|other| !is_same(other));
+                    self.present.extend(Some(one).filter(|one| one.subscribed.count > 0));
+                }
                 other => self.others.push(other),
             }
         }
@@ -191,6 +203,72 @@ fn nodes_that_commit_in_any_order_end_with_what_the_directory_has() {
         assert!(node.others.is_empty(), "{:?}", node.others);
     }
     assert!(!there.is_empty());
+}
+
+#[test]
+fn n_24_connections_of_subscribers_are_known_at_every_node_and_those_of_an_earlier_process_are_forgotten() {
+    let redis = Redis::start();
+    let (mut a, mut b) = (redis.node("a"), redis.node("b"));
+    let told = |count: u32| {
+        let (key, subscriber) = (StreamKey::new("live", "s"), "al\nice/ä".to_owned());
+        Subscribed { key, subscriber, count }
+    };
+    a.ask(Request::Present(told(2)));
+    b.ask(Request::Present(told(1)));
+    a.ask(Request::Present(told(3)));
+    a.read_on();
+    b.read_on();
+    let own = a.shared.own().clone();
+    let of_a = Presence { node: own.node.clone(), incarnation: own.incarnation, subscribed: told(3) };
+    for node in [&a, &b, &redis.node("c")] {
+        assert!(node.present.len() == 2 && node.present.contains(&of_a), "{:?}", node.present);
+    }
+    b.ask(Request::Present(told(0)));
+    a.read_on();
+    assert_eq!(a.present, [of_a]);
+    // The node comes back.
+    let again = redis.node("a");
+    Link::connect(&redis.address()).unwrap().forget_presences(again.shared.own()).unwrap();
+    assert_eq!(redis.node("c").present, []);
+}
+
+#[test]
+fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
+    let redis = Redis::start();
+    let (mut a, mut b, mut c) = (redis.node("a"), redis.node("b"), redis.node("c"));
+    let key = StreamKey::new("live", "s");
+    a.sign(LEASE);
+    b.sign(LEASE);
+    let ClaimAnswer::Granted(token) = a.claim("s") else { panic!() };
+    let to = (b.shared.own().node.clone(), b.shared.own().incarnation);
+    let give = |token: u64, (node, incarnation): (&NodeId, u64)| Request::HandOver {
+        key: key.clone(),
+        token,
+        to: (node.clone(), incarnation),
+    };
+    // To a node that is not alive, to an earlier process of one, by a claim that is not in force: nothing.
+    let dead = (c.shared.own().node.clone(), c.shared.own().incarnation);
+    a.ask(give(token, (&dead.0, dead.1)));
+    a.ask(give(token, (&to.0, to.1 + 1)));
+    a.ask(give(token + 1, (&to.0, to.1)));
+    assert_eq!(a.claims[&key].node, a.shared.own().node);
+    a.ask(give(token, (&to.0, to.1)));
+    for node in [&mut a, &mut b, &mut c] {
+        node.read_on();
+        let Holder { token: now, incarnation, node } = &node.claims[&key];
+        assert!(*now > token && (node, *incarnation) == (&to.0, to.1));
+    }
+    // Whoever has it has it as by a claim of its own.
+    assert!(matches!(a.claim("s"), ClaimAnswer::Taken(_)));
+    a.ask(give(token, (&to.0, to.1)));
+    a.ask(Request::Release { key: key.clone(), token });
+    assert_eq!(a.claims[&key].node, to.0);
+    assert!(matches!(b.claim("s"), ClaimAnswer::Granted(_)));
+    let gone = give(1, (&to.0, to.1));
+    b.ask(Request::Release { key: key.clone(), token: b.claims[&key].token });
+    b.ask(gone);
+    b.read_on();
+    assert!(!b.claims.contains_key(&key));
 }
 
 /// A change of another node directly after our own must not be discarded as older than ours.
@@ -357,7 +435,13 @@ fn a_replica_that_a_sentinel_promotes_is_found() {
     let url = format!("redis+sentinel://127.0.0.1:1,127.0.0.1:{port}/main");
     let address = Address::new(&url, "test").unwrap();
     let shared = Shared::open(address, NodeId::new("a").unwrap(), LEASE).unwrap();
-    let mut a = Peer { shared, records: BTreeMap::new(), claims: BTreeMap::new(), others: Vec::new() };
+    let mut a = Peer {
+        shared,
+        records: BTreeMap::new(),
+        claims: BTreeMap::new(),
+        present: Vec::new(),
+        others: Vec::new(),
+    };
     assert!(a.commit(vec![put("live", "s", "1")]));
     wait("the record at the replica", &mut || {
         command(replica.port, &["hget", "{test}:broadcasts", "live/s"]).trim() == "1"

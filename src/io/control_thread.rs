@@ -13,7 +13,8 @@ use super::free_memory::FreeMemory;
 use super::jobs::{Asker, Jobs};
 use super::mailbox::{Mail, MailSender};
 use super::notify::Answer;
-use crate::control::{Control, Output};
+use super::server::Notice;
+use crate::control::{Control, Order, Output};
 use crate::directory::News;
 use crate::jobs::JobDone;
 use crate::mail::{ToControl, ToWorker};
@@ -52,8 +53,10 @@ pub(super) enum ControlMail {
         /// Receives the answer.
         reply: Sender<String>,
     },
-    /// A backup from the command line.
-    BackUp {
+    /// An order of the command line, or of a signal.
+    Order {
+        /// The order.
+        order: Order,
         /// Receives the answer.
         reply: Sender<String>,
     },
@@ -158,6 +161,7 @@ pub(super) struct ControlThread {
     pub(super) workers: Vec<MailSender>,
     pub(super) store: StoreSender,
     pub(super) jobs: Jobs,
+    pub(super) notices: Sender<Notice>,
     pub(super) local: Local,
     pub(super) held_up: HeldUp,
     pub(super) free_memory: FreeMemory,
@@ -220,9 +224,9 @@ impl ControlThread {
                     let session = self.local.begin(reply);
                     self.control.add_user(now, session, &email, hash);
                 }
-                ControlMail::BackUp { reply } => {
+                ControlMail::Order { order, reply } => {
                     let session = self.local.begin(reply);
-                    self.control.back_up_now(now, session);
+                    self.control.handle_order(now, session, order);
                 }
                 ControlMail::Host(figures) => self.control.handle_host(now, *figures, self.jobs.counts()),
                 ControlMail::Pulse(answer) => {
@@ -256,6 +260,7 @@ impl ControlThread {
                         self.control.handle_job(clock::now(), busy);
                     }
                 }
+                Output::Leave => drop(self.notices.send(Notice::Left)),
                 Output::Outbound(policy) => self.jobs.set_policy(policy),
                 Output::Exit => return true,
             }

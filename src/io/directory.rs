@@ -161,8 +161,10 @@ impl Joined {
         let mut joined = Self::visit(settings)?;
         let shared = &mut joined.shared;
         let profile = joined.profile.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let renewed = Link::connect(shared.address())
-            .and_then(|mut link| link.renew(shared.own(), settings.lease, &profile));
+        let renewed = Link::connect(shared.address()).and_then(|mut link| {
+            link.forget_presences(shared.own())?;
+            link.renew(shared.own(), settings.lease, &profile)
+        });
         let census = renewed.map_err(|error| failed(error.to_string()))?;
         let Process { node, incarnation } = shared.own().clone();
         tracing::info!(%node, incarnation, nodes = census.nodes.len(), "cluster joined");
@@ -195,11 +197,11 @@ impl Joined {
         let (address, own) = (shared.address().clone(), shared.own().clone());
         let bell_address = address.clone();
         thread::Builder::new().name("directory".to_owned()).spawn(move || ring(&bell_address, &mail))?;
-        let (alive, ended) = channel();
-        let signs = Signs { address, own, lease, profile: Arc::clone(&profile), ended };
+        let (sender, ordered) = channel();
+        let signs = Signs { address, own, lease, profile: Arc::clone(&profile), ordered };
         let control = control.clone();
         thread::Builder::new().name("lease".to_owned()).spawn(move || signs.give(&control))?;
-        Ok(Directory { shared, profile, _alive: alive })
+        Ok(Directory { shared, profile, signs: sender })
     }
 }
 
@@ -232,8 +234,8 @@ impl Listeners<'_> {
 struct Directory {
     shared: Shared,
     profile: Arc<Mutex<Profile>>,
-    /// Ends the lease's thread when dropped.
-    _alive: Sender<()>,
+    /// Has the lease's thread give a sign at once; ends it when dropped.
+    signs: Sender<()>,
 }
 
 fn locked(profile: &Mutex<Profile>, change: impl FnOnce(&mut Profile)) {
@@ -266,6 +268,10 @@ impl Directory {
                     locked(&self.profile, |profile| {
                         (profile.cpu_percent, profile.memory_percent) = (cpu, memory);
                     });
+                }
+                DirectoryMail::Directory(Request::Draining(is_draining)) => {
+                    locked(&self.profile, |profile| profile.is_draining = is_draining);
+                    let _ = self.signs.send(());
                 }
                 DirectoryMail::Directory(request) => {
                     self.shared.handle_request(request);
@@ -318,7 +324,8 @@ struct Signs {
     own: Process,
     lease: Duration,
     profile: Arc<Mutex<Profile>>,
-    ended: Receiver<()>,
+    /// Orders to give a sign at once.
+    ordered: Receiver<()>,
 }
 
 impl Signs {
@@ -350,9 +357,9 @@ impl Signs {
                     pause = pause.min(PAUSE);
                 }
             }
-            match self.ended.recv_timeout(pause) {
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            match self.ordered.recv_timeout(pause) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }

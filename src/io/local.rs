@@ -17,7 +17,7 @@ use super::control_thread::{ControlMail, ControlSender};
 use super::directory::Records;
 use super::{jobs, log};
 use crate::config::{Config, Options};
-use crate::control::{ADDS_USER, AUDIT, administrator_record, is_email};
+use crate::control::{self, ADDS_USER, AUDIT, administrator_record, is_email};
 use crate::jobs::PASSWORD_CHARS_MIN;
 use crate::store::{self, Op, RedbStore, backup};
 
@@ -36,6 +36,8 @@ enum Order {
     AddUser { email: String, hash: String },
     /// Back up the store.
     BackUp,
+    /// Begin to drain, or stop draining.
+    Drain { is_leaving: bool },
 }
 
 fn socket_file(home: &Path) -> PathBuf {
@@ -75,8 +77,13 @@ fn serve(mut stream: &UnixStream, control_sender: &ControlSender) -> io::Result<
         }
         Ok(Order::BackUp) => {
             let (reply, answered) = channel();
-            control_sender.send(ControlMail::BackUp { reply });
+            control_sender.send(ControlMail::Order { order: control::Order::BackUp, reply });
             answered.recv_timeout(BACKUP_PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
+        }
+        Ok(Order::Drain { is_leaving }) => {
+            let (reply, answered) = channel();
+            control_sender.send(ControlMail::Order { order: control::Order::Drain { is_leaving }, reply });
+            answered.recv_timeout(PATIENCE).map_err(|_| io::ErrorKind::TimedOut)?
         }
         Err(_) => r#"{"success":false,"message":"the order is not understood"}"#.to_owned(),
     };
@@ -151,6 +158,17 @@ fn order_of_a_server(mut stream: &UnixStream, order: &Order, patience: Duration)
         return Ok(answer);
     }
     Err(answer.get("message").and_then(Value::as_str).unwrap_or("the server refused").to_owned())
+}
+
+/// Has the running server of a home drain, or calls that off.
+///
+/// # Errors
+/// No server runs, or it refuses.
+pub fn order_drain(options: &Options, is_leaving: bool) -> Result<(), String> {
+    let home = std::path::absolute(&options.home).unwrap_or_else(|_| options.home.clone());
+    let stream = UnixStream::connect(socket_file(&home))
+        .map_err(|error| format!("no server runs in {}: {error}", home.display()))?;
+    order_of_a_server(&stream, &Order::Drain { is_leaving }, PATIENCE).map(drop)
 }
 
 /// Makes the running server back up its store. Returns the name of the copy, or `None` if no server runs.

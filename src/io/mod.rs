@@ -30,7 +30,7 @@ mod sys;
 mod tls;
 mod udp;
 
-pub use local::{AddUserError, add_user};
+pub use local::{AddUserError, add_user, order_drain};
 pub use notify::ServiceManager;
 pub use tls::{CertificateError, CertificateFiles};
 

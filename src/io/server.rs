@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, sync_channel};
+use std::sync::mpsc::{Sender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
@@ -25,7 +25,7 @@ use super::udp::UdpSocket;
 use super::{clock, host, listen, local, sys};
 use crate::auth::OutboundPolicy;
 use crate::config::{Config, Limits, Options, ServerSettings};
-use crate::control::{Control, ControlConfig, RestoreError, Restored};
+use crate::control::{Control, ControlConfig, Order, RestoreError, Restored};
 use crate::hub::RingMemory;
 use crate::mail::ToWorker;
 use crate::protocol::{Addresses, Bind, Listener, Port, Proxied, derived, node_secret};
@@ -96,6 +96,8 @@ impl StartError {
 pub enum Notice {
     /// A signal came; sent by the owner's own signal handler.
     Signal(i32),
+    /// A drain has no sessions left, or its time is over: the server is to be shut down.
+    Left,
     /// A thread of the server has ended: expected after a drain, a crash otherwise.
     ThreadEnded,
 }
@@ -177,6 +179,7 @@ impl Server {
             workers: senders.clone(),
             store: requests,
             jobs: jobs.clone(),
+            notices: notices.clone(),
             local: Local::default(),
             held_up: HeldUp::new(clock::now().mono),
             free_memory: FreeMemory::new(clock::now().mono),
@@ -228,6 +231,13 @@ impl Server {
     /// Begins the drain: no new sessions are accepted, peers are notified, the store is flushed.
     pub fn drain(&self) {
         self.pulse.control.send(ControlMail::Drain);
+    }
+
+    /// Lets in nothing new, and reports [`Notice::Left`] when the sessions have ended.
+    pub fn leave(&self) {
+        // Whether it is draining already is in the log.
+        let (reply, _) = channel();
+        self.pulse.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
     }
 
     /// Reads the certificate and the settings again (SIGHUP).

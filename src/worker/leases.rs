@@ -175,6 +175,11 @@ impl Ledger {
         })
     }
 
+    /// Returns stream, protocol and name of all viewers.
+    pub fn all(&self) -> impl Iterator<Item = (StreamId, &'static str, &str)> {
+        self.index.keys().map(|key| (key.stream, key.protocol, &*key.viewer))
+    }
+
     /// Takes the news for control of leases that have ended.
     pub fn take_ended(&mut self) -> Vec<LeaseNews> {
         std::mem::take(&mut self.ended)

@@ -30,6 +30,7 @@ mod family;
 mod figures;
 mod held;
 mod holds;
+mod incumbents;
 pub mod leases;
 mod memory;
 mod orders;

@@ -100,6 +100,10 @@ impl Polled {
     ) {
         let stream = ask.stream.or_else(|| live.directory.get(&ask.key).copied());
         let of_stream = stream.and_then(|stream| self.key_of_polled(live, stream));
+        if turn.leaving && stream.is_some_and(|stream| !self.serves_on(stream, &ask)) {
+            conns.pass_refused(id, ask.protocol, &ask.key, &NoSubscription::Unavailable);
+            return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
+        }
         let key = of_stream.unwrap_or(ask.key);
         let Some(app) = turn.apps.get(&key.app) else {
             return conns.answer_pass(turn, id, Err(NoSubscription::Disabled));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::barred::Barred;
 use super::conns::Conns;
 use super::deadlines::Timer;
+use super::incumbents::Incumbents;
 use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
 use super::streams::Live;
@@ -16,7 +17,7 @@ use super::waits::{BlobName, Wait, Waits};
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Published};
 use crate::mail::{Blob, BlobMail, BlobsInTransit, LeaseNews, SinkNews, ToControl, ToWorker, WatchedMail};
-use crate::protocol::{BLOB_WAIT, Reply, RequestNews, WantedBlob, Watched, settings_of, sinks};
+use crate::protocol::{BLOB_WAIT, PassAsk, Reply, RequestNews, WantedBlob, Watched, settings_of, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
 
 /// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
@@ -38,6 +39,8 @@ pub(super) struct Polled {
     workers: Workers,
     pub(super) passes: Passes,
     pub(super) barred: Barred,
+    /// Viewers that are served on while the server is leaving.
+    pub(super) incumbents: Incumbents,
     /// Ended streams that still have blobs or may get their last, and the time to drop them.
     ended: VecDeque<(Instant, StreamId)>,
     /// Keys of the ended streams.
@@ -334,6 +337,12 @@ impl Polled {
     fn tell_ended_leases(&mut self, turn: &mut Turn) {
         let ended = self.leases.take_ended();
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
+    }
+
+    /// True if a viewer has watched since before the server began to leave.
+    pub(super) fn serves_on(&self, stream: StreamId, ask: &PassAsk) -> bool {
+        let names = [Some(&ask.viewer), ask.former.as_ref()];
+        self.incumbents.serves(self.workers.0.get(), (stream, ask.protocol), names.into_iter().flatten())
     }
 
     /// Returns the worker that counts a viewer.

@@ -12,6 +12,7 @@ use super::conn::Purpose;
 use super::conns::Conns;
 use super::demand::Producer;
 use super::holds::Holds;
+use super::incumbents::Incumbents;
 use super::rooms::Rooms;
 use super::sinks::begun_with;
 use super::speakers::Speakers;
@@ -305,6 +306,8 @@ impl Worker {
             ToWorker::Metadata { stream, tags } => self.put_metadata(stream, tags),
             ToWorker::Withdrawn { stream, makers } => self.turn.blobs.withdraw(stream, &makers),
             ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
+            ToWorker::Leaving(is_leaving) => self.leave(is_leaving),
+            ToWorker::Incumbents(viewers) => self.polled.incumbents.add(&viewers),
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, request, wanted, after } => {
                 self.live.mirror(&mut self.turn, &mut self.conns, stream, (to, request), wanted, after);
@@ -430,6 +433,18 @@ impl Worker {
         for subscriber in stream.subscribers {
             self.conns.touch(&mut self.turn, subscriber.conn);
         }
+    }
+
+    /// Lets in no new viewers, or lets them in again. The other workers learn who watches by separate requests now.
+    fn leave(&mut self, is_leaving: bool) {
+        self.turn.leaving = is_leaving;
+        if !is_leaving {
+            self.polled.incumbents = Incumbents::default();
+            return;
+        }
+        let viewers = self.polled.leases.digests();
+        self.polled.incumbents.add(&viewers);
+        self.turn.agenda.outputs.push_back(Output::Others(ToWorker::Incumbents(viewers)));
     }
 
     fn drain(&mut self) {

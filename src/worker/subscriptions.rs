@@ -8,7 +8,7 @@ use std::time::Duration;
 use media::{Origin, TrackId, TrackKind};
 
 use super::audience;
-use super::conn::{Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
+use super::conn::{Conn, Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
 use super::conns::Conns;
 use super::dispatch::UNSENT_BYTES_MIN;
 use super::streams::{Live, mirror_request};
@@ -535,6 +535,13 @@ impl Conns {
     /// Returns whether control must be asked.
     fn must_ask(&self, turn: &Turn, live: &Live, id: ConnId, ask: &PlayAsk) -> Result<bool, NoSubscription> {
         if turn.draining || self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
+            return Err(NoSubscription::Unavailable);
+        }
+        // Sessions that are here go on, and other nodes need what is published here.
+        let is_new = |conn: &Conn| {
+            conn.purpose == Purpose::Peer && conn.subscriptions.is_empty() && conn.publications.is_empty()
+        };
+        if turn.leaving && !ask.format.kind().is_for_nodes && self.get(id).is_some_and(is_new) {
             return Err(NoSubscription::Unavailable);
         }
         let app = turn.apps.get(&ask.key.app).ok_or(NoSubscription::NotFound)?;

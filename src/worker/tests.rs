@@ -730,6 +730,7 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     assert_eq!(carrier.replies(), ["close: its session has ended"]);
 }
 
+mod draining;
 mod leased;
 mod leaving;
 mod rooms;

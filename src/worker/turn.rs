@@ -27,6 +27,8 @@ pub(super) struct Turn {
     pub(super) blobs: Blobs,
     pub(super) agenda: Agenda,
     pub(super) meter: Meter,
+    /// True while no new viewers are let in, and those that are there stay.
+    pub(super) leaving: bool,
     /// True while the server is shutting down.
     pub(super) draining: bool,
     /// True if control was notified that the last connection is gone.
@@ -44,6 +46,7 @@ impl Turn {
             blobs: Blobs::default(),
             agenda: Agenda::default(),
             meter: Meter::new(now.mono),
+            leaving: false,
             draining: false,
             drained: false,
         }

@@ -31,6 +31,7 @@ const USES: &[(&str, &str)] = &[
     ("src/control/folders.rs", SHOWN),
     ("src/control/hooks/events.rs", SHOWN),
     ("src/control/key_sets.rs", COMPARED),
+    ("src/control/leaving.rs", SHOWN),
     ("src/control/live.rs", COMPARED),
     ("src/control/mod.rs", SHOWN),
     ("src/control/playlists.rs", COMPARED),

@@ -154,6 +154,13 @@ pub(super) const LAST: &[Key] = &[
     ),
     key(
         OPERATION,
+        "server.drain_limit",
+        "3600",
+        "Time limit of a drain",
+        "Seconds after which a drain ends the sessions that are left; 0: it waits for ever",
+    ),
+    key(
+        OPERATION,
         "store.backup_hours",
         "24",
         "Time between store backups",

@@ -37,6 +37,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "server.proxy_protocol",
         "tests/suite/proxies.rs::r_20_haproxy_says_whom_it_connects_for_and_the_address_counts",
     ),
+    (
+        "server.drain_limit",
+        "src/control/tests/leaving.rs::c_20_a_drain_ends_with_its_time_if_sessions_do_not",
+    ),
     ("relay.secret", "src/protocol/relay/settings.rs::there_is_a_relay_when_there_is_a_secret"),
     ("relay.host", "src/protocol/relay/settings.rs::there_is_a_relay_when_there_is_a_secret"),
     ("relay.port", "src/protocol/relay/settings.rs::there_is_a_relay_when_there_is_a_secret"),

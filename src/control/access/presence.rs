@@ -62,6 +62,8 @@ pub(in crate::control) struct Presences {
     viewers: BTreeMap<(&'static str, StreamKey), u32>,
     viewers_of_apps: BTreeMap<(&'static str, Arc<str>), u32>,
     events: BTreeMap<Arc<str>, VecDeque<ConnectionEvent>>,
+    /// Subscribers whose number of connections has changed in this turn.
+    changed: BTreeSet<Who>,
 }
 
 impl Presences {
@@ -114,7 +116,9 @@ impl Presences {
         self.remove(session);
         self.count_viewer(&presence, true);
         if let Some(id) = &presence.subscriber {
-            self.subscribers.entry((presence.key.clone(), id.clone())).or_default().insert(session);
+            let who = (presence.key.clone(), id.clone());
+            self.subscribers.entry(who.clone()).or_default().insert(session);
+            self.changed.insert(who);
         }
         self.sessions.insert(session, presence);
     }
@@ -130,6 +134,7 @@ impl Presences {
                     self.subscribers.remove(&who);
                 }
             }
+            self.changed.insert(who);
         }
         Some(presence)
     }
@@ -165,6 +170,13 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
+    /// Tells the other nodes of subscribers that have come and gone in this turn.
+    pub(in crate::control) fn tell_present(&mut self, cluster: &mut Cluster) {
+        while let Some(who) = self.presences.changed.pop_first() {
+            cluster.note_present(&who, self.presences.count(&who.0, &who.1));
+        }
+    }
+
     /// Number of viewers of a stream and a protocol that watch by separate requests.
     pub(in crate::control) fn passes(&self, key: &StreamKey, egress: &'static str) -> u32 {
         self.passes.count(key, egress)
@@ -192,7 +204,8 @@ impl Access {
         };
         let own = replaced.and_then(|session| self.presences.sessions.get(&session));
         let counted = own.is_some_and(|presence| presence.subscriber.as_deref() == Some(id));
-        all.saturating_sub(usize::from(counted))
+        let here = all.saturating_sub(usize::from(counted));
+        here.saturating_add(registry.cluster.present_elsewhere(key, id))
     }
 
     /// True if a viewer that watches by separate requests was admitted before and still may watch.

@@ -4,6 +4,7 @@ use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, Subscriber
 use serde::Serialize;
 
 use super::Access;
+use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::types::StreamKey;
 
@@ -32,10 +33,13 @@ impl Access {
     pub(in crate::control) fn shown_subscriber<'a>(
         &self,
         cx: &'a Context,
+        cluster: &Cluster,
         key: &StreamKey,
         subscriber: &'a Subscriber,
     ) -> Shown<'a> {
-        let connections = self.presences.count(key, &subscriber.subscriber_id);
+        let id = &subscriber.subscriber_id;
+        let here = self.presences.count(key, id);
+        let connections = here.saturating_add(cluster.present_elsewhere(key, id));
         let app = cx.apps.get(&key.app);
         let period = app.map_or(0, |app| app.security.secrets.time_code_period);
         Shown {
@@ -48,7 +52,7 @@ impl Access {
             concurrent_connections_limit: subscriber.concurrent_connections_limit,
             blocked_type: subscriber.blocked_type.as_deref(),
             blocked_until_unit_time_stamp_ms: subscriber.blocked_until_unit_time_stamp_ms,
-            registered_node_ip: (connections > 0).then_some(cx.config.host_address.as_str()),
+            registered_node_ip: (here > 0).then_some(cx.config.host_address.as_str()),
             avg_video_bitrate: 0,
             avg_audio_bitrate: 0,
             totp_expiry_period_seconds: subscriber.period().unwrap_or(period),

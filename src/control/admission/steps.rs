@@ -154,7 +154,7 @@ impl Context {
 
 impl Records {
     fn check_request(&self, cx: &Context, now: Now, request: &PublishRequest) -> Result<(), Refusal> {
-        if cx.is_draining() {
+        if cx.lets_in_nothing() {
             return Err(Refusal::Draining);
         }
         let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;

@@ -5,12 +5,15 @@
 //! granted while the directory was unreachable has token 0 until the directory is back.
 
 mod foreign;
+mod handover;
 mod news;
+mod present;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::present::Present;
 use super::admission::Ticket;
 use super::records::auxiliary::Vod;
 use crate::config::WithoutDirectory;
@@ -101,6 +104,8 @@ pub(in crate::control) struct Cluster {
     tickets: BTreeMap<StreamKey, BTreeSet<Ticket>>,
     /// Ids of gone nodes whose claims the directory was asked to end.
     buried: BTreeSet<StreamKey>,
+    /// Connections of subscribers.
+    present: Present,
     is_away: bool,
     /// Time until which leases of other nodes that expired while the directory was unreachable may still be renewed.
     settles_until: Option<Instant>,
@@ -116,6 +121,8 @@ pub(in crate::control) struct Changes {
     pub(in crate::control) lost: Vec<StreamKey>,
     /// Ids of gone nodes whose claims have ended at this node's request.
     pub(in crate::control) buried: Vec<StreamKey>,
+    /// Ids that another node has given to this one.
+    pub(in crate::control) given: Vec<StreamKey>,
 }
 
 impl Cluster {
@@ -345,8 +352,7 @@ impl Cluster {
                     }
                 }
                 if !self.is_claimed_here(&key) {
-                    let token = holder.token;
-                    self.requests.push_back(Request::Release { key: key.clone(), token });
+                    changes.given.push(key.clone());
                 }
                 self.claims.insert(key.clone(), holder);
             }
@@ -422,7 +428,8 @@ impl Cluster {
     fn abandoned(&self) -> Vec<(StreamKey, u64)> {
         let is_sure = !self.is_away && self.settles_until.is_none();
         let Some(own) = self.own.as_ref().filter(|_| is_sure) else { return Vec::new() };
-        let first = self.nodes.values().find(|node| node.is_alive);
+        let mut alive = self.nodes.values().filter(|node| node.is_alive);
+        let first = alive.clone().find(|node| !node.profile.is_draining).or_else(|| alive.next());
         if first.is_none_or(|first| first.id != own.node) {
             return Vec::new();
         }
@@ -472,6 +479,6 @@ impl Cluster {
     /// Number of entries in all tables that belong to streams of this node.
     pub(in crate::control) fn held(&self) -> usize {
         let claims = self.tickets.len() + self.asked.len() + self.held.len();
-        claims + self.of_streams.len() + self.of_sources.len() + self.requests.len()
+        claims + self.of_streams.len() + self.of_sources.len() + self.requests.len() + self.present.told.len()
     }
 }

@@ -23,6 +23,8 @@ impl Control {
             News::Foreign(ops) => self.foreign(now, ops),
             News::Claim { key, holder } => cluster.claim_told(key, holder, &mut changes),
             News::Claims(all) => cluster.claims_told(all, &mut changes),
+            News::Present(presence) => cluster.present_told(presence),
+            News::Presences(all) => cluster.presences_told(all),
             News::Nodes(all) => {
                 cluster.nodes_told(now.mono, all, &mut changes);
                 cluster.bury();
@@ -39,6 +41,9 @@ impl Control {
         }
         for key in &changes.moved {
             self.claim_changed(now, key);
+        }
+        for key in &changes.given {
+            self.outbound.take_given(&mut self.cx, &mut self.records, &mut self.registry, now, key);
         }
         for key in &changes.buried {
             self.outbound.clear_up(&mut self.cx, &mut self.records, &mut self.registry, now, key);
@@ -63,6 +68,7 @@ impl Control {
 
     /// Gives way to another node that has the id by a newer claim: the publisher here is closed, and the other node owns the record.
     fn supersede(&mut self, now: Now, key: &StreamKey) {
+        self.outbound.forget_given(&mut self.cx, &mut self.registry.cluster, key);
         let is_source = self.outbound.sources.is_running(key);
         if !is_source && self.become_copy(now, key) {
             return;
@@ -82,7 +88,7 @@ impl Control {
 }
 
 impl Outbound {
-    /// Cleans up after a node that is gone: marks its stream as ended, and starts its source here.
+    /// Cleans up after a node that is gone: marks its stream as ended, and starts its source here. The viewers of a copy stay.
     fn clear_up(
         &mut self,
         cx: &mut Context,
@@ -91,25 +97,13 @@ impl Outbound {
         now: Now,
         key: &StreamKey,
     ) {
+        let is_copy = self.is_copy(registry, key);
         if !registry.is_live(key) {
             records.terminated(now, key.clone());
-            self.resume_source(cx, records, registry, now, key);
         }
-    }
-
-    /// Starts a source of a node that is gone, or holds it back until there is room.
-    fn resume_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        if !records.get(key).is_some_and(|record| record.source_wanted) || cx.is_draining() {
-            return;
+        if is_copy || !registry.is_live(key) {
+            self.take_source(cx, records, registry, now, key);
         }
-        self.begin_or_hold_back(cx, records, registry, now, key);
     }
 }
 

@@ -11,6 +11,7 @@ mod broadcasts;
 mod call;
 mod client;
 mod conference;
+mod drain;
 mod elsewhere;
 mod endpoints;
 mod features;

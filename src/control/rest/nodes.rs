@@ -57,6 +57,7 @@ fn shown(now: Now, node: &Node) -> serde_json::Value {
         "region": &*node.profile.region,
         "relay": &*node.profile.relay,
         "address": node.address(),
+        "draining": node.profile.is_draining,
     })
 }
 

@@ -12,6 +12,7 @@ use crate::auth::time_code;
 use crate::control::access::{Access, ConnectionEvent, code_key};
 use crate::control::answer::{Outcome, json};
 use crate::control::broadcast::{BodyError, is_stream_id, parse_json};
+use crate::control::cluster::Cluster;
 use crate::control::context::Context;
 use crate::control::from_json::loose;
 use crate::control::live::Registry;
@@ -118,7 +119,13 @@ pub(super) fn add(records: &mut Records, now: Now, call: &Call<'_>) -> Reply {
 }
 
 /// `GET /broadcasts/{id}/subscribers/list/{offset}/{size}`.
-pub(super) fn list(cx: &Context, records: &Records, access: &Access, call: &Call<'_>) -> Reply {
+pub(super) fn list(
+    cx: &Context,
+    records: &Records,
+    access: &Access,
+    cluster: &Cluster,
+    call: &Call<'_>,
+) -> Reply {
     let [id, offset, size, _] = call.params;
     let Some((offset, size)) = page_of(offset, size) else {
         return Reply::Now(Response::error(404, "Not Found"));
@@ -130,7 +137,8 @@ pub(super) fn list(cx: &Context, records: &Records, access: &Access, call: &Call
         Auxiliary::Token(_) | Auxiliary::User(_) | Auxiliary::Vod(_) => None,
     });
     let page = subscribers.skip(offset).take(size);
-    let shown: Vec<_> = page.map(|subscriber| access.shown_subscriber(cx, &key, subscriber)).collect();
+    let shown: Vec<_> =
+        page.map(|subscriber| access.shown_subscriber(cx, cluster, &key, subscriber)).collect();
     Reply::Now(json(200, &shown))
 }
 

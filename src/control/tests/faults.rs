@@ -169,15 +169,15 @@ fn b_13_a_backup_by_the_command_line_is_answered_when_it_is_there() {
     let mut rig = Rig::new();
     rig.hold = true;
     let (first, second) = (rig.session(9), rig.session(9));
-    rig.control.back_up_now(rig.now, first);
-    rig.control.back_up_now(rig.now, second);
+    rig.control.handle_order(rig.now, first, Order::BackUp);
+    rig.control.handle_order(rig.now, second, Order::BackUp);
     rig.drain();
     assert!(rig.answer(second).unwrap().1.contains("A backup is under way"));
     assert_eq!(rig.answer(first), None);
     rig.store_says(&Ok(()));
     let (_, answer) = rig.answer(first).unwrap();
     assert!(answer.contains(r#""success":true"#) && answer.contains(r#""dataId":"store-20"#), "{answer}");
-    rig.control.back_up_now(rig.now, second);
+    rig.control.handle_order(rig.now, second, Order::BackUp);
     rig.drain();
     rig.store_says(&Err(Error::Unknown));
     let (_, answer) = rig.answer(second).unwrap();

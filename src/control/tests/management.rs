@@ -188,6 +188,7 @@ fn r_23_every_route_of_the_server_refuses_who_is_not_logged_in() {
         "/authentication-status",
         "/users/{email}/blocked",
         "/liveness",
+        "/readiness",
         "/metrics",
         "/openapi.json",
     ];

@@ -547,7 +547,11 @@ impl Life {
                     self.at(self.disk_free, Event::Written(reply, u32::try_from(ops).unwrap()));
                 }
                 Output::Job(job) => self.submit(at, job),
-                Output::Worker(..) | Output::Directory(_) | Output::Outbound(_) | Output::Exit => {}
+                Output::Worker(..)
+                | Output::Directory(_)
+                | Output::Outbound(_)
+                | Output::Leave
+                | Output::Exit => {}
             }
         }
     }

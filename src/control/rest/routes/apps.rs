@@ -131,7 +131,10 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Get,
         "/broadcasts/{id}/subscribers/list/{offset}/{size}",
-        |control, _, call| subscribers::list(&control.cx, &control.records, &control.access, call),
+        |control, _, call| {
+            let cluster = &control.registry.cluster;
+            subscribers::list(&control.cx, &control.records, &control.access, cluster, call)
+        },
         "[Subscriber]",
         TOKENS,
         "List subscribers, 250 at most",

@@ -1,8 +1,9 @@
 //! Operations of the server: below `/rest/v2`, and two outside of the API.
 
+use crate::control::leaving::Sessions;
 use crate::control::rest::call::RootHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
-use crate::control::rest::{apps, feed, host, keys, nodes, proxy, root, server as upkeep, users};
+use crate::control::rest::{apps, drain, feed, host, keys, nodes, proxy, root, server as upkeep, users};
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
 
@@ -374,6 +375,45 @@ pub(super) const ROUTES: &[Route] = &[
         "Result",
         CLUSTER,
         "Forget a node that is gone",
+    ),
+    root(
+        Get,
+        "/drain",
+        System,
+        |control, now, _| {
+            let left = Sessions::of(&control.registry, &control.access, &control.outbound);
+            drain::state(&control.cx, left, now)
+        },
+        "Drain",
+        CLUSTER,
+        "Whether the server is draining, and the sessions that are left",
+    ),
+    root(
+        Post,
+        "/drain",
+        System,
+        |control, now, _| drain::order(&mut control.cx, &mut control.registry, &control.outbound, now, true),
+        "Result",
+        CLUSTER,
+        "Let in nothing new, and end when the sessions have ended",
+    ),
+    root(
+        Delete,
+        "/drain",
+        System,
+        |control, now, _| drain::order(&mut control.cx, &mut control.registry, &control.outbound, now, false),
+        "Result",
+        CLUSTER,
+        "Call the drain off",
+    ),
+    root(
+        Get,
+        "/readiness",
+        Open,
+        |control, _, _| drain::readiness(&control.cx, &control.records),
+        "Readiness",
+        CLUSTER,
+        "Whether the server takes new sessions, for health checks",
     ),
     // ---- the machine
     root(

@@ -200,6 +200,7 @@ impl World {
                 control::Output::Job(job) => self.begin_job(now, job),
                 control::Output::Directory(_) => panic!("a server alone asks no directory"),
                 control::Output::Outbound(_) => {}
+                control::Output::Leave => panic!("nobody has asked for a drain that waits"),
                 control::Output::Exit => self.backstage.exited = true,
             }
             if self.threads.may_pause(now, self.workers.len()) {

@@ -1,0 +1,79 @@
+//! Ids that a draining node gives to others: the directory moves the claim at once, so that no other node gets it in between.
+
+use std::collections::BTreeMap;
+
+use super::{Cluster, Held};
+use crate::directory::{Node, Request};
+use crate::types::{NodeId, PullId, StreamKey};
+
+/// Share of a processor, in percent, within which nodes count as equally busy.
+const CPU_STEP: u8 = 25;
+
+/// The nodes that may take ids, with the number of ids that each has.
+struct Successors<'a>(Vec<(&'a Node, usize)>);
+
+impl Successors<'_> {
+    /// Returns the node that gets the next id: the least busy one with the fewest ids.
+    fn next(&mut self) -> Option<(NodeId, u64)> {
+        let busy = |node: &Node| node.profile.cpu_percent.checked_div(CPU_STEP);
+        let (node, count) = self.0.iter_mut().min_by_key(|(node, count)| (busy(node), *count))?;
+        *count = count.saturating_add(1);
+        Some((node.id.clone(), node.incarnation))
+    }
+}
+
+impl Cluster {
+    /// True if another node could take the sources of this one.
+    pub(in crate::control) fn has_successor(&self) -> bool {
+        !self.is_away && self.others().next().is_some()
+    }
+
+    /// Returns the live other nodes that are not draining.
+    fn others(&self) -> impl Iterator<Item = &Node> {
+        let own = self.own.as_ref();
+        let is_other = move |node: &&Node| own.is_some_and(|own| own.node != node.id);
+        self.nodes.values().filter(is_other).filter(|node| node.is_alive && !node.profile.is_draining)
+    }
+
+    fn successors(&self) -> Successors<'_> {
+        let mut counts = BTreeMap::<&NodeId, usize>::new();
+        for holder in self.claims.values() {
+            let count = counts.entry(&holder.node).or_default();
+            *count = count.saturating_add(1);
+        }
+        Successors(self.others().map(|node| (node, counts.get(&node.id).copied().unwrap_or(0))).collect())
+    }
+
+    /// Gives the ids of sources to other nodes. A claim that the directory does not know of yet stays.
+    pub(in crate::control) fn hand_over(&mut self, pulls: impl Iterator<Item = PullId>) {
+        if !self.has_successor() {
+            return;
+        }
+        let mut successors = self.successors();
+        let held = pulls.filter_map(|pull| self.held.get(self.of_sources.get(&pull)?));
+        let known = held.filter(|held| held.token > 0);
+        let requests: Vec<Request> = known
+            .filter_map(|Held { key, token }| {
+                Some(Request::HandOver { key: key.clone(), token: *token, to: successors.next()? })
+            })
+            .collect();
+        self.requests.extend(requests);
+    }
+
+    /// Gives an id that this node was given, and does not use, to another node. Returns false if there is none.
+    pub(in crate::control) fn pass_on(&mut self, key: &StreamKey) -> bool {
+        let Some(holder) = self.claims.get(key).filter(|holder| self.is_own(holder)) else { return false };
+        let token = holder.token;
+        let Some(to) = self.successors().next() else { return false };
+        self.requests.push_back(Request::HandOver { key: key.clone(), token, to });
+        true
+    }
+
+    /// Releases an id that this node was given, unless it uses it.
+    pub(in crate::control) fn release_unused(&mut self, key: &StreamKey) {
+        let own = self.claims.get(key).filter(|holder| self.is_own(holder)).map(|holder| holder.token);
+        if let Some(token) = own.filter(|_| !self.is_claimed_here(key)) {
+            self.requests.push_back(Request::Release { key: key.clone(), token });
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! Draining without a stop: the server lets in nothing new, gives its sources to other nodes, waits for its sessions to end, and ends.
+//!
+//! 1. An operator asks. Workers refuse new viewers, admission refuses new publishers, no source begins. Health checks and the other
+//!    nodes notice.
+//! 2. Each source is given to another node of the cluster: the directory moves the claim, and the stream goes on here as a copy of that
+//!    node's, with its viewers. What cannot be given away yet is tried again.
+//! 3. When no publisher and no viewer is left, or the time is over, the server is shut down ([`Output::Leave`]).
+//! 4. Until then the drain may be called off.
+
+use std::time::{Duration, Instant};
+
+use super::access::Access;
+use super::answer::Outcome;
+use super::cluster::Cluster;
+use super::context::Context;
+use super::live::{Live, Registry, State};
+use super::records::Records;
+use super::sources::Sources;
+use super::supervisor::Job;
+use super::{Outbound, Output};
+use crate::directory::Request;
+use crate::mail::{StreamEnd, ToWorker, ViewerCounts};
+use crate::types::{Ingest, Now, PullId, StreamKey};
+
+/// Interval of looks at the sessions. Workers report their viewers as often, so the first look sees those let in right before.
+const LOOK: Duration = Duration::from_secs(1);
+/// Time before the first look.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// A drain in progress.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    /// Wall clock of the beginning, in milliseconds.
+    pub(super) since_ms: u64,
+    /// Time at which the server is shut down with the sessions that are left; `None`: it waits for ever.
+    until: Option<Instant>,
+    /// Time of the next look; `None` once the server is to be shut down.
+    next: Option<Instant>,
+}
+
+impl Leaving {
+    /// Returns the time that is left, in milliseconds.
+    pub(super) fn left_ms(&self, now: Instant) -> Option<u64> {
+        let left = self.until?.saturating_duration_since(now);
+        Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Sessions that a drain waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sessions {
+    /// Publishers, those that are being admitted included.
+    pub(super) publishers: usize,
+    pub(super) viewers: u64,
+    /// Sources and playlists. They are waited for if another node can take them.
+    pub(super) sources: usize,
+}
+
+impl Context {
+    pub(super) fn leaving_deadline(&self) -> Option<Instant> {
+        self.leaving.as_ref()?.next
+    }
+}
+
+impl Sources {
+    /// Returns the keys of the sources that are no copies.
+    fn own(&self) -> impl Iterator<Item = (&StreamKey, PullId)> {
+        let is_own = |id| self.by_id.get(id).is_some_and(|source| source.copying.is_none());
+        self.by_key.iter().filter(move |(_, id)| is_own(*id)).map(|(key, id)| (key, *id))
+    }
+}
+
+impl Sessions {
+    /// Counts the sessions that are here.
+    pub(super) fn of(registry: &Registry, access: &Access, outbound: &Outbound) -> Self {
+        let is_publisher = |live: &&Live| {
+            let source = live.source();
+            matches!(source.state, State::Live(_)) && ![Ingest::PULL, Ingest::COPY].contains(&source.ingest)
+        };
+        Self {
+            publishers: registry.all().filter(is_publisher).count().saturating_add(access.admissions.len()),
+            viewers: registry.all().flat_map(Live::viewers).map(ViewerCounts::total).sum(),
+            sources: outbound.sources.own().count(),
+        }
+    }
+}
+
+impl Outbound {
+    /// Begins a drain or calls it off. Returns the answer.
+    pub(super) fn drain(
+        &self,
+        cx: &mut Context,
+        registry: &mut Registry,
+        now: Now,
+        is_leaving: bool,
+    ) -> Outcome<'static> {
+        match (is_leaving, if is_leaving { self.leave(cx, registry, now) } else { stay(cx, registry) }) {
+            (_, true) => Outcome::success(),
+            (true, false) => Outcome::failure("The server is draining already"),
+            (false, false) => Outcome::failure("The server is not draining, or is shutting down"),
+        }
+    }
+
+    /// Begins to drain. Returns false if the server is draining already.
+    fn leave(&self, cx: &mut Context, registry: &mut Registry, now: Now) -> bool {
+        if cx.lets_in_nothing() {
+            return false;
+        }
+        let limit = cx.config.server.drain_limit();
+        let until = limit.and_then(|limit| now.mono.checked_add(limit));
+        let next = now.mono.checked_add(FIRST_LOOK);
+        tracing::info!(?limit, "draining: nothing new is let in");
+        cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next });
+        registry.cluster.ask(Request::Draining(true));
+        cx.post_all(&ToWorker::Leaving(true));
+        registry.cluster.hand_over(self.sources.own().map(|(_, id)| id));
+        true
+    }
+
+    /// Looks at the sessions that are left, if it is time.
+    pub(super) fn fire_leaving(&self, cx: &mut Context, registry: &mut Registry, access: &Access, now: Now) {
+        let Some(leaving) = cx.leaving.as_mut().filter(|one| one.next.is_some_and(|at| at <= now.mono))
+        else {
+            return;
+        };
+        let is_over = leaving.until.is_some_and(|until| until <= now.mono);
+        let Sessions { publishers, viewers, sources } = Sessions::of(registry, access, self);
+        let is_waited_for = registry.cluster.has_successor();
+        let is_empty = (publishers, viewers) == (0, 0) && (sources == 0 || !is_waited_for);
+        if is_over || is_empty {
+            leaving.next = None;
+            tracing::info!(publishers, viewers, sources, is_over, "drain ends; shutting down");
+            cx.outbox.outputs.push_back(Output::Leave);
+        } else {
+            leaving.next = now.mono.checked_add(LOOK);
+            registry.cluster.hand_over(self.sources.own().map(|(_, id)| id));
+        }
+    }
+
+    /// Ends the attempts of a source that a draining node has given to another one. Its stream goes on as a copy. Returns whether it ran.
+    pub(super) fn forget_given(&mut self, cx: &mut Context, cluster: &mut Cluster, key: &StreamKey) -> bool {
+        let own = self.sources.by_key.get(key).copied().filter(|_| cx.leaving.is_some());
+        let Some(id) = own.filter(|_| !self.sources.is_copying(key)) else { return false };
+        self.sources.by_key.remove(key);
+        self.sources.by_id.remove(&id);
+        if let Some(worker) = self.supervisor.remove(Job::Pull(id)) {
+            cx.post(worker, ToWorker::StopPull(id));
+        }
+        cluster.release_source(id);
+        tracing::info!(%key, "source handed over to another node");
+        true
+    }
+
+    /// Takes an id that a draining node has given to this one.
+    pub(super) fn take_given(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let is_wanted = records.get(key).is_some_and(|record| record.source_wanted);
+        if !is_wanted || cx.leaving.is_none() {
+            self.take_source(cx, records, registry, now, key);
+        } else if registry.cluster.pass_on(key) {
+            return;
+        } else {
+            // There is nobody else: it begins when the drain is called off, or with the next start.
+            self.hold_back(now, key, false);
+        }
+        registry.cluster.release_unused(key);
+    }
+
+    /// Starts a source that another node ran, or holds it back until there is room. The stream of a copy goes on with it.
+    pub(super) fn take_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+    ) {
+        let is_wanted = records.get(key).is_some_and(|record| record.source_wanted);
+        if !is_wanted || cx.lets_in_nothing() {
+            return;
+        }
+        let is_copy = self.is_copy(registry, key);
+        if is_copy {
+            self.release_copy(cx, registry, now, key);
+        }
+        self.begin_or_hold_back(cx, records, registry, now, key);
+        if is_copy
+            && !self.sources.is_running(key)
+            && let Some(stream) = registry.find(key)
+        {
+            registry.end(cx, stream, StreamEnd::GraceOver);
+        }
+    }
+}
+
+/// Calls a drain off. Returns false if there is none, or the server is shutting down.
+fn stay(cx: &mut Context, registry: &mut Registry) -> bool {
+    if cx.is_draining() || cx.leaving.take_if(|leaving| leaving.next.is_some()).is_none() {
+        return false;
+    }
+    tracing::info!("drain called off");
+    registry.cluster.ask(Request::Draining(false));
+    cx.post_all(&ToWorker::Leaving(false));
+    true
+}

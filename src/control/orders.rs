@@ -1,0 +1,37 @@
+//! Orders of the command line to a running server.
+
+use super::backups::busy;
+use super::mask::Requester;
+use super::{Control, Now};
+use crate::types::SessionRef;
+
+/// An order of the operator at the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Back up the store.
+    BackUp,
+    /// Begin to drain, or call the drain off.
+    Drain {
+        /// True to begin.
+        is_leaving: bool,
+    },
+}
+
+impl Control {
+    /// Carries out an order; the answer goes to `session`.
+    pub fn handle_order(&mut self, now: Now, session: SessionRef, order: Order) {
+        let requester = Requester::unknown(session);
+        match order {
+            Order::BackUp => {
+                if !self.walks.back_up(&self.cx, &mut self.records, now, requester) {
+                    self.cx.answer(requester, busy());
+                }
+            }
+            Order::Drain { is_leaving } => {
+                let outcome = self.outbound.drain(&mut self.cx, &mut self.registry, now, is_leaving);
+                self.cx.answer(requester, outcome.response(200));
+            }
+        }
+        self.end_turn(now);
+    }
+}

@@ -1,0 +1,101 @@
+//! Connections of subscribers over nodes.
+
+use super::claims::node;
+use super::*;
+use crate::auth::access::Denial;
+use crate::directory::{News, Presence, Request as Asked, Subscribed};
+use crate::mail::NoSubscription;
+use crate::types::NodeId;
+
+fn subscribed(count: u32) -> Subscribed {
+    Subscribed { key: StreamKey::new("live", "s"), subscriber: "alice".to_owned(), count }
+}
+
+fn at(name: &str, incarnation: u64, count: u32) -> Presence {
+    Presence { node: NodeId::new(name).unwrap(), incarnation, subscribed: subscribed(count) }
+}
+
+impl Rig {
+    /// Numbers that were told since the last look.
+    fn told_present(&mut self) -> Vec<u32> {
+        let of = |asked: Asked| match asked {
+            Asked::Present(one) if one == subscribed(one.count) => Some(one.count),
+            _ => None,
+        };
+        std::mem::take(&mut self.asked).into_iter().filter_map(of).collect()
+    }
+
+    fn alice_plays(&mut self) -> Result<SessionRef, Denial> {
+        let request = self.play_request("s", &[("subscriberId", "alice")]);
+        let session = request.session;
+        match self.ask_play(request).unwrap() {
+            Ok(()) => Ok(session),
+            Err(NoSubscription::Denied(denial)) => Err(denial),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn current(&mut self) -> String {
+        let list = self.get("/live/rest/v2/broadcasts/s/subscribers/list/0/10").1;
+        let behind = list.split(r#""currentConcurrentConnections":"#).nth(1).unwrap();
+        behind.split(',').next().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn n_24_connections_of_a_subscriber_are_limited_over_live_nodes() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.publish_claimed("s");
+    let body = r#"{"subscriberId":"alice","concurrentConnectionsLimit":2}"#;
+    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/subscribers", body).0, 200);
+    rig.asked.clear();
+    let first = rig.alice_plays().unwrap();
+    assert_eq!(rig.told_present(), [1]);
+    rig.tell_news(News::Present(at("c", 1, 1)));
+    assert_eq!(rig.alice_plays(), Err(Denial::Connections));
+    assert_eq!(rig.current(), "2");
+    // Of an earlier process, of a node that is gone, of none: they do not count.
+    for news in [
+        News::Present(at("c", 9, 1)),
+        News::Present(at("c", 1, 0)),
+        News::Presences(vec![at("unknown", 1, 5), at("b", 1, 1)]),
+    ] {
+        rig.tell_news(news);
+        let second = rig.alice_plays().unwrap();
+        rig.mail(ToControl::PlayEnded(second));
+        assert_eq!(rig.told_present(), [2, 1]);
+    }
+    rig.tell_news(News::Present(at("c", 1, 5)));
+    assert_eq!(rig.alice_plays(), Err(Denial::Connections));
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, false)]));
+    assert!(rig.alice_plays().is_ok());
+    assert_eq!(rig.told_present(), [2]);
+    rig.mail(ToControl::PlayEnded(first));
+    assert_eq!(rig.told_present(), [1]);
+}
+
+#[test]
+fn n_24_a_directory_that_was_away_is_told_again_what_it_has_not_heard() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.publish_claimed("s");
+    let first = rig.alice_plays().unwrap();
+    rig.asked.clear();
+    rig.tell_news(News::Presences(vec![at("b", 1, 1)]));
+    assert!(rig.told_present().is_empty());
+    for news in [vec![], vec![at("b", 1, 4)], vec![at("b", 0, 1)]] {
+        rig.tell_news(News::Presences(news));
+        assert_eq!(rig.told_present(), [1]);
+    }
+    rig.mail(ToControl::PlayEnded(first));
+    assert_eq!(rig.told_present(), [0]);
+    rig.tell_news(News::Presences(vec![at("b", 1, 1)]));
+    assert_eq!(rig.told_present(), [0], "its end was not heard");
+}
+
+#[test]
+fn a_server_alone_tells_nobody_of_its_subscribers() {
+    let mut rig = Rig::new();
+    rig.publish("s", 0);
+    rig.alice_plays().unwrap();
+    assert!(rig.told_present().is_empty());
+}
