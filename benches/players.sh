@@ -4,6 +4,7 @@
 #   bash benches/players.sh [--streams TEXT] [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh ladders [--forms TEXT] [--players TEXT] [--ladders TEXT] [--seconds N]
 #   bash benches/players.sh encrypted [--forms TEXT] [--players TEXT] [--seconds N]
+#   bash benches/players.sh metadata [--forms TEXT] [--players TEXT] [--seconds N]
 #   bash benches/players.sh samples
 # PROGRAM is taken from the environment.
 set -eu
@@ -18,9 +19,10 @@ if [ "${1:-}" = samples ]; then
 elif [ "${1:-}" = ladders ]; then
     shift
     exec $python ladders.py "$@"
-elif [ "${1:-}" = encrypted ]; then
+elif [ "${1:-}" = encrypted ] || [ "${1:-}" = metadata ]; then
+    mode=$1
     shift
-    exec $python encrypted.py "$@"
+    exec $python "$mode.py" "$@"
 fi
 missing=
 for program in chromium firefox-esr ffmpeg gst-launch-1.0 vlc setpriv; do

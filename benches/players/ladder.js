@@ -1,10 +1,19 @@
-// Plays a stream in a page, with keys where it is encrypted, and goes down and up on a ladder: run by ladders.py and encrypted.py.
+// Plays a stream in a page, with keys where it is encrypted, goes down and up on a ladder, and hears timed metadata: run by ladders.py,
+// encrypted.py and metadata.py.
 "use strict";
+
+// The tags that the player has given to the page: text, and seconds from now until they are due.
+const tags = [];
+const hear = (bytes, at) => {
+    const text = /tag \d+/.exec(new TextDecoder().decode(bytes))?.[0];
+    if (text) tags.push({ text, at });
+};
 
 const PLAYERS = {
     hls(video, url, told, low) {
         const player = new Hls({ lowLatencyMode: low, backBufferLength: 10 });
         player.on(Hls.Events.ERROR, (_, error) => told.push(error.details + (error.fatal ? " (fatal)" : "")));
+        player.on(Hls.Events.FRAG_PARSING_METADATA, (_, { samples }) => samples.forEach((one) => hear(one.data, one.pts - video.currentTime)));
         player.loadSource(url);
         player.attachMedia(video);
         video.play().catch((error) => told.push(error.message));
@@ -21,6 +30,7 @@ const PLAYERS = {
         const base64 = (hex) => btoa(String.fromCharCode(...hex.match(/../g).map((two) => parseInt(two, 16)))).replace(/\+/g, "-").replace(/\//g, "_").replace(/=/g, "");
         const clearkeys = Object.fromEntries(Object.entries(keys).map((pair) => pair.map(base64)));
         if (Object.keys(keys).length) player.setProtectionData({ "org.w3.clearkey": { clearkeys } });
+        player.on("https://aomedia.org/emsg/ID3", ({ event }) => hear(event.messageData, event.calculatedPresentationTime - video.currentTime));
         // It begins by itself. Of an element that was told to play before, it never updates the manifest.
         player.initialize(video, url, true);
         const all = () => player.getRepresentationsByType("video");
@@ -33,6 +43,7 @@ const PLAYERS = {
         shaka.polyfill.installAll();
         const player = new shaka.Player();
         player.addEventListener("error", ({ detail }) => told.push(`shaka ${detail.code} severity ${detail.severity} ${String(detail.data?.[0] ?? "").split("/").pop()}`));
+        player.addEventListener("metadata", ({ payload, startTime }) => hear(new TextEncoder().encode(String(payload.data)), startTime - video.currentTime));
         player.configure({ streaming: { lowLatencyMode: low }, abr: { enabled: false }, drm: { clearKeys: keys } });
         player.attach(video).then(() => player.load(url)).then(() => video.play()).catch((error) => told.push(error.code ? `shaka ${error.code}: ${error.data}` : error.message));
         const all = () => player.getVariantTracks();
@@ -84,6 +95,7 @@ async function watch(height, seconds) {
         sound: video.webkitAudioDecodedByteCount,
         freeze: Math.round(longest),
         waits: window.stage.waits() - before.waits,
+        tags: tags.splice(0),
         told: told.splice(0),
     };
 }
