@@ -188,7 +188,7 @@ impl Rig {
         } else {
             self.there.insert(blob.name.to_string());
         }
-        for name in &blob.forgets {
+        for name in &blob.obsolete.forgets {
             self.there.remove(name);
         }
     }
