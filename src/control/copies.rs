@@ -79,7 +79,7 @@ impl Absent {
 impl Live {
     /// True if the stream's publisher is at another node.
     pub(super) fn is_copy(&self) -> bool {
-        self.source().ingest == Ingest::COPY
+        self.source().ingest.is_copy()
     }
 }
 
@@ -100,6 +100,12 @@ impl Sources {
 }
 
 impl Copying {
+    /// Makes a copy that has one origin.
+    pub(super) fn of(now: Now, origin: Origin) -> Self {
+        let (via, origins) = (Vec::new(), vec![origin]);
+        Self { via, origins, at: 0, failures: 0, absent: 0, lost: Some(now.mono), told: None }
+    }
+
     pub(super) fn via(&self) -> &[String] {
         &self.via
     }

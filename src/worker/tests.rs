@@ -732,6 +732,7 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
 
 mod leased;
 mod leaving;
+mod room_views;
 mod rooms;
 mod write;
 
