@@ -66,6 +66,7 @@ mod recording;
 mod reference;
 mod rest_tour;
 mod restream;
+mod room_recordings;
 mod room_views;
 mod rooms;
 mod rtmp_rows;
