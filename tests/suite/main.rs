@@ -72,6 +72,7 @@ mod rooms;
 mod rtmp_rows;
 mod rtsp;
 mod schema;
+mod sdks;
 mod secrets;
 mod shared_ports;
 mod simulation;
