@@ -30,7 +30,7 @@ struct Life {
     world: World,
     plan: Random,
     states: [State; PARTICIPANTS],
-    /// Who is in the room, in the order in which they came.
+    /// The participants in the room, in the order in which they came.
     order: Vec<usize>,
     /// The one that viewers are shown; `None` while nobody watches.
     shown: Option<usize>,

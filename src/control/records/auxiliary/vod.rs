@@ -84,9 +84,9 @@ pub(in crate::control) struct Place(pub(in crate::control) String);
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) enum Kept {
     /// To be uploaded under this name.
-    Wanted { name: String },
+    Wanted { name: Box<str> },
     /// Uploaded, under this name.
-    There { name: String },
+    There { name: Box<str> },
 }
 
 /// A record with what is not shown of it.
