@@ -81,7 +81,7 @@ impl Absent {
 impl Live {
     /// True if the stream's publisher is at another node.
     pub(super) fn is_copy(&self) -> bool {
-        self.source().ingest == Ingest::COPY
+        self.source().ingest.is_copy()
     }
 }
 
@@ -102,6 +102,20 @@ impl Sources {
 }
 
 impl Copying {
+    /// Makes a copy that has one origin.
+    pub(super) fn of(now: Now, origin: Origin) -> Self {
+        Self {
+            via: Vec::new(),
+            origins: vec![origin],
+            at: 0,
+            failures: 0,
+            absent: 0,
+            lost: Some(now.mono),
+            is_promised: false,
+            told: None,
+        }
+    }
+
     pub(super) fn via(&self) -> &[String] {
         &self.via
     }

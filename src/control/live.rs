@@ -50,7 +50,7 @@ impl Source {
 
     /// Returns the network under which the stream is counted; `None` for pulls and copies.
     fn counted_network(&self) -> Option<IpAddr> {
-        (![Ingest::PULL, Ingest::COPY].contains(&self.ingest)).then_some(self.network)
+        (!self.ingest.is_fetched()).then_some(self.network)
     }
 }
 

@@ -51,6 +51,7 @@ mod registry;
 mod reload;
 mod repeats;
 mod rest;
+mod room_views;
 mod shares;
 mod site;
 mod sources;

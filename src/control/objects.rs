@@ -148,7 +148,7 @@ impl Context {
     /// Returns the record of a completed file, marked for upload if the application has a storage.
     pub(super) fn to_be_kept(&self, key: &Key, vod: Vod) -> Vod {
         let storage = self.apps.get(&key.app).and_then(|app| app.vod.s3.as_ref());
-        Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod) }), ..vod }
+        Vod { kept: storage.map(|storage| Kept::Wanted { name: name_of(storage, &vod).into() }), ..vod }
     }
 
     /// Removes the local file once the store's record says that the object exists.
@@ -216,7 +216,8 @@ impl Files {
 
     fn upload_object(&mut self, cx: &mut Context, records: &Records, now: Now, key: Key) {
         let Some(vod) = self.vod_of(records, &key) else { return };
-        let Some(Kept::Wanted { name }) = vod.kept.clone() else { return };
+        let Some(Kept::Wanted { name }) = &vod.kept else { return };
+        let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
             // It was switched off. The record still says what is wanted.
@@ -254,9 +255,9 @@ impl Files {
         // One that is on its way goes when it has come.
         let Some(Kept::There { name }) = &vod.kept else { return };
         match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
-            Some(storage) => self.remove_object(cx, now, storage, name.clone(), 0),
+            Some(storage) => self.remove_object(cx, now, storage, name.to_string(), 0),
             None => {
-                tracing::warn!(app, object = name, "object not removed from S3: s3RecordingEnabled is off")
+                tracing::warn!(app, object = &**name, "object not removed from S3: s3RecordingEnabled is off")
             }
         }
     }
@@ -312,7 +313,12 @@ impl Files {
                 );
                 self.objects.uploaded = self.objects.uploaded.saturating_add(1);
                 self.objects.failed.remove(&key);
-                self.put_vod(records, now, key, Some(Vod { kept: Some(Kept::There { name }), ..vod }));
+                self.put_vod(
+                    records,
+                    now,
+                    key,
+                    Some(Vod { kept: Some(Kept::There { name: name.into() }), ..vod }),
+                );
             }
             ObjectOutcome::NoFile => {
                 tracing::warn!(

@@ -207,6 +207,7 @@ impl Control {
                 continue;
             }
             if live.is_copy() {
+                super::room_views::forget_viewers(&mut self.records, now, &live);
                 continue;
             }
             self.hooks.stream_ended(&mut self.cx, &self.records, &self.registry, now, (stream, &live), end);
@@ -302,7 +303,7 @@ impl Registry {
             zero_ms: live.clock.zero_ms,
             settings: live.settings.clone(),
         };
-        if request.ingest != Ingest::COPY {
+        if !request.ingest.is_copy() {
             if let Some(record) = records.get_mut(&request.key) {
                 record.user_agent = agent(&request.user_agent);
                 record.remote_ip = remote_ip(&request);
@@ -331,7 +332,7 @@ impl Registry {
         request: PublishRequest,
     ) -> Option<Grant> {
         let ingest = self.get(&stream)?.source().ingest;
-        if ingest == Ingest::COPY {
+        if ingest.is_copy() {
             return self.return_publisher(cx, records, access, now, stream, request);
         }
         if ingest != Ingest::PULL {
@@ -361,7 +362,7 @@ impl Registry {
         live.clock.epoch = epoch;
         let (grace, ingest, key) = (live.settings.publisher_grace, live.source().ingest, live.key.clone());
         self.left.push_back(session);
-        if [Ingest::PULL, Ingest::COPY].contains(&ingest) {
+        if ingest.is_fetched() {
             self.change(stream, |source| source.state = State::Awaited);
             return;
         }
@@ -398,8 +399,8 @@ impl Registry {
         }
         let live = self.find(&request.key).and_then(|stream| self.get(&stream));
         let free = live.is_none_or(|live| match live.source().state {
-            // Its publisher is at another node: the directory has the last word, where there is one.
-            State::Live(_) if live.is_copy() => self.cluster.is_shared(),
+            // Its publisher is at another node: the directory has the last word, where there is one. A view has none.
+            State::Live(_) if live.is_copy() => live.is_view() || self.cluster.is_shared(),
             State::Live(session) => session != request.session && live.silent_ms >= STALE_MS,
             State::Grace(_) => true,
             State::Awaited => live.is_copy(),

@@ -164,7 +164,7 @@ impl Registry {
     ) {
         // The record of a copy is the origin's.
         let Some(live) = self.get(&stream) else { return };
-        if live.is_copy() {
+        if live.is_copy() && !live.is_view() {
             if let Some((worker, news)) = audience::news(self, &mut outbound.sources, stream) {
                 cx.post(worker, news);
             }
@@ -186,7 +186,7 @@ impl Registry {
             records.writes.mark_dirty(now, live.key.clone());
         }
         let Some(record) = records.get_mut(&live.key) else { return };
-        if live.source().worker != worker || !super::registry::is_delivered(live) {
+        if live.is_view() || live.source().worker != worker || !super::registry::is_delivered(live) {
             return;
         }
         record.touch(now);

@@ -104,7 +104,7 @@ impl Registry {
             let mut record = Broadcast { zombi: true, is_virtual: true, ..Broadcast::default() };
             cx.complete(now, &main, &mut record);
             records.insert(main.clone(), record);
-        } else if !self.is_live(&main)
+        } else if !self.has_own_publisher(&main)
             && let Some(record) = records.get_mut(&main).filter(|record| !record.is_virtual)
         {
             record.is_virtual = true;
@@ -122,7 +122,7 @@ impl Registry {
 
     /// Updates a virtual main track after a subtrack came or went; a main track made by publishing ends with its last subtrack.
     pub(super) fn follow_subtracks(&self, records: &mut Records, now: Now, main: &StreamKey) {
-        if self.is_live(main) {
+        if self.has_own_publisher(main) {
             return;
         }
         let any = self.has_active_subtrack(records, main);

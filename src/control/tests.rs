@@ -41,6 +41,8 @@ mod publish_keys;
 mod pushes;
 mod reconcile;
 mod recordings;
+mod room_recordings;
+mod room_views;
 mod rooms;
 mod shares;
 mod sources;

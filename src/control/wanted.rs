@@ -132,7 +132,9 @@ impl Outbound {
             return;
         }
         if !records.get(key).is_some_and(starts_by_viewer) {
-            if !self.fetch_copy(cx, records, registry, now, key, via) {
+            if !self.begin_view(cx, records, registry, now, key)
+                && !self.fetch_copy(cx, records, registry, now, key, via)
+            {
                 cx.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;

@@ -37,7 +37,7 @@ pub use publish::{Departure, Grant, PublishRequest, Refusal, StreamEnd};
 pub use pull::{NextAddress, NextServer, PullOrder, PullState};
 pub use push::{PushOrder, PushState, via_entry};
 pub use question::Question;
-pub use recording::{ClipRange, RecordingNews, RecordingOrder};
+pub use recording::{Arrival, ClipRange, RecordingNews, RecordingOrder};
 pub use report::{ClockFigures, Report, SourceFigures, ViewerCounts};
 pub use sought::Sought;
 pub use upload::{UploadGrant, UploadNews};

@@ -1,5 +1,7 @@
 //! Recordings: control orders them, the sink that writes one says what becomes of its files.
 
+use std::time::Instant;
+
 use crate::types::{RecordingId, StreamId};
 
 /// The time range of a clip, in milliseconds of Unix time.
@@ -32,6 +34,15 @@ pub struct RecordingOrder {
     pub clip: Option<ClipRange>,
 }
 
+/// The time at which a unit reached this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// The time.
+    pub at: Instant,
+    /// Wall clock at that time, in milliseconds since the Unix epoch.
+    pub wall_ms: u64,
+}
+
 /// News of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingNews {
@@ -39,6 +50,8 @@ pub enum RecordingNews {
     Begun {
         /// Path of the finished file below the root of files.
         path: Vec<String>,
+        /// The arrival of its first unit.
+        first: Arrival,
     },
     /// A file is complete; nothing more is written to it.
     Ended {

@@ -29,6 +29,7 @@ mod push;
 mod recording;
 mod registry;
 mod relay;
+mod room_view;
 mod row;
 mod rtmp;
 mod rtp_mapping;

@@ -7,7 +7,7 @@ use crypto::Seed;
 
 use super::own_files::{self, OwnPath};
 use super::pull::{Client, Patience, PullSession};
-use super::registry::schemes;
+use super::registry::{room_view, schemes};
 use super::row::{Addresses, Request, Scheme};
 use super::{Now, Session};
 use crate::auth::url::{Url, UrlError};
@@ -49,6 +49,12 @@ pub fn read_origin(text: &str) -> Result<Target, UrlError> {
 #[must_use]
 pub fn at_node(host: &str, port: u16, key: &StreamKey) -> Option<Target> {
     schemes().find_map(|scheme| scheme.copies).map(|target| target(host, port, key))
+}
+
+/// Returns the target of the view of a room, which this server makes itself.
+#[must_use]
+pub fn view_of(room: &StreamKey) -> Option<Target> {
+    room_view(room)
 }
 
 /// Parses the path of a file of this server that a stream of `app` should play.
@@ -106,6 +112,9 @@ pub fn begin_push(now: Now, order: &PushOrder, seed: Seed) -> Option<Box<dyn Ses
 /// Creates the session of a pull on an outgoing connection. `None` if nothing can be pulled from its target.
 #[must_use]
 pub fn begin_pull(now: Now, order: &PullOrder, seed: Seed) -> Option<Box<dyn Session>> {
+    if let Some(session) = request(&order.target)?.session() {
+        return Some(session);
+    }
     let client = pull_client(&order.target, seed)?;
     Some(Box::new(PullSession::new(now, order, client)))
 }

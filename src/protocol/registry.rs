@@ -10,12 +10,12 @@ use super::ice_servers::{IceAsk, IceServer, MediaAddress};
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
 use super::sinks::SinkKind;
 use super::{
-    Format, audio, hls, http, http_live, preview, proxied, recording, relay, rtmp, rtsp, srt, turn, udp,
-    webrtc,
+    Format, audio, hls, http, http_live, preview, proxied, recording, relay, room_view, rtmp, rtsp, srt,
+    turn, udp, webrtc,
 };
 use crate::config::{Schema, ServerSettings};
 use crate::http::Mount;
-use crate::mail::SessionSettings;
+use crate::mail::{SessionSettings, Target};
 use crate::stats::Catalogue;
 use crate::types::{Lookup, StreamKey};
 
@@ -34,6 +34,7 @@ pub(super) static PROTOCOLS: &[&Protocol] = &[
     &recording::PROTOCOL,
     &preview::PROTOCOL,
     &relay::PROTOCOL,
+    &room_view::PROTOCOL,
     &turn::PROTOCOL,
     #[cfg(test)]
     &super::samples::file_sink::PROTOCOL,
@@ -101,6 +102,11 @@ pub(super) fn derivations() -> impl Iterator<Item = (u8, &'static Derivation)> {
 /// Returns the URL schemes of all protocols.
 pub(super) fn schemes() -> impl Iterator<Item = &'static Scheme> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.schemes)
+}
+
+/// Returns the target of the view of a room.
+pub(super) fn room_view(room: &StreamKey) -> Option<Target> {
+    PROTOCOLS.iter().find_map(|protocol| protocol.room_view).map(|target| target(room))
 }
 
 /// Returns the names in the ready line, in order.

@@ -51,6 +51,8 @@ pub(super) struct Protocol {
     pub(super) derivations: &'static [&'static Derivation],
     /// The listener and the URL for encoders. The API shows those of the first protocol that has them.
     pub(super) publish: Option<Publish>,
+    /// Makes the target of the view of a room, if this is what makes views.
+    pub(super) room_view: Option<fn(&StreamKey) -> Target>,
     /// Returns the ICE servers that it runs for clients of other protocols.
     pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,
     /// Returns the addresses of this machine that its settings leave to be looked up.
@@ -73,6 +75,7 @@ impl Protocol {
         sinks: &[],
         derivations: &[],
         publish: None,
+        room_view: None,
         ice_servers: None,
         lookups: None,
         media: None,
@@ -366,6 +369,10 @@ pub(super) trait Request: Debug + Send + Sync {
     fn means(&self, port: u16, addresses: &Addresses, key: &StreamKey) -> bool;
     /// Makes the session of a push, if the protocol has pushes; `via` lists the streams that this one went through, ending with itself.
     fn push(&self, _now: Now, _via: &[String], _seed: Seed) -> Option<Box<dyn Session>> {
+        None
+    }
+    /// Makes the session of a pull, if it is no client of a server.
+    fn session(&self) -> Option<Box<dyn Session>> {
         None
     }
     /// Makes the client of a pull, if the protocol has pulls.

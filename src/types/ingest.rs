@@ -14,4 +14,18 @@ impl Ingest {
     pub const PULL: Self = Self { publish_type: "Pull", name: "pull" };
     /// A copy of another node's stream.
     pub const COPY: Self = Self { publish_type: "Pull", name: "relay" };
+    /// The view of a room, made of the room's streams by this server.
+    pub const ROOM_VIEW: Self = Self { publish_type: "Pull", name: "room" };
+
+    /// True if the stream is made of another one, whose record, hooks and recordings are all there are: a copy, or the view of a room.
+    #[must_use]
+    pub fn is_copy(self) -> bool {
+        self == Self::COPY || self == Self::ROOM_VIEW
+    }
+
+    /// True if nobody publishes the stream to this server.
+    #[must_use]
+    pub fn is_fetched(self) -> bool {
+        self == Self::PULL || self.is_copy()
+    }
 }

@@ -48,7 +48,7 @@ impl Holds {
         self.waiting.get(key).into_iter().flatten().copied().collect()
     }
 
-    /// Makes a viewer wait if viewers may start the stream. Returns true if it waits.
+    /// Makes a viewer wait if viewers may start the stream, or if it is the view of a room (`is_room`). Returns true if it waits.
     pub(super) fn begin(
         &mut self,
         turn: &mut Turn,
@@ -56,8 +56,9 @@ impl Holds {
         id: ConnId,
         handle: Handle,
         ask: Box<PlayAsk>,
+        is_room: bool,
     ) -> bool {
-        if !self.may_be_started(turn, &ask.key) {
+        if !is_room && !self.may_be_started(turn, &ask.key) {
             return false;
         }
         let Some(until) = turn.now.mono.checked_add(HOLD_MAX) else { return false };

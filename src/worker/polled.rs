@@ -11,6 +11,7 @@ use super::deadlines::Timer;
 use super::incumbents::Incumbents;
 use super::leases::{LEASE, Ledger, Renewed};
 use super::passes::Passes;
+use super::rooms::has_view;
 use super::streams::Live;
 use super::turn::Turn;
 use super::waits::{BlobName, Wait, Waits};
@@ -188,7 +189,8 @@ impl Polled {
         let may_come = if is_of_ladder {
             grows || live.is_ladder(&wanted.key)
         } else {
-            grows || stream.is_some() || !is_glance(wanted) && live.holds.may_be_started(turn, &wanted.key)
+            let may_start = || live.holds.may_be_started(turn, &wanted.key) || has_view(live, &wanted.key);
+            grows || stream.is_some() || !is_glance(wanted) && may_start()
         };
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return conns.answer_waiting(turn, id);

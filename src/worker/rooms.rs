@@ -10,10 +10,11 @@ use std::sync::Arc;
 use super::conn::{Subscription, SubscriptionState};
 use super::conns::Conns;
 use super::streams::Live;
+use super::subscriptions::role_of;
 use super::turn::Turn;
 use crate::mail::{StreamEnd, ToControl};
-use crate::protocol::{Reply, RequestNews, SubscriptionNews, SubtrackNews};
-use crate::types::{ConnId, Handle, StreamId, StreamKey, SubscriptionId};
+use crate::protocol::{PlayAsk, Reply, RequestNews, SubscriptionNews, SubtrackNews};
+use crate::types::{ConnId, Handle, Ingest, StreamId, StreamKey, SubscriptionId};
 
 /// Main tracks with their subtracks and watchers.
 #[derive(Debug, Default)]
@@ -119,8 +120,12 @@ impl Rooms {
 impl Live {
     /// Returns the streams of a main track: its own, if live, and its subtracks.
     fn streams_of_room(&self, main: &StreamKey) -> impl Iterator<Item = StreamId> {
-        let own = self.directory.get(main).copied();
-        own.into_iter().chain(self.rooms.members(main))
+        self.own_of_room(main).into_iter().chain(self.rooms.members(main))
+    }
+
+    /// Returns the stream that a publisher sends under the name of a main track. The view of a room is none.
+    fn own_of_room(&self, main: &StreamKey) -> Option<StreamId> {
+        self.directory.get(main).copied().filter(|own| !is_view(self, Some(*own)))
     }
 
     fn key_of(&self, stream: StreamId) -> Option<StreamKey> {
@@ -207,7 +212,7 @@ impl Live {
                 }
             }
         }
-        if is_new {
+        if is_new && !is_view(self, Some(stream)) {
             // A main track that has media of its own from now on.
             self.tell_who_sees(turn, conns, &key, stream, SubtrackNews::Came(&key));
         }
@@ -300,7 +305,7 @@ impl Live {
             self.speakers.close(main);
             self.chats.forget(main);
         }
-        if self.is_room(main) || self.directory.contains_key(main) {
+        if self.is_room(main) || self.own_of_room(main).is_some() {
             return;
         }
         for watcher in self.rooms.watchers(main) {
@@ -342,6 +347,33 @@ impl Live {
             }
         }
     }
+}
+
+/// True if a stream is the view of a room.
+pub(super) fn is_view(live: &Live, stream: Option<StreamId>) -> bool {
+    let stream = stream.and_then(|stream| live.streams.get(&stream));
+    stream.is_some_and(|stream| stream.ingest == Ingest::ROOM_VIEW)
+}
+
+/// True if a room of which control makes a view has this name.
+pub(super) fn has_view(live: &Live, main: &StreamKey) -> bool {
+    live.is_room(main) && !live.details.has_renditions(main)
+}
+
+/// True if a request that finds no stream is for the view of a room.
+pub(super) fn has_view_for(live: &Live, ask: &PlayAsk) -> bool {
+    has_view(live, &ask.key) && !ask.format.kind().is_for_nodes && role_of(ask).is_empty()
+}
+
+/// Returns the first stream of a main track that a viewer sees, if that is what the viewer plays: renditions of one programme have no view,
+/// and neither has a room for a viewer with a role.
+pub(super) fn first_seen(live: &Live, turn: &Turn, ask: &PlayAsk) -> Option<StreamId> {
+    // A node has the streams of a room each by its own name.
+    if ask.format.kind().is_for_nodes || has_view_for(live, ask) {
+        return None;
+    }
+    let is_seen = |stream: &StreamId| live.sees(turn, &ask.key.app, role_of(ask), *stream);
+    live.rooms.members(&ask.key).find(is_seen)
 }
 
 impl Conns {

@@ -13,7 +13,7 @@ use super::conns::Conns;
 use super::demand::Producer;
 use super::holds::Holds;
 use super::incumbents::Incumbents;
-use super::rooms::Rooms;
+use super::rooms::{Rooms, is_view};
 use super::sinks::begun_with;
 use super::speakers::Speakers;
 use super::transcoders::TranscoderBudget;
@@ -22,7 +22,7 @@ use super::{Output, Worker};
 use crate::hub::{MirroredUnit, Stream};
 use crate::mail::{StreamDetails, StreamEnd, ToControl, ToWorker};
 use crate::protocol::{PublicationNews, Reply, RequestNews, SubscriptionNews, sinks};
-use crate::types::{ConnId, Handle, Now, SessionRef, StreamId, StreamKey, WorkerId};
+use crate::types::{ConnId, Handle, Ingest, Now, SessionRef, StreamId, StreamKey, WorkerId};
 
 /// Time without a picture after which a publisher's video counts as stopped.
 const VIDEO_SILENCE: Duration = Duration::from_secs(10);
@@ -359,6 +359,7 @@ impl Worker {
         self.live.directory.insert(key.clone(), id);
         self.live.up_since.entry(id).or_insert(self.turn.now.mono);
         let is_new = !self.live.streams.contains_key(&id);
+        let was_view = is_view(&self.live, Some(id));
         let stream = self.live.streams.entry(id).or_insert(new);
         stream.ingest = ingest;
         let moves = stream.source != source;
@@ -390,7 +391,8 @@ impl Worker {
             self.polled.begin_sinks(&mut self.turn, &mut self.conns, &self.live, id, kinds);
         }
         self.live.tell_awaiting(&mut self.turn, &mut self.conns, &key);
-        self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_new);
+        let is_own = is_new || (was_view && !is_view(&self.live, Some(id)));
+        self.live.place_in_room(&mut self.turn, &mut self.conns, id, is_own);
     }
 
     /// Answers the requests and viewers that wait for a stream that does not come.
@@ -412,7 +414,9 @@ impl Worker {
         self.live.chats.forget(&stream.key);
         self.live.up_since.remove(&id);
         self.polled.forget_polled(&mut self.turn, id, &stream.key);
-        self.live.remove_from_room(&mut self.turn, &mut self.conns, id, &stream.key, end);
+        if stream.ingest != Ingest::ROOM_VIEW {
+            self.live.remove_from_room(&mut self.turn, &mut self.conns, id, &stream.key, end);
+        }
         for subscriber in &stream.subscribers {
             // The rest of a unit begun stays with the cursor and is sent before the goodbye.
             let subscription = subscriber.handle;

@@ -11,6 +11,7 @@ use super::audience;
 use super::conn::{Conn, Playing, Purpose, ROLES_MAX, Subscription, SubscriptionState};
 use super::conns::Conns;
 use super::dispatch::UNSENT_BYTES_MIN;
+use super::rooms::{first_seen, has_view_for, is_view};
 use super::streams::{Live, mirror_request};
 use super::turn::Turn;
 use super::{Output, Worker};
@@ -98,7 +99,7 @@ impl Live {
         };
         let session = turn.session_ref(id, subscription);
         let Some(conn) = conns.get_mut(id) else { return };
-        let peer = conn.client();
+        let (peer, is_viewer) = (conn.client(), conn.purpose == Purpose::Peer);
         let request = |ask: &PlayAsk| {
             let (egress, params) = (ask.format.key().name, ask.params.clone());
             let (key, origin) = (ask.key.clone(), ask.origin.clone());
@@ -114,7 +115,7 @@ impl Live {
             return;
         }
         let stream = self.serve(turn, conns, id, subscription, &ask);
-        if stream.as_ref().is_ok_and(|stream| self.details.tells_viewers(*stream)) {
+        if is_viewer && stream.as_ref().is_ok_and(|stream| self.details.tells_viewers(*stream)) {
             conns.mark_told(id, subscription);
             turn.tell(ToControl::PlayStarted { session, request: Some(request(&ask)) });
         }
@@ -130,12 +131,11 @@ impl Live {
         ask: &PlayAsk,
     ) -> Result<StreamId, NoSubscription> {
         let own = self.directory.get(&ask.key).copied();
-        let role = role_of(ask);
-        // A node has the streams of a room each by its own name.
-        let is_node = ask.format.kind().is_for_nodes;
-        let is_seen = |stream: &StreamId| !is_node && self.sees(turn, &ask.key.app, role, *stream);
-        let first = || self.rooms.members(&ask.key).find(is_seen);
-        let stream = own.or_else(first).ok_or(NoSubscription::NotFound)?;
+        let stream = match first_seen(self, turn, ask) {
+            Some(first) if is_view(self, own) || own.is_none() => Some(first),
+            Some(_) | None => own,
+        };
+        let stream = stream.ok_or(NoSubscription::NotFound)?;
         let settings = self.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
         self.attach(turn, conns, id, handle, stream, format).ok_or(NoSubscription::Unavailable)?;
@@ -510,7 +510,10 @@ impl Conns {
         stream: Result<StreamId, NoSubscription>,
     ) {
         let key = ask.key.clone();
-        if stream == Err(NoSubscription::NotFound) && live.holds.begin(turn, self, id, subscription, ask) {
+        let is_room = has_view_for(live, &ask);
+        if stream == Err(NoSubscription::NotFound)
+            && live.holds.begin(turn, self, id, subscription, ask, is_room)
+        {
             return;
         }
         match stream {
@@ -553,7 +556,7 @@ impl Conns {
         if live.is_in_room_of(id, &ask.key) {
             return Ok(false);
         }
-        if ask.format.kind().is_for_nodes {
+        if ask.format.kind().is_for_nodes || self.get(id).is_some_and(|conn| conn.purpose != Purpose::Peer) {
             return Ok(false);
         }
         let is_limited = ask.format.kind().counted_as.is_some();
@@ -665,6 +668,6 @@ impl Conns {
 }
 
 /// Returns the role in which a viewer plays a room; empty if none.
-fn role_of(ask: &PlayAsk) -> &str {
+pub(super) fn role_of(ask: &PlayAsk) -> &str {
     ask.params.iter().find(|(name, _)| name == "role").map_or("", |(_, role)| role)
 }

@@ -7,6 +7,7 @@ mod damaged;
 mod desired;
 mod random;
 mod records;
+mod rooms;
 mod streams;
 mod viewers;
 mod wall;

@@ -25,13 +25,13 @@ const HANDSHAKE: &str = "GET /live/websocket?target=origin HTTP/1.1\r\nHost: loc
                          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 /// A client of the signalling socket that says what it likes.
-struct Socket {
+pub(super) struct Socket {
     stream: TcpStream,
     held: Vec<u8>,
 }
 
 impl Socket {
-    fn open(address: SocketAddr) -> Self {
+    pub(super) fn open(address: SocketAddr) -> Self {
         Self::open_with(address, HANDSHAKE)
     }
 
@@ -50,7 +50,7 @@ impl Socket {
     }
 
     /// False when the server has closed it.
-    fn say(&mut self, text: &str) -> bool {
+    pub(super) fn say(&mut self, text: &str) -> bool {
         let (opcode, length) = (Opcode::Text, text.len() as u64);
         let head = FrameHead { is_final: true, opcode, length, mask: Some([0; 4]) };
         let mut bytes = head.write().to_vec();
@@ -59,7 +59,7 @@ impl Socket {
     }
 
     /// The next message; `None` at the end.
-    fn hear(&mut self) -> Option<Value> {
+    pub(super) fn hear(&mut self) -> Option<Value> {
         loop {
             if let Ok(Some((head, head_bytes))) = FrameHead::read(&self.held) {
                 let end = head_bytes + usize::try_from(head.length).unwrap();

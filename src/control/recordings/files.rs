@@ -12,6 +12,7 @@ use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, AuxiliaryRecords, AuxiliaryWrite, Vod};
 use crate::control::{Control, Files, wall};
 use crate::jobs::{Finished, RecordingOutcome, RecordingWork, UNFINISHED, Work};
+use crate::mail::Arrival;
 use crate::store::{Key, Kind};
 use crate::types::{Now, RecordingId, StreamKey};
 
@@ -100,7 +101,7 @@ impl Files {
         records: &mut Records,
         now: Now,
         id: RecordingId,
-        path: &[String],
+        (path, first): (&[String], Arrival),
     ) {
         let Some((app, below)) = path.split_first() else { return };
         let next = self.vod_id(cx, now);
@@ -109,6 +110,7 @@ impl Files {
         let (vod_id, start) =
             if recording.files == 1 { (recording.vod.clone(), recording.began) } else { (next, wall(now)) };
         let key = recording.key.clone();
+        let room = recording.room.as_ref().map(|clock| Box::new(clock.take(first)));
         let file = below.join("/");
         tracing::info!(%key, file, "recording");
         let record = records.get(&key);
@@ -122,6 +124,7 @@ impl Files {
             kind: Some(Vod::RECORDED.to_owned()),
             metadata: record.and_then(|record| record.meta_data.clone()).filter(|data| !data.is_empty()),
             unfinished: true,
+            room,
             ..Vod::default()
         };
         let app: Arc<str> = app.as_str().into();

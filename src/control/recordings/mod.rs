@@ -14,12 +14,14 @@
 mod files;
 mod leftovers;
 mod names;
+mod rooms;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub(in crate::control) use self::names::stream_of;
+use self::rooms::{RoomClock, participants, room_of};
 use super::answer::Outcome;
 use super::broadcast::Broadcast;
 use super::context::Context;
@@ -65,6 +67,8 @@ struct Recording {
     is_clip: bool,
     /// The caller who wants to hear whether a clip has begun.
     waiter: Option<Requester>,
+    /// The recording of the room that the stream is in.
+    room: Option<RoomClock>,
 }
 
 /// A recording that is to begin.
@@ -190,13 +194,23 @@ impl Recordings {
     }
 }
 
-/// True if a stream is recorded in a container.
-fn is_wanted(container: Container, record: &Broadcast, settings: &AppSettings) -> bool {
-    let (own, of_app) = match container {
-        Container::Mp4 => (record.mp4_enabled, settings.recording.always),
-        Container::WebM => (record.webm_enabled, settings.recording.always_webm),
+/// True if a stream is recorded in a container: its own record says so, or else that of its room or its application.
+fn is_wanted(
+    container: Container,
+    record: &Broadcast,
+    room: Option<&Broadcast>,
+    settings: &AppSettings,
+) -> bool {
+    let switch = |record: &Broadcast| match container {
+        Container::Mp4 => record.mp4_enabled,
+        Container::WebM => record.webm_enabled,
     };
-    own > 0 || own == 0 && of_app
+    let of_app = match container {
+        Container::Mp4 => settings.recording.always,
+        Container::WebM => settings.recording.always_webm,
+    };
+    let own = switch(record);
+    own > 0 || own == 0 && (of_app || room.is_some_and(|room| switch(room) > 0))
 }
 
 impl Files {
@@ -250,8 +264,8 @@ impl Control {
     /// News of a sink.
     pub(super) fn recording_news(&mut self, now: Now, id: RecordingId, news: RecordingNews) {
         match news {
-            RecordingNews::Begun { path } => {
-                self.files.file_begun(&mut self.cx, &mut self.records, now, id, &path);
+            RecordingNews::Begun { path, first } => {
+                self.files.file_begun(&mut self.cx, &mut self.records, now, id, (&path, first));
                 let begun = self.files.recordings.by_id.get_mut(&id);
                 if let Some(recording) = begun
                     && let Some(requester) = recording.waiter.take()
@@ -316,7 +330,8 @@ impl Files {
         live.iter().for_each(|key| self.reconcile_recording(cx, records, registry, now, key));
     }
 
-    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say.
+    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say; of a room those of
+    /// its participants.
     pub(super) fn reconcile_recording(
         &mut self,
         cx: &mut Context,
@@ -325,9 +340,11 @@ impl Files {
         now: Now,
         key: &StreamKey,
     ) {
-        Container::ALL
-            .into_iter()
-            .for_each(|container| self.reconcile(cx, records, registry, now, key, (container, None)));
+        for key in [key.clone()].into_iter().chain(participants(records, registry, key)) {
+            Container::ALL
+                .into_iter()
+                .for_each(|container| self.reconcile(cx, records, registry, now, &key, (container, None)));
+        }
     }
 
     fn reconcile(
@@ -343,8 +360,10 @@ impl Files {
         let (Some(record), Some(settings)) = (records.pending(key), cx.apps.get(&key.app)) else {
             return;
         };
+        let room = room_of(records, settings, key);
+        let room = room.and_then(|room| records.pending(&room));
         // A copy is recorded where its publisher is.
-        let is_wanted = is_wanted(container, record, settings)
+        let is_wanted = is_wanted(container, record, room, settings)
             && !registry.get(&stream).is_some_and(crate::control::live::Live::is_copy);
         // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
         let is_possible = registry.carries(stream, container).unwrap_or(true);
@@ -445,6 +464,8 @@ impl Files {
         let recording = RecordingId(self.recordings.ordered);
         let (vod, began) = (self.vod_id(cx, now), wall(now));
         let files = 0;
+        let room = room_of(records, &settings, key).filter(|_| clip.is_none());
+        let room = room.map(|room| self.recordings.clock_of(now, room, &vod));
         let entry = Recording {
             key: key.clone(),
             container,
@@ -457,6 +478,7 @@ impl Files {
             stopped: clip.is_some(),
             is_clip: clip.is_some(),
             waiter: clip.map(|(_, requester)| requester),
+            room,
         };
         self.recordings.by_id.insert(recording, entry);
         let (file_ms_max, file_bytes_max) =

@@ -28,6 +28,7 @@ mod playback;
 mod players;
 mod proxy;
 mod questions;
+mod room_recordings;
 mod root;
 mod route;
 mod routes;

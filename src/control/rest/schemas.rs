@@ -452,6 +452,38 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "RoomFile",
+        &[
+            ("id", "string"),
+            ("recording", "string"),
+            ("zeroTime", "integer"),
+            ("start", "integer"),
+            ("startTime", "integer"),
+        ],
+    ),
+    (
+        "RoomRecording",
+        &[
+            ("recording", "string"),
+            ("room", "string"),
+            ("startTime", "integer"),
+            ("files", "[RoomRecordingFile]"),
+        ],
+    ),
+    (
+        "RoomRecordingFile",
+        &[
+            ("vodId", "string?"),
+            ("filePath", "string?"),
+            ("streamId", "string?"),
+            ("name", "string?"),
+            ("start", "integer"),
+            ("end", "integer?"),
+            ("startTime", "integer"),
+            ("endTime", "integer?"),
+        ],
+    ),
+    (
         "VoD",
         &[
             ("streamName", "string?"),
@@ -474,6 +506,7 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
             ("longitude", "string?"),
             ("altitude", "string?"),
             ("node", "string?"),
+            ("room", "RoomFile?"),
         ],
     ),
     ("Version", &[("versionName", "string"), ("versionType", "string"), ("buildNumber", "string")]),

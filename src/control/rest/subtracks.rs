@@ -42,7 +42,7 @@ pub(super) fn join(records: &mut Records, registry: &Registry, at: Now, call: &C
     if limit.is_some_and(|limit| registry.active_subtracks(records, &main_key) >= limit) {
         return refused(&format!("Subtrack limit is reached for the main track:{main}"));
     }
-    let (is_virtual, is_live) = (record.is_virtual, registry.is_live(&main_key));
+    let (is_virtual, is_live) = (record.is_virtual, registry.has_own_publisher(&main_key));
     if !is_virtual && !is_live {
         let body = Body { is_virtual: Some(Some(true)), ..Body::default() };
         let change = Change::Update { body: Box::new(body), endpoints: None };

@@ -62,7 +62,7 @@ pub(super) fn record(
         return refused(None);
     }
     let change = Change::Record { container, on };
-    if !registry.is_live(&key) {
+    if !registry.has_own_publisher(&key) {
         records.write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
         return Reply::Later;
     }

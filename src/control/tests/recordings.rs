@@ -3,7 +3,7 @@
 use super::*;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::Finished;
-use crate::mail::{RecordingNews, RecordingOrder};
+use crate::mail::{Arrival, RecordingNews, RecordingOrder};
 use crate::types::RecordingId;
 use media::Codec;
 
@@ -16,7 +16,7 @@ fn path(path: &str) -> Vec<String> {
 
 impl Rig {
     /// Recordings that were ordered, and those that were told to end.
-    fn recordings(&mut self) -> (Vec<(WorkerId, RecordingOrder)>, Vec<RecordingId>) {
+    pub(super) fn recordings(&mut self) -> (Vec<(WorkerId, RecordingOrder)>, Vec<RecordingId>) {
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
         for (worker, mail) in self.take() {
             match mail {
@@ -44,15 +44,17 @@ impl Rig {
         self.run_for(ms(10));
     }
 
-    fn begun(&mut self, recording: RecordingId, file: &str) {
-        self.recording_news(recording, RecordingNews::Begun { path: path(file) });
+    pub(super) fn begun(&mut self, recording: RecordingId, file: &str) {
+        let now = self.now;
+        let first = Arrival { at: now.mono, wall_ms: now.wall_ms };
+        self.recording_news(recording, RecordingNews::Begun { path: path(file), first });
     }
 
-    fn ended(&mut self, recording: RecordingId, file: &str) {
+    pub(super) fn ended(&mut self, recording: RecordingId, file: &str) {
         self.recording_news(recording, RecordingNews::Ended { path: path(file) });
     }
 
-    fn over(&mut self, recording: RecordingId, reason: &str) {
+    pub(super) fn over(&mut self, recording: RecordingId, reason: &str) {
         self.recording_news(recording, RecordingNews::Over(reason.to_owned()));
     }
 
@@ -77,7 +79,7 @@ impl Rig {
         removed.into_iter().map(|(_, path)| path).collect()
     }
 
-    fn finish(&mut self, outcome: RecordingOutcome) -> String {
+    pub(super) fn finish(&mut self, outcome: RecordingOutcome) -> String {
         let finishing = self.finishing();
         let [(id, path)] = &finishing[..] else { panic!("{finishing:?}") };
         self.done(*id, Outcome::Recording(outcome));
@@ -144,7 +146,7 @@ impl Rig {
     }
 }
 
-fn finished(bytes: u64) -> RecordingOutcome {
+pub(super) fn finished(bytes: u64) -> RecordingOutcome {
     RecordingOutcome::Finished(Finished { bytes, duration_ms: Some(4000) })
 }
 

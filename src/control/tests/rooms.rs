@@ -74,7 +74,7 @@ fn adding_a_subtrack_makes_a_main_track_virtual() {
 }
 
 /// Publishes with `mainTrack`.
-fn join(rig: &mut Rig, id: &str, main: &str) -> Result<(SessionRef, StreamId), Refusal> {
+pub(super) fn join(rig: &mut Rig, id: &str, main: &str) -> Result<(SessionRef, StreamId), Refusal> {
     let params = vec![("mainTrack".to_owned(), main.to_owned())];
     let request = PublishRequest { params, ..rig.request(id, 0) };
     let session = request.session;

@@ -16,7 +16,7 @@ use super::Container;
 use super::fragments::Fragments;
 use crate::hub::{AsPublished, Chosen, Delivery, Entry, Package, Pick, Selection};
 use crate::jobs::{AppendError, AppendFile, AppendTo, Job, JobDone, JobId, Outcome, Work};
-use crate::mail::{RecordingNews, RecordingOrder};
+use crate::mail::{Arrival, RecordingNews, RecordingOrder};
 use crate::protocol::sinks::{Params, SinkKind, SinkOrder};
 use crate::protocol::{
     About, Context, Event, Format, FormatKind, OrderEvent, Reply, Session, SubscriptionEvent,
@@ -99,8 +99,8 @@ const fn format(name: &'static str, package: fn(u64) -> Option<Box<dyn Package>>
 /// A step on files, to be done in order.
 #[derive(Debug)]
 enum Step {
-    /// Begin a file.
-    Begin,
+    /// Begin a file, whose first unit has arrived then.
+    Begin(Arrival),
     Append(Vec<Bytes>),
     /// End the file.
     End,
@@ -118,7 +118,7 @@ struct OpenFile {
 #[derive(Debug)]
 enum Doing {
     Nothing,
-    Begin,
+    Begin(Arrival),
     /// An append. The bytes are kept until they are in the file, because the job is submitted again if there was no room.
     Append(Vec<Bytes>),
 }
@@ -228,7 +228,7 @@ impl RecordingSink {
         self.held_bytes = slices.iter().map(Bytes::len).fold(self.held_bytes, usize::saturating_add);
         match self.steps.back_mut() {
             Some(Step::Append(held)) => held.extend(slices),
-            Some(Step::Begin | Step::End) | None => self.steps.push_back(Step::Append(slices)),
+            Some(Step::Begin(_) | Step::End) | None => self.steps.push_back(Step::Append(slices)),
         }
     }
 
@@ -262,7 +262,8 @@ impl RecordingSink {
             let is_due = is_recorded && self.fragments.is_none() && self.failed.is_none();
             if is_due && self.changes.may_begin(entry.received) {
                 self.fragments = Some(Fragments::new(self.container, chosen));
-                self.steps.push_back(Step::Begin);
+                let first = Arrival { at: entry.received, wall_ms: entry.wall_ms };
+                self.steps.push_back(Step::Begin(first));
             } else if is_due && self.changes.is_news() {
                 let (folder, file) = (self.order.folder.join("/"), &self.order.stem);
                 tracing::warn!(folder, file, "recording paused: the tracks change too often");
@@ -315,7 +316,7 @@ impl RecordingSink {
             return Some(Job { id: SYNC, app: None, work: Work::FileSync { file: Arc::clone(&file.file) } });
         }
         let waits = match self.steps.front()? {
-            Step::Begin => false,
+            Step::Begin(_) => false,
             Step::Append(_) => unsynced_bytes >= UNSYNCED_BYTES_MAX,
             Step::End => self.syncing.is_some(),
         };
@@ -323,8 +324,8 @@ impl RecordingSink {
             return None;
         }
         let work = match self.steps.pop_front()? {
-            Step::Begin => {
-                self.doing = Doing::Begin;
+            Step::Begin(first) => {
+                self.doing = Doing::Begin(first);
                 self.begin_file()
             }
             Step::Append(data) => {
@@ -358,10 +359,11 @@ impl RecordingSink {
         }
         let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
         match (doing, done.outcome) {
-            (Doing::Begin, Outcome::Appended(Ok(appended))) => {
+            (Doing::Begin(first), Outcome::Appended(Ok(appended))) => {
                 let path: Vec<String> = self.order.folder.iter().cloned().chain(appended.name).collect();
                 self.events.push_back(Event::Order(OrderEvent::Recording(RecordingNews::Begun {
                     path: path.clone(),
+                    first,
                 })));
                 self.file = Some(OpenFile { path, file: appended.file, unsynced_bytes: 0 });
             }
@@ -374,7 +376,7 @@ impl RecordingSink {
             }
             (doing, Outcome::Busy) => {
                 match doing {
-                    Doing::Begin => self.steps.push_front(Step::Begin),
+                    Doing::Begin(first) => self.steps.push_front(Step::Begin(first)),
                     Doing::Append(data) => self.steps.push_front(Step::Append(data)),
                     Doing::Nothing => {}
                 }

@@ -6,7 +6,7 @@ use crate::protocol::FamilyEvent;
 
 impl Rig {
     /// A stream of `live/room` that a session here publishes.
-    fn participant(&mut self, number: u64, id: &str) -> (ConnId, Actor) {
+    pub(super) fn participant(&mut self, number: u64, id: &str) -> (ConnId, Actor) {
         let stream = StreamId(number);
         self.up(number, id, "");
         let (conn, actor) = self.connect();
@@ -27,7 +27,7 @@ impl Rig {
         self.worker.handle_mail(self.now, up);
     }
 
-    fn watcher(&mut self) -> (ConnId, Actor) {
+    pub(super) fn watcher(&mut self) -> (ConnId, Actor) {
         self.watcher_as("")
     }
 
@@ -45,7 +45,7 @@ impl Rig {
     }
 
     /// Has a publisher be so loud, some time later.
-    fn speak(&mut self, (id, actor): &(ConnId, Actor), level: u8) {
+    pub(super) fn speak(&mut self, (id, actor): &(ConnId, Actor), level: u8) {
         self.now.mono += Duration::from_secs(1);
         self.worker.turn.now = self.now;
         self.say(*id, actor, [Event::Publication(Handle::ONLY, PublicationEvent::Loudness(level))]);
@@ -216,6 +216,7 @@ fn a_viewer_of_another_protocol_is_given_a_stream_that_it_sees() {
     let mut rig = Rig::new();
     rig.up(11, "ann", "speaker");
     rig.up(12, "cat", "");
+    rig.up(13, "dan", "attendee");
     let mut plays = |role: &str| {
         let viewer = rig.connect();
         let (key, params) = (StreamKey::new("live", "room"), vec![("role".to_owned(), role.to_owned())]);
@@ -225,5 +226,5 @@ fn a_viewer_of_another_protocol_is_given_a_stream_that_it_sees() {
         rig.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
         rig.subscriber(viewer.0).stream
     };
-    assert_eq!([plays("speaker"), plays("")], [StreamId(11), StreamId(12)]);
+    assert_eq!([plays("speaker"), plays("stranger")], [StreamId(11), StreamId(12)]);
 }

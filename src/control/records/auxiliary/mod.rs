@@ -5,7 +5,7 @@ mod subscriber;
 mod token;
 mod vod;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::jobs::Finished;
 use crate::store::{Key, Kind, salvage};
 pub(in crate::control) use subscriber::Subscriber;
 pub(in crate::control) use token::{Token, now_s};
-pub(in crate::control) use vod::{Kept, Place, Vod};
+pub(in crate::control) use vod::{Kept, Place, Take, Vod};
 
 /// An auxiliary record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -146,6 +146,12 @@ impl salvage::Records for StoredRecords {
     }
 }
 
+/// Returns the entry of a file in the index of recordings of rooms.
+fn take_of(key: &Key, vod: &Vod) -> Option<(Arc<str>, String, String, Key)> {
+    let take = vod.room.as_deref()?;
+    Some((Arc::clone(&key.app), take.id.clone(), take.recording.clone(), key.clone()))
+}
+
 /// Auxiliary changes that are committed together, with the request that waits for them.
 #[derive(Debug)]
 pub(in crate::control) struct AuxiliaryWrite {
@@ -167,6 +173,8 @@ pub(in crate::control) struct AuxiliaryRecords {
     rooms: BTreeMap<(Arc<str>, String), String>,
     /// The keys of files by application and path.
     files: BTreeMap<(Arc<str>, String), Key>,
+    /// The files of recordings of rooms, by application, room and recording.
+    takes: BTreeSet<(Arc<str>, String, String, Key)>,
     /// The number of records of a kind by application.
     counts: BTreeMap<(Kind, Arc<str>), usize>,
 }
@@ -179,8 +187,11 @@ impl AuxiliaryRecords {
         {
             self.rooms.insert((key.app.clone(), token.token_id.clone()), token.stream_id.clone());
         }
-        if let Auxiliary::Vod(Vod { file_path: Some(path), .. }) = &record {
+        if let Auxiliary::Vod(vod) = &record {
             self.forget_file(&key);
+            self.takes.extend(take_of(&key, vod));
+        }
+        if let Auxiliary::Vod(Vod { file_path: Some(path), .. }) = &record {
             self.files.insert((key.app.clone(), path.clone()), key.clone());
         }
         let counted = (key.kind, key.app.clone());
@@ -204,7 +215,11 @@ impl AuxiliaryRecords {
 
     /// Forgets which file a record has.
     fn forget_file(&mut self, key: &Key) {
-        let Some(Auxiliary::Vod(Vod { file_path: Some(path), .. })) = self.records.get(key) else { return };
+        let Some(Auxiliary::Vod(vod)) = self.records.get(key) else { return };
+        if let Some(take) = take_of(key, vod) {
+            self.takes.remove(&take);
+        }
+        let Some(path) = &vod.file_path else { return };
         let name = (key.app.clone(), path.clone());
         if self.files.get(&name) == Some(key) {
             self.files.remove(&name);
@@ -214,6 +229,46 @@ impl AuxiliaryRecords {
     /// Returns the key of the record whose file has this path below the application.
     pub(in crate::control) fn of_file(&self, app: &Arc<str>, path: &str) -> Option<&Key> {
         self.files.get(&(app.clone(), path.to_owned()))
+    }
+
+    /// The recordings of a room, the oldest first.
+    pub(in crate::control) fn recordings_of_room<'a>(
+        &'a self,
+        app: &Arc<str>,
+        room: &'a str,
+    ) -> Vec<&'a str> {
+        let mut all = Vec::<&str>::new();
+        for (_, _, recording, _) in self.takes_from(app, room, "") {
+            if all.last() != Some(&recording.as_str()) {
+                all.push(recording);
+            }
+        }
+        all
+    }
+
+    /// The files of a recording of a room, the oldest first.
+    pub(in crate::control) fn files_of_room<'a>(
+        &'a self,
+        app: &Arc<str>,
+        room: &'a str,
+        recording: &'a str,
+    ) -> impl Iterator<Item = &'a Vod> {
+        let of_it = self.takes_from(app, room, recording).take_while(move |take| take.2 == recording);
+        of_it.filter_map(|(_, _, _, key)| match self.records.get(key) {
+            Some(Auxiliary::Vod(vod)) => Some(vod),
+            Some(Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::User(_)) | None => None,
+        })
+    }
+
+    fn takes_from<'a>(
+        &'a self,
+        app: &Arc<str>,
+        room: &'a str,
+        recording: &str,
+    ) -> impl Iterator<Item = &'a (Arc<str>, String, String, Key)> + use<'a> {
+        let app = Arc::clone(app);
+        let first = (Arc::clone(&app), room.to_owned(), recording.to_owned(), Vod::key(&app, ""));
+        self.takes.range(first..).take_while(move |take| take.0 == app && take.1 == room)
     }
 
     /// The stream that a token of a room was made for.

@@ -50,9 +50,28 @@ pub(in crate::control) struct Vod {
     /// The node of a cluster that has the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(in crate::control) node: Option<Box<Place>>,
+    /// The recording of a room that the file belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(in crate::control) room: Option<Box<Take>>,
     /// The object that it is in a storage; nobody sees it ([`Stored`]).
     #[serde(skip_serializing)]
     pub(in crate::control) kept: Option<Kept>,
+}
+
+/// A file's place in the recording of a room: one file or several for each participant, on one clock.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(in crate::control) struct Take {
+    /// The room's id.
+    pub(in crate::control) id: String,
+    /// The id of the recording.
+    pub(in crate::control) recording: String,
+    /// The wall clock at which the recording's clock was zero, in Unix milliseconds.
+    pub(in crate::control) zero_time: i64,
+    /// The arrival of the file's first unit on that clock, in milliseconds.
+    pub(in crate::control) start: i64,
+    /// The arrival of the file's first unit in Unix milliseconds.
+    pub(in crate::control) start_time: i64,
 }
 
 /// The name of the node that has a file.
@@ -65,9 +84,9 @@ pub(in crate::control) struct Place(pub(in crate::control) String);
 #[serde(rename_all = "camelCase")]
 pub(in crate::control) enum Kept {
     /// To be uploaded under this name.
-    Wanted { name: String },
+    Wanted { name: Box<str> },
     /// Uploaded, under this name.
-    There { name: String },
+    There { name: Box<str> },
 }
 
 /// A record with what is not shown of it.

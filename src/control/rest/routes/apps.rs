@@ -3,7 +3,7 @@
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
 use crate::control::rest::{
-    endpoints, features, lists, playback, root, subscribers, subtracks, tokens, vods,
+    endpoints, features, lists, playback, room_recordings, root, subscribers, subtracks, tokens, vods,
 };
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -256,6 +256,14 @@ pub(super) const ROUTES: &[Route] = &[
     )
     .at_origin()
     .query(&["start", "end", "fileName"]),
+    app(
+        Get,
+        "/broadcasts/{id}/room-recordings/{offset}/{size}",
+        |control, _, call| room_recordings::list(&control.records, call),
+        "[RoomRecording]",
+        VODS,
+        "List the recordings of a room",
+    ),
     app(
         Get,
         "/broadcasts/{id}/stream-info",

@@ -110,7 +110,7 @@ impl Rig {
                     self.held.push(job);
                 }
                 Event::Job(job) => self.work(job),
-                Event::Order(OrderEvent::Recording(RecordingNews::Begun { path })) => {
+                Event::Order(OrderEvent::Recording(RecordingNews::Begun { path, .. })) => {
                     self.told.push(format!("begun {}", path.join("/")));
                 }
                 Event::Order(OrderEvent::Recording(RecordingNews::Ended { path })) => {

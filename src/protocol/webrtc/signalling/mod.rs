@@ -29,7 +29,7 @@ use sdp::Description;
 
 use self::calls::{Call, Relayed};
 use self::command::Command;
-use self::rooms::Asked;
+use self::rooms::{Asked, Joined};
 use super::ice_servers::{self, For};
 use super::messages::{Ask, FromSession, Refused, ToSession};
 use super::room::{Choice, STREAMS_MAX as ROOM_MAX};
@@ -56,7 +56,7 @@ pub(in crate::protocol) fn open(session: &mut HttpSession, ctx: &Context<'_>, as
                 origin: asked.request.header("origin").unwrap_or_default().to_owned(),
                 of_foreign_page: session.is_foreign(ctx, &asked.request),
                 secret: session.draw(),
-                names: session.draw(),
+                joined: Joined::new(session.draw()),
                 streams: Vec::new(),
                 next: 0,
                 calls: Vec::new(),
@@ -101,8 +101,8 @@ struct Socket {
     origin: String,
     of_foreign_page: bool,
     secret: u64,
-    /// State of the generator of ids for rooms.
-    names: u64,
+    /// The rooms that the client has joined.
+    joined: Joined,
     streams: Vec<Stream>,
     next: u16,
     calls: Vec<Call>,
@@ -196,7 +196,8 @@ impl Socket {
             "publish" => self.begin(command, id, true),
             "play" => self.begin(command, id, false),
             "join" => self.join_call(id, command),
-            "leave" if self.leave_call(id) => {}
+            // Some clients end a call as they end a stream.
+            "leave" | "stop" if self.stream(id).is_none() && self.leave_call(id) => {}
             "stop" | "leave" => self.stop(id),
             "takeConfiguration" if self.relay(id, command) => {}
             "takeConfiguration" => self.take_configuration(command, id),
@@ -245,7 +246,7 @@ impl Socket {
         let ask = Ask {
             publishes,
             key: StreamKey::new(&self.app, id),
-            params: command.params(),
+            params: self.params_of(command, id, publishes),
             user_agent: self.user_agent.clone(),
             origin: self.origin.clone(),
             of_foreign_page: self.of_foreign_page,

@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::command::Command;
-use super::{Socket, Stream, answer};
-use crate::auth::access::is_stream_id;
+use super::{STREAMS_MAX, Socket, Stream, answer};
+use crate::auth::access::{Params, is_stream_id};
 use crate::http::Response;
 use crate::mail::Question;
 use crate::protocol::webrtc::messages::ToSession;
@@ -39,7 +39,51 @@ pub(super) enum Asked {
     },
 }
 
+/// The rooms that a client has joined, and the ids under which it publishes there.
+#[derive(Debug)]
+pub(super) struct Joined {
+    /// State of the generator of ids.
+    names: u64,
+    /// Ids with their rooms, the newest last.
+    rooms: Vec<(String, String)>,
+}
+
+impl Joined {
+    pub(super) const fn new(names: u64) -> Self {
+        Self { names, rooms: Vec::new() }
+    }
+
+    fn join(&mut self, room: &str, id: &str) {
+        self.rooms.retain(|(joined, _)| joined != id);
+        if self.rooms.len() >= STREAMS_MAX {
+            self.rooms.remove(0);
+        }
+        self.rooms.push((id.to_owned(), room.to_owned()));
+    }
+
+    /// Returns the room that was joined under this id.
+    fn room_of(&self, id: &str) -> Option<&str> {
+        self.rooms.iter().find(|(joined, _)| joined == id).map(|(_, room)| room.as_str())
+    }
+
+    /// Leaves a room. Returns the id under which it was joined last.
+    fn leave(&mut self, room: &str) -> Option<String> {
+        let id = self.rooms.iter().rfind(|(_, joined)| joined == room).map(|(id, _)| id.clone());
+        self.rooms.retain(|(_, joined)| joined != room);
+        id
+    }
+}
+
 impl Socket {
+    /// Returns the parameters of a publish or a play. Clients that join a room first do not name it when they publish.
+    pub(super) fn params_of(&self, command: &Command, id: &str, publishes: bool) -> Params {
+        let mut params = command.params();
+        let has_main = params.iter().any(|(name, _)| name == "mainTrack");
+        let room = self.joined.room_of(id).filter(|room| publishes && !has_main && *room != id);
+        params.extend(room.map(|room| ("mainTrack".to_owned(), room.to_owned())));
+        params
+    }
+
     /// Handles a command about a room. Returns false if it is none.
     pub(super) fn about_a_room(&mut self, name: &str, command: &Command) -> bool {
         let id = command.text("streamId");
@@ -95,14 +139,15 @@ impl Socket {
             return self.send(answer::error("invalidStreamName", Some(room)));
         }
         let id = if id.is_empty() { self.new_id() } else { id.to_owned() };
+        self.joined.join(room, &id);
         self.ask(room, Question::Room, Asked::Room { room: room.to_owned(), joins: Some(id) });
     }
 
     /// Returns a new id for the stream of a page that has none.
     fn new_id(&mut self) -> String {
-        let id = format!("participant-{:016x}", self.names);
-        self.names =
-            self.names.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let id = format!("participant-{:016x}", self.joined.names);
+        self.joined.names =
+            self.joined.names.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         id
     }
 
@@ -120,8 +165,10 @@ impl Socket {
         self.events.push_back(Event::Request(RequestEvent::Describe { key, meta_data }));
     }
 
-    /// Leaves a room: streams published there or played from it end.
+    /// Leaves a room: streams published there or played from it end. Without an id it is the one under which the client has joined.
     fn leave_room(&mut self, room: &str, id: &str) {
+        let joined = self.joined.leave(room).unwrap_or_default();
+        let id = if id.is_empty() { joined.as_str() } else { id };
         for id in [id, room] {
             if self.stream(id).is_some() {
                 self.stop(id);

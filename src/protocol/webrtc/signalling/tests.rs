@@ -12,7 +12,7 @@ fn socket() -> Socket {
         origin: String::new(),
         of_foreign_page: false,
         secret: 1,
-        names: 0x0123_4567_89ab_cdef,
+        joined: Joined::new(0x0123_4567_89ab_cdef),
         streams: Vec::new(),
         next: 0,
         calls: Vec::new(),
@@ -214,6 +214,38 @@ fn a_page_without_an_id_is_given_one_in_its_room_and_no_two_the_same() {
         ids.insert(socket.said()[0]["streamId"].as_str().unwrap().to_owned());
     }
     assert!(ids.len() == 5 && ids.iter().all(|id| is_stream_id(id)), "{ids:?}");
+}
+
+#[test]
+fn who_has_joined_a_room_publishes_into_it() {
+    let main_of = |socket: &Socket, text: &str| {
+        let command = Command::read(text).unwrap();
+        let params = socket.params_of(&command, command.text("streamId"), command.name() == "publish");
+        params.into_iter().find(|(name, _)| name == "mainTrack").map(|(_, main)| main)
+    };
+    let mut socket = socket();
+    let publish = r#"{"command":"publish","streamId":"a"}"#;
+    assert_eq!(main_of(&socket, publish), None);
+    say(&mut socket, r#"{"command":"joinRoom","room":"r","streamId":"a"}"#);
+    assert_eq!(main_of(&socket, publish).as_deref(), Some("r"));
+    assert_eq!(main_of(&socket, r#"{"command":"play","streamId":"a"}"#), None);
+    assert_eq!(main_of(&socket, r#"{"command":"publish","streamId":"b"}"#), None, "another stream");
+    let named = r#"{"command":"publish","streamId":"a","mainTrack":"other"}"#;
+    assert_eq!(main_of(&socket, named).as_deref(), Some("other"));
+    say(&mut socket, r#"{"command":"joinRoom","room":"r2","streamId":"a"}"#);
+    assert_eq!(main_of(&socket, publish).as_deref(), Some("r2"), "the last one that was joined");
+    socket.actions.clear();
+    say(&mut socket, r#"{"command":"leaveFromRoom","room":"r2"}"#);
+    assert_eq!(socket.said()[0]["streamId"], "a");
+    assert_eq!(main_of(&socket, publish), None);
+    // As many as a socket may have streams, and its room is never itself.
+    for n in 0..200 {
+        say(&mut socket, &format!(r#"{{"command":"joinRoom","room":"r","streamId":"s{n}"}}"#));
+    }
+    assert_eq!(main_of(&socket, r#"{"command":"publish","streamId":"s0"}"#), None);
+    assert_eq!(main_of(&socket, r#"{"command":"publish","streamId":"s199"}"#).as_deref(), Some("r"));
+    say(&mut socket, r#"{"command":"joinRoom","room":"self","streamId":"self"}"#);
+    assert_eq!(main_of(&socket, r#"{"command":"publish","streamId":"self"}"#), None);
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Recordings of rooms: a file or several for each participant, on one clock. A recording of a room begins with the first participant that
+//! is recorded, and ends when none is any more. Which files belong to it is in the records of the files, so that no crash separates the two.
+
+use std::time::Instant;
+
+use super::Recordings;
+use crate::config::AppSettings;
+use crate::control::live::Registry;
+use crate::control::records::Records;
+use crate::control::records::auxiliary::Take;
+use crate::control::subtracks::are_renditions;
+use crate::control::wall;
+use crate::mail::Arrival;
+use crate::types::{Now, StreamKey};
+
+/// The clock of a room's recording.
+#[derive(Debug, Clone)]
+pub(super) struct RoomClock {
+    room: StreamKey,
+    /// The id of the recording: that of its first file.
+    recording: String,
+    zero: Instant,
+    /// The wall clock at zero, in Unix milliseconds.
+    zero_time: i64,
+}
+
+impl RoomClock {
+    /// Returns the place of a file whose first unit arrived at this time.
+    pub(super) fn take(&self, first: Arrival) -> Take {
+        let ms = |from: Instant, to: Instant| {
+            i64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(i64::MAX)
+        };
+        Take {
+            id: self.room.id.to_string(),
+            recording: self.recording.clone(),
+            zero_time: self.zero_time,
+            start: ms(self.zero, first.at).saturating_sub(ms(first.at, self.zero)),
+            start_time: i64::try_from(first.wall_ms).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+impl Recordings {
+    /// Returns the clock of a room's recording, which `vod` begins if no participant is recorded yet.
+    pub(super) fn clock_of(&self, now: Now, room: StreamKey, vod: &str) -> RoomClock {
+        let running = self.by_id.values().filter(|one| !one.stopped).filter_map(|one| one.room.as_ref());
+        let clock = running.into_iter().find(|clock| clock.room == room);
+        clock.cloned().unwrap_or_else(|| RoomClock {
+            room,
+            recording: vod.to_owned(),
+            zero: now.mono,
+            zero_time: wall(now),
+        })
+    }
+}
+
+/// Returns the room that a stream is in. Renditions of one programme are in none.
+pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> Option<StreamKey> {
+    records.main_track_of(key).filter(|_| !are_renditions(app))
+}
+
+/// Returns the live streams of a room.
+pub(super) fn participants(records: &Records, registry: &Registry, room: &StreamKey) -> Vec<StreamKey> {
+    let ids = records.subtracks(room).filter(|id| registry.is_active(room, id));
+    ids.map(|id| StreamKey { app: room.app.clone(), id: id.clone() }).collect()
+}

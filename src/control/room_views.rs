@@ -1,0 +1,66 @@
+//! Views of rooms: one stream of a room's streams, for viewers over protocols that show one at a time. A view is fetched like a copy of
+//! another node's stream, from the room itself: it begins with the first viewer, ends with the room or when nobody watches, and no hook,
+//! recording or push follows from it. Its viewers are those of the room's record.
+
+use std::time::Duration;
+
+use super::Outbound;
+use super::broadcast::Broadcast;
+use super::context::Context;
+use super::copies::Copying;
+use super::live::{Live, Registry};
+use super::records::Records;
+use super::sources::{Origin, Source};
+use super::subtracks::are_renditions;
+use crate::protocol::outbound;
+use crate::types::{Ingest, Now, StreamKey};
+
+impl Live {
+    /// True if the stream is the view of a room.
+    pub(super) fn is_view(&self) -> bool {
+        self.source().ingest == Ingest::ROOM_VIEW
+    }
+}
+
+impl Registry {
+    /// True if a main track has a publisher of its own; the view of a room has none.
+    pub(super) fn has_own_publisher(&self, main: &StreamKey) -> bool {
+        let live = self.find(main).and_then(|stream| self.get(&stream));
+        live.is_some_and(|live| !live.is_view())
+    }
+}
+
+/// Notes in the room's record that a view, if that is what has ended, has no viewers any more.
+pub(super) fn forget_viewers(records: &mut Records, now: Now, live: &Live) {
+    let record = records.get_mut(&live.key).filter(|_| live.is_view());
+    if record.is_some_and(Broadcast::forget_viewers) && records.writes.keeps_all() {
+        records.writes.mark_dirty(now, live.key.clone());
+    }
+}
+
+impl Outbound {
+    /// Begins the view of a room that a viewer waits for. Returns false if there is no such room, or no room for the view.
+    pub(super) fn begin_view(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        room: &StreamKey,
+    ) -> bool {
+        let Some(settings) = cx.apps.get(&room.app).cloned() else { return false };
+        if are_renditions(&settings) || !registry.has_active_subtrack(records, room) || cx.is_draining() {
+            return false;
+        }
+        if self.is_short_for_source(cx, registry, now, &settings) {
+            tracing::info!(key = %room, "view of the room not begun: the server is short of resources");
+            return false;
+        }
+        tracing::info!(key = %room, "view of the room requested");
+        let Some(target) = outbound::view_of(room) else { return false };
+        let origin = Origin { url: "room".to_owned(), target, skip: Duration::ZERO };
+        let copying = Copying::of(now, origin.clone());
+        self.start_source(cx, records, registry, now, Source::copy(now, room, origin, copying));
+        true
+    }
+}

@@ -1,0 +1,98 @@
+//! Views of rooms: when they begin and end, and whose viewers are counted.
+
+use super::rooms::join;
+use super::*;
+use crate::mail::{PullOrder, PullState, StreamEnd};
+
+fn room() -> StreamKey {
+    StreamKey::new("live", "room")
+}
+
+impl Rig {
+    /// A viewer waits for the room; the attempts that follow.
+    fn want_room(&mut self) -> Vec<(WorkerId, PullOrder)> {
+        self.take();
+        self.mail(ToControl::Wanted { key: room(), via: Vec::new() });
+        let order = |(worker, mail): &(WorkerId, ToWorker)| match mail {
+            ToWorker::StartPull(order) => Some((*worker, PullOrder::clone(order))),
+            _ => None,
+        };
+        self.posted.iter().filter_map(order).collect()
+    }
+
+    fn view_begins(&mut self, (worker, order): &(WorkerId, PullOrder)) -> (SessionRef, StreamId) {
+        let mut request = self.request("room", worker.0);
+        request.ingest = Ingest::ROOM_VIEW;
+        request.pull = Some((order.pull, order.attempt));
+        let session = request.session;
+        (session, self.ask(request).unwrap().stream)
+    }
+
+    fn ends_of(&self, stream: StreamId) -> Vec<StreamEnd> {
+        let end = |(_, mail): &(WorkerId, ToWorker)| match mail {
+            ToWorker::StreamDown { stream: of, end } if *of == stream => Some(*end),
+            _ => None,
+        };
+        self.posted.iter().filter_map(end).collect()
+    }
+
+    fn room_is_watched(&mut self, worker: WorkerId, stream: StreamId, viewers: u32) {
+        let report = Report { viewers: vec![(stream, viewers)], ..Report::default() };
+        self.mail(ToControl::Report(worker, report));
+    }
+}
+
+#[test]
+fn a_room_has_a_view_while_somebody_watches_and_its_viewers_are_the_rooms() {
+    let mut rig = Rig::new();
+    rig.create("room");
+    let (ann, stream) = join(&mut rig, "ann", "room").unwrap();
+    let orders = rig.want_room();
+    assert_eq!(orders.len(), 1);
+    assert!(rig.want_room().is_empty(), "one view for all");
+    let (_, view) = rig.view_begins(&orders[0]);
+    rig.room_is_watched(orders[0].0, view, 3);
+    let record = rig.record("room");
+    assert_eq!((&record["rtmpViewerCount"], &record["status"]), (&3.into(), &"broadcasting".into()));
+    rig.run_for(secs(60));
+    assert!(rig.ends_of(view).is_empty(), "it is watched");
+    rig.take();
+    rig.room_is_watched(orders[0].0, view, 0);
+    rig.run_for(secs(12));
+    assert_eq!(rig.ends_of(view)[0], StreamEnd::Stopped);
+    assert_eq!(rig.record("room")["status"], "broadcasting", "the room goes on");
+    // Another one, which ends with the room.
+    let orders = rig.want_room();
+    let (session, view) = rig.view_begins(&orders[0]);
+    rig.room_is_watched(orders[0].0, view, 2);
+    rig.take();
+    rig.gone(ann, stream, Departure::Clean, 0);
+    assert_eq!(rig.record("room")["status"], "finished", "a view is no publisher");
+    rig.gone(session, view, Departure::Lost, 0);
+    let (pull, attempt) = (orders[0].1.pull, orders[0].1.attempt);
+    rig.mail(ToControl::Pull { pull, attempt, state: PullState::Over("unpublished".to_owned()) });
+    assert_eq!(rig.ends_of(view)[0], StreamEnd::Unpublished);
+    assert_eq!(rig.record("room")["rtmpViewerCount"], 0);
+    assert!(rig.want_room().is_empty(), "nobody is in it");
+    assert!(rig.posted.iter().any(|(_, mail)| matches!(mail, ToWorker::NotComing(key) if *key == room())));
+}
+
+#[test]
+fn renditions_of_one_programme_have_no_view() {
+    let mut rig = Rig::start(config(&[], &[("hls.group", "renditions")]), Default::default());
+    join(&mut rig, "ann", "room").unwrap();
+    assert!(rig.want_room().is_empty());
+}
+
+#[test]
+fn who_publishes_under_the_name_of_the_room_takes_the_view_over() {
+    let mut rig = Rig::new();
+    join(&mut rig, "ann", "room").unwrap();
+    let orders = rig.want_room();
+    let (_, view) = rig.view_begins(&orders[0]);
+    let request = rig.request("room", 0);
+    let grant = rig.ask(request).unwrap();
+    assert_eq!(grant.stream, view, "its viewers stay");
+    assert!(rig.want_room().is_empty());
+    assert_eq!(rig.record("room")["publishType"], "RTMP");
+}

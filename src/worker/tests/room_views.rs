@@ -1,0 +1,188 @@
+//! Views of rooms: who is shown to viewers that play one stream, and what they get of it.
+
+use super::*;
+use crate::mail::{Grant, PullOrder, PullState, StreamEnd};
+use crate::protocol::outbound;
+use crate::types::PullId;
+
+const VIEW: StreamId = StreamId(99);
+
+fn room() -> StreamKey {
+    StreamKey::new("live", "room")
+}
+
+impl Rig {
+    /// A viewer that plays the room, and has room for so many units.
+    fn plays_room(&mut self) -> (ConnId, Actor) {
+        let viewer = self.connect();
+        viewer.1.script().room = Some(1000);
+        let format = Format::find("flv", 0).unwrap();
+        let (key, params, origin) = (room(), Vec::new(), String::new());
+        let ask = PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: false };
+        self.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
+        viewer
+    }
+
+    fn told(&mut self) -> Vec<ToControl> {
+        let told = self.outputs().into_iter();
+        told.filter_map(|output| match output {
+            Output::Control(mail) => Some(mail),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Control has the view begun. Returns its session.
+    fn begins_view(&mut self) -> ConnId {
+        let target = outbound::view_of(&room()).unwrap();
+        let order = PullOrder {
+            pull: PullId(1),
+            attempt: 1,
+            key: room(),
+            address: ([0, 0, 0, 0], 0).into(),
+            target,
+            lead: Duration::ZERO,
+            skip: Duration::ZERO,
+            via: Vec::new(),
+        };
+        self.worker.handle_mail(self.now, ToWorker::StartPull(Box::new(order)));
+        self.worker.finish_turn();
+        let told = self.told();
+        let request = told.iter().find_map(|mail| match mail {
+            ToControl::Publish(request) => Some(request.clone()),
+            _ => None,
+        });
+        let request = request.expect("the view asks to publish");
+        assert_eq!(
+            (request.key, request.ingest, request.pull),
+            (room(), Ingest::ROOM_VIEW, Some((PullId(1), 1)))
+        );
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        self.view_up(Ingest::ROOM_VIEW);
+        let position = media::Position::default();
+        let verdict = Ok(Box::new(Grant { stream: VIEW, position, epoch: 0, zero_ms: 0, settings }));
+        let (conn, handle) = (request.session.conn, request.session.handle);
+        self.worker.handle_mail(self.now, ToWorker::Verdict { conn, handle, verdict });
+        self.worker.finish_turn();
+        conn
+    }
+
+    fn view_up(&mut self, ingest: Ingest) {
+        let (stream, source, details) = (VIEW, WorkerId(0), StreamDetails::default());
+        let settings = Arc::new(AppSettings::defaults("live").unwrap());
+        let up = ToWorker::StreamUp { stream, key: room(), source, ingest, details, settings };
+        self.worker.handle_mail(self.now, up);
+        self.worker.finish_turn();
+    }
+
+    fn pictures(&mut self, of: &(ConnId, Actor), times: impl IntoIterator<Item = (i64, bool)>) {
+        for (dts, key_frame) in times {
+            self.now.mono += Duration::from_millis(40);
+            self.worker.turn.now = self.now;
+            self.say(of.0, &of.1, [video_frame(dts, key_frame)]);
+            self.send();
+        }
+    }
+
+    /// Has all sinks take what there is: the view what was published, and viewers what the view has made of it.
+    fn send(&mut self) {
+        for stream in [StreamId(11), StreamId(12), VIEW] {
+            self.worker.live.flush_stream(&mut self.worker.turn, &mut self.worker.conns, stream);
+            assert_eq!(self.worker.next_write(Writers::All), None);
+            self.worker.finish_turn();
+        }
+    }
+
+    fn down(&mut self, stream: u64) {
+        let down = ToWorker::StreamDown { stream: StreamId(stream), end: StreamEnd::Unpublished };
+        self.worker.handle_mail(self.now, down);
+        self.worker.finish_turn();
+    }
+}
+
+/// Times of the units that a viewer has got since the last look.
+fn times(of: &(ConnId, Actor)) -> Vec<i64> {
+    let units = of.1.replies().into_iter().filter_map(|reply| Some(reply.split_once(" of ")?.0.to_owned()));
+    units.filter_map(|dts| dts.parse().ok()).collect()
+}
+
+#[test]
+fn a_viewer_of_one_stream_follows_who_speaks_at_key_frames() {
+    let mut rig = Rig::new();
+    let (ann, ben) = (rig.participant(11, "ann"), rig.participant(12, "ben"));
+    let watcher = rig.watcher();
+    rig.outputs();
+    let viewer = rig.plays_room();
+    assert!(viewer.1.replies().iter().any(|reply| reply.contains("Held")));
+    assert!(rig.told().iter().any(|mail| matches!(mail, ToControl::Wanted { key, .. } if *key == room())));
+    watcher.1.replies();
+    rig.begins_view();
+    assert!(
+        watcher.1.replies().iter().all(|reply| !reply.contains("Subtracks")),
+        "who lists the streams does not hear of the view"
+    );
+    assert_eq!(rig.subscriber(viewer.0).stream, VIEW);
+    rig.pictures(&ann, [(5_000, true), (5_040, false), (5_080, false)]);
+    assert_eq!(times(&viewer), [0, 40, 80]);
+    rig.pictures(&ben, [(30, true)]);
+    ben.1.replies();
+    // Another one speaks: it is asked for a key frame, and until that comes the first goes on.
+    rig.speak(&ben, 30);
+    rig.worker.handle_timeout(rig.now);
+    rig.now.mono += Duration::from_secs(2);
+    rig.worker.handle_timeout(rig.now);
+    rig.worker.finish_turn();
+    rig.pictures(&ben, [(70, false)]);
+    assert!(ben.1.replies().iter().any(|reply| reply.contains("KeyFrameNeeded")));
+    rig.pictures(&ann, [(5_120, false)]);
+    assert_eq!(times(&viewer), [120]);
+    rig.pictures(&ben, [(110, true), (150, false)]);
+    let shown = times(&viewer);
+    assert_eq!(shown.len(), 2);
+    assert!(shown[0] > 3_000 && shown[1] == shown[0] + 40, "on the clock of arrival: {shown:?}");
+    rig.pictures(&ann, [(5_160, true)]);
+    assert!(times(&viewer).is_empty(), "no longer shown");
+    // Who is shown leaves: the other follows, from its newest key frame on.
+    rig.down(12);
+    rig.pictures(&ann, [(5_200, false)]);
+    let shown = times(&viewer);
+    assert_eq!(shown.len(), 2);
+    assert!(shown[1] == shown[0] + 40, "{shown:?}");
+    rig.outputs();
+    rig.down(11);
+    assert!(rig.told().iter().any(|mail| matches!(mail, ToControl::Pull { state: PullState::Over(_), .. })));
+    assert!(watcher.1.replies().iter().any(|reply| reply.contains("Ended")), "the room is over for all");
+}
+
+#[test]
+fn a_publisher_of_the_rooms_name_takes_the_view_over() {
+    let mut rig = Rig::new();
+    rig.participant(11, "ann");
+    let (watcher, viewer) = (rig.watcher(), rig.plays_room());
+    rig.begins_view();
+    watcher.1.replies();
+    rig.view_up(Ingest { publish_type: "RTMP", name: "rtmp" });
+    assert!(watcher.1.replies().iter().any(|reply| reply.contains("Came") && reply.contains("\"room\"")));
+    assert_eq!(rig.subscriber(viewer.0).stream, VIEW, "the viewer stays");
+}
+
+#[test]
+fn a_view_of_nothing_is_over_at_once() {
+    let mut rig = Rig::new();
+    rig.participant(11, "ann");
+    rig.down(11);
+    rig.outputs();
+    let order = PullOrder {
+        pull: PullId(1),
+        attempt: 1,
+        key: room(),
+        address: ([0, 0, 0, 0], 0).into(),
+        target: outbound::view_of(&room()).unwrap(),
+        lead: Duration::ZERO,
+        skip: Duration::ZERO,
+        via: Vec::new(),
+    };
+    rig.worker.handle_mail(rig.now, ToWorker::StartPull(Box::new(order)));
+    rig.worker.finish_turn();
+    assert!(rig.told().iter().any(|mail| matches!(mail, ToControl::Pull { state: PullState::Over(_), .. })));
+}

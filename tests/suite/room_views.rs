@@ -1,0 +1,95 @@
+//! Rooms over protocols that show one stream: what ffmpeg and others play is a stream of the room, and they follow it to the next one.
+
+use std::path::Path;
+
+use media::codec::Codec;
+use rtmp::{MediaKind, MediaMessage};
+
+use crate::publish_play::{assert_track_equal, is_broadcasting};
+use crate::support::{
+    Packet, Program, RtcClient, RtmpPeer, Server, coded_file, frame_md5, media_file, secs, source_packets,
+    unit_md5, wait_for,
+};
+
+const BASELINE: [&str; 6] = ["-c:v", "libx264", "-profile:v", "baseline", "-c:a", "aac"];
+
+fn publish(server: &Server, id: &str, file: &Path) -> Program {
+    let program = Program::ffmpeg_publish(file, &server.rtmp_url(&format!("live/{id}?mainTrack=room")));
+    wait_for(id, secs(20), || is_broadcasting(server, id));
+    program
+}
+
+/// Most pictures that were played are pictures of the file.
+fn assert_pictures_of(file: &[Packet], played: &[Packet], what: &str) {
+    let of = |packets: &[Packet]| {
+        packets.iter().filter(|packet| packet.0 == 0).map(|one| one.4.clone()).collect::<Vec<_>>()
+    };
+    let (source, played) = (of(file), of(played));
+    let known = played.iter().filter(|hash| source.contains(hash)).count();
+    assert!(known > 40 && known == played.len(), "{what}: {known} of {} pictures", played.len());
+}
+
+#[test]
+fn a_room_is_played_over_every_protocol() {
+    let server = Server::start(&["server.workers=2", "app.hlsTime=1"]);
+    let file = media_file(false, 30);
+    let _ann = publish(&server, "ann", &file);
+    let _ben = publish(&server, "ben", &coded_file("room-ben", &BASELINE));
+    let (whole, slices) = (source_packets(&file), unit_md5(file.to_str().unwrap(), None));
+    std::thread::scope(|scope| {
+        let packets = [server.rtmp_url("live/room"), format!("http://{}/live/room.flv", server.http)]
+            .map(|url| scope.spawn(move || (frame_md5(&url, Some(3)), url)));
+        let units = [
+            format!("srt://{}?streamid=#!::r=live/room,m=request", server.srt.unwrap()),
+            server.rtsp_url("live/room"),
+            format!("http://{}/live/streams/room.m3u8", server.http),
+        ]
+        .map(|url| scope.spawn(move || (unit_md5(&url, Some(3)), url)));
+        for viewer in packets {
+            let (played, _) = viewer.join().unwrap();
+            assert_track_equal((0, &whole), (0, &played));
+            assert_track_equal((1, &whole), (1, &played));
+        }
+        for viewer in units {
+            let (played, url) = viewer.join().unwrap();
+            assert_pictures_of(&slices, &played, &url);
+        }
+    });
+    let pictures = RtcClient::hear(&server, "room", &[Codec::H264], 30);
+    assert!(pictures[0].len() >= 30);
+    // One view for all of them, whose viewers are those of the room's record.
+    assert_eq!(server.log().matches("view of the room requested").count(), 1, "{}", server.log());
+    wait_for("the viewer by HLS to be counted", secs(10), || {
+        server.api().broadcast("live", "room").is_some_and(|room| room["hlsViewerCount"] == 1)
+    });
+}
+
+#[test]
+fn a_viewer_stays_when_who_it_sees_leaves_the_room() {
+    let server = Server::start(&["server.workers=2", "app.publisherGraceMs=0"]);
+    let ann = publish(&server, "ann", &media_file(false, 30));
+    let _ben = publish(&server, "ben", &coded_file("room-ben", &BASELINE));
+    let mut viewer = RtmpPeer::play(server.rtmp, "live", "room").unwrap();
+    let (mut ann, mut videos) = (Some(ann), Vec::<MediaMessage>::new());
+    let is_set = |message: &MediaMessage| message.payload.starts_with(&[0x17, 0]);
+    // A second of each: the pictures behind the parameter sets of the second.
+    loop {
+        let message = viewer.next_media(secs(20)).unwrap();
+        if message.kind == MediaKind::Video {
+            videos.push(message);
+        }
+        let sets = videos.iter().filter(|message| is_set(message)).count();
+        let newest = videos.iter().rev().take_while(|message| !is_set(message)).count();
+        if sets == 1 && newest >= 30 {
+            drop(ann.take());
+        } else if sets == 2 && newest >= 30 {
+            break;
+        }
+    }
+    let (sets, pictures): (Vec<_>, Vec<_>) = videos.iter().partition(|message| is_set(message));
+    assert_ne!(sets[0].payload, sets[1].payload, "the parameter sets of two encoders");
+    let cut = videos.iter().rposition(is_set).unwrap();
+    assert_eq!(videos[cut + 1].payload[..2], [0x17, 1], "the second begins at a key frame");
+    assert!(pictures.is_sorted_by(|one, next| one.timestamp < next.timestamp), "on one clock");
+    assert_eq!(server.api().broadcast("live", "room").unwrap()["status"], "broadcasting");
+}
