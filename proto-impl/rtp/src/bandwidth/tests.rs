@@ -163,6 +163,22 @@ fn a_line_that_is_wide_again_is_hinted_at_and_one_that_stays_narrow_is_not() {
     assert_eq!(line.estimator.hint(), None);
 }
 
+#[test]
+fn a_line_that_loses_a_fifth_is_not_hinted_at() {
+    let mut line = Line::new(600_000);
+    line.obeys = true;
+    line.run(5_000, 2_000_000);
+    assert!(line.estimator.reads_pairs());
+    line.lose = 5;
+    line.run(4_000, 2_000_000);
+    assert!(!line.estimator.reads_pairs());
+    line.rate = 4_000_000;
+    for _ in 0..10 {
+        line.run(100, 2_000_000);
+        assert_eq!(line.estimator.hint(), None);
+    }
+}
+
 /// Checks a full queue, which loses packets while delays no longer grow. Such losses are not random.
 #[test]
 fn a_full_queue_is_congestion_as_long_as_it_stands() {
