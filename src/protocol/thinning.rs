@@ -59,6 +59,8 @@ pub(super) struct Load {
     pub(super) queued: Duration,
     /// Bit rate for video in bits per second; `None` while the path is not known to be narrow.
     pub(super) budget: Option<u64>,
+    /// Bit rate that the path seems to carry, and that is worth a probe; `None` without such a hint.
+    pub(super) hint: Option<u64>,
 }
 
 /// A picture to be sent.
@@ -89,10 +91,7 @@ pub(super) struct Thinning {
     stands: Option<Instant>,
     /// Time of the last key frame request, and the wait before it.
     asked: Option<(Instant, Duration)>,
-    /// Since when nothing waits although pictures are left out.
-    idle: Option<Instant>,
-    /// The last probe: its time, the wait behind it, and the rate before it.
-    probed: Option<(Instant, Duration, u64)>,
+    probing: Probing,
     left_out: u64,
     /// Time at which the last picture was left out.
     left_out_at: Option<Instant>,
@@ -112,8 +111,7 @@ impl Default for Thinning {
             tried: None,
             stands: None,
             asked: None,
-            idle: None,
-            probed: None,
+            probing: Probing::default(),
             left_out: 0,
             left_out_at: None,
         }
@@ -237,34 +235,26 @@ impl Thinning {
         }
     }
 
-    /// Returns the bits per second with which the path should be probed now: pictures are left out, and yet it is idle.
-    pub(super) fn needs_probe(&mut self, now: Instant, load: Load) -> Option<u64> {
-        let budget = load.budget.filter(|_| load.queued.is_zero() && self.stands.is_some());
-        let Some(budget) = budget else {
-            self.idle = None;
-            return None;
+    /// Has the path probed by `begin`, which takes bits per second and returns true if a probe begins: where pictures are left out or
+    /// wait, and yet the path is idle, or seems to have become wider.
+    pub(super) fn probe(&mut self, now: Instant, load: Load, begin: impl FnOnce(u64) -> bool) {
+        let Some(budget) = load.budget.filter(|_| self.stands.is_some() || load.queued > FREE_AT) else {
+            self.probing.idle = None;
+            return;
         };
-        let since = *self.idle.get_or_insert(now);
-        let wait = self.probe_wait(budget);
-        let is_soon = self.probed.is_some_and(|(at, ..)| now.saturating_duration_since(at) < wait);
-        if is_soon || now.saturating_duration_since(since) < IDLE {
-            return None;
+        let idle = if load.queued.is_zero() { Some(*self.probing.idle.get_or_insert(now)) } else { None };
+        self.probing.idle = idle;
+        if let Some(bits) = load.hint.filter(|_| !self.probing.of_hints.is_soon(now, budget)) {
+            if begin(bits) {
+                self.probing.of_hints.note(now, budget);
+            }
+            return;
         }
-        Some(budget.saturating_mul(PROBE_TIMES))
-    }
-
-    /// Notes that the path is probed with this rate.
-    pub(super) fn probes(&mut self, now: Instant, bits: u64) {
-        let before = bits / PROBE_TIMES;
-        self.probed = Some((now, self.probe_wait(before), before));
-    }
-
-    /// Returns the time between the last probe and the next one, if the path is known to carry this rate now.
-    fn probe_wait(&self, budget: u64) -> Duration {
-        self.probed.map_or(PROBE_AFTER, |(_, wait, before)| {
-            let has_risen = budget >= before.saturating_add(before / RISES_BY);
-            if has_risen { PROBE_AFTER } else { wait.saturating_mul(2).min(PROBE_AFTER_MAX) }
-        })
+        let is_idle = idle.is_some_and(|since| now.saturating_duration_since(since) >= IDLE);
+        if is_idle && !self.probing.of_idle.is_soon(now, budget) && begin(budget.saturating_mul(PROBE_TIMES))
+        {
+            self.probing.of_idle.note(now, budget);
+        }
     }
 
     /// Returns true if a key frame should be requested now: the viewer's picture stands still, and the path has room.
@@ -280,6 +270,41 @@ impl Thinning {
             self.asked = Some((now, wait));
         }
         asks
+    }
+}
+
+/// Probes of a viewer's path.
+#[derive(Debug, Default)]
+struct Probing {
+    /// Since when nothing waits although pictures are left out.
+    idle: Option<Instant>,
+    /// Probes of an idle path.
+    of_idle: Probes,
+    /// Probes of a path that seems to have become wider.
+    of_hints: Probes,
+}
+
+/// Probes for one reason: the time of the last one, the wait behind it, and the rate before it.
+#[derive(Debug, Default)]
+struct Probes(Option<(Instant, Duration, u64)>);
+
+impl Probes {
+    /// True if another probe would be too soon, on a path that is known to carry this rate now.
+    fn is_soon(&self, now: Instant, budget: u64) -> bool {
+        self.0.is_some_and(|(at, ..)| now.saturating_duration_since(at) < self.wait(budget))
+    }
+
+    /// Notes that the path is probed.
+    fn note(&mut self, now: Instant, budget: u64) {
+        self.0 = Some((now, self.wait(budget), budget));
+    }
+
+    /// Returns the time between the last probe and the next one.
+    fn wait(&self, budget: u64) -> Duration {
+        self.0.map_or(PROBE_AFTER, |(_, wait, before)| {
+            let has_risen = budget >= before.saturating_add(before / RISES_BY);
+            if has_risen { PROBE_AFTER } else { wait.saturating_mul(2).min(PROBE_AFTER_MAX) }
+        })
     }
 }
 

@@ -24,8 +24,10 @@ const PACE_MIN: u64 = 125_000;
 const LIMIT_MIN: u64 = 5_000;
 /// Duration of a burst at the pace while the path limits the sending rate.
 const LIMITED_BURST_TIME: Duration = Duration::from_millis(30);
-/// Minimum burst in bytes while the path limits the sending rate: two packets.
+/// Minimum burst in bytes while the path limits the sending rate: two packets, or three, of which two leave together, so that the
+/// distance of their arrivals tells how wide the path is.
 const LIMITED_BURST_MIN: u64 = 2_400;
+const LIMITED_BURST_OF_PAIRS: u64 = 3_600;
 /// Span of the stream's time that is measured before its rate is used.
 const MEASURE_FIRST: Duration = Duration::from_millis(100);
 /// Span of the stream's time for each further measurement.
@@ -52,11 +54,25 @@ pub(crate) struct Pacer {
     pausing: bool,
     /// Rate to which the path limits sending, in bytes per second; `None` without a limit.
     limit: Option<u64>,
+    /// Rate of a probe, in bytes per second, which what waits fills before padding does.
+    probe: Option<u64>,
+    /// Packets leave in pairs at least.
+    pairs: bool,
 }
 
 impl Pacer {
     pub(crate) const fn new() -> Self {
-        Self { level: 0, at: None, rate: None, measured: 0, since: None, pausing: false, limit: None }
+        Self {
+            level: 0,
+            at: None,
+            rate: None,
+            measured: 0,
+            since: None,
+            pausing: false,
+            limit: None,
+            probe: None,
+            pairs: false,
+        }
     }
 
     /// Counts bytes of the stream that are to be sent, sampled at `sampled`. The stream's rate is measured in its own
@@ -82,12 +98,23 @@ impl Pacer {
         self.limit = bits.map(|bits| (bits / 8).max(LIMIT_MIN));
     }
 
-    /// Returns the time until this many more bytes have left.
+    /// Sets whether packets leave in pairs at least.
+    pub(crate) const fn set_pairs(&mut self, pairs: bool) {
+        self.pairs = pairs;
+    }
+
+    /// Sets the rate of a probe in bits per second; `None` without one.
+    pub(crate) fn set_probe(&mut self, bits: Option<u64>) {
+        self.probe = bits.map(|bits| bits / 8);
+    }
+
+    /// Returns the time until this many more bytes have left. A probe does not count: it is short.
     pub(crate) fn time_for(&self, now: Instant, bytes: u64) -> Duration {
         let passed = self.at.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-        let level = self.level.saturating_sub(scale(self.pace(), passed, Duration::from_secs(1)));
+        let pace = self.bounded(self.limit);
+        let level = self.level.saturating_sub(scale(pace, passed, Duration::from_secs(1)));
         let excess = level.saturating_add(bytes).saturating_sub(self.burst());
-        let micros = u128::from(excess).saturating_mul(1_000_000) / u128::from(self.pace().max(1));
+        let micros = u128::from(excess).saturating_mul(1_000_000) / u128::from(pace.max(1));
         Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
@@ -125,16 +152,22 @@ impl Pacer {
     }
 
     fn pace(&self) -> u64 {
+        self.bounded(self.limit.map(|limit| limit.max(self.probe.unwrap_or(0))))
+    }
+
+    /// Returns the pace within this limit.
+    fn bounded(&self, limit: Option<u64>) -> u64 {
         let of_stream = |rate: u64| (rate.saturating_mul(FACTOR_TIMES_TWO) / 2).max(PACE_MIN);
         let pace = self.rate.map_or(PACE_FIRST, of_stream);
-        self.limit.map_or(pace, |limit| limit.min(pace))
+        limit.map_or(pace, |limit| limit.min(pace))
     }
 
     /// The level above which video pauses.
     fn burst(&self) -> u64 {
         let second = Duration::from_secs(1);
         let free = scale(self.rate.unwrap_or(0), BURST_TIME, second).max(BURST_BYTES_MIN);
-        let bounded = |limit| scale(limit, LIMITED_BURST_TIME, second).max(LIMITED_BURST_MIN);
+        let least = if self.pairs { LIMITED_BURST_OF_PAIRS } else { LIMITED_BURST_MIN };
+        let bounded = |limit| scale(limit, LIMITED_BURST_TIME, second).max(least);
         self.limit.map_or(free, |limit| free.min(bounded(limit)))
     }
 
@@ -230,6 +263,53 @@ mod tests {
         let mut pacer = Pacer::new();
         pacer.set_limit(Some(u64::MAX));
         assert_eq!(pacer.pace(), PACE_FIRST, "it is a bound and no order");
+    }
+
+    /// Sends for `ms` milliseconds as much as may leave. Returns the packets of each run that left at once.
+    fn runs(pacer: &mut Pacer, from: Instant, ms: u64) -> Vec<u64> {
+        let run = |pacer: &mut Pacer, now| (0..100).take_while(|_| leaves(pacer, now)).count() as u64;
+        (0..ms)
+            .map(|ms| run(pacer, from + Duration::from_millis(ms)))
+            .filter(|packets| *packets > 0)
+            .collect()
+    }
+
+    fn leaves(pacer: &mut Pacer, now: Instant) -> bool {
+        let may = pacer.may_send(now);
+        if may {
+            pacer.sent(now, 1240);
+        }
+        may
+    }
+
+    #[test]
+    fn on_a_bounded_path_packets_leave_in_pairs() {
+        for bits in [100_000, 300_000, 600_000] {
+            let mut pacer = Pacer::new();
+            pacer.set_limit(Some(bits));
+            pacer.set_pairs(true);
+            let runs = runs(&mut pacer, Clock::new().now(), 5_000);
+            assert!(runs.len() > 10 && runs[1..].iter().all(|packets| *packets == 2), "{bits}: {runs:?}");
+        }
+    }
+
+    #[test]
+    fn what_waits_leaves_at_the_rate_of_a_probe() {
+        let start = Clock::new().now();
+        let mut pacer = Pacer::new();
+        pacer.set_limit(Some(600_000));
+        let before = pacer.time_for(start, 100_000);
+        pacer.set_probe(Some(2_400_000));
+        assert_eq!(pacer.time_for(start, 100_000), before, "it is short");
+        let packets: u64 = runs(&mut pacer, start, 200).iter().sum();
+        assert!((48..=54).contains(&packets), "{packets}");
+        pacer.set_probe(None);
+        let packets: u64 = runs(&mut pacer, start + Duration::from_millis(200), 1_000).iter().sum();
+        assert!((56..=62).contains(&packets), "{packets}");
+        // A path without a limit is not slowed by a probe.
+        pacer.set_limit(None);
+        pacer.set_probe(Some(1));
+        assert_eq!(pacer.pace(), PACE_FIRST);
     }
 
     #[test]

@@ -51,6 +51,11 @@ impl Prober {
         true
     }
 
+    /// Rate of the current probe, in bits per second.
+    pub(crate) fn bits(&self) -> Option<u64> {
+        self.0.as_ref().map(|run| run.bits)
+    }
+
     /// Counts bytes sent during the probe.
     pub(crate) fn sent(&mut self, bytes: usize) {
         if let Some(run) = &mut self.0 {

@@ -159,7 +159,7 @@ impl Viewer {
 
     /// Returns the load on the viewer's path.
     fn load(&self) -> Load {
-        Load { queued: self.line.queued(), budget: self.line.limit() }
+        Load { queued: self.line.queued(), budget: self.line.limit(), hint: None }
     }
 
     /// Returns true if a unit should be sent.

@@ -93,8 +93,11 @@ impl Line {
             let is_key = n % gop == 0;
             let key = self.keys[usize::try_from(n / gop % 2).unwrap()];
             let bits = if is_key { key * other } else { other };
-            let load =
-                Load { queued: Duration::from_micros(self.waiting * 1_000_000 / line), budget: Some(line) };
+            let load = Load {
+                queued: Duration::from_micros(self.waiting * 1_000_000 / line),
+                budget: Some(line),
+                hint: None,
+            };
             let at = self.now + Duration::from_millis(self.ms);
             let picture =
                 Picture { needs: needs(shape, n % gop), is_key, bytes: usize::try_from(bits / 8).unwrap() };
@@ -146,7 +149,7 @@ fn a_line_that_carries_the_stream_gets_all_of_it() {
 #[test]
 fn a_path_of_which_nothing_is_known_gets_all_of_it() {
     let mut thinning = Thinning::default();
-    let load = Load { queued: Duration::from_secs(9), budget: None };
+    let load = Load { queued: Duration::from_secs(9), budget: None, hint: None };
     for n in 0..100 {
         let picture = Picture { needs: needs(Shape::Chain, n), is_key: n == 0, bytes: 10_000 };
         assert!(!Thinning::is_full(load) && thinning.passes(Instant::now(), picture, load));
@@ -299,6 +302,7 @@ impl Judge {
         let load = Load {
             queued: Duration::from_millis(queued_ms.unwrap_or(0)),
             budget: queued_ms.map(|_| 1_000_000),
+            hint: None,
         };
         let picture = Picture { needs: needs(shape, number), is_key: number == 0, bytes };
         self.thinning.passes(self.now, picture, load)
@@ -316,7 +320,7 @@ impl Judge {
 
     fn asks(&mut self, millis: u64, queued_ms: u64) -> bool {
         self.now += Duration::from_millis(millis);
-        let load = Load { queued: Duration::from_millis(queued_ms), budget: Some(1_000_000) };
+        let load = Load { queued: Duration::from_millis(queued_ms), budget: Some(1_000_000), hint: None };
         self.thinning.needs_key(self.now, load)
     }
 }
@@ -373,4 +377,61 @@ fn a_key_frame_is_asked_for_when_a_picture_stands_and_the_path_is_free() {
     assert!(judge.picture(Shape::Chain, 0, 100, Some(0)) && !judge.asks(31_000, 0));
     assert!(!judge.picture(Shape::Chain, 1, 100, Some(600)));
     assert!(!judge.asks(1900, 0) && judge.asks(200, 0), "it is forgiven");
+}
+
+/// Rates at which a path is probed in so many milliseconds, of pictures each 40 ms; none of the probes has a result.
+fn probes(judge: &mut Judge, millis: u64, load: Load) -> Vec<u64> {
+    let mut probes = Vec::new();
+    for _ in 0..millis / PERIOD_MS {
+        judge.now += Duration::from_millis(PERIOD_MS);
+        judge.thinning.probe(judge.now, load, |bits| {
+            probes.push(bits);
+            true
+        });
+    }
+    probes
+}
+
+#[test]
+fn a_path_that_seems_to_be_wider_is_probed_while_pictures_wait() {
+    let load = |queued_ms, budget, hint| Load { queued: Duration::from_millis(queued_ms), budget, hint };
+    let (narrow, hint) = (Some(1_000_000), Some(3_000_000));
+    let mut judge = Judge::new();
+    assert!(probes(&mut judge, 60_000, load(100, narrow, hint)).is_empty(), "all is sent");
+    assert!(probes(&mut judge, 60_000, load(300, narrow, None)).is_empty(), "no hint");
+    assert!(probes(&mut judge, 60_000, load(300, None, hint)).is_empty(), "no limit is known");
+    assert_eq!(probes(&mut judge, 40, load(300, narrow, hint)), [3_000_000], "at once");
+    // After 2, 4, 8, 16 seconds, and then every 32.
+    assert_eq!(probes(&mut judge, 29_000, load(300, narrow, hint)).len(), 3);
+    assert_eq!(probes(&mut judge, 2_000, load(300, narrow, hint)).len(), 1);
+    assert_eq!(probes(&mut judge, 29_000, load(300, narrow, hint)).len(), 0);
+    assert_eq!(probes(&mut judge, 4_000, load(300, narrow, hint)).len(), 1);
+    // A path that has turned out wider is tried again soon.
+    assert_eq!(probes(&mut judge, 2_000, load(300, Some(1_300_000), hint)).len(), 1);
+}
+
+#[test]
+fn a_probe_that_cannot_begin_is_tried_with_the_next_picture() {
+    let load = Load { queued: Duration::from_millis(300), budget: Some(1_000_000), hint: Some(3_000_000) };
+    let mut judge = Judge::new();
+    for _ in 0..3 {
+        let mut asked = false;
+        judge.thinning.probe(judge.now, load, |_| {
+            asked = true;
+            false
+        });
+        assert!(asked);
+    }
+}
+
+#[test]
+fn an_idle_path_of_a_picture_that_stands_is_probed_with_twice_the_rate() {
+    let load = Load { queued: Duration::ZERO, budget: Some(1_000_000), hint: None };
+    let mut judge = Judge::new();
+    assert!(probes(&mut judge, 5_000, load).is_empty(), "no picture was left out");
+    assert!(!judge.picture(Shape::Chain, 1, 10_000_000, Some(0)));
+    assert!(probes(&mut judge, 360, load).is_empty(), "not idle for long");
+    assert_eq!(probes(&mut judge, 80, load), [2_000_000]);
+    // A hint does not wait for the next probe of that kind.
+    assert_eq!(probes(&mut judge, 40, Load { hint: Some(3_000_000), ..load }), [3_000_000]);
 }

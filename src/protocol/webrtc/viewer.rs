@@ -317,12 +317,9 @@ impl Viewer {
                 let dropped = package.log(track).map_or(0, |log| peer.drop_unbegun(section, log));
                 self.thinning.dropped(now, dropped);
             }
-            if !self.thinning.passes(now, picture, load_of(peer, now)) {
-                if let Some(bits) = self.thinning.needs_probe(now, load_of(peer, now))
-                    && peer.probe(now, bits)
-                {
-                    self.thinning.probes(now, bits);
-                }
+            let passes = self.thinning.passes(now, picture, load_of(peer, now));
+            self.thinning.probe(now, load_of(peer, now), |bits| peer.probe(now, bits));
+            if !passes {
                 return Outcome::LeftOut;
             }
             let requested = peer.requested_playout_delay(section);
@@ -347,7 +344,7 @@ impl Viewer {
 
 /// Returns the load on the path of a peer.
 fn load_of(peer: &Peer, now: Instant) -> Load {
-    Load { queued: peer.queued(now).time, budget: peer.video_budget(now) }
+    Load { queued: peer.queued(now).time, budget: peer.video_budget(now), hint: peer.hint() }
 }
 
 fn ticks(codec: Codec, duration: Duration) -> u32 {

@@ -32,7 +32,8 @@ fn x_13_a_viewer_whose_feedback_lies_takes_nothing_from_others() {
         let began = world.instant();
         world.run_for(WATCHED);
         assert!(world.is_ready(liar) && !world.is_closed(liar), "{lie:?}");
-        let seen = see(&world, honest, reference, (began + SETTLES, began + WATCHED), (Over::WebRtc, false));
+        let seen =
+            see(&world, honest, reference, (began + SETTLES, began + WATCHED), (Over::WebRtc, false, None));
         let [fair, lied] = [honest, liar].map(|viewer| world.line_bytes(viewer));
         println!("{lie:?}: {lied} bytes where an honest viewer has {fair}; {seen:?}");
         assert!(seen.shown + 1 >= seen.of && seen.freeze <= netsim::ms(450), "{lie:?}: {seen:?}");

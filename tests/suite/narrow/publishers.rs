@@ -153,7 +153,7 @@ fn publishers_on_narrow_and_bad_paths_settle_within_three_seconds_and_rise_again
     let mut failed = Vec::new();
     for row in ROWS.iter().filter(|row| row.name.contains(&only)) {
         for over in row.over {
-            for seed in 1..=super::SEEDS {
+            for seed in 1..=super::seeds() {
                 let seen = run(row, *over, seed);
                 println!("{} over {over:?}: {seen:?}", row.name);
                 let wrong = faults(row, *over, &seen);

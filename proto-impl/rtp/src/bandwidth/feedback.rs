@@ -6,6 +6,7 @@ use super::control::{Batch, RateControl, tried};
 use super::delay::{DelayDetector, Usage};
 use super::loss::Losses;
 use super::micros_since;
+use super::pairs::Pairs;
 use super::queue::Queue;
 use super::rate::{self, RateMeter};
 use super::sent::{SentLog, SentPacket};
@@ -31,6 +32,11 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(32);
 /// Time, in seconds, for which the highest sent rate is remembered.
 const LEAVING_FOR: f64 = 5.0;
 
+/// Multiple of the rate that the path once carried at which a wider path is probed, and of the known rate at least and at most.
+const HINT: (f64, f64, f64) = (1.25, 2.0, 5.0);
+/// Time, in seconds, in which half of the rate that the path once carried is forgotten.
+const CARRIED_HALVES: f64 = 60.0;
+
 /// A probe whose feedback is awaited: its packets and their results.
 #[derive(Debug, Clone, Copy)]
 struct Probe {
@@ -45,6 +51,15 @@ struct Probe {
     /// Earliest and latest departure of a packet that arrived, in microseconds since the epoch.
     first_left: i64,
     last_left: i64,
+}
+
+/// The search for a higher rate.
+#[derive(Debug, Default)]
+struct Probing {
+    probe: Option<Probe>,
+    pairs: Pairs,
+    /// Highest rate at which packets arrived without a queue, in bits per second; forgotten slowly.
+    carried: f64,
 }
 
 /// Estimate from transport-wide feedback, described in the module.
@@ -74,7 +89,7 @@ pub(super) struct Feedback {
     is_known: bool,
     /// Shortest recent time from departure to feedback.
     round_trip: Duration,
-    probe: Option<Probe>,
+    probing: Probing,
 }
 
 impl Feedback {
@@ -95,7 +110,7 @@ impl Feedback {
             has_feedback: false,
             is_known: false,
             round_trip: Duration::ZERO,
-            probe: None,
+            probing: Probing::default(),
         }
     }
 
@@ -224,6 +239,7 @@ impl Feedback {
             if !self.queue.packet(packet.sent, arrived, bytes) {
                 (self.delay, self.delivered) = (DelayDetector::new(), RateMeter::default());
             }
+            self.probing.pairs.packet(&packet, arrived, self.control.rate());
             // One sign of a queue counts, whatever comes behind it.
             let seen = self.delay.packet(packet.sent, arrived);
             usage = usage.filter(|usage| *usage == Usage::Over).or(seen).or(usage);
@@ -232,6 +248,7 @@ impl Feedback {
         self.sent.settle(newest_sent, |number, is_lost| losses.packet(number, is_lost));
         self.queue.set_overtaken(self.sent.overtaken());
         self.leave_most(now);
+        self.remember_carried(now);
         self.hears(now, losses);
         self.has_feedback = true;
         self.measure_round_trip(now, newest_sent);
@@ -268,9 +285,27 @@ impl Feedback {
         self.leaving_most = self.leaving.bits().unwrap_or(0.0).max(kept);
     }
 
+    /// Updates the rate that the path once carried.
+    fn remember_carried(&mut self, now: Instant) {
+        let passed = self.heard.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
+        let kept = self.probing.carried * 0.5_f64.powf(passed / CARRIED_HALVES);
+        let delivered = self.delivered.bits().filter(|_| self.queue.micros() == 0);
+        self.probing.carried = delivered.unwrap_or(0.0).max(kept);
+    }
+
+    /// Returns the rate with which a path that seems to have become wider should be probed, in bits per second.
+    pub(super) fn hint(&self) -> Option<f64> {
+        let rate = self.control.rate();
+        let is_steady = self.queue.is_steady(rate) && self.sent.overtaken() == 0 && !self.is_silent();
+        let hint = self.probing.pairs.hint().filter(|_| is_steady)?;
+        let (of_carried, least, most) = HINT;
+        Some(hint.min((of_carried * self.probing.carried).clamp(least * rate, most * rate)))
+    }
+
     pub(super) fn begin_probe(&mut self) {
         let first = self.sent.next();
-        self.probe = Some(Probe {
+        self.probing.pairs.clear();
+        self.probing.probe = Some(Probe {
             first,
             end: None,
             packets: 0,
@@ -284,13 +319,15 @@ impl Feedback {
 
     pub(super) fn close_probe(&mut self) {
         let end = self.sent.next();
-        if let Some(probe) = &mut self.probe {
+        if let Some(probe) = &mut self.probing.probe {
             probe.end.get_or_insert(end);
         }
     }
 
     fn note_probe(&mut self, packet: &SentPacket, arrived: i64) {
-        let Some(probe) = self.probe.as_mut().filter(|probe| packet.number >= probe.first) else { return };
+        let Some(probe) = self.probing.probe.as_mut().filter(|probe| packet.number >= probe.first) else {
+            return;
+        };
         if probe.end.is_some_and(|end| packet.number >= end) {
             return;
         }
@@ -309,9 +346,9 @@ impl Feedback {
 
     /// Handles feedback up to this number: if it covers the whole probe, evaluates it.
     fn end_probe(&mut self, behind: u16) {
-        let Some(probe) = self.probe else { return };
+        let Some(probe) = self.probing.probe else { return };
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
-        self.probe = None;
+        self.probing.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
         // What came faster than it left was held up together on the way, or is a lie.
         let left = probe.last_left.saturating_sub(probe.first_left);

@@ -7,6 +7,7 @@
 //!     feedback -> delays between groups         DelayDetector: normal, overuse, underuse
 //!              -> delays beyond the shortest    Queue: what waits, and how fast it drains
 //!              -> what came, what was lost      RateMeter, Losses
+//!              -> packets that left together    Pairs: a path that has become wider
 //!     both     -> bits per second               RateControl
 //! ```
 //!
@@ -20,6 +21,7 @@ mod control;
 mod delay;
 mod feedback;
 mod loss;
+mod pairs;
 mod queue;
 mod rate;
 mod received;
@@ -43,6 +45,9 @@ const ESTIMATE_MAX: f64 = 1e9;
 const CONGESTED_FOR: Duration = Duration::from_secs(1);
 /// Age at which a receiver's own estimate is discarded.
 const REMB_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// Share of packets recently lost, in thousandths, from which on nothing hints at a wider path: a probe could not show it.
+const HINT_LOSS_MAX: u16 = 100;
 
 /// Bandwidth estimator of a sender, described in the module.
 #[derive(Debug, Default)]
@@ -145,6 +150,21 @@ impl BandwidthEstimator {
     pub fn pace(&self, now: Instant) -> Option<u64> {
         let first = self.feedback.as_ref().and_then(|feedback| feedback.first(now));
         [self.target(now), first.map(bits)].into_iter().flatten().min()
+    }
+
+    /// Returns the bits per second that the path may carry beyond the estimate, as far as packets that left together tell:
+    /// worth a probe. `None` without such a hint.
+    #[must_use]
+    pub fn hint(&self) -> Option<u64> {
+        let feedback = self.feedback.as_ref().filter(|_| self.reads_pairs())?;
+        feedback.hint().map(bits)
+    }
+
+    /// True if packets should leave in pairs, since their distances at the receiver may hint at a wider path. False on a path that
+    /// loses a tenth, where a probe could not confirm it.
+    #[must_use]
+    pub const fn reads_pairs(&self) -> bool {
+        self.feedback.is_some() && self.losses.all() < HINT_LOSS_MAX
     }
 
     /// Share of packets recently lost, in thousandths.

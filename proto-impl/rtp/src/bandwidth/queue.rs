@@ -16,6 +16,9 @@ const ALLOWANCE_OVERTAKEN: i64 = 2;
 const OVERTAKEN_MIN: i64 = 5_000;
 /// Maximum addition for jitter, in microseconds.
 const ALLOWANCE_JITTER_MAX: i64 = 150_000;
+/// Times that the jitter must fit into the distance of two packets for that to tell of the bottleneck, and the bytes of such a packet.
+const JITTER_STEADY: f64 = 3.0;
+const PACKET_BYTES: u64 = 1_200;
 /// Divisor of the jitter by which the base rises with each window.
 const CREEP_WINDOWS: i64 = 8;
 /// Divisor that gives the weight of one window in the jitter.
@@ -179,6 +182,13 @@ impl Queue {
         self.beyond(self.current.min(self.before))
     }
 
+    /// True if nothing waits, and delays vary by less than the distance of two packets at this rate in bits per second, so that
+    /// distances of arrivals are those of the bottleneck.
+    pub(super) fn is_steady(&self, rate: f64) -> bool {
+        let jitter = super::rate::bits_per_second(PACKET_BYTES, self.jitter());
+        self.micros() == 0 && jitter > JITTER_STEADY * rate
+    }
+
     /// Returns the rate of the bottleneck in bits per second; `None` unless packets have waited there, and where they overtake each other.
     pub(super) fn drains(&self) -> Option<f64> {
         self.busy.bits().filter(|_| self.overtaken < OVERTAKEN_MIN)
@@ -253,7 +263,7 @@ mod tests {
     fn what_waits_is_told_and_what_stays_is_the_path() {
         let mut queue = Queue::default();
         run(&mut queue, 0, 100, |_| 30);
-        assert_eq!(queue.micros(), 0);
+        assert_eq!((queue.micros(), queue.is_steady(1_000_000.0)), (0, true));
         let grows = run(&mut queue, 100, 50, |n| 30 + (n - 100) * 4);
         assert!(grows.contains(&Trend::Grows), "{grows:?}");
         assert!((120_000..200_000).contains(&queue.micros()), "{}", queue.micros());
@@ -302,6 +312,15 @@ mod tests {
             let long = waits.iter().skip(300).filter(|waits| **waits > 25_000).count();
             assert!(long * 25 < waits.len(), "{jitter}: {long}");
         }
+    }
+
+    /// The shortest delay is longer by 60 ms in every second 300 ms.
+    #[test]
+    fn where_delays_vary_by_the_distance_of_packets_that_says_nothing_of_the_path() {
+        let mut queue = Queue::default();
+        run(&mut queue, 0, 660, |n| if n / 30 % 2 == 0 { 30 } else { 90 });
+        assert_eq!(queue.micros(), 0);
+        assert!(!queue.is_steady(1_000_000.0) && queue.is_steady(100_000.0));
     }
 
     /// At any sent rate, a queue drains at the rate of the path; without waiting packets that rate is unknown.

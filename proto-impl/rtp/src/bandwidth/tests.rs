@@ -141,6 +141,44 @@ fn a_line_that_is_too_slow_is_noticed_within_a_second() {
     assert!(!line.estimator.is_congested(line.at(line.now)));
 }
 
+/// A path that was cut and is wide again shows it long before the estimate has grown.
+#[test]
+fn a_line_that_is_wide_again_is_hinted_at_and_one_that_stays_narrow_is_not() {
+    let mut line = Line::new(4_000_000);
+    line.obeys = true;
+    line.run(5_000, 2_000_000);
+    line.rate = 600_000;
+    line.run(4_000, 2_000_000);
+    for _ in 0..40 {
+        line.run(100, 2_000_000);
+        assert_eq!(line.estimator.hint(), None);
+    }
+    line.rate = 4_000_000;
+    line.run(500, 2_000_000);
+    let (hint, estimate) = (line.estimator.hint().unwrap(), line.estimate());
+    assert!(estimate < 800_000, "{estimate}");
+    assert!((2_000_000..3_000_000).contains(&hint), "a little more than was carried before: {hint}");
+    // A probe is a new beginning.
+    line.estimator.begin_probe();
+    assert_eq!(line.estimator.hint(), None);
+}
+
+#[test]
+fn a_line_that_loses_a_fifth_is_not_hinted_at() {
+    let mut line = Line::new(600_000);
+    line.obeys = true;
+    line.run(5_000, 2_000_000);
+    assert!(line.estimator.reads_pairs());
+    line.lose = 5;
+    line.run(4_000, 2_000_000);
+    assert!(!line.estimator.reads_pairs());
+    line.rate = 4_000_000;
+    for _ in 0..10 {
+        line.run(100, 2_000_000);
+        assert_eq!(line.estimator.hint(), None);
+    }
+}
+
 /// Checks a full queue, which loses packets while delays no longer grow. Such losses are not random.
 #[test]
 fn a_full_queue_is_congestion_as_long_as_it_stands() {

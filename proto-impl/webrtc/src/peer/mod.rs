@@ -258,8 +258,15 @@ impl Peer {
         self.sending.bandwidth.loss()
     }
 
-    /// Starts a probe of whether the path carries this many bits per second: recent packets are sent again for a fifth
-    /// of a second. [`Peer::estimate`] shows the result a little later. Returns false if a probe is impossible or under
+    /// Returns the bits per second that are worth a [`Peer::probe`]: packets arrive closer together than a path of the estimated rate
+    /// lets them, so that it may have become wider. `None` without such a hint.
+    #[must_use]
+    pub fn hint(&self) -> Option<u64> {
+        self.sending.bandwidth.hint()
+    }
+
+    /// Starts a probe of whether the path carries this many bits per second: for a fifth of a second video that waits leaves at
+    /// this rate, and where there is too little of it, recent packets are sent again. [`Peer::estimate`] shows the result a little later. Returns false if a probe is impossible or under
     /// way, or the path is congested.
     pub fn probe(&mut self, now: Instant, bits: u64) -> bool {
         self.transport.media_path().is_some() && self.sending.probe(now, bits)

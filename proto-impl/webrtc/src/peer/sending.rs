@@ -83,7 +83,7 @@ impl Sending {
     /// Starts a probe if possible; see [`super::Peer::probe`].
     pub(super) fn probe(&mut self, now: Instant, bits: u64) -> bool {
         let can = self.bandwidth.numbers_packets()
-            && !self.bandwidth.is_congested(now)
+            && (!self.bandwidth.is_congested(now) || self.bandwidth.hint().is_some())
             && self.senders.iter().any(Sender::can_pad);
         let begins = can && self.prober.begin(now, bits);
         if begins {
@@ -103,6 +103,8 @@ impl Sending {
         out: &mut Datagrams,
     ) {
         self.pacer.set_limit(pace);
+        self.pacer.set_probe(self.prober.bits());
+        self.pacer.set_pairs(self.bandwidth.reads_pairs());
         let Self { senders, pacer, bandwidth, prober, outflow } = self;
         let mut road = Road { keys, pacer, bandwidth, prober, outflow, anchor, out };
         fill(now, senders, log, &mut road);
