@@ -84,7 +84,7 @@ impl Worker {
             return;
         }
         let mut ended = 0;
-        for stream in self.live.published_here(&self.turn, app) {
+        for stream in published_here(&self.turn, &self.live, app) {
             let running = self.polled.sinks_of(stream, kinds);
             ended += running.len();
             self.withdraw_sinks(stream, kinds, &running);
@@ -151,13 +151,12 @@ impl Live {
         let session = (kind.begin)(turn.now, &order, seed);
         conns.insert_inner(turn, session, purpose)
     }
+}
 
-    /// Returns the streams of an application that are published on this worker.
-    fn published_here(&self, turn: &Turn, app: &str) -> Vec<StreamId> {
-        let streams = self.streams.iter();
-        let here = streams.filter(|(_, live)| live.source == turn.id && *live.key.app == *app);
-        here.map(|(stream, _)| *stream).collect()
-    }
+/// Returns the streams of an application that are published on this worker.
+fn published_here(turn: &Turn, live: &Live, app: &str) -> Vec<StreamId> {
+    let here = live.streams.iter().filter(|(_, live)| live.source == turn.id && *live.key.app == *app);
+    here.map(|(stream, _)| *stream).collect()
 }
 
 /// Returns the sinks that begin with a stream without being asked for, if it is published here.
