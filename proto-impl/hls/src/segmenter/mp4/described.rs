@@ -1,0 +1,81 @@
+//! The files of a segmenter, and descriptions of its segments.
+
+use bytes::Bytes;
+use media::{Timescale, TrackKind};
+
+/// File that a player can fetch: an init segment, a segment or a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Name of the file, relative to the playlist.
+    pub name: String,
+    /// Content of the file.
+    pub bytes: Bytes,
+    /// True for an init segment, and for a key: without it segments cannot be played.
+    pub is_init: bool,
+}
+
+/// The place of a segment in the time of its track, for manifests of DASH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// Number of the segment.
+    pub number: u64,
+    /// Decode time of the first sample of the segment, in ticks.
+    pub time: u64,
+    /// Duration of the segment, in ticks.
+    pub ticks: u64,
+}
+
+/// Description of an init segment, for manifests of DASH.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Described {
+    /// URI of the init segment, relative to the playlist.
+    pub uri: String,
+    /// The codecs of all tracks (RFC 6381).
+    pub codecs: Vec<String>,
+    /// The kind of the first track.
+    pub kind: TrackKind,
+    /// The timescale of the first track.
+    pub timescale: Timescale,
+    /// Width and height of the pictures.
+    pub size: Option<(u32, u32)>,
+    /// Frame rate in frames per 1000 seconds, measured over at least the first second.
+    pub frame_rate_milli: Option<u64>,
+    /// Sampling rate and channels.
+    pub sound: Option<(u32, u8)>,
+    /// Identifier of the key of the samples, if they are encrypted.
+    pub key_id: Option<[u8; 16]>,
+}
+
+/// A segment with what describes it.
+#[derive(Debug, Clone, Copy)]
+pub struct Spanned<'a> {
+    /// Place of the segment in the time of its track.
+    pub span: Span,
+    /// Description of the init segment.
+    pub described: &'a Described,
+    /// True if a period of a manifest begins with the segment.
+    pub begins_period: bool,
+}
+
+impl Spanned<'_> {
+    /// Begin in the time of the segments, in milliseconds.
+    #[must_use]
+    pub fn begin_ms(&self) -> u64 {
+        self.span.time.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
+    }
+
+    /// End in the time of the segments, in milliseconds.
+    #[must_use]
+    pub fn end_ms(&self) -> u64 {
+        let end = self.span.time.saturating_add(self.span.ticks);
+        end.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
+    }
+
+    /// Middle in the time of the segments, in milliseconds. It decides the period: a segment of another track may begin a little
+    /// earlier than the period.
+    #[must_use]
+    pub fn middle_ms(&self) -> u64 {
+        let middle = self.span.time.saturating_add(self.span.ticks / 2);
+        middle.saturating_mul(1000) / u64::from(self.described.timescale.ticks()).max(1)
+    }
+}
