@@ -4,9 +4,10 @@
 //!    nodes notice.
 //! 2. Each source is given to another node of the cluster: the directory moves the claim, and the stream goes on here as a copy of that
 //!    node's, with its viewers. What cannot be given away yet is tried again.
-//! 3. When no publisher and no viewer is left, or the time is over, the server is shut down ([`Output::Leave`]).
+//! 3. When no publisher and no viewer is left, and viewers of HLS and DASH have had the time to fetch what is left of ended streams, or the time is over, the server is shut down ([`Output::Leave`]).
 //! 4. Until then the drain may be called off.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::access::Access;
@@ -19,8 +20,8 @@ use super::sources::Sources;
 use super::supervisor::Job;
 use super::{Outbound, Output};
 use crate::directory::Request;
-use crate::mail::{StreamEnd, ToWorker, ViewerCounts};
-use crate::types::{Ingest, Now, PullId, StreamKey};
+use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
+use crate::types::{Ingest, Now, PullId, StreamId, StreamKey};
 
 /// Interval of looks at the sessions. Workers report their viewers as often, so the first look sees those let in right before.
 const LOOK: Duration = Duration::from_secs(1);
@@ -36,9 +37,25 @@ pub(super) struct Leaving {
     until: Option<Instant>,
     /// Time of the next look; `None` once the server is to be shut down.
     next: Option<Instant>,
+    /// Streams that had viewers by separate requests at the last look.
+    fetched: BTreeSet<StreamId>,
+    /// Time until which viewers of such a stream that has ended may fetch the rest of it.
+    lingers_until: Option<Instant>,
 }
 
 impl Leaving {
+    /// Notes the streams that viewers fetch by separate requests. Returns true while viewers of one that has ended may fetch its rest.
+    fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
+        if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
+            self.lingers_until = now.checked_add(BLOBS_LINGER);
+        }
+        let has_leases = |counts: &ViewerCounts| counts.leased.values().any(|count| *count > 0);
+        let is_fetched =
+            |stream: &StreamId| registry.get(stream).is_some_and(|live| live.viewers().any(has_leases));
+        self.fetched = registry.streams().into_iter().filter(is_fetched).collect();
+        self.lingers_until.is_some_and(|until| now < until)
+    }
+
     /// Returns the time that is left, in milliseconds.
     pub(super) fn left_ms(&self, now: Instant) -> Option<u64> {
         let left = self.until?.saturating_duration_since(now);
@@ -109,8 +126,10 @@ impl Outbound {
         let limit = cx.config.server.drain_limit();
         let until = limit.and_then(|limit| now.mono.checked_add(limit));
         let next = now.mono.checked_add(FIRST_LOOK);
-        tracing::info!(?limit, "draining: nothing new is let in");
-        cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next });
+        let limit_s = limit.map(|limit| limit.as_secs());
+        tracing::info!(limit_s, "draining: nothing new is let in");
+        let (fetched, lingers_until) = (BTreeSet::new(), None);
+        cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next, fetched, lingers_until });
         registry.cluster.ask(Request::Draining(true));
         cx.post_all(&ToWorker::Leaving(true));
         registry.cluster.hand_over(self.sources.own().map(|(_, id)| id));
@@ -126,7 +145,8 @@ impl Outbound {
         let is_over = leaving.until.is_some_and(|until| until <= now.mono);
         let Sessions { publishers, viewers, sources } = Sessions::of(registry, access, self);
         let is_waited_for = registry.cluster.has_successor();
-        let is_empty = (publishers, viewers) == (0, 0) && (sources == 0 || !is_waited_for);
+        let lingers = leaving.lingers(registry, now.mono);
+        let is_empty = (publishers, viewers) == (0, 0) && (sources == 0 || !is_waited_for) && !lingers;
         if is_over || is_empty {
             leaving.next = None;
             tracing::info!(publishers, viewers, sources, is_over, "drain ends; shutting down");

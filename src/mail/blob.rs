@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -30,6 +30,9 @@ impl Progress {
     /// The progress of a blob that grows no more.
     pub const ENDED: Self = Self { segment: u64::MAX, part: u32::MAX };
 }
+
+/// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
+pub const BLOBS_LINGER: Duration = Duration::from_secs(30);
 
 /// A version of a named thing.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,7 +24,8 @@ mod upload;
 mod watched;
 
 pub use blob::{
-    BLOBS_IN_TRANSIT_BYTES_MAX, Blob, BlobMail, BlobsInTransit, KEY_TYPE, Obsolete, Packed, Progress,
+    BLOBS_IN_TRANSIT_BYTES_MAX, BLOBS_LINGER, Blob, BlobMail, BlobsInTransit, KEY_TYPE, Obsolete, Packed,
+    Progress,
 };
 pub use call::{CallEvent, CallNews};
 pub use data::{DataSender, StreamData};

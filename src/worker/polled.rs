@@ -17,12 +17,11 @@ use super::turn::Turn;
 use super::waits::{BlobName, Wait, Waits};
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Published};
-use crate::mail::{Blob, BlobMail, BlobsInTransit, LeaseNews, SinkNews, ToControl, ToWorker, WatchedMail};
+use crate::mail::{
+    BLOBS_LINGER, Blob, BlobMail, BlobsInTransit, LeaseNews, SinkNews, ToControl, ToWorker, WatchedMail,
+};
 use crate::protocol::{BLOB_WAIT, PassAsk, Reply, RequestNews, WantedBlob, Watched, settings_of, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
-
-/// Time for which the blobs of an ended stream remain, because viewers lag behind by that much.
-pub(super) const LINGER: Duration = Duration::from_secs(30);
 
 /// Time in which the last blobs of an ended stream arrive: its sinks publish them at once.
 const LAST_BLOBS: Duration = Duration::from_secs(1);
@@ -395,7 +394,7 @@ impl Polled {
             self.making.remove(&sink);
         }
         if turn.blobs.retire(stream) || self.ended.len() < ENDED_MAX {
-            self.ended.push_back((turn.now.mono + LINGER, stream));
+            self.ended.push_back((turn.now.mono + BLOBS_LINGER, stream));
             self.ended_keys.insert(stream, key.clone());
         }
         let is_there = |(app, name): &BlobName| turn.blobs.get(app, name).is_some();

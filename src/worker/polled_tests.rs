@@ -7,13 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::polled::LINGER;
 use super::*;
 use crate::config::AppSettings;
 use crate::hub::{BlobMemory, OWN_TEXT_MAX, Published};
 use crate::mail::{
-    Blob, NoSubscription, Obsolete, Packed, PlayRequest, Progress, SessionSettings, SinkNews, StreamDetails,
-    StreamEnd,
+    BLOBS_LINGER, Blob, NoSubscription, Obsolete, Packed, PlayRequest, Progress, SessionSettings, SinkNews,
+    StreamDetails, StreamEnd,
 };
 use crate::protocol::{BLOB_WAIT, PathEvent, PathId};
 use crate::types::{Ingest, StreamKey};
@@ -264,7 +263,7 @@ fn what_one_worker_publishes_another_answers_from_memory() {
     assert_eq!(pair.publish("cam.m3u8", 3, Bytes::from_static(b"the end")), Published::Stored);
     assert_eq!(body(&pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0), b"the end");
     assert_eq!(pair.leased(), [], "nobody watches a stream that is over");
-    pair.pass(LINGER);
+    pair.pass(BLOBS_LINGER);
     assert!(pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).1);
     assert_eq!(pair.publish("cam.m3u8", 4, Bytes::from_static(b"late")), Published::Refused);
     assert_eq!(pair.workers.each_ref().map(|worker| worker.turn.blobs.bytes()), [0, 0]);
@@ -312,7 +311,7 @@ fn the_next_stream_of_a_name_takes_the_names_of_blobs() {
     assert_eq!(body(&pair.answer(waiting).0), b"second");
     assert_eq!(pair.publish("cam.m3u8", 7, Bytes::from_static(b"late")), Published::Refused);
     assert_eq!(body(&pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0), b"second");
-    pair.pass(LINGER);
+    pair.pass(BLOBS_LINGER);
     assert!(pair.get("/live/streams/cam1.ts", [192, 0, 2, 1]).1, "the first one's is gone");
     assert_eq!(body(&pair.get("/live/streams/cam.m3u8", [192, 0, 2, 1]).0), b"second");
 }

@@ -123,6 +123,25 @@ fn c_20_a_drain_lets_nobody_in_waits_for_who_is_here_and_then_ends() {
 }
 
 #[test]
+fn c_20_a_drain_leaves_viewers_by_separate_requests_the_time_to_fetch_the_rest() {
+    for (fetching, linger_s) in [(2, 30), (0, 0)] {
+        let mut rig = Rig::new();
+        let (publisher, stream) = rig.publish("s", 0);
+        let sources = vec![rig.figures_of(stream, 1, 0)];
+        let leased = vec![(stream, "hls", fetching)];
+        rig.mail(ToControl::Report(WorkerId(0), Report { sources, leased, ..Report::default() }));
+        assert!(rig.leave(true));
+        rig.run_for(secs(3));
+        rig.gone(publisher, stream, Departure::Clean, 5);
+        assert_eq!(rig.control.registry.find(&key("s")), None);
+        rig.run_for(secs(linger_s));
+        assert_eq!(rig.lefts, 0, "the last segments may still be fetched");
+        rig.run_for(secs(3));
+        assert_eq!(rig.lefts, 1);
+    }
+}
+
+#[test]
 fn c_20_a_drain_that_is_called_off_was_none() {
     let mut rig = Rig::new();
     assert!(!rig.leave(false));

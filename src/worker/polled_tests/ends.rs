@@ -17,7 +17,7 @@ fn a_stream_that_ends_before_its_first_playlist_is_answered_with_its_last() {
     pair.pass(Duration::from_secs(2));
     assert!(pair.answer(low).1);
     assert_eq!(pair.workers[1].polled.waiting_requests(), 0);
-    pair.pass(LINGER);
+    pair.pass(BLOBS_LINGER);
     assert_eq!(pair.publish("cam.m3u8", 2, Bytes::from_static(b"late")), Published::Refused);
     assert_eq!(pair.workers.each_ref().map(|worker| worker.turn.blobs.bytes()), [0, 0]);
 }
@@ -54,6 +54,6 @@ fn ended_streams_without_blobs_are_remembered_in_bounds() {
         }
     }
     assert_eq!(pair.workers[1].polled.ended_streams(), polled::ENDED_MAX);
-    pair.pass(LINGER);
+    pair.pass(BLOBS_LINGER);
     assert_eq!(pair.workers[1].polled.ended_streams(), 0);
 }
