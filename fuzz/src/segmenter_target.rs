@@ -75,6 +75,7 @@ impl Rig {
                 ("hlsSegmentType", if form & 1 == 0 { "mpegts" } else { "fmp4" }),
                 ("hlsEnableLowLatency", flag(2)),
                 ("dashMuxingEnabled", flag(4)),
+                ("id3TagEnabled", flag(8)),
                 ("hlsTime", &time.to_string()),
                 ("hlsListSize", &list.to_string()),
                 ("hls.part_ms", &part_ms.to_string()),
@@ -121,7 +122,7 @@ impl Rig {
             12 => self.unit(TrackId::VIDEO, 1 << (value % 34), step & 0x10 != 0, size),
             13 => self.tracks = tracks(self.tracks.epoch + 1, 1 + value % 3),
             14 => self.pass(u64::from(value) * 20),
-            _ => self.pass(u64::from(value)),
+            _ => self.metadata(value),
         }
         self.drain();
     }
@@ -139,10 +140,26 @@ impl Rig {
         let payload = PAYLOADS[size].clone();
         let (dts, pts) = (self.at_ms, self.at_ms + i64::from(!key_frame));
         let unit = AccessUnit { track: id, dts, pts, key_frame, config_epoch, payload };
+        self.mirrored(unit);
+    }
+
+    fn mirrored(&mut self, unit: AccessUnit) {
         let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, Arc::clone(&self.tracks));
         let mirrored =
             MirroredUnit { stream: STREAM, request: self.request, entry, credit: Credit::default() };
         self.worker.handle_mirrored(self.now, mirrored);
+    }
+
+    /// A tag, or what is none, or script data, or a flood of tags.
+    fn metadata(&mut self, value: u8) {
+        let tag = media::id3::text("fuzz", &"x".repeat(usize::from(value) * 100)).expect("it is short");
+        let track = if value & 2 == 0 { TrackId::METADATA } else { TrackId::DATA };
+        let payload = if value & 1 == 0 { tag } else { tag.slice(1..) };
+        for _ in 0..if value & 4 == 0 { 1 } else { 100 } {
+            let (dts, pts, payload) = (self.at_ms, self.at_ms, payload.clone());
+            let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
+            self.mirrored(unit);
+        }
     }
 
     fn pass(&mut self, ms: u64) {

@@ -49,10 +49,7 @@ impl Worker {
             OrderEvent::Pull(state) => self.conns.pull_news(&mut self.turn, id, state),
             OrderEvent::Recording(news) => self.conns.recording_news(&mut self.turn, id, news),
             OrderEvent::Blob(blob) => {
-                let is_ended = self.conns.get(id).is_none_or(|conn| conn.purpose == Purpose::Ended);
-                if !is_ended {
-                    self.publish_blob(self.turn.now, *blob);
-                }
+                self.publish_blob(self.turn.now, *blob);
             }
             OrderEvent::NextServer(server) => self.conns.ask_next_server(&mut self.turn, id, server),
             OrderEvent::Disconnect => self.conns.disconnect(&mut self.turn, id),

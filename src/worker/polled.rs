@@ -44,7 +44,7 @@ pub(super) struct Polled {
     /// Ended streams that still have blobs or may get their last, and the time to drop them.
     ended: VecDeque<(Instant, StreamId)>,
     /// Keys of the ended streams.
-    ended_keys: BTreeMap<StreamId, StreamKey>,
+    pub(super) ended_keys: BTreeMap<StreamId, StreamKey>,
     /// Requests that wait for blobs.
     waits: Waits,
     /// Sinks to begin with streams that viewers have started and that are not live yet.
@@ -418,7 +418,7 @@ impl Polled {
 
 impl Turn {
     /// Asks control to begin a sink at the publisher's worker, unless it exists.
-    fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
+    pub(super) fn order_sink(&mut self, kind: &'static str, stream: StreamId) {
         self.tell(ToControl::Sink { stream, kind, news: SinkNews::Wanted });
     }
 

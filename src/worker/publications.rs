@@ -31,6 +31,10 @@ impl Worker {
             return;
         };
         let tracks = Arc::clone(stream.tracks());
+        if tracks.is_empty() {
+            // Data is nothing without media, and who waits for tracks waits on.
+            return;
+        }
         let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
         let (track, config_epoch) = (TrackId::METADATA, 0);
         let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch, payload: tags };

@@ -687,22 +687,32 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     assert!(matches!(rig.mail.pop(), Some(ToWorker::SessionEnded { teller, .. }) if teller == from));
 }
 
-#[test]
-fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_goes_on() {
-    let mut rig = Rig::new(0);
-    // Segments are numbered by the clock.
+/// A rig whose stream has H.264, and whose segments are numbered by the clock.
+fn segmented(rig: &mut Rig) -> (&'static str, Arc<Tracks>) {
     rig.now.wall_ms += 200_000_000_000;
     let config = CodecConfig::read(Codec::H264, vec![1, 0x64, 0, 0x1f, 0xff, 0xe0, 0].into()).unwrap();
     let track = Track::new(TrackId::VIDEO, config.unwrap(), Timescale::MILLISECONDS);
-    let tracks = Arc::new(Tracks::new(1, [track]));
-    let publish = |rig: &mut Rig| {
-        for n in 0..400 {
-            rig.publish(TrackId::VIDEO, n % 50 == 0, &[0, 0, 0, 2, 0x65, 0x88], &tracks);
-        }
-    };
     let kind = crate::protocol::sinks::maker_of(&rig.worker.turn.apps["live"], "s.m3u8").unwrap().0.name;
     rig.worker.handle_mail(rig.now, ToWorker::StartSink { kind, stream: STREAM });
-    publish(&mut rig);
+    (kind, Arc::new(Tracks::new(1, [track])))
+}
+
+fn publish_eight_seconds(rig: &mut Rig, tracks: &Arc<Tracks>) {
+    for n in 0..400 {
+        rig.publish(TrackId::VIDEO, n % 50 == 0, &[0, 0, 0, 2, 0x65, 0x88], tracks);
+    }
+}
+
+fn change_settings(rig: &mut Rig, settings: &[(&str, &str)]) {
+    let app = AppSettings::of(crate::protocol::schema(), "live", settings).unwrap();
+    rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(app)));
+}
+
+#[test]
+fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_goes_on() {
+    let mut rig = Rig::new(0);
+    let (kind, tracks) = segmented(&mut rig);
+    publish_eight_seconds(&mut rig, &tracks);
     let is_clear =
         |blob: &Blob| blob.name.ends_with(".ts") && blob.bytes.chunks(188).all(|packet| packet[0] == 0x47);
     let blobs = |mail: &[ToWorker]| -> Vec<Arc<Blob>> {
@@ -715,17 +725,13 @@ fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_
     let former = blobs(&rig.mail);
     assert!(former.iter().any(|blob| is_clear(blob)));
     rig.mail.clear();
-    let change = |rig: &mut Rig, settings: &[(&str, &str)]| {
-        let app = AppSettings::of(crate::protocol::schema(), "live", settings).unwrap();
-        rig.worker.handle_mail(rig.now, ToWorker::App(Arc::new(app)));
-    };
-    change(&mut rig, &[("hls.encryption", "aes-128")]);
+    change_settings(&mut rig, &[("hls.encryption", "aes-128")]);
     rig.turn();
     let is_withdrawn = |mail: &ToWorker| matches!(mail, ToWorker::Withdrawn { stream: STREAM, makers } if makers.contains(&kind));
     assert!(matches!(&rig.mail[..], [mail] if is_withdrawn(mail)), "{:?}", rig.mail);
     let has = |rig: &Rig, blob: &Blob| rig.worker.turn.blobs.get("live", &blob.name).is_some();
     assert!(!former.iter().any(|blob| has(&rig, blob)));
-    publish(&mut rig);
+    publish_eight_seconds(&mut rig, &tracks);
     let new = blobs(&rig.mail);
     assert!(!new.is_empty() && !new.iter().any(|blob| is_clear(blob)));
     let names = |blobs: &[Arc<Blob>]| blobs.iter().map(|blob| blob.name.clone()).collect::<BTreeSet<_>>();
@@ -734,7 +740,52 @@ fn t_15_a_sink_that_its_settings_make_outdated_is_heard_no_more_and_another_one_
     assert_eq!(rig.worker.polled.held_sinks(), 1);
     // Other changes end nothing.
     rig.mail.clear();
-    change(&mut rig, &[("hls.encryption", "aes-128"), ("hlsTime", "4")]);
+    change_settings(&mut rig, &[("hls.encryption", "aes-128"), ("hlsTime", "4")]);
     rig.turn();
     assert!(rig.mail.is_empty(), "{:?}", rig.mail);
+}
+
+#[test]
+fn t_15_a_sink_is_renewed_where_it_is_when_its_publisher_has_moved_and_ended_streams_are_withdrawn() {
+    let mut rig = Rig::new(0);
+    let (kind, tracks) = segmented(&mut rig);
+    publish_eight_seconds(&mut rig, &tracks);
+    let settings = Arc::clone(&rig.worker.turn.apps["live"]);
+    let (key, source, ingest) = (StreamKey::new("live", "s"), WorkerId(1), Ingest::PULL);
+    let details = StreamDetails::default();
+    let up = ToWorker::StreamUp { stream: STREAM, key, source, ingest, details, settings };
+    rig.worker.handle_mail(rig.now, up);
+    rig.turn();
+    rig.mail.clear();
+    assert!(rig.worker.turn.blobs.get("live", "s.m3u8").is_some());
+    change_settings(&mut rig, &[("hls.encryption", "aes-128")]);
+    rig.turn();
+    assert!(
+        rig.mail
+            .iter()
+            .any(|mail| matches!(mail, ToWorker::Withdrawn { makers, .. } if makers.contains(&kind)))
+    );
+    assert!(rig.worker.turn.blobs.get("live", "s.m3u8").is_none());
+    assert_eq!(rig.worker.polled.held_sinks(), 1, "it goes on here");
+
+    let mut rig = Rig::new(0);
+    let (_, tracks) = segmented(&mut rig);
+    publish_eight_seconds(&mut rig, &tracks);
+    rig.worker.handle_mail(rig.now, ToWorker::StreamDown { stream: STREAM, end: StreamEnd::Stopped });
+    rig.turn();
+    assert!(rig.worker.turn.blobs.get("live", "s.m3u8").is_some(), "viewers lag behind");
+    change_settings(&mut rig, &[("hls.encryption", "aes-128")]);
+    assert!(rig.worker.turn.blobs.get("live", "s.m3u8").is_none());
+}
+
+#[test]
+fn metadata_of_the_api_waits_for_no_media_and_tells_nobody_of_tracks() {
+    let mut rig = Rig::new(0);
+    let viewer = rig.connect();
+    rig.play(&viewer, Handle::ONLY, Selection::DEFAULT);
+    let tags = media::id3::text("", "a text").unwrap();
+    rig.worker.handle_mail(rig.now, ToWorker::Metadata { stream: STREAM, tags });
+    rig.turn();
+    assert!(!rig.worker.live.streams[&STREAM].tracks().iter().any(|_| true));
+    assert_eq!(rig.worker.turn.meter.stats.units, 0, "there is nothing that it could stand beside");
 }

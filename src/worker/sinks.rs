@@ -12,7 +12,7 @@ use super::{Output, Worker};
 use crate::mail::{RecordingOrder, SinkNews, ToControl, ToWorker};
 use crate::protocol::settings_of;
 use crate::protocol::sinks::{self, SinkKind, SinkOrder};
-use crate::types::{ConnId, Handle, StreamId};
+use crate::types::{ConnId, StreamId};
 
 /// The reason that sessions of outdated sinks are closed with.
 const OUTDATED: &str = "the settings of the application have changed";
@@ -28,7 +28,7 @@ impl Polled {
         stream: StreamId,
     ) {
         let Some(kind) = sinks::find(name) else { return };
-        if self.makes(stream, kind.name) {
+        if self.making.contains_key(&(stream, kind.name)) {
             return;
         }
         let purpose = Purpose::Sink { stream, kind: kind.name };
@@ -64,9 +64,10 @@ impl Polled {
         self.making.insert((stream, kind), conn);
     }
 
-    /// Returns true if a stream has a sink of this kind on this worker.
-    fn makes(&self, stream: StreamId, kind: &'static str) -> bool {
-        self.making.contains_key(&(stream, kind))
+    /// Withdraws what sinks of these kinds have published of streams that have ended.
+    fn withdraw_ended(&self, turn: &mut Turn, app: &str, kinds: &[&'static str]) {
+        let ended = self.ended_keys.iter().filter(|(_, key)| *key.app == *app);
+        ended.for_each(|(stream, _)| turn.blobs.withdraw(*stream, kinds));
     }
 
     /// Returns the sinks of these kinds that a stream has on this worker, with their sessions.
@@ -77,24 +78,30 @@ impl Polled {
 }
 
 impl Worker {
-    /// Ends the sinks that a change of their application's settings makes outdated, withdraws what they have published on all workers, and
-    /// begins those that the application still has anew. What an ended sink still does (copies on the disk) has no effect on viewers.
+    /// Ends the sinks on this worker that a change of their application's settings makes outdated, withdraws what they have published on
+    /// all workers, and begins those that the application still has anew, here: a sink stays where it is when its publisher moves.
     pub(super) fn renew_sinks(&mut self, app: &str, kinds: &Arc<[&'static str]>) {
         if kinds.is_empty() {
             return;
         }
+        self.polled.withdraw_ended(&mut self.turn, app, kinds);
         let mut ended = 0;
-        for stream in published_here(&self.turn, &self.live, app) {
+        for stream in streams_of_app(&self.live, app) {
             let running = self.polled.sinks_of(stream, kinds);
             ended += running.len();
             self.withdraw_sinks(stream, kinds, &running);
-            let settings = self.turn.apps.get(app);
-            let is_enabled = |kind: &&str| settings.is_some_and(|settings| sinks::is_enabled(settings, kind));
-            let again = running.iter().map(|(kind, _)| *kind).filter(is_enabled);
-            let mut begun = begun_with(&self.turn, &self.live, stream);
-            begun.extend(again);
-            begun.retain(|kind| !self.polled.makes(stream, kind));
-            self.polled.begin_sinks(&mut self.turn, &mut self.conns, &self.live, stream, begun);
+            for (kind, _) in running {
+                let is_wanted = self.turn.apps.get(app).is_some_and(|app| sinks::is_enabled(app, kind));
+                if is_wanted {
+                    self.polled.start_sink(&mut self.turn, &mut self.conns, &self.live, kind, stream);
+                } else {
+                    self.polled.sink_over(&mut self.turn, stream, kind);
+                }
+            }
+            for kind in begun_with(&self.turn, &self.live, stream) {
+                // Control knows whether another worker has it.
+                self.turn.order_sink(kind, stream);
+            }
         }
         if ended > 0 {
             tracing::info!(app, sinks = ended, "sinks begin anew, because the encryption has changed");
@@ -110,24 +117,21 @@ impl Worker {
         for (kind, conn) in running {
             self.end_sink(stream, kind, *conn);
         }
-        if !running.is_empty() || self.turn.blobs.has(stream) {
+        if !running.is_empty() {
             self.turn.blobs.withdraw(stream, kinds);
-            // What is on its way to other workers arrives before this, and what newer sinks make after it.
+            // Mail is in order: blobs of the ended sinks arrive before this message, those of new ones after it.
             let withdrawn = ToWorker::Withdrawn { stream, makers: Arc::clone(kinds) };
             self.turn.agenda.outputs.push_back(Output::Others(withdrawn));
         }
     }
 
+    /// Ends the session of a sink at once, with the files that it still had to write.
     fn end_sink(&mut self, stream: StreamId, kind: &'static str, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
-            // Blobs of a session without a purpose are dropped.
             conn.purpose = Purpose::Ended;
         }
-        self.conns.blame(id, OUTDATED);
-        self.conns.call(&self.turn, id, |session, ctx| session.close(ctx, OUTDATED));
-        self.live.unsubscribe(&mut self.turn, &mut self.conns, id, Handle::ONLY);
-        self.conns.touch(&mut self.turn, id);
-        self.polled.sink_over(&mut self.turn, stream, kind);
+        self.polled.making.remove(&(stream, kind));
+        self.remove(id, OUTDATED, true);
     }
 }
 
@@ -153,10 +157,10 @@ impl Live {
     }
 }
 
-/// Returns the streams of an application that are published on this worker.
-fn published_here(turn: &Turn, live: &Live, app: &str) -> Vec<StreamId> {
-    let here = live.streams.iter().filter(|(_, live)| live.source == turn.id && *live.key.app == *app);
-    here.map(|(stream, _)| *stream).collect()
+/// Returns the streams of an application.
+fn streams_of_app(live: &Live, app: &str) -> Vec<StreamId> {
+    let streams = live.streams.iter().filter(|(_, live)| *live.key.app == *app);
+    streams.map(|(stream, _)| *stream).collect()
 }
 
 /// Returns the sinks that begin with a stream without being asked for, if it is published here.

@@ -53,7 +53,7 @@ const APP: &[Key] = &[
         "id3TagEnabled",
         "false",
         "ID3 tags in segments",
-        "Segments of HLS and DASH have timed metadata as ID3 tags, and the API takes some",
+        "Segments of HLS and DASH have timed metadata as ID3 tags, and the API takes some; counts for segments that begin to be made after a change",
     ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
     key(

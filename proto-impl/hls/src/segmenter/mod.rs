@@ -32,6 +32,9 @@ pub use seal::{GivenKey, Scope, Sealer, Sealing};
 pub use ts::{Cut, TsSegmenter};
 pub use window::{Mark, NUMBERS_FROM_MS, PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, Start, Window};
 
+/// Largest number of ID3 tags between two units, or before one fragment.
+const EVENTS_MAX: usize = 64;
+
 /// The rules by which a stream is cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {

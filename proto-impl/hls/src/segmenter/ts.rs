@@ -7,8 +7,8 @@ use media::{Track, TrackId, TrackKind};
 use mpegts::{Packing, Program};
 
 use super::seal::{GivenKey, Sealed, Sealer};
-use super::window::{End, Start, Unit, Window};
-use super::{Rules, Suffix, Timed};
+use super::window::{End, SEGMENT_BYTES_MAX, Start, Unit, Window};
+use super::{EVENTS_MAX, Rules, Suffix, Timed};
 use crate::playlist::MediaPlaylist;
 
 /// A complete segment.
@@ -32,6 +32,8 @@ pub struct TsSegmenter {
     program: Program,
     tracks: Vec<Track>,
     epoch: u32,
+    /// Tags since the last unit.
+    tags: usize,
     /// True if the program is yet to get these tracks: what waits of the former ones belongs to the segment before.
     has_new_tracks: bool,
     bytes: BytesMut,
@@ -53,6 +55,7 @@ impl TsSegmenter {
             program: Program::with_packing(Packing::SEGMENT),
             tracks: Vec::new(),
             epoch: 0,
+            tags: 0,
             has_new_tracks: false,
             bytes: BytesMut::new(),
             last_bytes: 0,
@@ -137,11 +140,13 @@ impl TsSegmenter {
     }
 
     /// Puts ID3 tags into the segment that grows, for this time in milliseconds. Without one, or without [`Self::with_metadata`], they are
-    /// left out.
+    /// left out; so are those beyond 64 between two units, or in a segment that has its most bytes.
     pub fn metadata(&mut self, at_ms: i64, tags: &[u8]) {
-        if self.window.begin_ms().is_none() || self.has_new_tracks {
+        let is_full = self.tags >= EVENTS_MAX || self.bytes.len() >= SEGMENT_BYTES_MAX;
+        if self.window.begin_ms().is_none() || self.has_new_tracks || is_full {
             return;
         }
+        self.tags = self.tags.saturating_add(1);
         let packets = self.program.write_metadata(at_ms, tags);
         self.append(&packets);
     }
@@ -182,6 +187,7 @@ impl TsSegmenter {
     /// Adds the packets of a unit to the segment, which begins with it where another one has ended.
     fn add(&mut self, unit: &Unit, end: Option<End>, packets: &[u8]) {
         self.window.note(unit, end.is_some_and(|end| end.changed));
+        self.tags = 0;
         if self.bytes.is_empty() {
             self.bytes.reserve(self.last_bytes);
         }
@@ -252,7 +258,7 @@ mod tests {
         AUDIO_PID, Demuxer, Event, METADATA_PID, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, VIDEO_PID,
     };
 
-    use super::super::window::{PLAYLIST_BYTES_MAX, SEGMENT_BYTES_MAX, SILENT_MS};
+    use super::super::window::{PLAYLIST_BYTES_MAX, SILENT_MS};
     use super::*;
     use crate::Playlist;
 
@@ -380,6 +386,25 @@ mod tests {
                 .map(|(uri, n)| (uri.replace("cam", "cam00000000"), n * 3600, n.to_string()));
             // The last segment was not ended.
             assert_eq!(found, expected[..if has_metadata { 2 } else { 0 }]);
+        }
+    }
+
+    #[test]
+    fn a_flood_of_metadata_leaves_a_segment_bounded() {
+        let config = h264::Config::read(Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0])).unwrap();
+        let track = Track::new(TrackId::VIDEO, CodecConfig::H264(config), Timescale::MILLISECONDS);
+        let mut segmenter = segmenter(&Rules { segment_ms: 60_000, ..Rules::DEFAULT }).with_metadata();
+        segmenter.set_tracks(vec![track], 1);
+        let tags = media::id3::text("n", &"x".repeat(30_000)).unwrap();
+        for n in 0..100 {
+            let payload = Bytes::from_static(&[0, 0, 0, 2, 0x65, 0x88]);
+            let (track, dts, pts) = (TrackId::VIDEO, n * 40, n * 40);
+            let unit = AccessUnit { track, dts, pts, key_frame: n == 0, config_epoch: 1, payload };
+            segmenter.unit(&Timed { unit: &unit, dts_ms: dts, date_ms: dts });
+            let before = segmenter.bytes.len();
+            (0..10_000).for_each(|_| segmenter.metadata(dts, &tags));
+            assert!(segmenter.bytes.len() - before < (EVENTS_MAX + 1) * 32_000, "between two units");
+            assert!(segmenter.bytes.len() < SEGMENT_BYTES_MAX + 100_000, "{n}");
         }
     }
 

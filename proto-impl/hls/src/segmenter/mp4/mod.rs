@@ -21,7 +21,7 @@ pub use self::described::{Described, Made, Span, Spanned};
 use super::protect::Protector;
 use super::seal::{GivenKey, Sealed, Sealer};
 use super::window::{End, Start, Unit, Window};
-use super::{Names, Rules, Timed};
+use super::{EVENTS_MAX, Names, Rules, Timed};
 use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
 /// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
@@ -42,8 +42,6 @@ const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 5
 const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
-/// Events of one fragment: of more, the oldest are left out.
-const EVENTS_MAX: usize = 64;
 /// Fragments of segments that are encrypted as a whole last no longer, in milliseconds: each is sealed when it ends, so that no turn has
 /// to seal a long segment.
 const SEALED_FRAGMENT_MS_MAX: i64 = 500;
@@ -256,7 +254,7 @@ impl Mp4Segmenter {
     }
 
     /// Puts ID3 tags for this time in milliseconds before the fragment that grows. Without a segment, or without [`Self::with_metadata`],
-    /// they are left out.
+    /// they are left out; of more than 64 for one fragment the oldest are.
     pub fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
         if !self.fragments.has_metadata || self.window.begin_ms().is_none() {
             return;
