@@ -253,7 +253,11 @@ mod tests {
                 keeps.lock().unwrap().push(head.join("\n"));
                 let (status, body) = body.split_once(' ').unwrap();
                 let length = body.len();
-                let _ = write!(&stream, "HTTP/1.1 {status} X\r\nContent-Length: {length}\r\n\r\n{body}");
+                let head =
+                    format!("HTTP/1.1 {status} X\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
+                let _ = write!(&stream, "{head}{body}");
+                // A socket that is closed with unread bytes is reset, and the answer with it.
+                thread::spawn(move || std::io::copy(&mut &stream, &mut std::io::sink()));
             }
         });
         (base, heard)
