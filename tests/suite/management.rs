@@ -351,6 +351,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hls.endlist", _) => json!("clean"),
             ("hls.begin", _) => json!("stream"),
             ("hls.group", _) => json!("renditions"),
+            ("rooms.view", _) => json!("first"),
             // It cannot be had with the others, which have other values here.
             ("hls.encryption", value) => value.clone(),
             ("hls.key_prefix", _) => json!("https://keys.example/"),
