@@ -77,9 +77,9 @@ impl Registry {
         self.find(key).is_some()
     }
 
-    /// True if a subtrack of a main track is live.
+    /// True if a subtrack of a main track is live. The view of a room is no subtrack.
     pub(super) fn is_active(&self, main: &StreamKey, id: &Arc<str>) -> bool {
-        self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
+        self.has_own_publisher(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
 }
 

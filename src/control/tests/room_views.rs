@@ -96,3 +96,16 @@ fn who_publishes_under_the_name_of_the_room_takes_the_view_over() {
     assert!(rig.want_room().is_empty());
     assert_eq!(rig.record("room")["publishType"], "RTMP");
 }
+
+#[test]
+fn a_view_is_no_subtrack_of_the_room_that_its_room_is_in() {
+    let mut rig = Rig::new();
+    ["above", "room"].iter().for_each(|id| rig.create(id));
+    rig.post("/live/rest/v2/broadcasts/above/subtrack?id=room", "");
+    join(&mut rig, "ann", "room").unwrap();
+    let orders = rig.want_room();
+    rig.view_begins(&orders[0]);
+    let (_, active) = rig.get("/live/rest/v2/broadcasts/above/active-subtracks-count");
+    assert_eq!(active, r#"{"number":0}"#);
+    assert_ne!(rig.record("above")["status"], "broadcasting");
+}

@@ -68,7 +68,11 @@ impl Rig {
     }
 
     fn view_up(&mut self, ingest: Ingest) {
-        let (stream, source, details) = (VIEW, WorkerId(0), StreamDetails::default());
+        self.view_up_in(ingest, StreamDetails::default());
+    }
+
+    fn view_up_in(&mut self, ingest: Ingest, details: StreamDetails) {
+        let (stream, source) = (VIEW, WorkerId(0));
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let up = ToWorker::StreamUp { stream, key: room(), source, ingest, details, settings };
         self.worker.handle_mail(self.now, up);
@@ -185,4 +189,23 @@ fn a_view_of_nothing_is_over_at_once() {
     rig.worker.handle_mail(rig.now, ToWorker::StartPull(Box::new(order)));
     rig.worker.finish_turn();
     assert!(rig.told().iter().any(|mail| matches!(mail, ToControl::Pull { state: PullState::Over(_), .. })));
+}
+
+#[test]
+fn a_view_of_a_room_within_a_room_is_in_neither() {
+    let (mut rig, above) = (Rig::new(), StreamKey::new("live", "above"));
+    rig.participant(11, "ann");
+    let details = || StreamDetails { main_track: Some("above".into()), ..StreamDetails::default() };
+    for _ in 0..3 {
+        rig.view_up_in(Ingest::ROOM_VIEW, details());
+        assert!(!rig.worker.live.is_room(&above), "a view is no participant");
+        rig.down(VIEW.0);
+        assert!(!rig.worker.live.is_room(&above), "nor is one that is over");
+    }
+    // A publisher who takes the view over is one.
+    rig.view_up_in(Ingest::ROOM_VIEW, details());
+    rig.view_up_in(Ingest { publish_type: "RTMP", name: "rtmp" }, details());
+    assert!(rig.worker.live.is_room(&above));
+    rig.down(VIEW.0);
+    assert!(!rig.worker.live.is_room(&above));
 }
