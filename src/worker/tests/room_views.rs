@@ -14,10 +14,15 @@ fn room() -> StreamKey {
 impl Rig {
     /// A viewer that plays the room, and has room for so many units.
     fn plays_room(&mut self) -> (ConnId, Actor) {
+        self.plays_room_as(&[])
+    }
+
+    fn plays_room_as(&mut self, params: &[(&str, &str)]) -> (ConnId, Actor) {
         let viewer = self.connect();
         viewer.1.script().room = Some(1000);
         let format = Format::find("flv", 0).unwrap();
-        let (key, params, origin) = (room(), Vec::new(), String::new());
+        let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (key, origin) = (room(), String::new());
         let ask = PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: false };
         self.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
         viewer
@@ -189,6 +194,21 @@ fn a_view_of_nothing_is_over_at_once() {
     rig.worker.handle_mail(rig.now, ToWorker::StartPull(Box::new(order)));
     rig.worker.finish_turn();
     assert!(rig.told().iter().any(|mail| matches!(mail, ToControl::Pull { state: PullState::Over(_), .. })));
+}
+
+#[test]
+fn a_viewer_with_a_role_that_sees_nobody_is_not_sent_the_view() {
+    let mut rig = Rig::new();
+    rig.participant(11, "ann");
+    let before = rig.plays_room_as(&[("role", "speaker")]);
+    rig.begins_view();
+    let later = rig.plays_room_as(&[("role", "speaker")]);
+    for viewer in [before, later] {
+        let replies = viewer.1.replies();
+        assert!(replies.iter().any(|reply| reply.contains("NotFound")), "{replies:?}");
+    }
+    let viewer = rig.plays_room();
+    assert_eq!(rig.subscriber(viewer.0).stream, VIEW);
 }
 
 #[test]
