@@ -223,7 +223,7 @@ impl Control {
 impl Registry {
     /// True if a source of this node delivers to a stream that was a copy of another node's.
     pub(super) fn is_taken_over(&self, stream: StreamId, request: &PublishRequest) -> bool {
-        request.ingest != Ingest::COPY && self.get(&stream).is_some_and(Live::is_copy)
+        !request.ingest.is_copy() && self.get(&stream).is_some_and(Live::is_copy)
     }
 
     pub(super) fn end_overdue_graces(&mut self, cx: &mut Context, now: Now) {

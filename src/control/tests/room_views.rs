@@ -109,3 +109,28 @@ fn a_view_is_no_subtrack_of_the_room_that_its_room_is_in() {
     assert_eq!(active, r#"{"number":0}"#);
     assert_ne!(rig.record("above")["status"], "broadcasting");
 }
+
+#[test]
+fn a_view_that_is_begun_anew_leaves_the_record_of_its_room() {
+    let mut rig = Rig::new();
+    rig.create("room");
+    join(&mut rig, "ann", "room").unwrap();
+    let orders = rig.want_room();
+    let (session, view) = rig.view_begins(&orders[0]);
+    let of_record = |rig: &mut Rig| {
+        let record = rig.record("room");
+        (record["publishType"].clone(), record["startTime"].clone(), record["userAgent"].clone())
+    };
+    let before = of_record(&mut rig);
+    rig.run_for(secs(5));
+    rig.room_is_watched(orders[0].0, view, 1);
+    rig.take();
+    rig.gone(session, view, Departure::Lost, 0);
+    let (pull, attempt) = (orders[0].1.pull, orders[0].1.attempt);
+    rig.mail(ToControl::Pull { pull, attempt, state: PullState::Failed("ended by a fault".to_owned()) });
+    rig.run_for(secs(5));
+    let again = rig.attempts().pop().expect("another attempt");
+    assert_eq!(rig.view_begins(&again).1, view, "its viewers stay");
+    assert_eq!(of_record(&mut rig), before);
+    assert!(rig.hooks.is_empty(), "nothing has begun");
+}
