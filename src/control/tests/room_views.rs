@@ -2,6 +2,7 @@
 
 use super::rooms::join;
 use super::*;
+use crate::control::leaving::Sessions;
 use crate::mail::{PullOrder, PullState, StreamEnd};
 
 fn room() -> StreamKey {
@@ -133,4 +134,26 @@ fn a_view_that_is_begun_anew_leaves_the_record_of_its_room() {
     assert_eq!(rig.view_begins(&again).1, view, "its viewers stay");
     assert_eq!(of_record(&mut rig), before);
     assert!(rig.hooks.is_empty(), "nothing has begun");
+}
+
+#[test]
+fn a_drain_counts_no_view_among_publishers() {
+    let mut rig = Rig::new();
+    let (ann, stream) = join(&mut rig, "ann", "room").unwrap();
+    let orders = rig.want_room();
+    let (_, view) = rig.view_begins(&orders[0]);
+    rig.room_is_watched(orders[0].0, view, 1);
+    let session = rig.session(0);
+    rig.control.handle_order(rig.now, session, Order::Drain { is_leaving: true });
+    rig.drain();
+    let sessions = |rig: &Rig| {
+        let control = &rig.control;
+        Sessions::of(&control.registry, &control.access, &control.outbound)
+    };
+    assert_eq!(sessions(&rig), Sessions { publishers: 1, viewers: 1, sources: 0 });
+    rig.gone(ann, stream, Departure::Clean, 0);
+    assert_eq!(sessions(&rig), Sessions { publishers: 0, viewers: 1, sources: 0 });
+    rig.room_is_watched(orders[0].0, view, 0);
+    rig.run_for(secs(3));
+    assert_eq!(rig.lefts, 1, "nobody is here");
 }
