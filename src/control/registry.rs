@@ -410,7 +410,7 @@ impl Registry {
 
     /// Announces a stream, to the source's worker first. Another worker asks that one for a mirror after its own announcement, so the
     /// source's worker must know the stream by then.
-    fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
+    pub(super) fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
         let Source { worker: source, ingest, .. } = *live.source();
