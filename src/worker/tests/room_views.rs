@@ -229,3 +229,26 @@ fn a_view_of_a_room_within_a_room_is_in_neither() {
     rig.down(VIEW.0);
     assert!(!rig.worker.live.is_room(&above));
 }
+
+#[test]
+fn script_data_of_who_is_shown_reaches_the_viewers_of_the_room() {
+    let mut rig = Rig::new();
+    let ann = rig.participant(11, "ann");
+    let viewer = rig.plays_room();
+    rig.begins_view();
+    rig.pictures(&ann, [(5_000, true), (5_040, false)]);
+    assert_eq!(times(&viewer), [0, 40]);
+    let payload = Bytes::from_static(b"cue");
+    let unit = AccessUnit {
+        track: TrackId::DATA,
+        dts: 5_050,
+        pts: 5_050,
+        key_frame: false,
+        config_epoch: 0,
+        payload,
+    };
+    let cue = PublicationEvent::Unit { unit, tracks: video_tracks() };
+    rig.say(ann.0, &ann.1, [Event::Publication(Handle::ONLY, cue)]);
+    rig.send();
+    assert_eq!(times(&viewer), [50]);
+}
