@@ -56,7 +56,8 @@ impl Recordings {
 
 /// Returns the room that a stream is in. Renditions of one programme are in none.
 pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> Option<StreamKey> {
-    records.main_track_of(key).filter(|_| !are_renditions(app))
+    let own = || records.subtracks(key).next().map(|_| key.clone());
+    records.main_track_of(key).or_else(own).filter(|_| !are_renditions(app))
 }
 
 /// Returns the live streams of a room.
