@@ -207,9 +207,10 @@ impl Control {
         if self.registry.cluster.location(key).is_none() {
             return;
         }
-        let state =
-            self.registry.find(key).and_then(|stream| Some(self.registry.get(&stream)?.source().state));
-        match state {
+        let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
+        match live.map(|live| live.source().state) {
+            // A publisher at another node has the name of the room.
+            Some(_) if live.is_some_and(Live::is_view) => drop(self.become_copy(now, key)),
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
             Some(State::Awaited) if self.outbound.sources.is_copying(key) => {
                 self.outbound.ask_anew(&mut self.cx, &mut self.records, &mut self.registry, now, key)
@@ -227,6 +228,10 @@ impl Control {
             return false;
         };
         tracing::info!(%key, "stream is published at another node; copying it from there");
+        let was_view = self.registry.get(&stream).is_some_and(Live::is_view);
+        if was_view {
+            self.outbound.release_copy(&mut self.cx, &mut self.registry, now, key);
+        }
         let before = self.registry.change(stream, |source| {
             source.ingest = Ingest::COPY;
             source.state = State::Awaited;
@@ -239,6 +244,10 @@ impl Control {
         self.records.note_elsewhere(now, key, true);
         if let Some(live) = self.registry.get_mut(&stream) {
             live.told.announced = false;
+        }
+        if was_view {
+            // Workers treat a view unlike other streams.
+            self.registry.post_stream_up(&mut self.cx, stream);
         }
         self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
         self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);

@@ -21,7 +21,7 @@ use super::supervisor::Job;
 use super::{Outbound, Output};
 use crate::directory::Request;
 use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
-use crate::types::{Ingest, Now, PullId, StreamId, StreamKey};
+use crate::types::{Now, PullId, StreamId, StreamKey};
 
 /// Interval of looks at the sessions. Workers report their viewers as often, so the first look sees those let in right before.
 const LOOK: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ impl Sessions {
     pub(super) fn of(registry: &Registry, access: &Access, outbound: &Outbound) -> Self {
         let is_publisher = |live: &&Live| {
             let source = live.source();
-            matches!(source.state, State::Live(_)) && ![Ingest::PULL, Ingest::COPY].contains(&source.ingest)
+            matches!(source.state, State::Live(_)) && !source.ingest.is_fetched()
         };
         Self {
             publishers: registry.all().filter(is_publisher).count().saturating_add(access.admissions.len()),

@@ -77,9 +77,9 @@ impl Registry {
         self.find(key).is_some()
     }
 
-    /// True if a subtrack of a main track is live.
+    /// True if a subtrack of a main track is live. The view of a room is no subtrack.
     pub(super) fn is_active(&self, main: &StreamKey, id: &Arc<str>) -> bool {
-        self.is_live(&StreamKey { app: main.app.clone(), id: id.clone() })
+        self.has_own_publisher(&StreamKey { app: main.app.clone(), id: id.clone() })
     }
 }
 
@@ -223,7 +223,7 @@ impl Control {
 impl Registry {
     /// True if a source of this node delivers to a stream that was a copy of another node's.
     pub(super) fn is_taken_over(&self, stream: StreamId, request: &PublishRequest) -> bool {
-        request.ingest != Ingest::COPY && self.get(&stream).is_some_and(Live::is_copy)
+        !request.ingest.is_copy() && self.get(&stream).is_some_and(Live::is_copy)
     }
 
     pub(super) fn end_overdue_graces(&mut self, cx: &mut Context, now: Now) {
@@ -410,7 +410,7 @@ impl Registry {
 
     /// Announces a stream, to the source's worker first. Another worker asks that one for a mirror after its own announcement, so the
     /// source's worker must know the stream by then.
-    fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
+    pub(super) fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
         let Source { worker: source, ingest, .. } = *live.source();

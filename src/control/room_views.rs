@@ -30,7 +30,7 @@ impl Registry {
     }
 }
 
-/// Notes in the room's record that a view, if that is what has ended, has no viewers any more.
+/// Clears the viewer counts of the room's record after its view has ended.
 pub(super) fn forget_viewers(records: &mut Records, now: Now, live: &Live) {
     let record = records.get_mut(&live.key).filter(|_| live.is_view());
     if record.is_some_and(Broadcast::forget_viewers) && records.writes.keeps_all() {

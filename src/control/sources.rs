@@ -27,7 +27,7 @@ use crate::mail::{
     ToWorker,
 };
 use crate::protocol::{FILE_RESERVE, outbound};
-use crate::types::{Now, PullId, StreamKey, WorkerId};
+use crate::types::{Ingest, Now, PullId, StreamKey, WorkerId};
 
 use super::broadcast::{Broadcast, status};
 use super::copies::{Absent, Copying};
@@ -332,6 +332,10 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
+        // The room has a stream of its own: the next attempt fetches that.
+        if request.ingest == Ingest::ROOM_VIEW && self.registry.cluster.location(&request.key).is_some() {
+            return Err(Refusal::InUse);
+        }
         let settings = self.cx.apps.get(&request.key.app).cloned().ok_or(Refusal::NoApplication)?;
         self.outbound.supervisor.steady(now.mono, Job::Pull(id));
         self.outbound.sources.copy_lives(&request.key);

@@ -51,7 +51,7 @@ pub(super) struct Protocol {
     pub(super) derivations: &'static [&'static Derivation],
     /// The listener and the URL for encoders. The API shows those of the first protocol that has them.
     pub(super) publish: Option<Publish>,
-    /// Makes the target of the view of a room, if this is what makes views.
+    /// Makes the target of a room's view; `None` for protocols that make no views.
     pub(super) room_view: Option<fn(&StreamKey) -> Target>,
     /// Returns the ICE servers that it runs for clients of other protocols.
     pub(super) ice_servers: Option<fn(&IceAsk<'_>) -> Vec<IceServer>>,

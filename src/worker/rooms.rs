@@ -185,7 +185,8 @@ impl Live {
         stream: StreamId,
         is_new: bool,
     ) {
-        let Some(key) = self.key_of(stream) else { return };
+        // A view is in no room, even if its room is a subtrack.
+        let Some(key) = self.key_of(stream).filter(|_| !is_view(self, Some(stream))) else { return };
         let details = self.details.get(stream);
         let main = details.and_then(|details| details.main_track.clone());
         let role = details.map(|details| Arc::clone(&details.role)).unwrap_or_default();
@@ -212,7 +213,7 @@ impl Live {
                 }
             }
         }
-        if is_new && !is_view(self, Some(stream)) {
+        if is_new {
             // A main track that has media of its own from now on.
             self.tell_who_sees(turn, conns, &key, stream, SubtrackNews::Came(&key));
         }

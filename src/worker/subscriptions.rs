@@ -133,7 +133,8 @@ impl Live {
         let own = self.directory.get(&ask.key).copied();
         let stream = match first_seen(self, turn, ask) {
             Some(first) if is_view(self, own) || own.is_none() => Some(first),
-            Some(_) | None => own,
+            Some(_) => own,
+            None => own.filter(|_| !is_view(self, own) || has_view_for(self, ask)),
         };
         let stream = stream.ok_or(NoSubscription::NotFound)?;
         let settings = self.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));

@@ -1,5 +1,6 @@
 //! Recordings of rooms: a file or several for each participant, on one clock. A recording of a room begins with the first participant that
-//! is recorded, and ends when none is any more. Which files belong to it is in the records of the files, so that no crash separates the two.
+//! is recorded, and ends when none is any more. The records of the files say which recording each belongs to, so that no crash separates
+//! the two.
 
 use std::time::Instant;
 
@@ -54,9 +55,11 @@ impl Recordings {
     }
 }
 
-/// Returns the room that a stream is in. Renditions of one programme are in none.
+/// Returns the room that a stream is in: its main track, or the stream itself if others name it as theirs. Renditions of one programme
+/// are in none.
 pub(super) fn room_of(records: &Records, app: &AppSettings, key: &StreamKey) -> Option<StreamKey> {
-    records.main_track_of(key).filter(|_| !are_renditions(app))
+    let own = || records.subtracks(key).next().map(|_| key.clone());
+    records.main_track_of(key).or_else(own).filter(|_| !are_renditions(app))
 }
 
 /// Returns the live streams of a room.

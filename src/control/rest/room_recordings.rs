@@ -25,7 +25,7 @@ struct Manifest<'a> {
     files: Vec<File<'a>>,
 }
 
-/// A file of a participant. Times are on the recording's clock, in milliseconds, unless they are said to be others.
+/// A file of a participant. Times without another unit are milliseconds on the recording's clock.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File<'a> {

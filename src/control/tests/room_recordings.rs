@@ -118,3 +118,29 @@ fn who_is_recorded_anyway_is_in_the_recording_of_its_room_and_who_will_not_be_is
     rig.begun(orders[0].recording, &file(&orders[0]));
     assert!(rig.manifests().is_empty());
 }
+
+#[test]
+fn who_publishes_under_the_name_of_the_room_is_in_its_recording() {
+    let mut rig = Rig::new();
+    rig.create("room");
+    rig.post("/live/rest/v2/broadcasts/create", r#"{"streamId":"ann","mainTrackStreamId":"room"}"#);
+    rig.publish("room", 0);
+    rig.publish("ann", 0);
+    rig.switch(true);
+    let (orders, _) = rig.ordered();
+    assert_eq!(orders.len(), 2);
+    orders.iter().for_each(|order| rig.begun(order.recording, &file(order)));
+    let manifests = rig.manifests();
+    assert_eq!(manifests.len(), 1);
+    let mut ids: Vec<String> = files(&manifests[0]).into_iter().map(|(id, ..)| id).collect();
+    ids.sort();
+    assert_eq!(ids, ["ann", "room"]);
+    // Without others it is a stream like any.
+    let mut rig = Rig::new();
+    rig.create("room");
+    rig.publish("room", 0);
+    rig.switch(true);
+    let (orders, _) = rig.ordered();
+    rig.begun(orders[0].recording, &file(&orders[0]));
+    assert!(rig.manifests().is_empty());
+}

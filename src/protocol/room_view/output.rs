@@ -1,7 +1,7 @@
 //! The units of a view: those of one stream after the other, on one clock and in one list of tracks.
 //!
 //! The clock of the view is time of arrival: a stream begins at the time at which its first shown unit came, and keeps its own distances
-//! from there on. Times never go back, so what overlaps is left out. The shown tracks have the same two ids whatever stream they are of;
+//! from there on. Times never go back, so what overlaps is left out. Its script data and timed metadata pass with it. The shown tracks have the same two ids whatever stream they are of;
 //! another stream is a change of their configuration.
 
 use std::sync::Arc;
@@ -21,6 +21,8 @@ pub(super) struct Output {
     base_at: Option<Instant>,
     /// Shift of the times of the stream that is shown, in milliseconds.
     shift_ms: i64,
+    /// Time in milliseconds at which the stream that is shown begins.
+    begins_ms: i64,
     video: Lane,
     audio: Lane,
     tracks: Arc<Tracks>,
@@ -59,6 +61,7 @@ impl Output {
             base_ms,
             base_at: None,
             shift_ms: 0,
+            begins_ms: base_ms,
             video: Lane::new(base_ms),
             audio: Lane::new(base_ms),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
@@ -73,12 +76,16 @@ impl Output {
         let last_ms = self.video.last_ms.max(self.audio.last_ms);
         let begins_ms = arrives_ms.max(last_ms.saturating_add(1));
         self.shift_ms = begins_ms.saturating_sub(entry.dts_ms);
+        self.begins_ms = begins_ms;
         self.video.cut();
         self.audio.cut();
     }
 
     /// Converts a unit of the stream that is shown. `None` if it is left out.
     pub(super) fn convert(&mut self, entry: &Entry, chosen: &Chosen) -> Option<(AccessUnit, Arc<Tracks>)> {
+        if entry.unit.track.is_data() {
+            return self.convert_data(entry);
+        }
         let track = entry.tracks.get(entry.unit.track)?;
         let kind = track.kind();
         let dts_ms = entry.dts_ms.saturating_add(self.shift_ms);
@@ -102,6 +109,13 @@ impl Output {
             ..entry.unit.clone()
         };
         Some((unit, Arc::clone(&self.tracks)))
+    }
+
+    /// Converts script data or timed metadata, of which no track is described, and whose times count milliseconds.
+    fn convert_data(&self, entry: &Entry) -> Option<(AccessUnit, Arc<Tracks>)> {
+        let dts = entry.dts_ms.saturating_add(self.shift_ms);
+        let unit = AccessUnit { dts, pts: dts, ..entry.unit.clone() };
+        (dts >= self.begins_ms && !self.tracks.is_empty()).then(|| (unit, Arc::clone(&self.tracks)))
     }
 
     const fn lane(&mut self, kind: TrackKind) -> Option<&mut Lane> {
@@ -238,6 +252,33 @@ mod tests {
             (ben.unit(start, TrackId::AUDIO, 999, false), ben.unit(start, TrackId::AUDIO, 1000, false));
         assert_eq!(shown(&mut output, &ben, &late), None);
         assert_eq!(shown(&mut output, &ben, &next), Some((TrackId::AUDIO, 301, 2)));
+    }
+
+    #[test]
+    fn script_data_and_timed_metadata_of_the_shown_stream_keep_their_places() {
+        let (start, mut output) = (Instant::now(), output(Position::default(), 0));
+        let (ann, ben) = (Member::new(1), Member::new(1));
+        let data = |of: &Member, track, ms| {
+            let payload = Bytes::from_static(b"tag");
+            let unit = AccessUnit { track, dts: ms, pts: ms, key_frame: false, config_epoch: 0, payload };
+            Entry::new(start, 0, unit, Arc::clone(&of.tracks))
+        };
+        let moved = |output: &mut Output, of: &Member, track, ms| {
+            let (unit, _) = output.convert(&data(of, track, ms), &of.chosen)?;
+            assert_eq!((unit.track, unit.pts, &unit.payload[..]), (track, unit.dts, &b"tag"[..]));
+            Some(unit.dts)
+        };
+        assert_eq!(moved(&mut output, &ann, TrackId::METADATA, 70_000), None, "nothing is shown");
+        let first = ann.unit(start, ann.video, 70_000, true);
+        output.cut(&first);
+        shown(&mut output, &ann, &first);
+        assert_eq!(moved(&mut output, &ann, TrackId::METADATA, 70_020), Some(20));
+        assert_eq!(moved(&mut output, &ann, TrackId::DATA, 70_020), Some(20));
+        let cut = ben.unit(start + Duration::from_secs(1), ben.video, 5, true);
+        output.cut(&cut);
+        shown(&mut output, &ben, &cut);
+        assert_eq!(moved(&mut output, &ben, TrackId::METADATA, 4), None, "before it was shown");
+        assert_eq!(moved(&mut output, &ben, TrackId::METADATA, 25), Some(1_020));
     }
 
     #[test]

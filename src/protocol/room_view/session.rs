@@ -239,7 +239,7 @@ impl RoomView {
 
 /// Returns the request for the room, or for one of its streams.
 fn ask(key: StreamKey, takes_subtracks: bool) -> PlayAsk {
-    let selection = Selection { data: Pick::None, ..Selection::DEFAULT };
+    let selection = Selection { data: Pick::All, ..Selection::DEFAULT };
     PlayAsk {
         key,
         format: Format::new(&FORMAT, 0).select(selection),

@@ -14,10 +14,15 @@ fn room() -> StreamKey {
 impl Rig {
     /// A viewer that plays the room, and has room for so many units.
     fn plays_room(&mut self) -> (ConnId, Actor) {
+        self.plays_room_as(&[])
+    }
+
+    fn plays_room_as(&mut self, params: &[(&str, &str)]) -> (ConnId, Actor) {
         let viewer = self.connect();
         viewer.1.script().room = Some(1000);
         let format = Format::find("flv", 0).unwrap();
-        let (key, params, origin) = (room(), Vec::new(), String::new());
+        let params = params.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let (key, origin) = (room(), String::new());
         let ask = PlayAsk { key, format, params, origin, via: Vec::new(), takes_subtracks: false };
         self.say(viewer.0, &viewer.1, [Event::Subscription(Handle::ONLY, SubscriptionEvent::Subscribe(ask))]);
         viewer
@@ -68,7 +73,11 @@ impl Rig {
     }
 
     fn view_up(&mut self, ingest: Ingest) {
-        let (stream, source, details) = (VIEW, WorkerId(0), StreamDetails::default());
+        self.view_up_in(ingest, StreamDetails::default());
+    }
+
+    fn view_up_in(&mut self, ingest: Ingest, details: StreamDetails) {
+        let (stream, source) = (VIEW, WorkerId(0));
         let settings = Arc::new(AppSettings::defaults("live").unwrap());
         let up = ToWorker::StreamUp { stream, key: room(), source, ingest, details, settings };
         self.worker.handle_mail(self.now, up);
@@ -185,4 +194,61 @@ fn a_view_of_nothing_is_over_at_once() {
     rig.worker.handle_mail(rig.now, ToWorker::StartPull(Box::new(order)));
     rig.worker.finish_turn();
     assert!(rig.told().iter().any(|mail| matches!(mail, ToControl::Pull { state: PullState::Over(_), .. })));
+}
+
+#[test]
+fn a_viewer_with_a_role_that_sees_nobody_is_not_sent_the_view() {
+    let mut rig = Rig::new();
+    rig.participant(11, "ann");
+    let before = rig.plays_room_as(&[("role", "speaker")]);
+    rig.begins_view();
+    let later = rig.plays_room_as(&[("role", "speaker")]);
+    for viewer in [before, later] {
+        let replies = viewer.1.replies();
+        assert!(replies.iter().any(|reply| reply.contains("NotFound")), "{replies:?}");
+    }
+    let viewer = rig.plays_room();
+    assert_eq!(rig.subscriber(viewer.0).stream, VIEW);
+}
+
+#[test]
+fn a_view_of_a_room_within_a_room_is_in_neither() {
+    let (mut rig, above) = (Rig::new(), StreamKey::new("live", "above"));
+    rig.participant(11, "ann");
+    let details = || StreamDetails { main_track: Some("above".into()), ..StreamDetails::default() };
+    for _ in 0..3 {
+        rig.view_up_in(Ingest::ROOM_VIEW, details());
+        assert!(!rig.worker.live.is_room(&above), "a view is no participant");
+        rig.down(VIEW.0);
+        assert!(!rig.worker.live.is_room(&above), "nor is one that is over");
+    }
+    // A publisher who takes the view over is one.
+    rig.view_up_in(Ingest::ROOM_VIEW, details());
+    rig.view_up_in(Ingest { publish_type: "RTMP", name: "rtmp" }, details());
+    assert!(rig.worker.live.is_room(&above));
+    rig.down(VIEW.0);
+    assert!(!rig.worker.live.is_room(&above));
+}
+
+#[test]
+fn script_data_of_who_is_shown_reaches_the_viewers_of_the_room() {
+    let mut rig = Rig::new();
+    let ann = rig.participant(11, "ann");
+    let viewer = rig.plays_room();
+    rig.begins_view();
+    rig.pictures(&ann, [(5_000, true), (5_040, false)]);
+    assert_eq!(times(&viewer), [0, 40]);
+    let payload = Bytes::from_static(b"cue");
+    let unit = AccessUnit {
+        track: TrackId::DATA,
+        dts: 5_050,
+        pts: 5_050,
+        key_frame: false,
+        config_epoch: 0,
+        payload,
+    };
+    let cue = PublicationEvent::Unit { unit, tracks: video_tracks() };
+    rig.say(ann.0, &ann.1, [Event::Publication(Handle::ONLY, cue)]);
+    rig.send();
+    assert_eq!(times(&viewer), [50]);
 }

@@ -1,5 +1,5 @@
 //! Rooms: who is in one, and who of them is shown to viewers of one stream, against a model, while participants come, leave, are lost and
-//! return. A run is a seed.
+//! return, and speak. A run is a seed.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,8 @@ use crate::support::world::Over;
 use crate::support::{SimId, World};
 
 const PARTICIPANTS: usize = 4;
+/// Levels of one that speaks and of one that has stopped, in -dBov.
+const LEVELS: [u8; 2] = [30, 127];
 /// Maximum number of viewers.
 const VIEWERS_MAX: usize = 5;
 
@@ -34,6 +36,7 @@ struct Life {
     order: Vec<usize>,
     /// The one that viewers are shown; `None` while nobody watches.
     shown: Option<usize>,
+    speaks: Option<usize>,
     viewers: Vec<SimId>,
     lives: u64,
     done: Vec<String>,
@@ -48,6 +51,7 @@ impl Life {
             states: [State::Gone; PARTICIPANTS],
             order: Vec::new(),
             shown: None,
+            speaks: None,
             viewers: Vec::new(),
             lives: 0,
             done: Vec::new(),
@@ -90,8 +94,26 @@ impl Life {
     fn is_gone(&mut self, at: usize) {
         self.states[at] = State::Gone;
         self.order.retain(|one| *one != at);
+        self.speaks.take_if(|one| *one == at);
         if self.shown == Some(at) {
-            self.shown = self.order.first().copied();
+            self.shown = self.speaks.or_else(|| self.order.first().copied());
+        }
+    }
+
+    /// Has one speak, and who spoke before stop; or who speaks stop.
+    fn speak(&mut self, at: usize) {
+        let before = self.speaks.take();
+        if let Some(before) = before {
+            self.note(format!("p{before} stops speaking"));
+            self.world.speak("live", &format!("p{before}"), LEVELS[1]);
+        }
+        if before != Some(at) {
+            self.note(format!("p{at} speaks"));
+            self.world.speak("live", &format!("p{at}"), LEVELS[0]);
+            self.speaks = Some(at);
+            self.shown = self.shown.map(|_| at);
+            // The former one must be quiet for a second, and the next key frame comes within another.
+            self.world.run_for(secs(2));
         }
     }
 
@@ -125,7 +147,7 @@ impl Life {
         }
         self.viewers.push(viewer);
         if self.shown.is_none() {
-            self.shown = self.order.first().copied();
+            self.shown = self.speaks.or_else(|| self.order.first().copied());
         }
     }
 
@@ -134,11 +156,12 @@ impl Life {
         let lost = self.states.iter().position(|state| matches!(state, State::Lost(_)));
         let any = usize::try_from(self.plan.below(PARTICIPANTS as u64)).unwrap();
         let at = lost.unwrap_or(any);
-        match (self.plan.below(4), self.states[at]) {
+        match (self.plan.below(6), self.states[at]) {
             (_, State::Lost(client)) => self.resolve(at, client),
             (0, _) if self.viewers.len() < VIEWERS_MAX => self.watch(),
             (_, State::Gone) => self.come(at),
             (0 | 1, State::Here(client)) => self.leave(at, client),
+            (2 | 3, State::Here(_)) => self.speak(at),
             (_, State::Here(client)) => self.lose(at, client),
         }
         self.world.run_for(ms(2500));

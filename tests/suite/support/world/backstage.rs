@@ -13,7 +13,7 @@ use millstream::control::{self, Control, ControlConfig, Ordered, Restored};
 use millstream::jobs::{
     AdminOutcome, AdminWork, Finished, Job, JobDone, Outcome, RecordingOutcome, RecordingWork, Work,
 };
-use millstream::mail::ToControl;
+use millstream::mail::{ToControl, ToWorker};
 use millstream::store::{self, Faults, Memory, Store};
 use millstream::types::Now;
 use netsim::{ms, secs};
@@ -190,6 +190,9 @@ impl World {
             progress = true;
             match output {
                 control::Output::Worker(to, mail) => {
+                    if let ToWorker::StreamUp { stream, key, .. } = &mail {
+                        self.streams.insert((key.app.to_string(), key.id.to_string()), *stream);
+                    }
                     self.inboxes[usize::from(to.0)].push_back(WorkerMail::Control(mail));
                 }
                 control::Output::Store(request) => {

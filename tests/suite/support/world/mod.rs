@@ -15,7 +15,7 @@ mod rtsp;
 mod webrtc;
 mod workers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,9 +25,10 @@ use crypto::{Random, Seed};
 use millstream::auth::OutboundPolicy;
 use millstream::config::{AppSettings, ServerSettings};
 use millstream::control::ControlConfig;
+use millstream::mail::ToWorker;
 use millstream::protocol::load::{LoadPlayer, LoadPublisher, LoadTarget, patience};
 use millstream::protocol::{Addresses, Binding, Listener};
-use millstream::types::{Now, WorkerId};
+use millstream::types::{Now, StreamId, WorkerId};
 use millstream::worker::Worker;
 use netsim::{Clock, Cut, Link, MediaSource, StreamLink, Trace, Verifier, ms, secs};
 use rtmp::{Client, ClientConfig};
@@ -60,6 +61,8 @@ pub struct World {
     seed: Seed,
     workers: Vec<Worker>,
     inboxes: Vec<VecDeque<WorkerMail>>,
+    /// The streams that workers were told of, by application and id.
+    streams: BTreeMap<(String, String), StreamId>,
     backstage: Backstage,
     threads: Threads,
     network: Network,
@@ -129,6 +132,7 @@ impl World {
             random: seed.derive("world", 0).random(),
             workers: workers_of(now, workers, &seed),
             inboxes: (0..workers).map(|_| VecDeque::new()).collect(),
+            streams: BTreeMap::new(),
             backstage,
             threads: Threads::new(&seed, workers, chaos),
             network: Network::default(),
@@ -341,6 +345,14 @@ impl World {
     /// The wall clock, in milliseconds of Unix time.
     pub fn wall_ms(&self) -> i64 {
         i64::try_from(self.now().wall_ms).unwrap()
+    }
+
+    /// Tells the workers how loud a stream is, as the worker of its publisher does; in -dBov.
+    pub fn speak(&mut self, app: &str, id: &str, level: u8) {
+        let Some(stream) = self.streams.get(&(app.to_owned(), id.to_owned())).copied() else { return };
+        for inbox in &mut self.inboxes {
+            inbox.push_back(WorkerMail::Control(ToWorker::Loudness { stream, level }));
+        }
     }
 
     /// Pauses a thread of the server for this time. The last thread is control's.
