@@ -42,8 +42,9 @@ impl Control {
         for key in &changes.moved {
             self.claim_changed(now, key);
         }
-        for key in &changes.given {
-            self.outbound.take_given(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+        for (key, giver) in &changes.given {
+            let giver = giver.as_ref();
+            self.outbound.take_given(&mut self.cx, &mut self.records, &mut self.registry, now, key, giver);
         }
         for key in &changes.buried {
             self.outbound.clear_up(&mut self.cx, &mut self.records, &mut self.registry, now, key);
