@@ -369,7 +369,7 @@ fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
     rig.tell_news(News::Claim { key: key("t"), holder: Some(holder("b", 1, 10)) });
     assert_eq!(rig.asked, [Asked::Release { key: key("t"), token: 10 }]);
-    // It waits, and begins when the drain is called off.
+    // The source waits until the drain is called off.
     rig.run_for(secs(1));
     assert_eq!((rig.lefts, rig.asked_claims().len()), (0, 0));
     assert!(rig.leave(false));
@@ -405,4 +405,26 @@ fn n_22_a_source_that_is_being_claimed_is_given_away_once_it_has_its_claim() {
     rig.tell_news(News::Answer { ticket, key: key("s"), answer: ClaimAnswer::Granted(70) });
     rig.run_for(secs(2));
     assert_eq!(rig.handed_over(), [(key("s"), 70, ("c".to_owned(), 1))]);
+}
+
+/// Viewers by requests reach control over a worker that has not heard of the drain yet; other nodes copy from this one as before.
+#[test]
+fn c_20_no_copy_and_no_view_begins_for_a_newcomer() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.create("room");
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
+    let wanted = |rig: &mut Rig, id: &str, via: &[&str]| {
+        let via = via.iter().map(|node| (*node).to_owned()).collect();
+        rig.mail(ToControl::Wanted { key: key(id), via });
+        rig.names_resolve();
+        rig.pull_orders().len()
+    };
+    let (ann, _) = rig.publish_claimed("ann");
+    rig.post(&format!("{BROADCASTS}/room/subtrack?id=ann"), "");
+    rig.take();
+    assert!(rig.leave(true));
+    assert_eq!((wanted(&mut rig, "s", &[]), wanted(&mut rig, "room", &[])), (0, 0));
+    assert_eq!(wanted(&mut rig, "s", &["x"]), 1);
+    assert!(rig.leave(false));
+    assert_eq!(wanted(&mut rig, "room", &[]), 1, "{ann:?} is in it");
 }
