@@ -414,6 +414,7 @@ impl Cluster {
         if !changed.is_empty() {
             let of_changed = self.claims.iter().filter(|(_, holder)| changed.contains(&holder.node));
             changes.moved.extend(of_changed.map(|(key, _)| key.clone()));
+            self.present.forget_earlier(&self.nodes);
         }
     }
 
