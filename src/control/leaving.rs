@@ -19,7 +19,7 @@ use super::live::{Live, Registry, State};
 use super::records::Records;
 use super::sources::Sources;
 use super::supervisor::Job;
-use super::{Outbound, Output};
+use super::{Control, Outbound, Output};
 use crate::directory::{Holder, Request};
 use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
 use crate::types::{Ingest, NodeId, Now, PullId, StreamId, StreamKey};
@@ -195,48 +195,6 @@ impl Outbound {
         true
     }
 
-    /// Takes an id that another node has given to this one: a draining node, or one that this draining node gave it to.
-    pub(super) fn take_given(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        giver: Option<&Holder>,
-    ) {
-        if !records.get(key).is_some_and(|record| record.source_wanted) {
-            return registry.cluster.release_unused(key);
-        }
-        if cx.leaving.is_some() {
-            return self.take_back(cx, records, registry, now, key, giver);
-        }
-        if let Err(reason) = self.can_take(cx, records, registry, now, key)
-            && giver.is_some_and(|giver| registry.cluster.hand_back(key, giver))
-        {
-            tracing::info!(%key, reason, "source given back to the draining node");
-            // For the time after the drain.
-            return self.hold_back(now, key, true);
-        }
-        self.take_source(cx, records, registry, now, key);
-        registry.cluster.release_unused(key);
-    }
-
-    /// Returns the reason why a source that another node ran could not run here.
-    fn can_take(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        key: &StreamKey,
-    ) -> Result<(), String> {
-        cx.check_source(records, key)?;
-        let is_short =
-            cx.apps.get(&key.app).is_none_or(|app| self.is_short_for_source(cx, registry, now, app));
-        if is_short { Err("not enough resources".to_owned()) } else { Ok(()) }
-    }
-
     /// Takes an id while this node drains: another node is to have it. A source that ran here and that no node takes runs on.
     fn take_back(
         &mut self,
@@ -291,6 +249,28 @@ impl Outbound {
             registry.end(cx, stream, StreamEnd::GraceOver);
         }
     }
+}
+
+/// Takes an id that another node has given to this one: a draining node, or one that this draining node gave it to.
+pub(super) fn take_given(control: &mut Control, now: Now, key: &StreamKey, giver: Option<&Holder>) {
+    let Control { cx, records, registry, outbound, .. } = control;
+    if !records.get(key).is_some_and(|record| record.source_wanted) {
+        return registry.cluster.release_unused(key);
+    }
+    if cx.leaving.is_some() {
+        return outbound.take_back(cx, records, registry, now, key, giver);
+    }
+    let is_short =
+        cx.apps.get(&key.app).is_none_or(|app| outbound.is_short_for_source(cx, registry, now, app));
+    if (is_short || cx.check_source(records, key).is_err())
+        && giver.is_some_and(|giver| registry.cluster.hand_back(key, giver))
+    {
+        tracing::info!(%key, is_short, "source given back to the draining node");
+        // For the time after the drain.
+        return outbound.hold_back(now, key, true);
+    }
+    outbound.take_source(cx, records, registry, now, key);
+    registry.cluster.release_unused(key);
 }
 
 /// Calls a drain off. Returns false if there is none, or the server is shutting down.

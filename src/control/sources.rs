@@ -51,7 +51,7 @@ pub(super) struct Origin {
     pub(super) skip: Duration,
 }
 
-/// What a source begins with.
+/// The beginning of a source.
 #[derive(Debug)]
 pub(super) struct Beginning {
     /// Index of the first item of a playlist.
