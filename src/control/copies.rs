@@ -289,7 +289,9 @@ impl Outbound {
         };
         let origins = registry.cluster.origins_of(cx, key);
         let Some(origin) = origins.first().cloned() else { return false };
-        if self.sources.absent.contains(now.mono, key) || cx.is_draining() {
+        // Other nodes copy from one that drains as before.
+        let is_refused = cx.is_draining() || (cx.lets_in_nothing() && via.is_empty());
+        if self.sources.absent.contains(now.mono, key) || is_refused {
             return false;
         }
         if self.is_short_for_source(cx, registry, now, &settings) {

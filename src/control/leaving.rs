@@ -3,11 +3,12 @@
 //! 1. An operator asks. Workers refuse new viewers, admission refuses new publishers, no source begins. Health checks and the other
 //!    nodes notice.
 //! 2. Each source is given to another node of the cluster: the directory moves the claim, and the stream goes on here as a copy of that
-//!    node's, with its viewers. What cannot be given away yet is tried again.
+//!    node's, with its viewers. What cannot be given away yet is tried again. A node that cannot run a source gives its claim back: the
+//!    next node is asked, and if none is left the source runs here again, for the same viewers.
 //! 3. When no publisher and no viewer is left, and viewers of HLS and DASH have had the time to fetch what is left of ended streams, or the time is over, the server is shut down ([`Output::Leave`]).
 //! 4. Until then the drain may be called off.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::access::Access;
@@ -19,14 +20,17 @@ use super::records::Records;
 use super::sources::Sources;
 use super::supervisor::Job;
 use super::{Outbound, Output};
-use crate::directory::Request;
+use crate::directory::{Holder, Request};
 use crate::mail::{BLOBS_LINGER, StreamEnd, ToWorker, ViewerCounts};
-use crate::types::{Now, PullId, StreamId, StreamKey};
+use crate::types::{NodeId, Now, PullId, StreamId, StreamKey};
 
 /// Interval of looks at the sessions. Workers report their viewers as often, so the first look sees those let in right before.
 const LOOK: Duration = Duration::from_secs(1);
 /// Time before the first look.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
+
+/// Time before a node that has given back a source is asked again. Each time the source's viewers wait for a moment.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// A drain in progress.
 #[derive(Debug)]
@@ -41,9 +45,25 @@ pub(super) struct Leaving {
     fetched: BTreeSet<StreamId>,
     /// Time until which viewers of such a stream that has ended may fetch the rest of it.
     lingers_until: Option<Instant>,
+    /// Sources that other nodes were given, each with the nodes that gave it back and when they may be asked again.
+    given: BTreeMap<StreamKey, BTreeMap<NodeId, Instant>>,
 }
 
 impl Leaving {
+    /// True unless the node has given back the source a short time ago.
+    fn takes(&self, now: Instant, node: &NodeId, key: &StreamKey) -> bool {
+        self.given.get(key).and_then(|refusers| refusers.get(node)).is_none_or(|until| *until <= now)
+    }
+
+    /// Notes that a node has given back a source.
+    fn note_refused(&mut self, now: Instant, key: &StreamKey, node: &NodeId) {
+        if let Some(refusers) = self.given.get_mut(key)
+            && let Some(until) = now.checked_add(REFUSED_FOR)
+        {
+            refusers.insert(node.clone(), until);
+        }
+    }
+
     /// Notes the streams that viewers fetch by separate requests. Returns true while viewers of one that has ended may fetch its rest.
     fn lingers(&mut self, registry: &Registry, now: Instant) -> bool {
         if self.fetched.iter().any(|stream| registry.get(stream).is_none()) {
@@ -128,11 +148,11 @@ impl Outbound {
         let next = now.mono.checked_add(FIRST_LOOK);
         let limit_s = limit.map(|limit| limit.as_secs());
         tracing::info!(limit_s, "draining: nothing new is let in");
-        let (fetched, lingers_until) = (BTreeSet::new(), None);
-        cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next, fetched, lingers_until });
+        let (fetched, lingers_until, given) = (BTreeSet::new(), None, BTreeMap::new());
+        cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next, fetched, lingers_until, given });
         registry.cluster.ask(Request::Draining(true));
         cx.post_all(&ToWorker::Leaving(true));
-        registry.cluster.hand_over(self.sources.own().map(|(_, id)| id));
+        registry.cluster.hand_over(self.sources.own().map(|(_, id)| id), |_, _| true);
         true
     }
 
@@ -153,7 +173,8 @@ impl Outbound {
             cx.outbox.outputs.push_back(Output::Leave);
         } else {
             leaving.next = now.mono.checked_add(LOOK);
-            registry.cluster.hand_over(self.sources.own().map(|(_, id)| id));
+            let takes = |node: &NodeId, key: &StreamKey| leaving.takes(now.mono, node, key);
+            registry.cluster.hand_over(self.sources.own().map(|(_, id)| id), takes);
         }
     }
 
@@ -167,28 +188,39 @@ impl Outbound {
             cx.post(worker, ToWorker::StopPull(id));
         }
         cluster.release_source(id);
+        if let Some(leaving) = &mut cx.leaving {
+            leaving.given.entry(key.clone()).or_default();
+        }
         tracing::info!(%key, "source handed over to another node");
         true
     }
 
-    /// Takes an id that a draining node has given to this one.
-    pub(super) fn take_given(
+    /// Takes an id while this node drains: another node is to have it. A source that ran here and that no node takes runs on.
+    fn take_back(
         &mut self,
         cx: &mut Context,
         records: &mut Records,
         registry: &mut Registry,
         now: Now,
         key: &StreamKey,
+        giver: Option<&Holder>,
     ) {
-        let is_wanted = records.get(key).is_some_and(|record| record.source_wanted);
-        if !is_wanted || cx.leaving.is_none() {
-            self.take_source(cx, records, registry, now, key);
-        } else if registry.cluster.pass_on(key) {
-            return;
-        } else {
-            // There is nobody else: it begins when the drain is called off, or with the next start.
-            self.hold_back(now, key, false);
+        let Some(leaving) = &mut cx.leaving else { return };
+        if let Some(giver) = giver {
+            leaving.note_refused(now.mono, key, &giver.node);
         }
+        if registry.cluster.pass_on(key, |node| leaving.takes(now.mono, node, key)) {
+            return;
+        }
+        if leaving.given.contains_key(key)
+            && let Ok(checked) = cx.check_source(records, key)
+        {
+            tracing::info!(%key, "source runs on: no other node takes it");
+            self.release_copy(cx, registry, now, key);
+            return self.run_source(cx, records, registry, now, key, checked);
+        }
+        // No successor: hold the source back until the drain is called off, or the next start.
+        self.hold_back(now, key, false);
         registry.cluster.release_unused(key);
     }
 
@@ -217,6 +249,35 @@ impl Outbound {
             registry.end(cx, stream, StreamEnd::GraceOver);
         }
     }
+}
+
+/// Takes an id that another node has given to this one: a draining node, or one that this draining node gave it to.
+pub(super) fn take_given(
+    outbound: &mut Outbound,
+    cx: &mut Context,
+    records: &mut Records,
+    registry: &mut Registry,
+    now: Now,
+    key: &StreamKey,
+    giver: Option<&Holder>,
+) {
+    if !records.get(key).is_some_and(|record| record.source_wanted) {
+        return registry.cluster.release_unused(key);
+    }
+    if cx.leaving.is_some() {
+        return outbound.take_back(cx, records, registry, now, key, giver);
+    }
+    let is_short =
+        cx.apps.get(&key.app).is_none_or(|app| outbound.is_short_for_source(cx, registry, now, app));
+    if (is_short || cx.check_source(records, key).is_err())
+        && giver.is_some_and(|giver| registry.cluster.hand_back(key, giver))
+    {
+        tracing::info!(%key, is_short, "source given back to the draining node");
+        // For the time after the drain.
+        return outbound.hold_back(now, key, true);
+    }
+    outbound.take_source(cx, records, registry, now, key);
+    registry.cluster.release_unused(key);
 }
 
 /// Calls a drain off. Returns false if there is none, or the server is shutting down.

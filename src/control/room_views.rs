@@ -49,7 +49,7 @@ impl Outbound {
         room: &StreamKey,
     ) -> bool {
         let Some(settings) = cx.apps.get(&room.app).cloned() else { return false };
-        if are_renditions(&settings) || !registry.has_active_subtrack(records, room) || cx.is_draining() {
+        if are_renditions(&settings) || !registry.has_active_subtrack(records, room) || cx.lets_in_nothing() {
             return false;
         }
         if self.is_short_for_source(cx, registry, now, &settings) {

@@ -51,6 +51,14 @@ pub(super) struct Origin {
     pub(super) skip: Duration,
 }
 
+/// The beginning of a source.
+#[derive(Debug)]
+pub(super) struct Beginning {
+    /// Index of the first item of a playlist.
+    item: Option<usize>,
+    origin: Origin,
+}
+
 /// A running source.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -218,6 +226,16 @@ impl Context {
         let skip = u64::try_from(record.seek_time_in_ms).unwrap_or(0);
         Ok(Origin { url, target, skip: Duration::from_millis(skip) })
     }
+
+    /// Returns what the source of a record begins with; the error says why it cannot be pulled.
+    pub(super) fn check_source(&self, records: &Records, key: &StreamKey) -> Result<Beginning, String> {
+        let record = records.get(key).ok_or("There is no such broadcast")?;
+        if is_playable(record) {
+            let (item, origin) = records.first_item(self, key)?;
+            return Ok(Beginning { item: Some(item), origin });
+        }
+        Ok(Beginning { item: None, origin: self.origin_of(key, record)? })
+    }
 }
 
 impl Outbound {
@@ -367,12 +385,7 @@ impl Outbound {
         key: &StreamKey,
     ) -> Result<(), String> {
         let settings = cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
-        let record = records.get(key).ok_or("There is no such broadcast")?;
-        let item = if is_playable(record) { Some(records.first_item(cx, key)?) } else { None };
-        let origin = match &item {
-            Some((_, origin)) => origin.clone(),
-            None => cx.origin_of(key, record)?,
-        };
+        let checked = cx.check_source(records, key)?;
         // The stream of a copy goes on with the source.
         if self.sources.is_running(key) || (registry.is_live(key) && !self.is_copy(registry, key)) {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
@@ -389,11 +402,24 @@ impl Outbound {
         if self.is_short_for_source(cx, registry, now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
+        self.run_source(cx, records, registry, now, key, checked);
+        Ok(())
+    }
+
+    /// Runs a source, whatever else runs.
+    pub(super) fn run_source(
+        &mut self,
+        cx: &mut Context,
+        records: &mut Records,
+        registry: &mut Registry,
+        now: Now,
+        key: &StreamKey,
+        Beginning { item, origin }: Beginning,
+    ) {
         tracing::info!(%key, url = redact(&origin.url), "source started");
-        let playlist = item.map(|(index, _)| self.begin_playlist(records, now, key, index));
+        let playlist = item.map(|index| self.begin_playlist(records, now, key, index));
         self.start_source(cx, records, registry, now, Source { playlist, ..Source::new(now, key, origin) });
         records.source_wanted(now, key, true);
-        Ok(())
     }
 
     /// Begins the first attempt of a source.

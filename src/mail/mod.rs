@@ -513,7 +513,14 @@ pub enum ToWorker {
     /// True: no new publishers and viewers are let in from now on; false: they are again.
     Leaving(bool),
     /// From another worker that no longer lets in viewers: digests of those that watch by separate requests.
-    Incumbents(Arc<[u64]>),
+    Incumbents {
+        /// Number of the drain.
+        drain: u64,
+        /// The worker that reports.
+        worker: WorkerId,
+        /// The digests.
+        viewers: Arc<[u64]>,
+    },
     /// Closes all sessions in the way of their protocols; answered by [`ToControl::Drained`].
     Drain,
     /// From a producer's worker: a blob to answer requests with.

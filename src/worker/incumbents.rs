@@ -1,27 +1,53 @@
 //! Viewers that watched by separate requests when the server began to drain: they are served on, and others are sent elsewhere.
 //!
-//! Each worker tells the others whom it counts, because a viewer's requests may reach any worker. Until all have told, everybody is served.
+//! Each worker tells the others whom it counts, because a viewer's requests may reach any worker. Until all have reported, everybody is
+//! served. Drains are numbered: all workers begin each of them, and what was reported for a former one may come late.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::leases::Ledger;
-use crate::types::StreamId;
+use crate::types::{StreamId, WorkerId};
 
 /// The viewers of all workers, as digests of stream, protocol and name. At most [`super::leases::LEASES_MAX`] of each worker.
 #[derive(Debug, Default)]
 pub(super) struct Incumbents {
     known: BTreeSet<u64>,
-    /// Number of workers that have told.
-    told: usize,
+    /// Number of drains that this worker has begun.
+    begun: u64,
+    /// Number of the drain that was reported for.
+    drain: u64,
+    /// Workers that have reported.
+    reported: BTreeSet<WorkerId>,
 }
 
 impl Incumbents {
-    /// Adds the viewers of a worker.
-    pub(super) fn add(&mut self, viewers: &[u64]) {
-        self.known.extend(viewers);
-        self.told = self.told.saturating_add(1);
+    /// Begins a drain at this worker. Returns its number.
+    pub(super) fn begin(&mut self) -> u64 {
+        self.begun = self.begun.saturating_add(1);
+        self.begun
+    }
+
+    /// Ends the drain at this worker. Reports for the next one may be here already.
+    pub(super) fn end(&mut self) {
+        if self.drain <= self.begun {
+            self.known.clear();
+            self.reported.clear();
+        }
+    }
+
+    /// Adds the viewers of a worker, as reported for a drain.
+    pub(super) fn add(&mut self, drain: u64, worker: WorkerId, viewers: &[u64]) {
+        if drain > self.drain {
+            self.drain = drain;
+            self.known.clear();
+            self.reported.clear();
+        }
+        if drain == self.drain {
+            self.known.extend(viewers);
+            self.reported.insert(worker);
+        }
     }
 
     /// True if a viewer is to be served, by one of its names.
@@ -32,7 +58,8 @@ impl Incumbents {
         mut names: impl Iterator<Item = impl AsRef<str>>,
     ) -> bool {
         let is_known = |name: &str| self.known.contains(&digest(stream, protocol, name));
-        self.told < usize::from(workers) || names.any(|name| is_known(name.as_ref()))
+        let all_reported = self.drain == self.begun && self.reported.len() >= usize::from(workers);
+        !all_reported || names.any(|name| is_known(name.as_ref()))
     }
 }
 
@@ -57,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_viewer_is_served_on_by_each_of_its_names_and_others_are_not_once_all_workers_have_told() {
+    fn a_viewer_is_served_on_by_each_of_its_names_and_others_are_not_once_all_workers_have_reported() {
         let (mut one, mut two) = (Ledger::with_room(10), Ledger::with_room(10));
         let address = "192.0.2.1".parse().unwrap();
         one.renew(Instant::now(), (StreamId(1), "hls", "a"), address, LEASE);
@@ -66,12 +93,38 @@ mod tests {
         let serves = |incumbents: &Incumbents, stream, protocol, names: &[&str]| {
             incumbents.serves(2, (StreamId(stream), protocol), names.iter())
         };
-        incumbents.add(&one.digests());
-        assert!(serves(&incumbents, 1, "hls", &["c"]), "the other worker has not told");
-        incumbents.add(&two.digests());
+        let drain = incumbents.begin();
+        incumbents.add(drain, WorkerId(0), &one.digests());
+        incumbents.add(drain, WorkerId(0), &one.digests());
+        assert!(serves(&incumbents, 1, "hls", &["c"]), "the other worker has not reported");
+        incumbents.add(drain, WorkerId(1), &two.digests());
         assert!(serves(&incumbents, 1, "hls", &["a"]) && serves(&incumbents, 1, "hls", &["new", "b"]));
         for (stream, protocol, name) in [(1, "hls", "c"), (2, "hls", "a"), (1, "dash", "a")] {
             assert!(!serves(&incumbents, stream, protocol, &[name]));
         }
+    }
+
+    #[test]
+    fn what_was_reported_for_a_former_drain_counts_for_none() {
+        let mut incumbents = Incumbents::default();
+        let serves = |incumbents: &Incumbents| incumbents.serves(2, (StreamId(1), "hls"), ["a"].iter());
+        let former = incumbents.begin();
+        incumbents.add(former, WorkerId(0), &[]);
+        incumbents.end();
+        incumbents.add(former, WorkerId(1), &[]);
+        let drain = incumbents.begin();
+        incumbents.add(drain, WorkerId(0), &[]);
+        assert!(serves(&incumbents), "the other worker has not reported for this drain");
+        incumbents.add(former, WorkerId(1), &[]);
+        assert!(serves(&incumbents));
+        incumbents.add(drain, WorkerId(1), &[]);
+        assert!(!serves(&incumbents));
+        // The other worker begins the next one first.
+        incumbents.add(drain + 1, WorkerId(1), &[digest(StreamId(1), "hls", "a")]);
+        incumbents.end();
+        let next = incumbents.begin();
+        incumbents.add(next, WorkerId(0), &[]);
+        assert!(serves(&incumbents) && incumbents.reported.len() == 2);
+        assert!(!incumbents.serves(2, (StreamId(1), "hls"), ["c"].iter()));
     }
 }

@@ -100,7 +100,7 @@ impl Polled {
     ) {
         let stream = ask.stream.or_else(|| live.directory.get(&ask.key).copied());
         let of_stream = stream.and_then(|stream| self.key_of_polled(live, stream));
-        if turn.leaving && stream.is_some_and(|stream| !self.serves_on(stream, &ask)) {
+        if turn.leaving && !ask.is_glance && !self.serves_on(live, &ask) {
             conns.pass_refused(id, ask.protocol, &ask.key, &NoSubscription::Unavailable);
             return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
         }
@@ -167,7 +167,7 @@ impl Polled {
 }
 
 impl Conns {
-    fn answer_pass(&mut self, turn: &mut Turn, id: ConnId, verdict: Result<(), NoSubscription>) {
+    pub(super) fn answer_pass(&mut self, turn: &mut Turn, id: ConnId, verdict: Result<(), NoSubscription>) {
         self.reply(turn, id, Reply::Request(RequestNews::Pass(verdict)));
         self.touch(turn, id);
     }

@@ -18,7 +18,8 @@ use super::waits::{BlobName, Wait, Waits};
 use super::{Output, Worker};
 use crate::hub::{BlobMemory, Published};
 use crate::mail::{
-    BLOBS_LINGER, Blob, BlobMail, BlobsInTransit, LeaseNews, SinkNews, ToControl, ToWorker, WatchedMail,
+    BLOBS_LINGER, Blob, BlobMail, BlobsInTransit, LeaseNews, NoSubscription, SinkNews, ToControl, ToWorker,
+    WatchedMail,
 };
 use crate::protocol::{BLOB_WAIT, PassAsk, Reply, RequestNews, WantedBlob, Watched, settings_of, sinks};
 use crate::types::{ConnId, Now, StreamId, StreamKey, WorkerId};
@@ -194,6 +195,16 @@ impl Polled {
         if !may_come || blob.is_some_and(|blob| blob.progress >= wanted.progress) {
             return conns.answer_waiting(turn, id);
         }
+        if turn.leaving && stream.is_none() && !grows {
+            // Nothing is begun for a newcomer: another server may have it.
+            conns.pass_refused(
+                id,
+                wanted.sink.unwrap_or_default(),
+                &wanted.key,
+                &NoSubscription::Unavailable,
+            );
+            return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
+        }
         let is_first = !self.waits.has(&name);
         let (until, progress, key) = (turn.now.mono + BLOB_WAIT, wanted.progress, wanted.key.clone());
         self.waits.begin(id, Wait { until, name, progress, key });
@@ -340,10 +351,16 @@ impl Polled {
         turn.tell_all(ended.into_iter().map(|news| ToControl::Leased(Box::new(news))));
     }
 
-    /// True if a viewer has watched since before the server began to leave.
-    pub(super) fn serves_on(&self, stream: StreamId, ask: &PassAsk) -> bool {
+    /// True if a viewer has watched since before the server began to leave, or there is no stream. A viewer changes between the
+    /// renditions of a ladder, and is counted for each.
+    pub(super) fn serves_on(&self, live: &Live, ask: &PassAsk) -> bool {
+        let mut streams = ask.stream.or(ask.watched).into_iter().chain(live.ladder(&ask.key)).peekable();
         let names = [Some(&ask.viewer), ask.former.as_ref()];
-        self.incumbents.serves(self.workers.0.get(), (stream, ask.protocol), names.into_iter().flatten())
+        let serves = |stream| {
+            let viewer = names.into_iter().flatten();
+            self.incumbents.serves(self.workers.0.get(), (stream, ask.protocol), viewer)
+        };
+        streams.peek().is_none() || streams.any(serves)
     }
 
     /// Returns the worker that counts a viewer.

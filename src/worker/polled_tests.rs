@@ -2,6 +2,7 @@
 
 mod ends;
 mod ladders;
+mod leaving;
 
 use std::collections::{BTreeMap, BTreeSet};
 

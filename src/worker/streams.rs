@@ -12,7 +12,6 @@ use super::conn::Purpose;
 use super::conns::Conns;
 use super::demand::Producer;
 use super::holds::Holds;
-use super::incumbents::Incumbents;
 use super::rooms::{Rooms, is_view};
 use super::sinks::begun_with;
 use super::speakers::Speakers;
@@ -307,7 +306,9 @@ impl Worker {
             ToWorker::Withdrawn { stream, makers } => self.turn.blobs.withdraw(stream, &makers),
             ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
             ToWorker::Leaving(is_leaving) => self.leave(is_leaving),
-            ToWorker::Incumbents(viewers) => self.polled.incumbents.add(&viewers),
+            ToWorker::Incumbents { drain, worker, viewers } => {
+                self.polled.incumbents.add(drain, worker, &viewers);
+            }
             ToWorker::Drain => self.drain(),
             ToWorker::Mirror { stream, to, request, wanted, after } => {
                 self.live.mirror(&mut self.turn, &mut self.conns, stream, (to, request), wanted, after);
@@ -443,12 +444,13 @@ impl Worker {
     fn leave(&mut self, is_leaving: bool) {
         self.turn.leaving = is_leaving;
         if !is_leaving {
-            self.polled.incumbents = Incumbents::default();
-            return;
+            return self.polled.incumbents.end();
         }
         let viewers = self.polled.leases.digests();
-        self.polled.incumbents.add(&viewers);
-        self.turn.agenda.outputs.push_back(Output::Others(ToWorker::Incumbents(viewers)));
+        let (drain, worker) = (self.polled.incumbents.begin(), self.turn.id);
+        self.polled.incumbents.add(drain, worker, &viewers);
+        let mail = ToWorker::Incumbents { drain, worker, viewers };
+        self.turn.agenda.outputs.push_back(Output::Others(mail));
     }
 
     fn drain(&mut self) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Cluster, Held};
-use crate::directory::{Node, Request};
+use crate::directory::{Holder, Node, Request};
 use crate::types::{NodeId, PullId, StreamKey};
 
 /// Share of a processor, in percent, within which nodes count as equally busy.
@@ -13,10 +13,11 @@ const CPU_STEP: u8 = 25;
 struct Successors<'a>(Vec<(&'a Node, usize)>);
 
 impl Successors<'_> {
-    /// Returns the node that gets the next id: the least busy one with the fewest ids.
-    fn next(&mut self) -> Option<(NodeId, u64)> {
+    /// Returns the node that gets the next id: of those that take it, the least busy one with the fewest ids.
+    fn next(&mut self, takes: impl Fn(&NodeId) -> bool) -> Option<(NodeId, u64)> {
         let busy = |node: &Node| node.profile.cpu_percent.checked_div(CPU_STEP);
-        let (node, count) = self.0.iter_mut().min_by_key(|(node, count)| (busy(node), *count))?;
+        let able = self.0.iter_mut().filter(|(node, _)| takes(&node.id));
+        let (node, count) = able.min_by_key(|(node, count)| (busy(node), *count))?;
         *count = count.saturating_add(1);
         Some((node.id.clone(), node.incarnation))
     }
@@ -44,8 +45,12 @@ impl Cluster {
         Successors(self.others().map(|node| (node, counts.get(&node.id).copied().unwrap_or(0))).collect())
     }
 
-    /// Gives the ids of sources to other nodes. A claim that the directory does not know of yet stays.
-    pub(in crate::control) fn hand_over(&mut self, pulls: impl Iterator<Item = PullId>) {
+    /// Gives the ids of sources to other nodes that take them. A claim that the directory does not know of yet stays.
+    pub(in crate::control) fn hand_over(
+        &mut self,
+        pulls: impl Iterator<Item = PullId>,
+        takes: impl Fn(&NodeId, &StreamKey) -> bool,
+    ) {
         if !self.has_successor() {
             return;
         }
@@ -54,17 +59,33 @@ impl Cluster {
         let known = held.filter(|held| held.token > 0);
         let requests: Vec<Request> = known
             .filter_map(|Held { key, token }| {
-                Some(Request::HandOver { key: key.clone(), token: *token, to: successors.next()? })
+                Some(Request::HandOver {
+                    key: key.clone(),
+                    token: *token,
+                    to: successors.next(|node| takes(node, key))?,
+                })
             })
             .collect();
         self.requests.extend(requests);
     }
 
-    /// Gives an id that this node was given, and does not use, to another node. Returns false if there is none.
-    pub(in crate::control) fn pass_on(&mut self, key: &StreamKey) -> bool {
+    /// Gives an id that this node was given, and does not use, to another node that takes it. Returns false if there is none.
+    pub(in crate::control) fn pass_on(&mut self, key: &StreamKey, takes: impl Fn(&NodeId) -> bool) -> bool {
+        let Some(to) = self.successors().next(takes) else { return false };
+        self.give(key, to)
+    }
+
+    /// Gives an id that this node was given back to a draining node, which runs its source on. Returns false if that is gone or does
+    /// not drain.
+    pub(in crate::control) fn hand_back(&mut self, key: &StreamKey, giver: &Holder) -> bool {
+        let Some(node) = self.node_of(giver).filter(|node| node.profile.is_draining) else { return false };
+        let to = (node.id.clone(), node.incarnation);
+        self.give(key, to)
+    }
+
+    fn give(&mut self, key: &StreamKey, to: (NodeId, u64)) -> bool {
         let Some(holder) = self.claims.get(key).filter(|holder| self.is_own(holder)) else { return false };
         let token = holder.token;
-        let Some(to) = self.successors().next() else { return false };
         self.requests.push_back(Request::HandOver { key: key.clone(), token, to });
         true
     }

@@ -121,8 +121,8 @@ pub(in crate::control) struct Changes {
     pub(in crate::control) lost: Vec<StreamKey>,
     /// Ids of gone nodes whose claims have ended at this node's request.
     pub(in crate::control) buried: Vec<StreamKey>,
-    /// Ids that another node has given to this one.
-    pub(in crate::control) given: Vec<StreamKey>,
+    /// Ids that another node has given to this one, each with its holder before.
+    pub(in crate::control) given: Vec<(StreamKey, Option<Holder>)>,
 }
 
 impl Cluster {
@@ -351,10 +351,10 @@ impl Cluster {
                         held.token = held.token.max(holder.token);
                     }
                 }
+                let giver = self.claims.insert(key.clone(), holder);
                 if !self.is_claimed_here(&key) {
-                    changes.given.push(key.clone());
+                    changes.given.push((key.clone(), giver));
                 }
-                self.claims.insert(key.clone(), holder);
             }
             Some(holder) => {
                 // One without a token is newer than any that is told: its own is on the way.
@@ -414,6 +414,7 @@ impl Cluster {
         if !changed.is_empty() {
             let of_changed = self.claims.iter().filter(|(_, holder)| changed.contains(&holder.node));
             changes.moved.extend(of_changed.map(|(key, _)| key.clone()));
+            self.present.forget_earlier(&self.nodes);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::control::Control;
 use crate::control::Outbound;
 use crate::control::admission::Ticket;
 use crate::control::context::Context;
+use crate::control::leaving::take_given;
 use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::directory::{News, Request};
@@ -42,8 +43,9 @@ impl Control {
         for key in &changes.moved {
             self.claim_changed(now, key);
         }
-        for key in &changes.given {
-            self.outbound.take_given(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+        for (key, giver) in &changes.given {
+            let Self { outbound, cx, records, registry, .. } = &mut *self;
+            take_given(outbound, cx, records, registry, now, key, giver.as_ref());
         }
         for key in &changes.buried {
             self.outbound.clear_up(&mut self.cx, &mut self.records, &mut self.registry, now, key);

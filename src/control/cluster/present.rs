@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::Cluster;
-use crate::directory::{Holder, Presence, Request, Subscribed};
+use crate::directory::{Holder, Node, Presence, Request, Subscribed};
 use crate::types::{NodeId, StreamKey};
 
 /// A subscriber of a stream.
@@ -19,6 +19,17 @@ pub(super) struct Present {
     pub(super) told: BTreeMap<Who, u32>,
     /// Process and number by node, those of this node too.
     nodes: BTreeMap<Who, BTreeMap<NodeId, (u64, u32)>>,
+}
+
+impl Present {
+    /// Forgets the connections at earlier processes of nodes.
+    pub(super) fn forget_earlier(&mut self, nodes: &BTreeMap<NodeId, Node>) {
+        let is_earlier = |id: &NodeId, of: u64| nodes.get(id).is_some_and(|node| of < node.incarnation);
+        self.nodes.retain(|_, at| {
+            at.retain(|id, (of, _)| !is_earlier(id, *of));
+            !at.is_empty()
+        });
+    }
 }
 
 impl Cluster {

@@ -282,6 +282,76 @@ fn n_22_a_node_starts_what_it_is_given_and_goes_on_with_its_copy() {
     assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Release { .. })));
 }
 
+/// A source is given back by nodes that have no room for it.
+#[test]
+fn n_22_a_source_that_no_node_takes_runs_on_where_it_was_with_its_viewers() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true), node("e", 5, true)]));
+    let (_, first, grant) = rig.running_source("s");
+    let token = rig.last_claim().0 * 10;
+    rig.asked.clear();
+    assert!(rig.leave(true));
+    assert_eq!(rig.handed_over(), [(key("s"), token, ("c".to_owned(), 1))]);
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, token + 1)) });
+    rig.take();
+    // The node has no room for it: the next one is asked.
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 2)) });
+    assert_eq!(rig.handed_over(), [(key("s"), token + 2, ("e".to_owned(), 5))]);
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("e", 5, token + 3)) });
+    assert_eq!((rig.ends(), rig.asked_claims().len()), (0, 0));
+    // Nor has that one, and nobody is left.
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 4)) });
+    let ticket = rig.last_claim().0;
+    rig.tell_news(News::Answer { ticket, key: key("s"), answer: ClaimAnswer::Granted(token + 5) });
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, token + 5)) });
+    let again = rig.pull_orders().pop().unwrap();
+    assert_ne!(again.1.pull, first.pull);
+    assert_eq!(rig.unit(&again, Ingest::PULL).unwrap().stream, grant.stream, "its viewers stay");
+    assert_eq!((rig.ends(), rig.record("s")["status"].as_str()), (0, Some("broadcasting")));
+    assert!(!rig.asked.iter().any(|asked| matches!(asked, Asked::Release { .. })));
+    rig.asked.clear();
+    // Neither is asked again soon.
+    for _ in 0..50 {
+        rig.report(0, grant.stream, 1, 0, 1);
+        rig.run_for(secs(1));
+    }
+    assert_eq!(rig.handed_over(), []);
+    for _ in 0..12 {
+        rig.report(0, grant.stream, 1, 0, 1);
+        rig.run_for(secs(1));
+    }
+    assert_eq!(rig.handed_over().first(), Some(&(key("s"), token + 5, ("c".to_owned(), 1))));
+    assert_eq!((rig.lefts, rig.ends()), (0, 0));
+}
+
+#[test]
+fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
+    let mut rig =
+        Rig::with_directory(&[("acceptOnlyStreamsInDataStore", "false"), ("ingestingStreamLimit", "1")]);
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
+    let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/s"}"#;
+    rig.post(&format!("{BROADCASTS}/create"), body);
+    rig.control.records.source_wanted(rig.now, &key("s"), true);
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
+    rig.mail(ToControl::Wanted { key: key("s"), via: Vec::new() });
+    rig.names_resolve();
+    let copy = rig.pull_orders().remove(0);
+    rig.unit(&copy, Ingest::COPY).unwrap();
+    rig.asked.clear();
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
+    assert_eq!(rig.handed_over(), [(key("s"), 8, ("c".to_owned(), 1))]);
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 9)) });
+    rig.run_for(secs(2));
+    let is_stopped = |(_, mail): &(WorkerId, ToWorker)| matches!(mail, ToWorker::StopPull(_));
+    assert!(!rig.posted.iter().any(is_stopped) && rig.ends() == 0, "viewers of the copy stay");
+    assert_eq!((rig.pull_orders().len(), rig.asked_claims().len()), (0, 0));
+    // A giver that is not there any more cannot have it back: the source waits here.
+    rig.tell_news(News::Nodes(vec![node("b", 1, true)]));
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 10)) });
+    assert!(rig.asked.contains(&Asked::Release { key: key("s"), token: 10 }));
+    assert_eq!(rig.handed_over(), []);
+}
+
 #[test]
 fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     let mut rig = Rig::with_directory(&[]);
@@ -299,7 +369,7 @@ fn n_22_an_id_that_no_source_here_uses_is_passed_on_or_given_back() {
     rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
     rig.tell_news(News::Claim { key: key("t"), holder: Some(holder("b", 1, 10)) });
     assert_eq!(rig.asked, [Asked::Release { key: key("t"), token: 10 }]);
-    // It waits, and begins when the drain is called off.
+    // The source waits until the drain is called off.
     rig.run_for(secs(1));
     assert_eq!((rig.lefts, rig.asked_claims().len()), (0, 0));
     assert!(rig.leave(false));
@@ -335,4 +405,26 @@ fn n_22_a_source_that_is_being_claimed_is_given_away_once_it_has_its_claim() {
     rig.tell_news(News::Answer { ticket, key: key("s"), answer: ClaimAnswer::Granted(70) });
     rig.run_for(secs(2));
     assert_eq!(rig.handed_over(), [(key("s"), 70, ("c".to_owned(), 1))]);
+}
+
+/// Viewers by requests reach control over a worker that has not heard of the drain yet; other nodes copy from this one as before.
+#[test]
+fn c_20_no_copy_and_no_view_begins_for_a_newcomer() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.create("room");
+    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
+    let wanted = |rig: &mut Rig, id: &str, via: &[&str]| {
+        let via = via.iter().map(|node| (*node).to_owned()).collect();
+        rig.mail(ToControl::Wanted { key: key(id), via });
+        rig.names_resolve();
+        rig.pull_orders().len()
+    };
+    let (ann, _) = rig.publish_claimed("ann");
+    rig.post(&format!("{BROADCASTS}/room/subtrack?id=ann"), "");
+    rig.take();
+    assert!(rig.leave(true));
+    assert_eq!((wanted(&mut rig, "s", &[]), wanted(&mut rig, "room", &[])), (0, 0));
+    assert_eq!(wanted(&mut rig, "s", &["x"]), 1);
+    assert!(rig.leave(false));
+    assert_eq!(wanted(&mut rig, "room", &[]), 1, "{ann:?} is in it");
 }

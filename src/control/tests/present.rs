@@ -99,3 +99,15 @@ fn a_server_alone_tells_nobody_of_its_subscribers() {
     rig.alice_plays().unwrap();
     assert!(rig.told_present().is_empty());
 }
+
+#[test]
+fn n_24_connections_at_an_earlier_process_of_a_node_are_forgotten() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.tell_news(News::Present(at("c", 1, 1)));
+    let known = |rig: &Rig| rig.control.registry.cluster.present_elsewhere(&subscribed(1).key, "alice");
+    assert_eq!(known(&rig), 1);
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
+    // As if the node were again what it was: nothing of that time is kept.
+    rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 1, true)]));
+    assert_eq!(known(&rig), 0);
+}

@@ -29,6 +29,10 @@ pub struct Watched {
 pub struct PassAsk {
     /// The stream, if known.
     pub stream: Option<StreamId>,
+    /// The stream of the blob that is requested, by which its viewers are counted.
+    pub watched: Option<StreamId>,
+    /// True if what is requested is no media, but a glance at the stream.
+    pub is_glance: bool,
     /// The application with the id of the stream or the name of the file.
     pub key: StreamKey,
     /// The protocol, as viewers are counted.

@@ -95,7 +95,7 @@ impl Responder for Waiting {
         let Reply::Request(news) = reply else { return Next::Stay };
         let is_awaited = self.polled.as_ref().is_some_and(|polled| polled.awaits_blob);
         match news {
-            RequestNews::Pass(verdict) if !is_awaited => {
+            RequestNews::Pass(verdict) if !is_awaited || verdict.is_err() => {
                 self.polled.take().map_or(Next::Stay, |polled| polled.passed(ctx, link, verdict))
             }
             RequestNews::Blob if is_awaited => {
@@ -257,6 +257,8 @@ impl Polled {
             .map(|(blob, ladder)| StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) });
         PassAsk {
             stream: blob.filter(|_| of_ladder.is_none()).map(|blob| blob.stream),
+            watched: blob.map(|blob| blob.stream),
+            is_glance: self.file.is_glance(ctx.apps),
             key: of_ladder.unwrap_or_else(|| self.file.key(ctx.apps)),
             protocol: self.protocol,
             viewer: self.viewer.name.clone(),
@@ -383,6 +385,15 @@ impl FilePath {
         }
         let is_as_far = |other: &&Arc<Blob>| other.stream == named.stream && other.progress >= named.progress;
         Some(other.filter(is_as_far).unwrap_or(named))
+    }
+
+    /// True if the sink that makes this file makes glances.
+    fn is_glance(&self, apps: &Apps) -> bool {
+        let app = self.segments.first().and_then(|app| apps.get(app.as_str()));
+        let maker = app
+            .zip(self.name_below())
+            .map(|(app, name)| sinks::maker_of(app, &name).is_some_and(|(kind, _)| kind.is_glance));
+        maker.unwrap_or(false)
     }
 
     fn wanted(&self, ctx: &Context<'_>, request: &Request) -> Wanted {
