@@ -65,7 +65,7 @@ impl Control {
         while self.files.reconcile_recordings(&mut self.cx, &self.records, &self.registry, now) {
             self.follow(now);
         }
-        self.access.tell_present(&mut self.registry.cluster);
+        self.access.tell_present(&self.records, &mut self.registry.cluster);
         self.hooks.exit_when_drained(&mut self.cx, &self.records);
     }
 

@@ -170,10 +170,13 @@ impl Access {
         self.presences.insert(request.session, Presence::of_viewer(request));
     }
 
-    /// Tells the other nodes of subscribers that have come and gone in this turn.
-    pub(in crate::control) fn tell_present(&mut self, cluster: &mut Cluster) {
+    /// Tells the other nodes of subscribers that have come and gone in this turn. Names that no record has are nobody's: anybody may give
+    /// one, and would write to the directory with each request.
+    pub(in crate::control) fn tell_present(&mut self, records: &Records, cluster: &mut Cluster) {
         while let Some(who) = self.presences.changed.pop_first() {
-            cluster.note_present(&who, self.presences.count(&who.0, &who.1));
+            let is_known = records.auxiliary.subscriber(&who.0, &who.1).is_some();
+            let count = if is_known { self.presences.count(&who.0, &who.1) } else { 0 };
+            cluster.note_present(&who, count);
         }
     }
 

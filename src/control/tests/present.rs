@@ -35,6 +35,12 @@ impl Rig {
         }
     }
 
+    fn register_alice(&mut self) {
+        let body = r#"{"subscriberId":"alice","concurrentConnectionsLimit":2}"#;
+        assert_eq!(self.post("/live/rest/v2/broadcasts/s/subscribers", body).0, 200);
+        self.asked.clear();
+    }
+
     fn current(&mut self) -> String {
         let list = self.get("/live/rest/v2/broadcasts/s/subscribers/list/0/10").1;
         let behind = list.split(r#""currentConcurrentConnections":"#).nth(1).unwrap();
@@ -46,9 +52,7 @@ impl Rig {
 fn n_24_connections_of_a_subscriber_are_limited_over_live_nodes() {
     let mut rig = Rig::with_directory(&[]);
     rig.publish_claimed("s");
-    let body = r#"{"subscriberId":"alice","concurrentConnectionsLimit":2}"#;
-    assert_eq!(rig.post("/live/rest/v2/broadcasts/s/subscribers", body).0, 200);
-    rig.asked.clear();
+    rig.register_alice();
     let first = rig.alice_plays().unwrap();
     assert_eq!(rig.told_present(), [1]);
     rig.tell_news(News::Present(at("c", 1, 1)));
@@ -78,6 +82,7 @@ fn n_24_connections_of_a_subscriber_are_limited_over_live_nodes() {
 fn n_24_a_directory_that_was_away_is_told_again_what_it_has_not_heard() {
     let mut rig = Rig::with_directory(&[]);
     rig.publish_claimed("s");
+    rig.register_alice();
     let first = rig.alice_plays().unwrap();
     rig.asked.clear();
     rig.tell_news(News::Presences(vec![at("b", 1, 1)]));
@@ -90,6 +95,19 @@ fn n_24_a_directory_that_was_away_is_told_again_what_it_has_not_heard() {
     assert_eq!(rig.told_present(), [0]);
     rig.tell_news(News::Presences(vec![at("b", 1, 1)]));
     assert_eq!(rig.told_present(), [0], "its end was not heard");
+}
+
+#[test]
+fn n_24_a_name_that_no_record_has_costs_the_directory_nothing() {
+    let mut rig = Rig::with_directory(&[]);
+    rig.publish_claimed("s");
+    rig.asked.clear();
+    let session = rig.alice_plays().unwrap();
+    rig.mail(ToControl::PlayEnded(session));
+    assert!(rig.told_present().is_empty());
+    rig.register_alice();
+    rig.alice_plays().unwrap();
+    assert_eq!(rig.told_present(), [1]);
 }
 
 #[test]
