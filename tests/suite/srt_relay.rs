@@ -157,8 +157,10 @@ fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
         ids.push(push(&server, "holes", &url));
     }
     let publisher = Publisher::start(server.rtmp, "live", "holes");
-    wait_for("the tries", secs(20), || server.open_sockets() > files + 90);
-    assert!(server.open_sockets() <= files + 110, "one socket each");
+    // One that tries again may still have its former socket for a moment.
+    wait_for("a socket for each try", secs(20), || {
+        (files + 91..=files + 110).contains(&server.open_sockets())
+    });
     wait_for("the failures", secs(30), || push_status(&server, "holes") == "failed");
     for id in ids {
         let gone = server.api().delete(&format!("{BROADCASTS}/holes/endpoint?endpointServiceId={id}")).json();
