@@ -1,4 +1,5 @@
-//! Sinks of the streams that are published on this worker: their beginning, with the stream or by a request, and their end.
+//! Sinks on this worker: their beginning, with a stream that is published here or by a request, and their end. A sink stays here when the
+//! publisher of its stream moves to another worker.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -79,7 +80,7 @@ impl Polled {
 
 impl Worker {
     /// Ends the sinks on this worker that a change of their application's settings makes outdated, withdraws what they have published on
-    /// all workers, and begins those that the application still has anew, here: a sink stays where it is when its publisher moves.
+    /// all workers, and begins those that the application still has anew.
     pub(super) fn renew_sinks(&mut self, app: &str, kinds: &Arc<[&'static str]>) {
         if kinds.is_empty() {
             return;
@@ -125,7 +126,8 @@ impl Worker {
         }
     }
 
-    /// Ends the session of a sink at once, with the files that it still had to write.
+    /// Ends the session of a sink at once, with the files that it still had to write. Control is not told: it has the sink as running here,
+    /// and hears only if no other one follows.
     fn end_sink(&mut self, stream: StreamId, kind: &'static str, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(id) {
             conn.purpose = Purpose::Ended;

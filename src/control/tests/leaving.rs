@@ -55,6 +55,19 @@ impl Rig {
         }
     }
 
+    /// A copy, for viewers here, of the source `s` that the draining node `c` has claimed.
+    fn copied_source(&mut self) -> (WorkerId, PullOrder, Grant) {
+        let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/s"}"#;
+        self.post(&format!("{BROADCASTS}/create"), body);
+        self.control.records.source_wanted(self.now, &key("s"), true);
+        self.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
+        self.mail(ToControl::Wanted { key: key("s"), via: Vec::new() });
+        self.names_resolve();
+        let copy = self.pull_orders().remove(0);
+        let grant = self.unit(&copy, Ingest::COPY).unwrap();
+        (copy.0, copy.1, grant)
+    }
+
     /// A source of this node that delivers: its claim has ten times its ticket as token.
     fn running_source(&mut self, id: &str) -> (WorkerId, PullOrder, Grant) {
         self.post(
@@ -255,18 +268,7 @@ fn n_22_a_draining_node_gives_its_sources_to_others_and_keeps_their_viewers() {
 #[test]
 fn n_22_a_node_starts_what_it_is_given_and_goes_on_with_its_copy() {
     let mut rig = Rig::with_directory(&[("acceptOnlyStreamsInDataStore", "false")]);
-    let (_, order, grant) = {
-        // A copy of the node that drains, with viewers.
-        let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/s"}"#;
-        rig.post(&format!("{BROADCASTS}/create"), body);
-        rig.control.records.source_wanted(rig.now, &key("s"), true);
-        rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
-        rig.mail(ToControl::Wanted { key: key("s"), via: Vec::new() });
-        rig.names_resolve();
-        let copy = rig.pull_orders().remove(0);
-        let grant = rig.unit(&copy, Ingest::COPY).unwrap();
-        (copy.0, copy.1, grant)
-    };
+    let (_, order, grant) = rig.copied_source();
     rig.take();
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
     let is_stopped =
@@ -329,14 +331,7 @@ fn n_22_a_node_without_room_gives_a_source_back_and_goes_on_with_its_copy() {
     let mut rig =
         Rig::with_directory(&[("acceptOnlyStreamsInDataStore", "false"), ("ingestingStreamLimit", "1")]);
     rig.tell_news(News::Nodes(vec![node("b", 1, true), draining("c")]));
-    let body = r#"{"streamId":"s","type":"streamSource","streamUrl":"rtmp://198.51.100.1/live/s"}"#;
-    rig.post(&format!("{BROADCASTS}/create"), body);
-    rig.control.records.source_wanted(rig.now, &key("s"), true);
-    rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("c", 1, 7)) });
-    rig.mail(ToControl::Wanted { key: key("s"), via: Vec::new() });
-    rig.names_resolve();
-    let copy = rig.pull_orders().remove(0);
-    rig.unit(&copy, Ingest::COPY).unwrap();
+    rig.copied_source();
     rig.asked.clear();
     rig.tell_news(News::Claim { key: key("s"), holder: Some(holder("b", 1, 8)) });
     assert_eq!(rig.handed_over(), [(key("s"), 8, ("c".to_owned(), 1))]);
