@@ -26,6 +26,8 @@ pub const PROBE_RTO: std::time::Duration = std::time::Duration::from_millis(100)
 pub const PROBE_INTERVAL: std::time::Duration = std::time::Duration::from_millis(250);
 /// Maximum number of sessions per address that [`crate::Demux::next_of_host`] considers.
 pub const HOST_SESSIONS_MAX: usize = 16;
+/// Number of transmissions after which a STUN server is taken for silent (RFC 8489 §6.2.1).
+pub const GATHER_TRIES: u32 = 7;
 /// Maximum number of remote candidates of a full agent, including peer-reflexive ones.
 pub const CANDIDATES_MAX: usize = 32;
 /// Maximum number of local candidates of a full agent.

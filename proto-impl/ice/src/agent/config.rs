@@ -31,9 +31,11 @@ pub struct Config {
     pub ta: Duration,
     /// Initial retransmission timeout of a check (RFC 8445 §14.3: at least 500 ms); doubles each time.
     pub rto: Duration,
-    /// Longest retransmission timeout, so that a lossy path is tried seven times before the connect timeout.
+    /// Longest retransmission timeout. A second lets a path that loses a third of its datagrams each way be tried until the connect
+    /// timeout, where seven tries fail once in fifty times; other agents try each 50 ms.
     pub rto_max: Duration,
-    /// Number of transmissions after which an unanswered check fails (RFC 8489 §6.2.1: 7).
+    /// Number of transmissions after which an unanswered check fails (RFC 8489 §6.2.1: 7, with timeouts that double without
+    /// an end).
     pub tries: u32,
     /// Time for which the controlling side waits for a better pair after the first valid one.
     pub nominate_after: Duration,
@@ -53,8 +55,8 @@ impl Default for Config {
             role: Role::Controlling,
             ta: Duration::from_millis(50),
             rto: Duration::from_millis(500),
-            rto_max: Duration::from_secs(2),
-            tries: 7,
+            rto_max: Duration::from_secs(1),
+            tries: 15,
             nominate_after: Duration::from_millis(200),
             connect_timeout: Duration::from_secs(15),
             consent_interval: Duration::from_secs(5),

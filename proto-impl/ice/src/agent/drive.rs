@@ -7,6 +7,7 @@ use super::transactions::{Due, Purpose, Transaction};
 use super::{Agent, Generation, Role, Selected};
 use crate::candidate::{CandidateKind, Transport, priority};
 use crate::event::{CloseReason, Event};
+use crate::limits::GATHER_TRIES;
 use crate::path::Path;
 use crate::stats::count;
 use crate::stun::{Class, MessageWriter, RoleAttribute, TransactionId};
@@ -214,7 +215,8 @@ impl Agent {
         let (rto, tries) = match purpose {
             // RFC 7675 §5.1: a consent check is not sent again, the next one follows.
             Purpose::Consent => (self.config.consent_timeout, 1),
-            Purpose::Check { .. } | Purpose::Gather { .. } => (self.rto(), self.config.tries),
+            Purpose::Check { .. } => (self.rto(), self.config.tries),
+            Purpose::Gather { .. } => (self.rto(), GATHER_TRIES),
         };
         let opened = self.transactions.insert(Transaction {
             id,

@@ -36,6 +36,22 @@ fn ten_percent_of_loss_keep_nobody_apart() {
 }
 
 #[test]
+fn a_third_of_loss_each_way_keeps_one_of_two_hundred_apart_at_most() {
+    let mut apart = Vec::new();
+    for seed in 0..seeds() {
+        let clock = Clock::new();
+        let a = End::full(&clock, Role::Controlling, seed, &[address(1, 1)]);
+        let b = End::lite(&clock, seed + 100_000, &[address(2, 2)]);
+        let mut pair = pair(seed, clock, a, b).links(|link| link.loss(0.35));
+        signal(&mut pair);
+        if connect(&mut pair, CONNECT).is_err() {
+            apart.push(seed);
+        }
+    }
+    assert!(apart.len() as u64 * 200 <= seeds(), "{apart:?}");
+}
+
+#[test]
 fn i_06_consent_survives_loss() {
     for seed in 0..seeds().min(60) {
         let clock = Clock::new();
