@@ -261,6 +261,13 @@ impl Link {
 
     /// Sends a datagram over the link.
     pub fn send(&mut self, now: Instant, datagram: Bytes) {
+        let bytes = datagram.len();
+        self.send_sized(now, datagram, bytes);
+    }
+
+    /// Sends a datagram that takes as much of the link's rate and queue as one of `bytes` bytes. A datagram whose length differs from
+    /// run to run, as that of an ECDSA signature does, would otherwise move all that come behind it.
+    pub fn send_sized(&mut self, now: Instant, datagram: Bytes, bytes: usize) {
         self.stats.sent += 1;
         let fate = self.draw_fate();
         if datagram.len() > self.mtu {
@@ -279,11 +286,11 @@ impl Link {
             self.stats.lost += 1;
             return;
         }
-        let bytes = u64::try_from(datagram.len()).unwrap_or(u64::MAX);
-        self.bottleneck.offered += bytes;
-        let Some(leaves) = self.pass_bottleneck(now, datagram.len()) else {
+        let counted = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.bottleneck.offered += counted;
+        let Some(leaves) = self.pass_bottleneck(now, bytes) else {
             self.stats.overflowed += 1;
-            self.bottleneck.overflowed += bytes;
+            self.bottleneck.overflowed += counted;
             return;
         };
         if let Some(second) = fate.doubled {
@@ -541,6 +548,14 @@ mod tests {
         // One has left, so one fits.
         (0..2).for_each(|_| link.send(clock.at(ms(1)), datagram()));
         assert_eq!((link.stats().overflowed, link.backlog(clock.at(ms(1)))), (3, ms(71)));
+    }
+
+    #[test]
+    fn a_datagram_may_count_as_a_longer_one() {
+        let clock = Clock::new();
+        let mut link = seeded(7).rate(1_000_000);
+        link.send_sized(clock.now(), Bytes::from_static(&[0; 70]), 1250);
+        assert_eq!((link.next_at(), link.bottleneck_bytes().offered), (Some(clock.at(ms(10))), 1250));
     }
 
     #[test]
