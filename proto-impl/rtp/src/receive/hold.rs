@@ -31,7 +31,10 @@ const LOSS_PACKETS_MIN: u32 = 64;
 
 /// Number of requests that the hold leaves time for, by the share of packets lost, in thousandths. If requests and
 /// their answers are lost as often as packets, at most a few of ten thousand packets are given up.
-const TRIES: [(u32, u32); 5] = [(5, 2), (25, 3), (60, 4), (120, 5), (1000, 8)];
+const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (300, 12), (1000, 16)];
+/// Requests beyond the first eight are waited for while all of them take so long at most: later they cost more in delay than they repair.
+const TRIES_AT_ANY_TIME: u32 = 8;
+const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
 /// Number of requests before the loss is known.
 const TRIES_FIRST: u32 = 3;
 
@@ -139,7 +142,10 @@ impl Hold {
         if repeat.saturating_add(tolerance) > most {
             return self.of_reordering(jitter).min(most);
         }
-        let asked = repeat.saturating_mul(self.tries()).saturating_add(tolerance);
+        let tries = self.tries();
+        let first = repeat.saturating_mul(tries.min(TRIES_AT_ANY_TIME));
+        let all = repeat.saturating_mul(tries).min(MORE_TRIES_MAX).max(first);
+        let asked = all.saturating_add(tolerance);
         asked.saturating_add(jitter).max(self.of_lateness()).max(HOLD_REPAIR_MIN).min(most)
     }
 

@@ -8,7 +8,7 @@ use crate::number::{ExtendedSequence, SequenceNumber};
 /// Maximum number of missing packets that are tracked.
 pub const NACK_LIST_MAX: usize = 1000;
 /// Maximum number of requests for one packet.
-pub const NACK_TRIES_MAX: u8 = 10;
+pub const NACK_TRIES_MAX: u8 = 18;
 /// Longest time for which a packet is requested: the longest hold.
 pub const NACK_AGE_MAX: Duration = super::hold::HOLD_REPAIR_MAX;
 /// Shortest time between two requests for one packet, for very short round trips.
@@ -154,7 +154,7 @@ mod tests {
             list.poll(start + Duration::from_millis(ms), RTT, &mut out);
             asked.extend(out.into_iter().map(|number| (ms, number.0)));
         }
-        let times: Vec<u64> = (0..10).map(|n| 10 + n * 50).collect();
+        let times: Vec<u64> = (0..u64::from(NACK_TRIES_MAX)).map(|n| 10 + n * 50).collect();
         let expected: Vec<(u64, u16)> = times.iter().flat_map(|&ms| [(ms, 5), (ms, 6)]).collect();
         assert_eq!((asked, list.len(), list.poll_timeout()), (expected, 0, None));
     }
