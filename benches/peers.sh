@@ -1,8 +1,9 @@
 #!/bin/sh
 # Builds servers that `fanout` compares with, into target/peers, for those that no distribution has:
 #   sh benches/peers.sh srs zlmediakit mediamtx
+#   sh benches/peers.sh srs-webrtc mediamtx             # those of `make networks`
 #   PATH=$PWD/target/peers:$PATH cargo bench --bench fanout -- --servers millstream,nginx,srs,srs-realtime,zlmediakit,floor
-# Needs git, a C++ compiler, make; SRS: automake and OpenSSL's headers; ZLMediaKit: cmake and the same headers; MediaMTX: Go.
+# Needs git, a C++ compiler, make; SRS: automake, patch, tclsh and OpenSSL's headers; ZLMediaKit: cmake and the same headers; MediaMTX: Go.
 # Sources that are in target/peers/src already are not fetched.
 set -eu
 cd "$(dirname "$0")/.."
@@ -24,6 +25,12 @@ for peer in "$@"; do
         (cd "$peers/src/srs/trunk" && ./configure --sanitizer=off --sys-ssl=on --rtc=off --srt=off --https=off \
             --gb28181=off --utest=off --jobs="$(nproc)" && make -j"$(nproc)" server)
         cp "$peers/src/srs/trunk/objs/srs" "$peers/"
+        ;;
+    srs-webrtc)
+        fetch srs-webrtc ossrs/srs 101382afd
+        (cd "$peers/src/srs-webrtc/trunk" && ./configure --sanitizer=off --sys-ssl=on --rtc=on --srt=off --https=off \
+            --gb28181=off --utest=off --jobs="$(nproc)" && make -j"$(nproc)" server)
+        cp "$peers/src/srs-webrtc/trunk/objs/srs" "$peers/srs-webrtc"
         ;;
     zlmediakit)
         fetch zlmediakit ZLMediaKit/ZLMediaKit daaa74a7

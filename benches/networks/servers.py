@@ -269,11 +269,45 @@ rtc:
 
 
 class Srs(Running):
+    """Published by its WHIP, so that it can ask the publisher for key frames."""
+
     NAME = "SRS"
 
     @staticmethod
     def missing():
-        return "its source cannot be had from a package registry"
+        return None if program("srs-webrtc") else "no srs-webrtc in target/peers or the path: sh benches/peers.sh srs-webrtc"
+
+    @staticmethod
+    def version():
+        return f"SRS {first_line(program('srs-webrtc'), '-v')}"
+
+    def __init__(self, place, path):
+        super().__init__()
+        http, rtmp, media = free_port(), free_port(), free_port(socket.SOCK_DGRAM)
+        with open(f"{place}/srs.conf", "w") as out:
+            out.write(f"""daemon off;
+listen 127.0.0.1:{rtmp};
+pid {place}/srs.pid;
+max_connections 100;
+srs_log_tank console;
+http_api {{ enabled on; listen 127.0.0.1:{http}; }}
+rtc_server {{ enabled on; listen {media}; candidate 127.0.0.1; }}
+vhost __defaultVhost__ {{ rtc {{ enabled on; rtmp_to_rtc off; rtc_to_rtmp off; }} }}
+""")
+        self.begin([program("srs-webrtc"), "-c", f"{place}/srs.conf"], f"{place}/srs.log")
+        api = f"http://127.0.0.1:{http}"
+        stage.wait_for("SRS", lambda: answers(f"{api}/api/v1/versions"))
+        self.publish(path, ["-f", "whip", f"{api}/rtc/v1/whip/?app=live&stream={STREAM}"])
+        stage.wait_for("the stream at SRS", lambda: self.is_live(f"{api}/api/v1/streams/"))
+        self.kind, self.options = "whep", {"url": f"{api}/rtc/v1/whep/?app=live&stream={STREAM}"}
+
+    @staticmethod
+    def is_live(url):
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return any(stream["publish"]["active"] for stream in json.load(answer).get("streams", []))
+        except OSError:
+            return False
 
 
 ALL = (Millstream, MediaMtx, Janus, LiveKit, Srs)
