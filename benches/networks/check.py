@@ -5,9 +5,11 @@
 
 import itertools
 import unittest
+import xml.etree.ElementTree
 
 import cells
 import figures
+import graph
 import servers
 
 
@@ -96,6 +98,15 @@ class Figures(unittest.TestCase):
         found = figures.worse([row(servers.Millstream.NAME, 40), row("MediaMTX", 90)])
         self.assertEqual(found, ["75 %: pictures, %: millstream 40.0, MediaMTX 90.0"])
         self.assertIn("| 75 % | MediaMTX | 90.0 |", figures.table([row("MediaMTX", 90)]))
+
+    def test_a_graph_has_what_the_line_carries_what_was_sent_and_the_estimate(self):
+        line = [{"at": at * 1000, "back": {"bytes": at * 100_000}, "estimate": 900_000 if at > 2 else None} for at in range(25)]
+        row = {"cell": "cut to 30 % for 8 s", "seen": {"began": 0, "line": line}}
+        cell, lines = graph.series(row)
+        self.assertEqual(lines["sent"][0], (0.5, 0.8))
+        self.assertEqual(lines["estimate"][0], (3.0, 0.9))
+        self.assertEqual([at for at, _ in lines["line"]], [0, 8, 8, 16, 16, cell.seconds])
+        xml.etree.ElementTree.fromstring("<svg>" + "".join(graph.panel(row, 0)) + "</svg>")
 
 
 if __name__ == "__main__":

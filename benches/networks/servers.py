@@ -80,6 +80,9 @@ class Running:
         self.processes.append(process)
         return process
 
+    def estimate(self):
+        """Bits per second that the path to the viewer carries in the server's view, where it tells."""
+
     def close(self):
         for process in self.processes:
             stage.end(process)
@@ -98,12 +101,18 @@ class Millstream(Running):
 
     def __init__(self, place, path):
         super().__init__()
-        server = stage.Server("server.workers=1", "app.publisherGraceMs=0", *os.environ.get("SETTINGS", "").split())
+        server = stage.Server("server.workers=1", "app.publisherGraceMs=0", "metrics.per_stream=true", *os.environ.get("SETTINGS", "").split())
         self.processes.append(server.process)
         rtsp = server.ready["rtsp"]
         self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{rtsp}/live/{STREAM}"])
         stage.wait_for("the stream at millstream", lambda: server.is_live(STREAM))
         self.kind, self.options = "whep", {"url": f"http://{server.http}/live/whep/{STREAM}"}
+        self.metrics = f"http://{server.http}/metrics"
+
+    def estimate(self):
+        with urllib.request.urlopen(self.metrics, timeout=5) as answer:
+            found = re.search(r"^millstream_webrtc_estimate_bits\{[^}]*\} (\d+)", answer.read().decode(), re.M)
+        return int(found[1]) if found else None
 
 
 class MediaMtx(Running):

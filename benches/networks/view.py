@@ -86,21 +86,21 @@ def run(cell, server, seed):
         browser.run(f"watch({json.dumps(server.kind)}, {json.dumps(server.options)}); 0")
         relay = Relay(cell, wanted(browser), seed)
         browser.run(f"relayAt({relay.port}); 0")
-        return follow(cell, browser, relay)
+        return follow(cell, browser, relay, server)
     finally:
         browser.close()
         if relay:
             relay.close()
 
 
-def follow(cell, browser, relay):
+def follow(cell, browser, relay, server):
     begun, line, is_cut = time.monotonic(), [relay.stats()], False
     while time.monotonic() < begun + cell.seconds:
         past = time.monotonic() - begun
         if cell.cut and not is_cut and past >= cells.CUT_AT:
             relay.say("cut", cell.cut_bits, cell.cut)
             is_cut = True
-        line.append(relay.stats())
+        line.append({**relay.stats(), "estimate": server.estimate()})
         next_look = begun + (int(past / LOOK_S) + 1) * LOOK_S
         time.sleep(max(0, next_look - time.monotonic()))
     seen = browser.run("finish()")
