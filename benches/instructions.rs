@@ -27,7 +27,8 @@ use netsim::SyntheticUnit;
 use rtmp::CHUNK_SIZE_OUT;
 
 use steps::{
-    FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, rtmp, second_of_media, tracks,
+    EstimatedPath, FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, rtmp,
+    second_of_media, tracks,
 };
 
 /// A step at two sizes, and the most that the larger may cost of the smaller.
@@ -38,7 +39,7 @@ struct Row {
     ratio_max: f64,
 }
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     row("fan-out-viewers", "77 units to 500 and to 1000 subscribers", [500, 1000], 2.05),
     row("fan-out-units", "77 and 154 units to 100 subscribers", [77, 154], 2.05),
     row("chunks-128", "1 s and 2 s of RTMP in chunks of 128", [1, 2], 2.05),
@@ -47,6 +48,7 @@ const ROWS: [Row; 17] = [
     row("package", "100 and 200 units packaged as RTMP", [100, 200], 2.05),
     // The payload is named and never touched.
     row("package-size", "100 frames of 5 KB and of 30 KB packaged as RTMP", [5_000, 30_000], 1.05),
+    row("estimate", "10 s and 20 s of the estimate of a WebRTC viewer's path", [10, 20], 2.05),
     row("requests", "50 and 100 HTTP requests on one connection", [50, 100], 2.05),
     row("leaving-idle", "2000 and 4000 idle connections that break", [2000, 4000], 2.05),
     row("leaving-viewers", "2000 and 4000 viewers of one stream that leave", [2000, 4000], 2.05),
@@ -132,6 +134,12 @@ fn run(name: &str, size: usize) {
                 netsim::MediaSource::new(&crypto::Seed::from_number(1)).sizes(size, 0).gop(1_000_000);
             let frames: Vec<SyntheticUnit> = source.skip(1).take(100).collect();
             package(frames.iter());
+        }
+        "estimate" => {
+            let path = EstimatedPath::new(size);
+            let mut estimate = None;
+            counted(&mut || estimate = path.run());
+            assert!(estimate.is_some(), "nothing was estimated");
         }
         "requests" => requests(size, 0),
         "request-length" => requests(50, size),

@@ -14,8 +14,8 @@ use millstream::http;
 use rtmp::CHUNK_SIZE_OUT;
 
 use steps::{
-    FRAMES, FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, rtmp, second_of_media,
-    tracks,
+    EstimatedPath, FRAMES, FanOut, chunk_reader, chunked, entry, flv_file, read_messages, read_tags, rtmp,
+    second_of_media, tracks,
 };
 
 fn parse_chunks(c: &mut Criterion) {
@@ -68,6 +68,14 @@ fn fan_out(c: &mut Criterion) {
     group.finish();
 }
 
+/// Measures the estimate of one viewer's path over ten seconds of the stream.
+fn estimate(c: &mut Criterion) {
+    let path = EstimatedPath::new(10);
+    c.bench_function("estimate a WebRTC viewer's path, 10 s of 2.5 Mb/s", |b| {
+        b.iter(|| assert!(path.run().is_some(), "nothing was estimated"));
+    });
+}
+
 fn parse_request(c: &mut Criterion) {
     let request: &[u8] = b"GET /live/rest/v2/broadcasts/list/0/50?sort_by=date&order_by=desc HTTP/1.1\r\n\
         Host: media.example.com:5080\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\n\
@@ -90,6 +98,6 @@ fn parse_request(c: &mut Criterion) {
 criterion_group! {
     name = benches;
     config = Criterion::default().warm_up_time(Duration::from_millis(500)).measurement_time(Duration::from_secs(2));
-    targets = parse_chunks, parse_tags, package, fan_out, parse_request
+    targets = parse_chunks, parse_tags, package, fan_out, estimate, parse_request
 }
 criterion_main!(benches);

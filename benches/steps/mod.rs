@@ -1,8 +1,9 @@
 //! The hot steps as workloads, shared by the benches that take their time and those that count their instructions.
 
+use std::collections::VecDeque;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use crypto::Seed;
@@ -16,6 +17,10 @@ use millstream::protocol::Format;
 use netsim::{MediaSource, SyntheticUnit};
 use rtmp::chunk::{Limits, MessageHead, Reader, write_message};
 use rtmp::{Config, MediaKind};
+use rtp::Ssrc;
+use rtp::bandwidth::BandwidthEstimator;
+use rtp::rtcp::{Compound, Rtcp, packets};
+use rtp::transport_cc::ArrivalRecorder;
 use wire::Gather;
 
 /// Units of media in a second.
@@ -154,5 +159,72 @@ impl FanOut {
         }
         self.ring.trim(true, Some(head));
         self.packager.trim(self.ring.base());
+    }
+}
+
+/// What the estimate of a WebRTC viewer's path is fed.
+enum Told {
+    Sent(usize),
+    Feedback(Vec<u8>),
+}
+
+/// The path to a WebRTC viewer at 2.5 Mb/s: 25 pictures a second of eleven packets, feedback each 50 ms, a round trip of 40 ms.
+pub struct EstimatedPath {
+    start: Instant,
+    told: Vec<(Instant, Told)>,
+}
+
+impl EstimatedPath {
+    const PACKETS: u64 = 11;
+    const PACKET_BYTES: usize = 1140;
+    const TICK: Duration = Duration::from_millis(10);
+
+    pub fn new(seconds: usize) -> Self {
+        let start = Instant::now();
+        let (mut told, mut on_their_way) = (Vec::new(), VecDeque::new());
+        let (mut estimator, mut recorder) = (BandwidthEstimator::new(), ArrivalRecorder::new(start));
+        estimator.number_packets(start);
+        for tick in 0..u32::try_from(seconds).unwrap_or(0) * 100 {
+            let now = start + Self::TICK * tick;
+            if tick % 4 == 0 {
+                for packet in 0..Self::PACKETS {
+                    let at = now + Duration::from_micros(packet * 300);
+                    told.push((at, Told::Sent(Self::PACKET_BYTES)));
+                    on_their_way
+                        .extend(estimator.packet_sent(at, Self::PACKET_BYTES).map(|number| (at, number)));
+                }
+            }
+            while let Some((at, number)) = on_their_way.pop_front_if(|(at, _)| *at + 2 * Self::TICK <= now) {
+                recorder.handle_packet(at + 2 * Self::TICK, number);
+            }
+            let mut out = Compound::new(1200);
+            while recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut out) {
+                let report = std::mem::replace(&mut out, Compound::new(1200));
+                told.push((now + 2 * Self::TICK, Told::Feedback(report.as_bytes().to_vec())));
+            }
+        }
+        told.sort_by_key(|(at, _)| *at);
+        Self { start, told }
+    }
+
+    /// Passes all packets and reports to an estimator; returns its estimate, in bits per second.
+    pub fn run(&self) -> Option<u64> {
+        let mut estimator = BandwidthEstimator::new();
+        estimator.number_packets(self.start);
+        for (now, told) in &self.told {
+            match told {
+                Told::Sent(bytes) => {
+                    black_box(estimator.packet_sent(*now, *bytes));
+                }
+                Told::Feedback(bytes) => {
+                    for packet in packets(bytes) {
+                        if let Ok(Rtcp::TransportFeedback(feedback)) = packet {
+                            estimator.handle_feedback(*now, &feedback);
+                        }
+                    }
+                }
+            }
+        }
+        self.told.last().and_then(|(now, _)| estimator.estimate(*now))
     }
 }
