@@ -205,8 +205,8 @@ fn the_hold_follows_the_round_trip() {
                         (_, _) => 330,
                     };
                     // A loss costs a round trip or a few, and never more than the cap.
-                    let repairs =
-                        [0, 3, 5, 8, 12, 20][[0, 2, 5, 10, 20, 35].iter().position(|one| *one == loss).unwrap()];
+                    let repairs = [0, 3, 5, 8, 12, 20]
+                        [[0, 2, 5, 10, 20, 35].iter().position(|one| *one == loss).unwrap()];
                     let most = (round_trip * repairs + 100).min(HOLD_REPAIR_MAX.as_millis() as u64)
                         + 4 * jitter
                         + 200;
