@@ -151,8 +151,9 @@ impl Pacer {
         }
     }
 
+    /// Returns the current pace. A probe is not bounded by the stream's rate: its padding would fill the bucket of a thinned stream for seconds.
     fn pace(&self) -> u64 {
-        self.bounded(self.limit.map(|limit| limit.max(self.probe.unwrap_or(0))))
+        self.bounded(self.limit).max(self.probe.unwrap_or(0))
     }
 
     /// Returns the pace within this limit.
@@ -310,6 +311,26 @@ mod tests {
         pacer.set_limit(None);
         pacer.set_probe(Some(1));
         assert_eq!(pacer.pace(), PACE_FIRST);
+    }
+
+    #[test]
+    fn the_padding_of_a_probe_does_not_hold_up_a_thinned_stream() {
+        let start = Clock::new().now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut pacer = Pacer::new();
+        // 400 kb/s are left of the stream, on a path that is known to carry 3 Mb/s by now.
+        (0..100).for_each(|n| pacer.queued(at(n * 40), 2_000));
+        for limit in [Some(3_000_000), None] {
+            pacer.set_limit(limit);
+            pacer.set_probe(Some(9_000_000));
+            for ms in 4_000..4_200 {
+                assert!(pacer.may_send(at(ms)) || ms > 4_000);
+                pacer.sent(at(ms), 1_125);
+            }
+            pacer.set_probe(None);
+            assert!(pacer.may_send(at(4_210)), "{limit:?}");
+            assert!(pacer.time_for(at(4_210), 1_000) < Duration::from_millis(20));
+        }
     }
 
     #[test]
