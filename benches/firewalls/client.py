@@ -12,14 +12,14 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [f"{HERE}/../players", f"{HERE}/../../tests/suite"]
 import pages  # noqa: E402: the page
-import panel  # noqa: E402: a page of a headless browser
+import headless  # noqa: E402: a page of a headless browser
 
 FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--no-first-run", "--disable-dev-shm-usage", "--disable-web-security",
          "--autoplay-policy=no-user-gesture-required", "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream",
          "--disable-background-networking", "--disable-renderer-backgrounding", "--ignore-certificate-errors", "--remote-debugging-port=0"]
 
 
-class Chromium(panel.Chromium):
+class Chromium(headless.Chromium):
     """Reaches servers by a proxy, if there is one, and asks no server whether a page may read its answers."""
 
     proxy = None
@@ -36,7 +36,7 @@ class Chromium(panel.Chromium):
 
 def main(server, stream, joins, proxy=None):
     Chromium.proxy = proxy
-    panel.PATIENCE = 40
+    headless.PATIENCE = 40
     browser = Chromium()
     try:
         browser.go(pages.serve("firewalls", "autoplay width=640", ("page.js",), HERE))

@@ -13,7 +13,7 @@ import pages
 import stage
 
 sys.path.insert(0, f"{stage.ROOT}/tests/suite")
-import panel  # noqa: E402: a page of a headless browser
+import headless  # noqa: E402: a page of a headless browser
 
 HERE = servers.HERE
 RELAY = os.environ.get("RELAY", "")
@@ -29,7 +29,7 @@ FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--mute-audio", "--n
          "--disable-background-networking", "--remote-debugging-port=0"]
 
 
-class Chromium(panel.Chromium):
+class Chromium(headless.Chromium):
     """Reaches servers on loopback, and asks no server whether a page may read its answers."""
 
     def start(self):

@@ -8,20 +8,20 @@ import pages
 import stage
 
 sys.path.insert(0, f"{stage.ROOT}/tests/suite")
-import panel  # noqa: E402: a page of a headless browser
+import headless  # noqa: E402: a page of a headless browser
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SCRIPTS = ("node_modules/hls.js/dist/hls.min.js", "node_modules/dashjs/dist/modern/umd/dash.all.min.js", "page.js")
 # Longer than a page is let play.
-panel.PATIENCE = 60
+headless.PATIENCE = 60
 
 
-class Chromium(panel.Chromium):
+class Chromium(headless.Chromium):
     def version(self):
         return self.send("Browser.getVersion")["product"].replace("/", " ")
 
 
-class Firefox(panel.Firefox):
+class Firefox(headless.Firefox):
     def start(self):
         with open(f"{self.profile}/user.js", "w") as out:
             out.write('user_pref("media.autoplay.default", 0);\n')

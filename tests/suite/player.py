@@ -11,10 +11,10 @@ import socketserver
 import sys
 import threading
 
-import panel
+import headless
 
 
-class Firefox(panel.Firefox):
+class Firefox(headless.Firefox):
     """One that plays sound without being asked."""
 
     def start(self):
@@ -278,7 +278,7 @@ def task_axe(browser, url):
 
 def main():
     program, task, url, *more = sys.argv[1:]
-    browser = {"chromium": panel.Chromium, "firefox": Firefox}[program]()
+    browser = {"chromium": headless.Chromium, "firefox": Firefox}[program]()
     try:
         globals()[f"task_{task}"](browser, url, *more)
         assert not browser.told, f"the page reports: {browser.told}"

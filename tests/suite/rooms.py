@@ -5,7 +5,7 @@ rooms.py TASK URL [FOLDER]: does a task in the application `live`, and says `ok`
 
 import sys
 
-import panel
+import headless
 
 # A page's side of the signalling. `peers` are its connections by stream id, `heard` what the server said, `tracks` what a main track
 # brought: by the name of the track, its media track and the connection.
@@ -114,7 +114,7 @@ TABS = []
 
 def page(browser, url):
     """A page of the server with a socket of its own."""
-    tab = panel.Tab(browser)
+    tab = headless.Tab(browser)
     TABS.append(tab)
     tab.go(f"{url}live/play.html?id=nobody&autoplay=false")
     assert tab.run(PAGE)
@@ -335,7 +335,7 @@ def task_levels(browser, url):
 
 def enters(browser, url, name, more="source=pattern", size="desk", dark=False):
     """Somebody opens the conference page and joins."""
-    tab = panel.Tab(browser)
+    tab = headless.Tab(browser)
     TABS.append(tab)
     tab.size(size, dark)
     tab.go(f"{url}live/conference.html?id=stage&name={name}&{more}")
@@ -446,7 +446,7 @@ def task_calls_end(browser, url):
 
 def main():
     task, url = sys.argv[1:3]
-    browser = panel.Chromium()
+    browser = headless.Chromium()
     try:
         globals()[f"task_{task}"](browser, url)
     except AssertionError:

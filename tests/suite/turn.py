@@ -141,9 +141,9 @@ def check_page(browser, transport):
 
 
 def chromium(url, transport):
-    import panel
+    import headless
 
-    publisher, player = panel.Chromium(), panel.Chromium()
+    publisher, player = headless.Chromium(), headless.Chromium()
     try:
         for browser in (publisher, player):
             prepare(browser, transport)
