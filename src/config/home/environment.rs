@@ -131,6 +131,11 @@ mod tests {
         let links: Vec<(&str, &str)> = links.iter().map(|(name, value)| (&**name, &**value)).collect();
         let (environment, remarks) = read(&links).unwrap();
         assert_eq!((environment.server, environment.apps, remarks), (vec![], vec![], vec![]));
+        // No setting is taken for one.
+        let schema = crate::protocol::schema();
+        for key in [Level::Server, Level::App].into_iter().flat_map(|level| schema.keys(level)) {
+            assert!(!is_service_link(&variable_of(key.name), "1"), "{}", key.name);
+        }
         let (environment, _) = read(&[("MILLSTREAM_HTTP_PORT", "5081")]).unwrap();
         assert_eq!(environment.server, [("http.port".to_owned(), "5081".to_owned())]);
     }

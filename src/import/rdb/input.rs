@@ -161,9 +161,9 @@ impl<R: Read> Input<R> {
     }
 
     fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
-        let cut = |error: io::Error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), "the file ends too early"),
-            _ => error,
+        let cut = |error: io::Error| {
+            let is_short = error.kind() == io::ErrorKind::UnexpectedEof;
+            if is_short { io::Error::new(error.kind(), "the file ends too early") } else { error }
         };
         self.inner.read_exact(bytes).map_err(cut)?;
         self.sum = sum_of(self.sum, bytes);
