@@ -42,7 +42,7 @@ const AT_ONCE: &str = "200";
 /// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
 
-/// Where the records of a Redis are read.
+/// The source of the records of a Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisSource {
     /// A running server.

@@ -132,8 +132,7 @@ fn c_19_an_rdb_file_has_the_records_of_its_server() {
         [&[3], start, &[last | 0x80]].concat()
     };
     let mut put = |hash: &str, id: &str, record: &str| {
-        let words = redis::cmd("HSET").arg(hash).arg(kryo(id)).arg(kryo(record)).to_owned();
-        words.query::<()>(&mut connection).unwrap();
+        redis::cmd("HSET").arg(hash).arg(kryo(id)).arg(kryo(record)).query::<()>(&mut connection).unwrap();
     };
     // One hash is a table, whose long values are compressed, and the others are packed.
     for n in 0..300 {

@@ -64,7 +64,7 @@ mod kind {
 /// A hash that is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Its place in the list of those that are wanted.
+    /// Place in the list of wanted hashes.
     pub(super) wanted: usize,
     /// Number of its database.
     pub(super) database: u64,
