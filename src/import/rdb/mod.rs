@@ -1,4 +1,4 @@
-//! RDB files of Redis (versions 5 to 12: Redis 3.2 to 8.0): hashes by name, everything else is passed over.
+//! RDB files of Redis (versions 5 to 12: Redis 2.6 to 8.0): hashes by name, everything else is passed over.
 //!
 //! 1. The header tells the version, and a checksum at the end covers the file ([`Input`]).
 //! 2. Opcodes and keys follow each other. A hash that is wanted is read value by value, in any of its encodings; other keys are skipped
