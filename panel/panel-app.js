@@ -3,7 +3,7 @@
 import { broadcasts, callApp, doApp } from "./panel-api.js";
 import { allBroadcasts, exported, imported } from "./panel-files.js";
 import { Icon } from "./panel-icons.js";
-import { Badge, Confirm, Dialog, Field, OpenFile, Thumb, attempt, bits, html, isLive, save, span, toast, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "./panel-kit.js";
+import { Badge, Confirm, Dialog, Field, OpenFile, Thumb, attempt, bits, codecsOf, html, isLive, save, span, toast, useEffect, useLive, usePolled, useRef, useState, valuesOf, viewersOf } from "./panel-kit.js";
 import { strings } from "./panel-strings.js";
 import { FirstSteps, TestButton } from "./panel-test.js";
 
@@ -82,7 +82,7 @@ function Source({ one }) {
   const { live } = one;
   if (!live) return html`<span class="quiet">${strings.kindNames[one.type] ?? one.type}</span>`;
   const size = live.width ? `${live.width} × ${live.height}` : "";
-  return html`<span>${[live.publishType, [live.videoCodec, live.audioCodec].filter(Boolean).join(", ")].filter(Boolean).join(" · ")}</span>
+  return html`<span>${[live.publishType, codecsOf(live)].filter(Boolean).join(" · ")}</span>
     <small class="quiet id">${[size, strings.kindNames[one.type]].filter(Boolean).join(" · ")}</small>`;
 }
 

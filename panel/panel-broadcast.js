@@ -2,7 +2,7 @@
 
 import { HERE, Refusal, call, callApp, doApp } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";
-import { Badge, Confirm, Copy, Field, Spark, Thumb, attempt, bits, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "./panel-kit.js";
+import { Badge, Confirm, Copy, Field, Spark, Thumb, attempt, bits, codecsOf, html, isLive, moment, span, useEffect, useLive, usePolled, useRate, useState, useTrail, valuesOf, viewersOf } from "./panel-kit.js";
 import { Recording } from "./panel-recordings.js";
 import { strings } from "./panel-strings.js";
 import { Viewers } from "./panel-viewers.js";
@@ -95,7 +95,7 @@ function Figures({ app, one, source }) {
   const viewers = useTrail(one, viewersOf(one), hour?.viewers);
   const rows = [
     [strings.publisher, [one.publishType, one.userAgent !== "N/A" && one.userAgent, one.remoteIp].filter(Boolean).join(" · ") || "–"],
-    [strings.codecs, live && source ? [source.videoCodec, source.audioCodec].filter(Boolean).join(", ") || "–" : "–"],
+    [strings.codecs, live && source ? codecsOf(source) || "–" : "–"],
     [strings.since, one.startTime && live ? `${moment(one.startTime)} (${span(Date.now() - one.startTime)})` : "–"],
     [strings.resolution, one.width ? `${one.width} × ${one.height}` : "–"],
     ...(live && Object.keys(source?.clockFaults ?? {}).length ? [[strings.clockFaults, Object.entries(source.clockFaults).map(([kind, count]) => `${strings.clockFault[kind] ?? kind}: ${count}`).join(", ")]] : []),

@@ -39,6 +39,9 @@ export const day = (ms) => new Date(ms).toLocaleDateString(undefined, { dateStyl
 
 export const moment = (ms) => (ms ? new Date(ms).toLocaleString() : "–");
 
+/** The codecs of a stream as people write them: the API has `H264`. */
+export const codecsOf = ({ videoCodec, audioCodec }) => [videoCodec, audioCodec].filter(Boolean).join(", ").replace(/\bH26(?=[45])/g, "H.26");
+
 export const viewersOf = (broadcast) =>
   broadcast.rtmpViewerCount + broadcast.webRTCViewerCount + broadcast.hlsViewerCount + (broadcast.dashViewerCount || 0);
 

@@ -36,6 +36,54 @@ function AddUser({ apps, onClose, onDone }) {
   <//>`;
 }
 
+/** The role of another user in each place, and a new password. */
+function EditUser({ user, apps, onClose, onDone }) {
+  const rights = rightsOf(user);
+  const others = [EVERYWHERE, ...apps].filter((place) => !rights.some(([scope]) => scope === place));
+  const nameOf = (scope) => (scope === EVERYWHERE ? strings.everywhere : scope);
+  const roles = (name, role) => html`<select name=${name}>
+    ${Object.entries(strings.roles).map(([key, text]) => html`<option value=${key} selected=${key === role}>${text}</option>`)}
+    <option value="" selected=${role === ""}>${strings.noAccess}</option>
+  </select>`;
+  const change = async (event) => {
+    event.preventDefault();
+    const values = valuesOf(event.target);
+    const chosen = rights.map(([scope], at) => [scope, values[`role${at}`]]);
+    if (values.place) chosen.push([values.place, values.role]);
+    const left = chosen.filter(([, role]) => role);
+    const work = async () => {
+      if (left.length === 0) throw new Error(strings.noRights);
+      const [scope, userType] = left.find(([place]) => place === EVERYWHERE) ?? left[0];
+      const { password, ...rest } = user;
+      const body = { ...rest, scope, userType, appNameUserType: Object.fromEntries(left) };
+      if (values.fresh) body.newPassword = md5(values.fresh);
+      await doCall("PUT", "/users", body);
+    };
+    if (await attempt(work, strings.saved)) {
+      onDone();
+      onClose();
+    }
+  };
+  return html`<${Dialog} title=${`${strings.editUser}: ${user.email}`} onClose=${onClose}>
+    <form onSubmit=${change}>
+      ${rights.map(([scope, role], at) => html`<${Field} label=${`${strings.role} · ${nameOf(scope)}`}>${roles(`role${at}`, role)}<//>`)}
+      ${others.length > 0 && html`
+        <${Field} label=${strings.anotherPlace}><select name="place">
+          <option value="">–</option>
+          ${others.map((place) => html`<option value=${place}>${nameOf(place)}</option>`)}
+        </select><//>
+        <${Field} label=${strings.roleThere}>${roles("role", "READ_ONLY")}<//>`}
+      <${Field} label=${strings.newPassword} hint=${strings.passwordStays}>
+        <input name="fresh" type="password" minlength="8" autocomplete="new-password" />
+      <//>
+      <div class="actions">
+        <button type="button" onClick=${onClose}>${strings.cancel}</button>
+        <button class="main">${strings.save}</button>
+      </div>
+    </form>
+  <//>`;
+}
+
 function Password({ onClose }) {
   const change = async (event) => {
     event.preventDefault();
@@ -75,6 +123,7 @@ export default function Users() {
   }, [polled]);
   const [apps, setApps] = useState([]);
   const [open, setOpen] = useState(null);
+  const [editing, setEditing] = useState(null);
   const [removing, setRemoving] = useState(null);
   useEffect(() => {
     document.title = `${strings.users} · ${strings.product}`;
@@ -94,7 +143,10 @@ export default function Users() {
         <td>${user.email}</td>
         <td data-label=${strings.role}>${rightsOf(user).map(([scope, role]) =>
           html`<div>${(strings.roles[role] ?? role).split(":")[0]} <span class="quiet">· ${scope === EVERYWHERE ? strings.everywhere : scope}</span></div>`)}</td>
-        <td class="end"><button type="button" class="small" onClick=${() => setRemoving(user.email)}>${strings.remove}</button></td>
+        <td class="end many">
+          <button type="button" class="small" onClick=${() => setEditing(user)}>${strings.editShort}</button>
+          <button type="button" class="small" onClick=${() => setRemoving(user.email)}>${strings.remove}</button>
+        </td>
       </tr>`)}</tbody>
     </table>
     ${(offset > 0 || page.next) && html`<nav class="pages" aria-label=${strings.users}>
@@ -103,6 +155,7 @@ export default function Users() {
       <button type="button" disabled=${!page.next} onClick=${() => setOffsets([...offsets, page.next])}>${strings.next}</button>
     </nav>`}
     ${open === "add" && html`<${AddUser} apps=${apps} onClose=${close} onDone=${again} />`}
+    ${editing && html`<${EditUser} user=${editing} apps=${apps} onClose=${() => setEditing(null)} onDone=${again} />`}
     ${open === "password" && html`<${Password} onClose=${close} />`}
     ${removing && html`<${Confirm} title=${strings.removeUser} text=${strings.removeUserText(removing)} onClose=${() => setRemoving(null)}
       act=${async () => { await attempt(() => doCall("DELETE", `/users/${encodeURIComponent(removing)}`)); again(); }} />`}

@@ -31,7 +31,7 @@ millstream: a live-streaming media server
   millstream store check|export|salvage [FILE] [--home DIR]
   millstream store backup [FILE] | restore FILE | reindex [--home DIR]
   millstream drain [off] [--home DIR]
-  millstream import DIR [--records DIR] [--redis URL] [--copy] [--dry-run] [--home DIR]
+  millstream import DIR [--records DIR] [--redis URL|FILE] [--copy] [--dry-run] [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
   millstream bench self [--count N] [--duration S] [--bitrate KBPS] [--json]
 
@@ -48,8 +48,9 @@ millstream: a live-streaming media server
   drain          has the running server let in nothing new, and end when its sessions have ended
                  (docs/operations.md); off: it goes on
   import         makes a home of an installation of Ant Media Server in DIR (docs/import.md), which stays as it is;
-                 --records names the folder of its exported or dumped records, --redis its redis://HOST:PORT;
-                 recordings are linked, with --copy copied; --dry-run prints what would be different, and changes nothing
+                 --records names the folder of its exported or dumped records, --redis its redis://HOST:PORT
+                 or RDB file; recordings are linked, with --copy copied; --dry-run prints what would be
+                 different, and changes nothing
   bench          the load generator, against any server; the URL begins with
                  {schemes}.
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
@@ -216,7 +217,7 @@ pub fn parse(
 struct ImportOptions {
     from: Option<PathBuf>,
     records: Option<PathBuf>,
-    redis: Option<import::Address>,
+    redis: Option<import::RedisSource>,
     copy: bool,
     dry_run: bool,
 }
@@ -224,15 +225,15 @@ struct ImportOptions {
 impl ImportOptions {
     fn order(self) -> Result<import::Order, String> {
         let Self { from, records, redis, copy, dry_run } = self;
-        let from =
-            from.ok_or("usage: millstream import DIR [--records DIR] [--redis URL] [--copy] [--dry-run]")?;
+        let from = from
+            .ok_or("usage: millstream import DIR [--records DIR] [--redis URL|FILE] [--copy] [--dry-run]")?;
         Ok(import::Order { from, records, redis, copy, dry_run })
     }
 }
 
-fn redis_of(parser: &mut lexopt::Parser) -> Result<import::Address, String> {
+fn redis_of(parser: &mut lexopt::Parser) -> Result<import::RedisSource, String> {
     let text = parser.value().and_then(|value| value.string()).map_err(|error| error.to_string())?;
-    import::Address::parse(&text).map_err(|error| format!("--redis: {error}"))
+    import::RedisSource::parse(&text).map_err(|error| format!("--redis: {error}"))
 }
 
 /// Parses the words after `store`.
@@ -342,7 +343,7 @@ mod tests {
             "import",
             "import a b",
             "import a --deep",
-            "import a --redis h",
+            "import a --redis http://h",
             "serve --dry-run",
             "drain on",
             "drain off off",

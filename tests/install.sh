@@ -41,10 +41,12 @@ has_h2spec || need go golang-go
 python3 -c 'import ensurepip, venv' 2>/dev/null || missing="$missing python3-venv"
 need srt-live-transmit srt-tools
 need gst-launch-1.0 gstreamer1.0-tools
+/usr/bin/python3 -c 'import gi; gi.require_version("GstWebRTC", "1.0")' 2>/dev/null || missing="$missing python3-gi gir1.2-gst-plugins-bad-1.0"
 [ -e /usr/lib/nginx/modules/ngx_rtmp_module.so ] || missing="$missing libnginx-mod-rtmp"
 [ -e /usr/lib/nginx/modules/ngx_stream_module.so ] || missing="$missing libnginx-mod-stream"
 for element in rtmp2sink:plugins-bad flvmux:plugins-good h264parse:plugins-bad clocksync:plugins-base avdec_h264:libav \
-    srtsink:plugins-bad srtsrc:plugins-bad mpegtsmux:plugins-bad tsdemux:plugins-bad hlsdemux:plugins-bad souphttpsrc:plugins-good; do
+    srtsink:plugins-bad srtsrc:plugins-bad mpegtsmux:plugins-bad tsdemux:plugins-bad hlsdemux:plugins-bad souphttpsrc:plugins-good \
+    webrtcbin:plugins-bad openh264enc:plugins-bad nicesrc:nice opusenc:plugins-base rtpopuspay:plugins-good; do
     gst-inspect-1.0 "${element%%:*}" >/dev/null 2>&1 || missing="$missing gstreamer1.0-${element#*:}"
 done
 if [ -n "$missing" ]; then

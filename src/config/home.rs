@@ -9,6 +9,7 @@
 //! Lost settings are not treated like settings never made (`known`), because restrictions would be lifted.
 
 mod adopted;
+mod environment;
 #[cfg(test)]
 mod tests;
 mod whole;
@@ -28,9 +29,11 @@ use super::values::{Origin, Values};
 use super::{AppSettings, Error, Level, Schema, ServerSettings};
 use crate::disk::{self, Disk as _, SystemDisk};
 
+use environment::Environment;
 use whole::damage_of;
 
 pub use adopted::{Adopted, Adoption, read_foreign};
+pub(super) use environment::{PREFIX, variable_of};
 
 /// Maximum number of applications of one server.
 pub const APPS_MAX: usize = 1000;
@@ -132,6 +135,7 @@ impl Config {
 
     fn read_with(options: &Options, remarks: &mut Remarks) -> Result<Self, Error> {
         let overlays = Overlays::of(options)?;
+        overlays.environment.remark(remarks);
         let known = Known::of(&options.home)?;
         if known.used {
             must_exist(&server_file(&options.home))?;
@@ -257,7 +261,7 @@ impl Overlays {
             }
             list.push((name.to_owned(), value));
         }
-        Ok(Self { environment: sorted_environment(options)?, server, apps })
+        Ok(Self { environment: Environment::of(options)?, server, apps })
     }
 
     fn server_values(&self, options: &Options, remarks: &mut Remarks) -> Result<Values, Error> {
@@ -485,49 +489,6 @@ fn app_file(home: &Path, name: &str) -> PathBuf {
 
 pub(super) fn io_error(path: &Path, error: &io::Error) -> Error {
     Error::Io { path: path.display().to_string(), reason: error.to_string() }
-}
-
-/// Settings of the environment, by table.
-#[derive(Default)]
-struct Environment {
-    server: Vec<(String, String)>,
-    apps: Vec<(String, String)>,
-}
-
-fn sorted_environment(options: &Options) -> Result<Environment, Error> {
-    let mut found = Environment::default();
-    let mut variables: Vec<_> = options.environment.iter().collect();
-    variables.sort();
-    for (name, value) in variables {
-        let Some(rest) = name.strip_prefix("MILLSTREAM_").filter(|rest| !is_of_others(rest)) else {
-            continue;
-        };
-        let (table, list, rest): (&[Key], _, _) = match rest.strip_prefix("APP_") {
-            Some(rest) => (options.schema.keys(Level::App), &mut found.apps, rest),
-            None => (options.schema.keys(Level::Server), &mut found.server, rest),
-        };
-        match table.iter().find(|key| variable_of(key.name) == rest) {
-            Some(key) => list.push((key.name.to_owned(), value.clone())),
-            None => {
-                let reason = suggestion::unknown_variable(options.schema, name);
-                return Err(Error::Variable { name: properties::printable(name), reason });
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// True if a variable is not a setting: the log filter, and the variables that Kubernetes adds to each pod beside a service called
-/// `millstream` (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_PORT_1935_TCP_ADDR`).
-fn is_of_others(variable: &str) -> bool {
-    variable == "LOG"
-        || variable.starts_with("SERVICE_")
-        || variable == "PORT"
-        || variable.starts_with("PORT_")
-}
-
-pub(super) fn variable_of(key: &str) -> String {
-    key.to_ascii_uppercase().replace('.', "_")
 }
 
 fn overlay(values: &mut Values, environment: &[(String, String)], set: &[(String, String)]) {

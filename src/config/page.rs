@@ -13,6 +13,9 @@ All keys of the settings files with their defaults. This page is the output of `
 - Settings of the server stand in `conf/red5.properties`, those of an application in `webapps/{app}/WEB-INF/red5-web.properties`.
 - The command line (`--set KEY=VALUE`, `--set app.KEY=VALUE` for all applications) wins over the environment (`MILLSTREAM_KEY`,
   `MILLSTREAM_APP_KEY`, with `_` for `.`), that over the files, those over the defaults. `@FILE` as a value is read from that file.
+- A variable that resembles a setting stops the start, with the name that was probably meant; any other `MILLSTREAM_` variable is ignored with a
+  warning. Those that Kubernetes adds for services named `millstream` or `millstream-...` (`MILLSTREAM_SERVICE_HOST`, `MILLSTREAM_HTTP_PORT=tcp://...`) are
+  neither.
 - SIGHUP reads the files again. Ports, addresses, certificates, `server.workers` and limits of connections need a restart.
 - A file that the server has made says in its first line that it ends with `# End of settings`. Without that line, empty, with NUL bytes, or ending in
   half a key it was cut short: its application is not started, with one error in the log. Of the server's own nothing is.

@@ -1,12 +1,15 @@
 //! Suggestions for mistyped keys.
 
-use super::home::variable_of;
+use super::home::{PREFIX, variable_of};
+use super::keys::Effect;
 use super::{Key, Level, Schema};
 
 /// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
 /// Letters of a key per allowed difference.
 const LETTERS_OF_AN_EDIT: usize = 5;
+/// Letters of a variable per allowed difference. Fewer than in a file: a mistyped switch must not be taken for somebody else's variable.
+const LETTERS_OF_A_MISTAKE: usize = 3;
 /// Least similarity for a suggestion.
 const SIMILARITY_MIN: f64 = 0.75;
 
@@ -15,10 +18,21 @@ pub(super) fn unknown_key(schema: &Schema, given: &str) -> String {
     reason("key", given, keys(schema))
 }
 
-/// Makes the message for an unknown environment variable.
-pub(super) fn unknown_variable(schema: &Schema, given: &str) -> String {
-    let variables = keys(schema).map(|key| format!("MILLSTREAM_{}", variable_of(&key)));
-    reason("variable", given, variables)
+/// Makes the message for an environment variable that is no setting and resembles one that works here: one or two letters, case, underscores, or the
+/// missing level. `None` if it resembles none.
+pub(super) fn mistyped_variable(schema: &Schema, given: &str) -> Option<String> {
+    let plain = |variable: &str| {
+        let word = variable.strip_prefix("APP_").unwrap_or(variable);
+        word.replace('_', "").to_ascii_lowercase()
+    };
+    let wanted = plain(given.strip_prefix(PREFIX)?.to_ascii_uppercase().as_str());
+    let of_level = |level: Level| schema.keys(level).iter().filter(|key| key.effect == Effect::Works);
+    let server = of_level(Level::Server).map(|key| variable_of(key.name));
+    let variables = server.chain(of_level(Level::App).map(|key| format!("APP_{}", variable_of(key.name))));
+    let (distance, nearest) =
+        variables.map(|known| (strsim::osa_distance(&plain(&known), &wanted), known)).min()?;
+    let is_near = distance <= EDITS_MAX.min(wanted.len() / LETTERS_OF_A_MISTAKE);
+    is_near.then(|| format!("there is no such variable; did you mean {PREFIX}{nearest}?"))
 }
 
 /// Returns all keys as written on the command line.
@@ -72,7 +86,7 @@ mod tests {
             assert!(told.ends_with(&format!("did you mean {meant}?")), "{given}: {told}");
         }
         assert_eq!(unknown_key(schema, "zzz"), "there is no such key");
-        let told = unknown_variable(schema, "MILLSTREAM_HTTP_PROT");
+        let told = mistyped_variable(schema, "MILLSTREAM_HTTP_PROT").unwrap();
         assert!(told.ends_with("did you mean MILLSTREAM_HTTP_PORT?"), "{told}");
     }
 

@@ -4,7 +4,7 @@
 //! 2. Settings become files of the home, including restrictions that keep an application from starting.
 //! 3. The store is opened, which fails while a server runs.
 //! 4. Certificates and pages are copied, and recordings are linked ([`files`]).
-//! 5. Records ([`sources`]) are committed, from an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]) or Redis ([`redis`]).
+//! 5. Records ([`sources`]) are committed, from an export of MapDB ([`mapdb`]), a dump of MongoDB ([`dump`]) or Redis ([`redis`], [`rdb`]).
 //!
 //! The installation is not changed. Existing data of the home stays, so that a second run only adds what is missing. Everything that will
 //! work differently is listed in one table ([`report`]).
@@ -13,6 +13,7 @@ mod dump;
 mod files;
 mod installation;
 mod mapdb;
+mod rdb;
 mod redis;
 mod report;
 mod sources;
@@ -31,7 +32,7 @@ use crate::protocol::http::has_page;
 use crate::store::{Key, Kind, Op, Store};
 use files::{Bring, Brought, Folder};
 use installation::{Installation, OldApp, is_of_java, is_page};
-pub use redis::Address;
+pub use redis::{Address, RedisSource};
 use report::Report;
 use sources::{Record, Sources};
 
@@ -47,8 +48,8 @@ pub struct Order {
     pub from: PathBuf,
     /// Folder of the exported or dumped records.
     pub records: Option<PathBuf>,
-    /// Redis server with the records.
-    pub redis: Option<Address>,
+    /// Redis server, or its file, with the records.
+    pub redis: Option<RedisSource>,
     /// True to copy recordings instead of linking them.
     pub copy: bool,
     /// True to change nothing.
@@ -314,7 +315,7 @@ impl Import<'_> {
         let (subject, advice) = match kind {
             "mapdb" => (file.as_str(), "export it, and name the folder by --records"),
             "mongodb" => (database, "dump it by mongodump, and name the folder by --records"),
-            "redisdb" => (database, "name the server by --redis"),
+            "redisdb" => (database, "name the server or its RDB file by --redis"),
             _ => (database, "kept in memory: there are none"),
         };
         self.report.add(place, subject, format!("no records were read: {advice} (docs/import.md)"));

@@ -1,16 +1,19 @@
-//! Records in Redis, read from the running server: one Redisson hash for each map of the reference.
+//! Records in Redis, read from the running server or its RDB file: one Redisson hash for each map of the reference.
 //!
 //! Redisson encodes strings with its codec: Kryo since 3.19, JBoss Marshalling before that, or plain text or JSON if configured. Other
 //! encodings are reported and skipped.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::mapdb;
 use super::sources::{Gather, Record};
+use super::{mapdb, rdb};
 use crate::store::Kind;
 
 /// Hashes of an application: suffix of the database's name, and kind of records.
@@ -38,6 +41,29 @@ const ANSWER_MAX: usize = 256 << 20;
 const AT_ONCE: &str = "200";
 /// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
+
+/// The source of the records of a Redis.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RedisSource {
+    /// A running server.
+    Server(Address),
+    /// An RDB file.
+    File(PathBuf),
+}
+
+impl RedisSource {
+    /// Parses `redis://...` or the path of a file.
+    ///
+    /// # Errors
+    /// The expected form.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err("must be redis://HOST or the path of an RDB file".to_owned()),
+            url if url.contains("://") => Address::parse(url).map(Self::Server),
+            path => Ok(Self::File(path.into())),
+        }
+    }
+}
 
 /// The address of a Redis server.
 #[derive(Clone, PartialEq, Eq)]
@@ -88,27 +114,76 @@ impl Address {
 }
 
 /// Reads the records of an application's database, or of users.
-pub(super) fn read(address: &Address, database: Option<&str>, gather: &mut Gather<'_>) {
+pub(super) fn read(source: &RedisSource, database: Option<&str>, gather: &mut Gather<'_>) {
     let hashes: Vec<(String, Kind)> = match database {
         Some(name) => OF_APPS.iter().map(|(end, kind)| (format!("{name}{end}"), *kind)).collect(),
         None => vec![(USERS.to_owned(), Kind::User)],
     };
+    match source {
+        RedisSource::Server(address) => read_server(address, hashes, gather),
+        RedisSource::File(path) => read_file(path, &hashes, gather),
+    }
+}
+
+fn read_server(address: &Address, hashes: Vec<(String, Kind)>, gather: &mut Gather<'_>) {
     let mut connection = match Connection::open(address) {
         Ok(connection) => connection,
         Err(error) => return gather.fault(Path::new(&format!("{address:?}")), &error.to_string()),
     };
     for (hash, kind) in hashes {
         let mut faults = Vec::new();
-        let read = connection.values(&hash, |value| {
-            match text(value).and_then(|text| mapdb::object(&text)) {
-                Ok(record) => return gather.give(Record { kind, record }),
-                Err(reason) => faults.push(reason),
-            }
-            faults.len() < FAULTS_MAX
-        });
+        let read = connection.values(&hash, |value| take(kind, value, gather, &mut faults));
         faults.extend(read.err().map(|error| error.to_string()));
         faults.iter().for_each(|fault| gather.fault(Path::new(&hash), fault));
     }
+}
+
+/// Reads a file. Of a hash that several databases have, that of the first one counts.
+fn read_file(path: &Path, hashes: &[(String, Kind)], gather: &mut Gather<'_>) {
+    let names: Vec<String> = hashes.iter().map(|(name, _)| name.clone()).collect();
+    let mut databases: Vec<Option<u64>> = vec![None; hashes.len()];
+    let mut faults: Vec<(usize, String)> = Vec::new();
+    let mut others = BTreeSet::new();
+    let mut give = |found: rdb::Found, value: &[u8]| {
+        let (Some((_, kind)), Some(first)) = (hashes.get(found.wanted), databases.get_mut(found.wanted))
+        else {
+            return false;
+        };
+        if *first.get_or_insert(found.database) != found.database {
+            others.insert((found.wanted, found.database));
+            return others.len() < FAULTS_MAX;
+        }
+        let mut told = Vec::new();
+        let goes_on = take(*kind, value, gather, &mut told);
+        faults.extend(told.into_iter().map(|fault| (found.wanted, fault)));
+        goes_on && faults.len() < FAULTS_MAX
+    };
+    let read = regular_file(path).and_then(|file| rdb::values(file, &names, &mut give));
+    let of_others = others.into_iter().map(|(at, database)| {
+        (at, format!("database {database} has one of this name, too, which is left out"))
+    });
+    for (at, fault) in faults.into_iter().chain(of_others) {
+        let name = names.get(at).map_or("", String::as_str);
+        gather.fault(Path::new(name), &fault);
+    }
+    if let Err(error) = read {
+        gather.fault(path, &error.to_string());
+    }
+}
+
+/// Opens a file; a pipe would not end.
+fn regular_file(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a regular file")) }
+}
+
+/// Takes a value of a hash. Returns false if no more are wanted.
+fn take(kind: Kind, value: &[u8], gather: &mut Gather<'_>, faults: &mut Vec<String>) -> bool {
+    match text(value).and_then(|text| mapdb::object(&text)) {
+        Ok(record) => return gather.give(Record { kind, record }),
+        Err(reason) => faults.push(reason),
+    }
+    faults.len() < FAULTS_MAX
 }
 
 /// A connection that uses RESP 2.
@@ -390,6 +465,16 @@ mod tests {
         proptest::proptest!(|(bytes: Vec<u8>)| {
             let _ = (values(&bytes), text(&bytes));
         });
+    }
+
+    #[test]
+    fn a_source_is_a_server_or_a_file() {
+        assert_eq!(
+            RedisSource::parse("/var/lib/redis/dump.rdb"),
+            Ok(RedisSource::File("/var/lib/redis/dump.rdb".into()))
+        );
+        assert!(matches!(RedisSource::parse("redis://h"), Ok(RedisSource::Server(_))));
+        assert!(RedisSource::parse("").is_err() && RedisSource::parse("rediss://h").is_err());
     }
 
     #[test]

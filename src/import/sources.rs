@@ -23,8 +23,8 @@ pub(super) struct Record {
 pub(super) struct Sources<'a> {
     /// Folder with an export of MapDB, a dump of MongoDB, or both.
     pub(super) folder: Option<&'a Path>,
-    /// Address of a Redis server.
-    pub(super) redis: Option<&'a redis::Address>,
+    /// A Redis server, or its file.
+    pub(super) redis: Option<&'a redis::RedisSource>,
 }
 
 /// Collects the records of a database.
@@ -67,8 +67,8 @@ impl Sources<'_> {
             // Where mongodump puts it unless it is told otherwise.
             dump::read(&folder.join("dump"), database, &mut gather);
         }
-        if let Some(address) = self.redis {
-            redis::read(address, database, &mut gather);
+        if let Some(source) = self.redis {
+            redis::read(source, database, &mut gather);
         }
         gather.records
     }

@@ -47,8 +47,10 @@ pub enum NoSubscription {
     Disabled,
     /// A check of the application was not passed.
     Denied(Denial),
-    /// The server is shutting down, or the stream has too many formats.
-    Unavailable,
+    /// The server is shutting down or draining.
+    Draining,
+    /// Out of resources: a full table, the formats of the stream, or no answer in time.
+    Resources,
 }
 
 impl NoSubscription {
@@ -59,7 +61,8 @@ impl NoSubscription {
             Self::NotFound => "no such stream is live",
             Self::Disabled => "the application does not play over this protocol",
             Self::Denied(denial) => denial.reason(),
-            Self::Unavailable => "the server is shutting down, or the stream has too many formats",
+            Self::Draining => "the server is shutting down or draining",
+            Self::Resources => "the server is short of resources, or the stream has too many formats",
         }
     }
 }

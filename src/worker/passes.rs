@@ -101,8 +101,8 @@ impl Polled {
         let stream = ask.stream.or_else(|| live.directory.get(&ask.key).copied());
         let of_stream = stream.and_then(|stream| self.key_of_polled(live, stream));
         if turn.leaving && !ask.is_glance && !self.serves_on(live, &ask) {
-            conns.pass_refused(id, ask.protocol, &ask.key, &NoSubscription::Unavailable);
-            return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
+            conns.pass_refused(id, ask.protocol, &ask.key, &NoSubscription::Draining);
+            return conns.answer_pass(turn, id, Err(NoSubscription::Draining));
         }
         let key = of_stream.unwrap_or(ask.key);
         let Some(app) = turn.apps.get(&key.app) else {
@@ -120,7 +120,7 @@ impl Polled {
             return conns.answer_pass(turn, id, Ok(()));
         }
         if turn.draining {
-            return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
+            return conns.answer_pass(turn, id, Err(NoSubscription::Draining));
         }
         let Some(conn) = conns.get(id) else { return };
         let peer = conn.client();

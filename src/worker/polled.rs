@@ -197,13 +197,8 @@ impl Polled {
         }
         if turn.leaving && stream.is_none() && !grows {
             // Nothing is begun for a newcomer: another server may have it.
-            conns.pass_refused(
-                id,
-                wanted.sink.unwrap_or_default(),
-                &wanted.key,
-                &NoSubscription::Unavailable,
-            );
-            return conns.answer_pass(turn, id, Err(NoSubscription::Unavailable));
+            conns.pass_refused(id, wanted.sink.unwrap_or_default(), &wanted.key, &NoSubscription::Draining);
+            return conns.answer_pass(turn, id, Err(NoSubscription::Draining));
         }
         let is_first = !self.waits.has(&name);
         let (until, progress, key) = (turn.now.mono + BLOB_WAIT, wanted.progress, wanted.key.clone());

@@ -139,7 +139,7 @@ impl Live {
         let stream = stream.ok_or(NoSubscription::NotFound)?;
         let settings = self.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
-        self.attach(turn, conns, id, handle, stream, format).ok_or(NoSubscription::Unavailable)?;
+        self.attach(turn, conns, id, handle, stream, format).ok_or(NoSubscription::Resources)?;
         Ok(stream)
     }
 
@@ -184,7 +184,7 @@ impl Live {
         }
         let stream = verdict.and_then(|()| {
             if turn.draining {
-                Err(NoSubscription::Unavailable)
+                Err(NoSubscription::Draining)
             } else {
                 self.serve(turn, conns, id, handle, &ask)
             }
@@ -538,15 +538,18 @@ impl Conns {
 
     /// Returns whether control must be asked.
     fn must_ask(&self, turn: &Turn, live: &Live, id: ConnId, ask: &PlayAsk) -> Result<bool, NoSubscription> {
-        if turn.draining || self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
-            return Err(NoSubscription::Unavailable);
+        if turn.draining {
+            return Err(NoSubscription::Draining);
+        }
+        if self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
+            return Err(NoSubscription::Resources);
         }
         // Sessions that are here go on, and other nodes need what is published here.
         let is_new = |conn: &Conn| {
             conn.purpose == Purpose::Peer && conn.subscriptions.is_empty() && conn.publications.is_empty()
         };
         if turn.leaving && !ask.format.kind().is_for_nodes && self.get(id).is_some_and(is_new) {
-            return Err(NoSubscription::Unavailable);
+            return Err(NoSubscription::Draining);
         }
         let app = turn.apps.get(&ask.key.app).ok_or(NoSubscription::NotFound)?;
         if !(ask.format.kind().is_enabled)(app) {

@@ -53,8 +53,17 @@ impl Redis {
         }
     }
 
+    pub(super) fn address(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// The folder of its files.
+    pub(super) fn folder(&self) -> &Path {
+        self.home.path()
+    }
+
     fn url(&self) -> String {
-        format!("cluster.url=redis://127.0.0.1:{}", self.port)
+        format!("cluster.url={}", self.address())
     }
 
     fn node(&self, name: &str) -> Server {

@@ -20,17 +20,17 @@ fn order(home: &Path, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The head of the answer to a request of a viewer.
-fn head(server: &Server, path: &str, agent: &str) -> String {
+/// The answer to a request of a viewer.
+fn answer(server: &Server, path: &str, agent: &str) -> String {
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: h\r\nUser-Agent: {agent}\r\nConnection: close\r\n\r\n");
-    let answer = raw_exchange(server.http, request.as_bytes());
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    text.split("\r\n\r\n").next().unwrap_or_default().to_owned()
+    String::from_utf8_lossy(&raw_exchange(server.http, request.as_bytes())).into_owned()
 }
 
-fn is_refused(head: &str) -> bool {
-    head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nRetry-After: ")
+fn is_refused(answer: &str) -> bool {
+    answer.starts_with("HTTP/1.1 503 ")
+        && answer.contains("\r\nRetry-After: ")
+        && answer.contains("the server is shutting down or draining")
 }
 
 fn ready(server: &Server) -> Reply {
@@ -47,7 +47,7 @@ fn c_20_a_draining_server_serves_who_is_there_refuses_others_and_ends_with_the_l
     let player = Player::start(server.rtmp, "live", "s");
     wait_for("media", secs(20), || player.media() > 30);
     let list = "/live/streams/s.m3u8";
-    wait_for("a list", secs(20), || head(&server, list, "old").starts_with("HTTP/1.1 200"));
+    wait_for("a list", secs(20), || answer(&server, list, "old").starts_with("HTTP/1.1 200"));
     let counted = || server.api().broadcast("live", "s").unwrap()["hlsViewerCount"] == 1;
     wait_for("its viewer", secs(10), counted);
     assert_eq!(ready(&server).status, 200);
@@ -57,13 +57,13 @@ fn c_20_a_draining_server_serves_who_is_there_refuses_others_and_ends_with_the_l
     assert_eq!(order(&folder, &[]).0, Some(1), "once");
     assert_eq!((ready(&server).status, server.api().get("/rest/v2/liveness").status), (503, 200));
     // The workers are told a moment later.
-    wait_for("a refusal", secs(10), || is_refused(&head(&server, "/live/s.flv", "new")));
-    wait_for("a refusal of HLS", secs(10), || is_refused(&head(&server, list, "new")));
+    wait_for("a refusal", secs(10), || is_refused(&answer(&server, "/live/s.flv", "new")));
+    wait_for("a refusal of HLS", secs(10), || is_refused(&answer(&server, list, "new")));
     assert!(RtmpPeer::publish(server.rtmp, "live", "t").is_err());
     assert!(RtmpPeer::play(server.rtmp, "live", "s").is_err());
     for _ in 0..8 {
         // At whichever worker.
-        let answer = head(&server, list, "old");
+        let answer = answer(&server, list, "old");
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     let before = player.media();
@@ -114,7 +114,7 @@ fn n_22_a_node_drains_its_sources_go_on_at_another_and_no_viewer_is_lost() {
     for player in &players {
         wait_for("media", secs(20), || player.media() > 30);
     }
-    let location = |server: &Server| head(server, "/live/s.flv", "new");
+    let location = |server: &Server| answer(server, "/live/s.flv", "new");
     assert!(location(&b).starts_with("HTTP/1.1 302"), "{}", location(&b));
 
     let panel = Panel::first(&a);

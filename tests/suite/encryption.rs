@@ -173,6 +173,13 @@ fn a_key_of_the_operators_file_is_used_and_changed_with_it() {
     wait_for("the first key", secs(40), || has("URI=\"/live/a.key\""));
     write_key(&folder, "b.key", second);
     wait_for("the second key", secs(40), || has("URI=\"/live/b.key\""));
+    server.wait_for_line("HLS key changed");
+    let log = server.log();
+    let changed: Vec<&str> = log.lines().filter(|line| line.contains("HLS key changed")).collect();
+    assert!(
+        changed.len() == 1 && changed[0].contains("live/cam") && changed[0].contains("/live/b.key"),
+        "{changed:?}"
+    );
     let (mut tag, mut count) = ((first, String::new()), 0);
     for line in text.lines() {
         if let Some(rest) = line.strip_prefix("#EXT-X-KEY:METHOD=AES-128,URI=\"/live/") {

@@ -142,6 +142,17 @@ class Chromium(Browser):
     def navigate(self, url):
         self.send("Page.navigate", url=url)
 
+    def press(self, key):
+        """A key of the keyboard."""
+        code, text = {"Tab": (9, ""), "Enter": (13, "\r"), "Escape": (27, "")}[key]
+        for kind in ("keyDown", "keyUp"):
+            more = {"text": text} if text and kind == "keyDown" else {}
+            self.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
+
+    def type(self, text):
+        """Text into the field that has the focus."""
+        self.send("Input.insertText", text=text)
+
     def size(self, name, dark):
         width, height, mobile = SIZES[name]
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)

@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::cluster::Redis;
 use crate::support::{Home, Server};
 
 const RECORDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/import/export");
@@ -119,4 +120,54 @@ fn records_are_read_from_redis() {
     assert!(output.status.success() && done.contains("1 broadcasts, 0 tokens"), "{done}");
     let server = Server::start_in(&home, &[]);
     assert!(server.api().broadcast("LiveApp", "s1").is_some());
+}
+
+/// A Redis of its own is filled with what Redisson writes, and saves it: the file has what the server tells.
+#[test]
+fn c_19_an_rdb_file_has_the_records_of_its_server() {
+    let redis = Redis::start();
+    let mut connection = redis::Client::open(redis.address()).unwrap().get_connection().unwrap();
+    let kryo = |text: &str| {
+        let (last, start) = text.as_bytes().split_last().unwrap();
+        [&[3], start, &[last | 0x80]].concat()
+    };
+    let mut put = |hash: &str, id: &str, record: &str| {
+        redis::cmd("HSET").arg(hash).arg(kryo(id)).arg(kryo(record)).query::<()>(&mut connection).unwrap();
+    };
+    // One hash is a table, whose long values are compressed, and the others are packed.
+    for n in 0..300 {
+        let record = format!(r#"{{"streamId":"s{n}","name":"{}"}}"#, "long ".repeat(n));
+        put("liveappBroadcasts", &format!("s{n}"), &record);
+    }
+    put("liveappVods", "v1", r#"{"vodId":"v1","streamId":"s1","filePath":"streams/stage.mp4"}"#);
+    put("users", "a@b", r#"{"email":"a@b","password":"x"}"#);
+    redis::cmd("SAVE").query::<()>(&mut connection).unwrap();
+
+    let folder = Home::new();
+    let old = folder.path().join("old");
+    installation(&old);
+    let brought = |name: &str, source: &str| {
+        let home = folder.path().join(name);
+        let output = import(&old, &home, &["--redis", source]);
+        let done = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && done.contains("300 broadcasts"), "{done}");
+        let mut export = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        let records = export.args(["store", "export", "--home"]).arg(home).output().unwrap();
+        assert!(records.status.success() && records.stdout.len() > 200_000);
+        (String::from_utf8(output.stdout).unwrap(), done, records.stdout)
+    };
+    let file = redis.folder().join("dump.rdb");
+    let of_file = brought("by-file", file.to_str().unwrap());
+    assert!(of_file == brought("by-server", &redis.address()), "{}{}", of_file.0, of_file.1);
+
+    // A file that is cut short is told of, and what it has is taken.
+    let whole = fs::read(&file).unwrap();
+    let cut = folder.path().join("cut.rdb");
+    fs::write(&cut, &whole[..whole.len() - 100]).unwrap();
+    let output = import(&old, &folder.path().join("cut"), &["--redis", cut.to_str().unwrap()]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && table.contains("the file ends too early"), "{table}");
+    let output = import(&old, &folder.path().join("none"), &["--redis", "/dev/zero"]);
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(!output.status.success() && table.contains("is not a regular file"), "{table}");
 }

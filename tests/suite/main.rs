@@ -94,3 +94,4 @@ mod webrtc;
 mod webrtc_port;
 mod webrtc_rows;
 mod webrtc_tcp;
+mod whip_clients;

@@ -5,6 +5,7 @@ the functions whose names begin with `task_`.
 """
 
 import base64
+import hashlib
 import http.server
 import json
 import os
@@ -198,7 +199,22 @@ def task_users(browser, url):
     browser.click("Add user")
     browser.text("reader@example.com")
     browser.text("Reader")
-    browser.click("Delete", "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('reader@'))")
+    # An administrator changes the role, and gives a new password.
+    row = "[...document.querySelectorAll('tr')].find((row) => row.innerText.includes('reader@'))"
+    browser.click("Edit", row)
+    browser.fill("role0", "")
+    browser.click("Save")
+    browser.text("Leave the user access to one place")
+    browser.fill("place", "live")
+    browser.fill("role", "USER")
+    browser.fill("fresh", "a third horse")
+    browser.click("Save")
+    browser.wait("the new role", lambda: browser.run(f"{row}.innerText.includes('live') && {row}.innerText.includes('User')"))
+    assert not browser.run(f"{row}.innerText.includes('All applications')")
+    body = {"email": "reader@example.com", "password": hashlib.md5(b"a third horse").hexdigest()}
+    asked = urllib.request.Request(f"{url}rest/v2/users/authenticate", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    assert json.load(urllib.request.urlopen(asked))["success"]
+    browser.click("Delete", row)
     browser.click("Delete user")
     browser.gone("reader@example.com")
     browser.go(f"{url}#/log")
@@ -366,6 +382,54 @@ def task_axe(browser, url):
     assert found, "axe finds nothing"
 
 
+def task_keyboard(browser, url):
+    """The first user, a broadcast and its end without a mouse: everything is reached by Tab and shows that it has the focus."""
+    named = """((one) => one === document.body ? ""
+        : one.getAttribute("aria-label") ?? (one.labels?.[0] ?? one).innerText.trim())(document.activeElement)"""
+    seen = """((one) => { const style = getComputedStyle(one); return style.outlineStyle !== "none" || style.boxShadow !== "none"; })(document.activeElement)"""
+
+    def reach(wanted):
+        """Tab, until that has the focus."""
+        passed = []
+        for _ in range(60):
+            name = browser.run(named)
+            if name.startswith(wanted):
+                return
+            passed.append(name)
+            browser.press("Tab")
+            assert browser.run("document.activeElement === document.body") or browser.run(seen), f"{browser.run(named)!r} does not show its focus"
+        raise AssertionError(f"{wanted} is not reached: {passed[:20]}")
+
+    browser.go(url)
+    browser.text("Create the first user")
+    for field, text in [("E-mail", EMAIL), ("Password", PASSWORD), ("Password again", PASSWORD)]:
+        reach(field)
+        browser.type(text)
+    browser.press("Enter")
+    browser.text("Live streams")
+    reach("live")
+    browser.press("Enter")
+    browser.text("New broadcast")
+    # A dialog that is left gives the focus back.
+    reach("New broadcast")
+    browser.press("Enter")
+    browser.wait("the dialog", lambda: browser.run("document.querySelector('dialog')?.contains(document.activeElement) ?? false"))
+    browser.press("Escape")
+    browser.wait("its end", lambda: not browser.run("Boolean(document.querySelector('dialog'))"))
+    browser.wait("the focus", lambda: browser.run(named) == "New broadcast")
+    browser.press("Enter")
+    reach("Name")
+    browser.type("By keys")
+    browser.press("Enter")
+    browser.text("Publish to")
+    reach("Delete")
+    browser.press("Enter")
+    browser.text("Delete broadcast")
+    reach("Delete broadcast")
+    browser.press("Enter")
+    browser.gone("By keys")
+
+
 def choose(browser, label, value):
     """Chooses a value of a list above a table."""
     browser.run(f"""(() => {{
@@ -502,7 +566,7 @@ def task_list(browser, url):
     first_user(browser, url)
     make_broadcast(browser, url, "live", "Not live", "idle")
     browser.go(f"{url}#/app/live")
-    for wanted in ("RTMP · H264, AAC", "640 × 360", "good", "Not live"):
+    for wanted in ("RTMP · H.264, AAC", "640 × 360", "good", "Not live"):
         browser.text(wanted)
 
     choose(browser, "Status", "broadcasting")

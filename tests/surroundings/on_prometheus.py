@@ -97,7 +97,8 @@ def check_every_query_has_data_and_alerts_work():
                 rules = prometheus.ask("rules")["groups"][0]["rules"]
                 assert len(rules) == alerts.count("- alert:")
                 wait_for("the rules", lambda: all(rule["health"] == "ok" for rule in prometheus.ask("rules")["groups"][0]["rules"]))
-                firing = prometheus.values('ALERTS{alertname!~"MillstreamMemory|MillstreamWorkerBusy"}')
+                # Those of the machine are left out: whoever compiles beside this fills its disk and its processors.
+                firing = prometheus.values('ALERTS{alertname!~"MillstreamMemory|MillstreamWorkerBusy|MillstreamDisk.*"}')
                 assert not firing, prometheus.ask("query", query="ALERTS")
                 server.process.terminate()
                 wait_for("the alert of a server that is gone", lambda: prometheus.values('ALERTS{alertname="MillstreamDown"}'))

@@ -121,13 +121,13 @@ class Server:
 
     PORTS = ["http.port", "https.port", "rtmp.port", "rtmps.port", "rtsp.port", "rtsps.port", "server.srt_port", "webrtc.port"]
 
-    def __init__(self, *settings):
-        if not os.access(BINARY, os.X_OK):
-            raise Missing(f"{BINARY}: build it first")
+    def __init__(self, *settings, binary=BINARY):
+        if not os.access(binary, os.X_OK):
+            raise Missing(f"{binary}: build it first")
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="millstream-surroundings-"))
         self.home = self.folder / "home"
         every = ["server.host=127.0.0.1"] + [f"{port}=0" for port in self.PORTS] + list(settings)
-        command = [BINARY, "--home", str(self.home)] + [word for setting in every for word in ("--set", setting)]
+        command = [str(binary), "--home", str(self.home)] + [word for setting in every for word in ("--set", setting)]
         self.errors = open(self.folder / "errors", "w")
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors, text=True)
         line = self.process.stdout.readline()

@@ -262,6 +262,7 @@ fn set_wins_over_the_environment_over_the_file() {
             ("MILLSTREAM_LOG", "info"),
             ("MILLSTREAM_SERVICE_HOST", "10.0.0.1"),
             ("MILLSTREAM_PORT_1935_TCP_PORT", "1935"),
+            ("MILLSTREAM_WHAT", "x"),
             ("PATH", "/bin"),
         ],
     ))
@@ -275,12 +276,15 @@ fn set_wins_over_the_environment_over_the_file() {
         assert!(!app.gop_cache && app.coalesce.is_zero() && app.values.is_fixed("gopCache"));
         assert_eq!(app.values.text("jwtSecretKey"), "s3cret-s3cret");
     }
-    assert_eq!(config.warnings, Vec::<String>::new());
+    assert_eq!(
+        config.warnings,
+        ["the environment: variables that are no settings, ignored: MILLSTREAM_WHAT"]
+    );
     for (set, variable) in [
         (&["nonsense=1"][..], ("PATH", "")),
         (&["playTokenControlEnabled=true"], ("PATH", "")),
         (&["app.http.port=1"], ("PATH", "")),
-        (&[], ("MILLSTREAM_WHAT", "x")),
+        (&[], ("MILLSTREAM_HTTP_PROT", "1")),
         (&[], ("MILLSTREAM_APP_GOPCASH", "false")),
     ] {
         let error = Config::open(&home.options(set, &[variable])).unwrap_err().to_string();

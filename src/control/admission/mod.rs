@@ -109,7 +109,7 @@ impl Request {
     const fn draining(&self) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Draining),
-            Self::Play(_) => Why::Play(NoSubscription::Unavailable),
+            Self::Play(_) => Why::Play(NoSubscription::Draining),
         }
     }
 
@@ -117,7 +117,7 @@ impl Request {
     const fn unavailable(&self) -> Why {
         match self {
             Self::Publish(_) => Why::Publish(Refusal::Resources),
-            Self::Play(_) => Why::Play(NoSubscription::Unavailable),
+            Self::Play(_) => Why::Play(NoSubscription::Resources),
         }
     }
 }
@@ -412,7 +412,7 @@ impl Control {
                 match self.access.let_in(&self.cx, &mut self.records, &self.registry, now, &request) {
                     Ok(()) if request.polled.is_some() => {
                         let is_given = self.access.give_pass(&self.records, &self.registry, now, &request);
-                        let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Unavailable) };
+                        let verdict = if is_given { Ok(()) } else { Err(NoSubscription::Resources) };
                         self.cx.play_verdict(&request, verdict);
                     }
                     Ok(()) => {
@@ -557,7 +557,7 @@ impl Access {
             (Request::Play(request), Why::Play(why)) => cx.play_verdict(&request, Err(why)),
             (Request::Publish(request), Why::Play(_)) => cx.refuse_publish(&request, Refusal::Resources),
             (Request::Play(request), Why::Publish(_)) => {
-                cx.play_verdict(&request, Err(NoSubscription::Unavailable));
+                cx.play_verdict(&request, Err(NoSubscription::Resources));
             }
         }
     }

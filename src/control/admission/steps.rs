@@ -132,7 +132,7 @@ impl Context {
 
     fn check_play_request(&self, request: &PlayRequest) -> Result<(), NoSubscription> {
         if self.is_draining() {
-            return Err(NoSubscription::Unavailable);
+            return Err(NoSubscription::Draining);
         }
         self.app_of(&request.key).map(drop).ok_or(NoSubscription::NotFound)
     }

@@ -63,11 +63,7 @@ impl KeyFile {
         match outcome.key_info() {
             Ok(KeyInfo { key, uri, vector }) => {
                 self.is_failing = false;
-                let read = Some(GivenKey { key, uri, vector });
-                if read != self.known {
-                    self.known.clone_from(&read);
-                    self.new = read;
-                }
+                self.take(GivenKey { key, uri, vector });
             }
             Err(reason) => {
                 if !std::mem::replace(&mut self.is_failing, true) {
@@ -80,6 +76,20 @@ impl KeyFile {
                 }
             }
         }
+    }
+
+    fn take(&mut self, read: GivenKey) {
+        if self.known.as_ref() == Some(&read) {
+            return;
+        }
+        let (file, stream, key) = (self.path.display(), &self.stream, name_of(&read.uri));
+        if self.known.is_some() {
+            tracing::info!(%file, stream, key, "HLS key changed; used from the next segment on");
+        } else {
+            tracing::info!(%file, stream, key, "HLS key read");
+        }
+        self.known = Some(read.clone());
+        self.new = Some(read);
     }
 
     /// The time of the next look.
@@ -106,6 +116,21 @@ impl KeyFile {
             self.is_behind = lead.is_some_and(|lead| lead != entry.unit.track || !entry.unit.key_frame);
         }
         !self.is_behind
+    }
+}
+
+/// The address of a key as the log shows it: without a query or user, which may hold secrets, and without a key that is in the address itself.
+fn name_of(uri: &str) -> String {
+    let path = uri.split(['?', '#']).next().unwrap_or_default();
+    if path.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
+        return "data:".to_owned();
+    }
+    let (scheme, rest) = path.split_once("://").map_or(("", path), |(scheme, rest)| (scheme, rest));
+    let (authority, tail) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    match (scheme, authority.rsplit_once('@')) {
+        ("", _) => path.to_owned(),
+        (scheme, Some((_, host))) => format!("{scheme}://{host}{tail}"),
+        (scheme, None) => format!("{scheme}://{rest}"),
     }
 }
 
@@ -139,6 +164,21 @@ mod tests {
         assert_eq!(look(&mut file, Err("gone".to_owned())), None);
         assert!(file.known.is_some());
         assert_eq!(look(&mut file, Ok(info(2))), None);
+    }
+
+    #[test]
+    fn the_log_names_a_key_and_none_of_its_secrets() {
+        for (uri, name) in [
+            ("/live/a.key", "/live/a.key"),
+            ("https://keys.example/1?token=s", "https://keys.example/1"),
+            ("https://me:s@keys.example/1#s", "https://keys.example/1"),
+            ("https://keys.example", "https://keys.example"),
+            ("skd://id@7/s", "skd://7/s"),
+            ("data:text/plain;base64,c2VjcmV0", "data:"),
+            ("a@b", "a@b"),
+        ] {
+            assert_eq!(name_of(uri), name);
+        }
     }
 
     #[test]

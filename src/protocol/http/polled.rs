@@ -329,8 +329,8 @@ pub(super) fn refusal(why: &NoSubscription, stream: &str) -> Response {
         NoSubscription::NotFound | NoSubscription::Disabled => not_found(),
         NoSubscription::Denied(Denial::Blocked(_)) => Response::error(401, "Subscriber is blocked"),
         NoSubscription::Denied(denial) => Response::error(403, &denial.text(stream)),
-        NoSubscription::Unavailable => {
-            Response::error(503, "The server is going down or short of resources").header("Retry-After", "5")
+        NoSubscription::Draining | NoSubscription::Resources => {
+            Response::error(503, why.reason()).header("Retry-After", "5")
         }
     }
 }

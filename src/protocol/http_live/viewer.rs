@@ -146,7 +146,7 @@ impl Viewer {
     /// Ends the viewer, because the stream has ended or the server is shutting down.
     fn end(&mut self, now: Now, link: &mut Link, end: StreamEnd) {
         let (why, goodbye) = match end {
-            StreamEnd::Drain => (NoSubscription::Unavailable, code::AWAY),
+            StreamEnd::Drain => (NoSubscription::Draining, code::AWAY),
             StreamEnd::Unpublished
             | StreamEnd::GraceOver
             | StreamEnd::Stopped
@@ -280,8 +280,8 @@ fn refusal(why: &NoSubscription, stream: &str) -> Response {
     match why {
         NoSubscription::NotFound | NoSubscription::Disabled => Response::error(404, "No such stream"),
         NoSubscription::Denied(denial) => Response::error(403, &denial.text(stream)),
-        NoSubscription::Unavailable => {
-            Response::error(503, "The server is going down or short of resources").header("Retry-After", "5")
+        NoSubscription::Draining | NoSubscription::Resources => {
+            Response::error(503, why.reason()).header("Retry-After", "5")
         }
     }
 }

@@ -104,9 +104,10 @@ impl RelaySession {
     fn refuse(&mut self, ctx: &Context<'_>, why: &NoSubscription) {
         let (code, reason) = match why {
             NoSubscription::NotFound => (Refused::NotFound, "no such stream"),
-            NoSubscription::Unavailable | NoSubscription::Disabled | NoSubscription::Denied(_) => {
-                (Refused::Unavailable, "the stream cannot be sent now")
-            }
+            NoSubscription::Draining
+            | NoSubscription::Resources
+            | NoSubscription::Disabled
+            | NoSubscription::Denied(_) => (Refused::Unavailable, "the stream cannot be sent now"),
         };
         self.server(ctx).refuse(code, reason);
     }

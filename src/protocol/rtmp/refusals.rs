@@ -50,7 +50,7 @@ pub(super) fn no_subscription_status(why: NoSubscription) -> Rejection {
             let text = "You are not allowed to play the stream due to security.";
             rejection("NetStream.Publish.BadName", text, true)
         }
-        NoSubscription::Unavailable => {
+        NoSubscription::Draining | NoSubscription::Resources => {
             rejection("NetStream.Failed", "current system resources not enough", true)
         }
     }

@@ -44,7 +44,7 @@ pub(super) const fn no_subscription_status(why: &NoSubscription) -> Status {
     match why {
         NoSubscription::NotFound => Status::NOT_FOUND,
         NoSubscription::Disabled | NoSubscription::Denied(_) => Status::FORBIDDEN,
-        NoSubscription::Unavailable => Status::UNAVAILABLE,
+        NoSubscription::Draining | NoSubscription::Resources => Status::UNAVAILABLE,
     }
 }
 

@@ -236,7 +236,7 @@ const fn no_subscription_code(why: &NoSubscription) -> RejectReason {
         NoSubscription::NotFound => RejectReason::NOTFOUND,
         NoSubscription::Disabled => RejectReason::BAD_MODE,
         NoSubscription::Denied(denial) => denial_code(denial),
-        NoSubscription::Unavailable => RejectReason::OVERLOAD,
+        NoSubscription::Draining | NoSubscription::Resources => RejectReason::OVERLOAD,
     }
 }
 

@@ -345,7 +345,7 @@ fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
             Response::text(403, denial.text(&key.id))
         }
         Refused::Publish(Refusal::Resources | Refusal::Draining)
-        | Refused::Play(NoSubscription::Unavailable)
+        | Refused::Play(NoSubscription::Draining | NoSubscription::Resources)
         | Refused::Closed => unavailable(),
         Refused::Play(NoSubscription::NotFound) => later(409, "the stream is not live"),
         Refused::Play(NoSubscription::Disabled) => Response::text(403, "WebRTC is switched off here"),

@@ -97,7 +97,7 @@ impl Socket {
                     NoSubscription::Denied(denial) => answer::denial(denial),
                     NoSubscription::NotFound => "not_initialized_yet",
                     NoSubscription::Disabled => return self.send(answer::not_enabled(&key.id)),
-                    NoSubscription::Unavailable => "highResourceUsage",
+                    NoSubscription::Draining | NoSubscription::Resources => "highResourceUsage",
                 };
                 self.send(answer::error(definition, Some(&key.id)));
             }

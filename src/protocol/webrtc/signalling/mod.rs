@@ -388,7 +388,7 @@ impl Socket {
                 answer::denial(denial)
             }
             Refused::Publish(Refusal::Resources | Refusal::Draining)
-            | Refused::Play(NoSubscription::Unavailable) => "highResourceUsage",
+            | Refused::Play(NoSubscription::Draining | NoSubscription::Resources) => "highResourceUsage",
             Refused::Play(NoSubscription::Disabled) => return self.send(answer::not_enabled(id)),
             Refused::Description(_) => "notSetRemoteDescription",
             Refused::Closed => "publishTimeoutError",

@@ -1,0 +1,270 @@
+//! RDB files of Redis (versions 5 to 12: Redis 2.6 to 8.0): hashes by name, everything else is passed over.
+//!
+//! 1. The header tells the version, and a checksum at the end covers the file ([`Input`]).
+//! 2. Opcodes and keys follow each other. A hash that is wanted is read value by value, in any of its encodings; other keys are skipped
+//!    without keeping their bytes.
+//! 3. Small hashes are one packed string, and strings may be compressed ([`packed`]).
+//!
+//! Expiry of keys and fields is not looked at: records have none. Hashes of Redis before 2.6 and modules before 4.0 are not read.
+
+mod input;
+mod packed;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Read};
+
+use input::{Input, damaged};
+
+/// Versions of the format that are read.
+const VERSIONS: std::ops::RangeInclusive<u32> = 5..=12;
+
+/// Opcodes.
+mod op {
+    pub(super) const SLOT_INFO: u8 = 0xf4;
+    pub(super) const FUNCTION: u8 = 0xf5;
+    pub(super) const MODULE_AUX: u8 = 0xf7;
+    pub(super) const IDLE: u8 = 0xf8;
+    pub(super) const FREQUENCY: u8 = 0xf9;
+    pub(super) const AUX: u8 = 0xfa;
+    pub(super) const RESIZE: u8 = 0xfb;
+    pub(super) const EXPIRES_MS: u8 = 0xfc;
+    pub(super) const EXPIRES_S: u8 = 0xfd;
+    pub(super) const SELECT: u8 = 0xfe;
+    pub(super) const END: u8 = 0xff;
+}
+
+/// Encodings of a key's value.
+mod kind {
+    pub(super) const STRING: u8 = 0;
+    pub(super) const LIST: u8 = 1;
+    pub(super) const SET: u8 = 2;
+    pub(super) const SORTED_SET: u8 = 3;
+    pub(super) const HASH: u8 = 4;
+    pub(super) const SORTED_SET_2: u8 = 5;
+    pub(super) const MODULE_2: u8 = 7;
+    pub(super) const HASH_ZIPMAP: u8 = 9;
+    pub(super) const LIST_ZIPLIST: u8 = 10;
+    pub(super) const SET_INTSET: u8 = 11;
+    pub(super) const SORTED_SET_ZIPLIST: u8 = 12;
+    pub(super) const HASH_ZIPLIST: u8 = 13;
+    pub(super) const QUICKLIST: u8 = 14;
+    pub(super) const STREAM: u8 = 15;
+    pub(super) const HASH_LISTPACK: u8 = 16;
+    pub(super) const SORTED_SET_LISTPACK: u8 = 17;
+    pub(super) const QUICKLIST_2: u8 = 18;
+    pub(super) const STREAM_2: u8 = 19;
+    pub(super) const SET_LISTPACK: u8 = 20;
+    pub(super) const STREAM_3: u8 = 21;
+    /// Hashes with an expiry for each field (Redis 7.4).
+    pub(super) const HASH_METADATA: u8 = 24;
+    pub(super) const HASH_LISTPACK_EX: u8 = 25;
+}
+
+/// A hash that is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Place in the list of wanted hashes.
+    pub(super) wanted: usize,
+    /// Number of its database.
+    pub(super) database: u64,
+}
+
+/// Passes on the values of the wanted hashes, in the order of the file; stops without a fault if `give` returns false.
+///
+/// # Errors
+/// A file that cannot be read, or not to its end. What was passed on before counts.
+pub(super) fn values(
+    input: impl Read,
+    wanted: &[String],
+    give: &mut dyn FnMut(Found, &[u8]) -> bool,
+) -> io::Result<()> {
+    let mut input = Input::new(input);
+    check_header(&mut input)?;
+    let mut database = 0;
+    loop {
+        match input.byte()? {
+            op::END => return input.check_end(),
+            op::SELECT => database = input.length()?,
+            op::EXPIRES_MS => input.skip(8)?,
+            op::EXPIRES_S => input.skip(4)?,
+            op::FREQUENCY => input.skip(1)?,
+            op::IDLE => input.skip_lengths(1)?,
+            op::RESIZE => input.skip_lengths(2)?,
+            op::SLOT_INFO => input.skip_lengths(3)?,
+            op::FUNCTION => input.skip_string()?,
+            op::AUX => input.skip_strings(2)?,
+            op::MODULE_AUX => {
+                // The module, then when it wrote the rest.
+                input.skip_lengths(3)?;
+                skip_module(&mut input)?;
+            }
+            encoding => {
+                let key = input.string_or_skip()?;
+                let at = key.and_then(|key| wanted.iter().position(|name| name.as_bytes() == key));
+                let Some(at) = at else {
+                    skip_value(&mut input, encoding)?;
+                    continue;
+                };
+                let found = Found { wanted: at, database };
+                if !hash(&mut input, encoding, &mut |value| give(found, value))? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+fn check_header<R: Read>(input: &mut Input<R>) -> io::Result<()> {
+    let no_file = || io::Error::new(io::ErrorKind::InvalidData, "no RDB file of Redis");
+    let header = input.array::<9>().map_err(|_| no_file())?;
+    let version = header.strip_prefix(b"REDIS").ok_or_else(no_file)?;
+    let version =
+        std::str::from_utf8(version).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    let version: u32 = version.and_then(|text| text.parse().ok()).ok_or_else(no_file)?;
+    if VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    let reason = format!(
+        "version {version} of the format is not read here: load the file with a Redis of your own, and name that by --redis"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+/// Passes on the values of a hash. Returns false if no more are wanted.
+fn hash<R: Read>(
+    input: &mut Input<R>,
+    encoding: u8,
+    give: &mut dyn FnMut(&[u8]) -> bool,
+) -> io::Result<bool> {
+    match encoding {
+        kind::HASH => {
+            for _ in 0..input.length()? {
+                input.skip_string()?;
+                if !give(&input.string()?) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        kind::HASH_METADATA => {
+            // The earliest expiry of its fields.
+            input.skip(8)?;
+            for _ in 0..input.length()? {
+                input.skip_lengths(1)?;
+                input.skip_string()?;
+                if !give(&input.string()?) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        kind::HASH_ZIPLIST => packed::ziplist(&input.string()?, give).ok_or_else(damaged),
+        kind::HASH_LISTPACK => packed::listpack(&input.string()?, 2, give).ok_or_else(damaged),
+        kind::HASH_LISTPACK_EX => {
+            input.skip(8)?;
+            // With the expiry of each field.
+            packed::listpack(&input.string()?, 3, give).ok_or_else(damaged)
+        }
+        kind::HASH_ZIPMAP => Err(io::Error::other("a hash of Redis before 2.6 is not read here")),
+        _ => Err(io::Error::other("the key of this name is no hash")),
+    }
+}
+
+fn skip_value<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
+    match encoding {
+        kind::STRING
+        | kind::HASH_ZIPMAP
+        | kind::LIST_ZIPLIST
+        | kind::SET_INTSET
+        | kind::SORTED_SET_ZIPLIST
+        | kind::HASH_ZIPLIST
+        | kind::HASH_LISTPACK
+        | kind::SORTED_SET_LISTPACK
+        | kind::SET_LISTPACK => input.skip_string(),
+        kind::LIST | kind::SET | kind::QUICKLIST => {
+            let count = input.length()?;
+            input.skip_strings(count)
+        }
+        kind::HASH => each(input, |input| input.skip_strings(2)),
+        kind::SORTED_SET => each(input, |input| {
+            input.skip_string()?;
+            // The length of a number in digits, or that it is none.
+            match input.byte()? {
+                0xfd..=0xff => Ok(()),
+                digits => input.skip(digits.into()),
+            }
+        }),
+        kind::SORTED_SET_2 => each(input, |input| {
+            input.skip_string()?;
+            input.skip(8)
+        }),
+        kind::QUICKLIST_2 => each(input, |input| {
+            input.skip_lengths(1)?;
+            input.skip_string()
+        }),
+        kind::HASH_METADATA => {
+            input.skip(8)?;
+            each(input, |input| {
+                input.skip_lengths(1)?;
+                input.skip_strings(2)
+            })
+        }
+        kind::HASH_LISTPACK_EX => {
+            input.skip(8)?;
+            input.skip_string()
+        }
+        kind::STREAM | kind::STREAM_2 | kind::STREAM_3 => skip_stream(input, encoding),
+        kind::MODULE_2 => {
+            input.skip_lengths(1)?;
+            skip_module(input)
+        }
+        other => Err(io::Error::other(format!(
+            "a value of kind {other}, which is not known here; the rest is not read"
+        ))),
+    }
+}
+
+fn each<R: Read>(
+    input: &mut Input<R>,
+    mut skip: impl FnMut(&mut Input<R>) -> io::Result<()>,
+) -> io::Result<()> {
+    for _ in 0..input.length()? {
+        skip(input)?;
+    }
+    Ok(())
+}
+
+/// Skips a stream: its entries, its ids, and groups with what each consumer has not acknowledged.
+fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
+    let is_later = |than: u8| encoding >= than;
+    each(input, |input| input.skip_strings(2))?;
+    input.skip_lengths(if is_later(kind::STREAM_2) { 8 } else { 3 })?;
+    each(input, |group| {
+        group.skip_string()?;
+        group.skip_lengths(if is_later(kind::STREAM_2) { 3 } else { 2 })?;
+        each(group, |pending| {
+            pending.skip(16 + 8)?;
+            pending.skip_lengths(1)
+        })?;
+        each(group, |consumer| {
+            consumer.skip_string()?;
+            consumer.skip(if is_later(kind::STREAM_3) { 16 } else { 8 })?;
+            each(consumer, |pending| pending.skip(16))
+        })
+    })
+}
+
+/// Skips the values of a module, up to their end.
+fn skip_module<R: Read>(input: &mut Input<R>) -> io::Result<()> {
+    loop {
+        match input.length()? {
+            0 => return Ok(()),
+            1 | 2 => input.skip_lengths(1)?,
+            3 => input.skip(4)?,
+            4 => input.skip(8)?,
+            5 => input.skip_string()?,
+            _ => return Err(damaged()),
+        }
+    }
+}

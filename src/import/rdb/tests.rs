@@ -1,0 +1,204 @@
+use super::input::sum_of;
+use super::*;
+
+/// Written by Redis 7.0 (version 10): values of all types, a hash as a listpack, one as a table with compressed strings, two databases.
+const OF_REDIS_7: &[u8] = include_bytes!("../../../tests/fixtures/import/redis-7.rdb");
+
+fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>) {
+    let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
+    let mut found = Vec::new();
+    let done = values(bytes, &wanted, &mut |of, value| {
+        found.push((of, value.to_vec()));
+        true
+    });
+    (found, done)
+}
+
+/// A file of a version: these opcodes, and the end with its checksum.
+fn file(version: u32, parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = format!("REDIS{version:04}").into_bytes();
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes.push(op::END);
+    let sum = sum_of(0, &bytes);
+    bytes.extend(sum.to_le_bytes());
+    bytes
+}
+
+/// A string with its length.
+fn string(bytes: &[u8]) -> Vec<u8> {
+    [&[u8::try_from(bytes.len()).unwrap()], bytes].concat()
+}
+
+#[test]
+fn hashes_of_a_real_file_are_found_among_everything_else() {
+    let (found, done) = all(OF_REDIS_7, &["liveappBroadcasts", "liveappTokens", "nothing", "users"]);
+    done.unwrap();
+    let of = |wanted: usize, database: u64| -> Vec<&[u8]> {
+        let is_of = |found: &Found| *found == Found { wanted, database };
+        found.iter().filter(|(found, _)| is_of(found)).map(|(_, value)| value.as_slice()).collect()
+    };
+    let mut broadcasts = of(0, 0);
+    broadcasts.sort_unstable_by_key(|value| value.len());
+    assert_eq!(broadcasts[0], b"\x03{\"streamId\":\"s2\"\xfd");
+    let long = [&b"\x03{\"streamId\":\"s1\",\"name\":\""[..], &[b'a'; 400], b"\"\xfd"].concat();
+    assert_eq!(broadcasts[1..], [&long], "it is compressed");
+    assert_eq!(of(0, 3), [b"{\"streamId\":\"s9\"}"]);
+    assert_eq!(of(1, 0), [&b"\x03{\"tokenId\":\"t1\"\xfd"[..], b"7", b"-70000"]);
+    assert_eq!(of(3, 0), [b"{\"email\":\"a@b\"}"]);
+    assert_eq!(found.len(), 7);
+    // Who wants no more ends it.
+    let mut count = 0;
+    let mut one = |_: Found, _: &[u8]| {
+        count += 1;
+        false
+    };
+    values(OF_REDIS_7, &["liveappTokens".to_owned()], &mut one).unwrap();
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn c_19_a_file_that_is_cut_or_changed_is_a_fault() {
+    for end in 0..OF_REDIS_7.len() {
+        let (_, done) = all(&OF_REDIS_7[..end], &["users"]);
+        assert!(done.is_err(), "cut at {end}");
+    }
+    for at in 9..OF_REDIS_7.len() {
+        let mut bytes = OF_REDIS_7.to_vec();
+        bytes[at] ^= 0x10;
+        let (_, done) = all(&bytes, &["users"]);
+        assert!(done.is_err(), "changed at {at}");
+    }
+    // A server may be told to write no checksum.
+    let mut bytes = OF_REDIS_7.to_vec();
+    let end = bytes.len() - 8;
+    bytes[end..].fill(0);
+    all(&bytes, &["users"]).1.unwrap();
+}
+
+/// The forms of small hashes before Redis 7 (a ziplist) and since 7.4 (with an expiry for each field).
+#[test]
+fn hashes_are_read_in_the_forms_of_older_and_newer_servers() {
+    let ziplist = [
+        &[0; 10][..],
+        b"\x00\x01a\x03\x02xy",
+        // 14 bits of length, then five bytes of the length before.
+        b"\x04\x01b\x03\x41\x00",
+        &[b'z'; 256],
+        b"\xfe\x03\x01\x00\x00\xf1\x02\xc0\x2e\xfb",
+        b"\x04\xf2\x02\xd0\x15\xcd\x5b\x07",
+        b"\x06\xfe\x80\x03\xf0\x70\x11\x01",
+        b"\x05\xfd\x02\xe0\x00\x00\x00\x00\x00\x00\x00\x80\x0a\x80\x00\x00\x00\x01c\x07\x80\x00\x00\x00\x01d\xff",
+    ]
+    .concat();
+    let mut long =
+        vec![0x40 | u8::try_from(ziplist.len() >> 8).unwrap(), u8::try_from(ziplist.len() & 0xff).unwrap()];
+    long.extend(&ziplist);
+    let expiring =
+        [&b"\0\0\0\0\0\0"[..], b"\x81a\x02\x82xy\x03\x00\x01", b"\x81b\x02\xc1\xf4\x02\x01\x01\xff"].concat();
+    let bytes = file(
+        12,
+        &[
+            &[op::AUX],
+            &string(b"redis-ver"),
+            &string(b"7.4.0"),
+            &[op::SELECT, 0, op::RESIZE, 4, 1, kind::HASH_ZIPLIST],
+            &string(b"h"),
+            &long,
+            &[op::EXPIRES_MS, 0, 0, 0, 0, 0, 0, 0, 0, op::IDLE, 1, op::FREQUENCY, 5, kind::HASH_LISTPACK_EX],
+            &string(b"h"),
+            &[0; 8],
+            &string(&expiring),
+            &[kind::HASH_METADATA],
+            &string(b"h"),
+            &[0; 8],
+            b"\x02\x00\x01f\x02v1\x05\x01g\xc1\x39\x30",
+            &[kind::MODULE_2],
+            &string(b"m"),
+            b"\x81\x00\x00\x00\x00\x00\x00\x00\x07\x02\x05\x05\x03abc\x04\0\0\0\0\0\0\0\0\x03\0\0\0\0\x00",
+            &[kind::HASH],
+            &string(b"h"),
+            b"\x01\x01k\x02v2",
+        ],
+    );
+    let (found, done) = all(&bytes, &["h"]);
+    done.unwrap();
+    let texts: Vec<String> = found.into_iter().map(|(_, value)| String::from_utf8(value).unwrap()).collect();
+    let z = "z".repeat(256);
+    assert_eq!(
+        texts,
+        [
+            "xy",
+            &z,
+            "-1234",
+            "123456789",
+            "70000",
+            "-9223372036854775808",
+            "d",
+            "xy",
+            "500",
+            "v1",
+            "12345",
+            "v2"
+        ]
+    );
+}
+
+#[test]
+fn other_files_are_refused_with_the_reason() {
+    let bad: [(&[u8], &str); 8] = [
+        (b"", "no RDB file"),
+        (b"REDIS00x1", "no RDB file"),
+        (b"VALKEY080", "no RDB file"),
+        (b"REDIS0080", "version 80"),
+        // A list, a hash of old, a kind that comes later, a value of more bytes than there are.
+        (b"REDIS0010\x01\x01h\x01\x01a", "is no hash"),
+        (b"REDIS0010\x09\x01h\x01\xff", "before 2.6"),
+        (b"REDIS0010\x63\x01x", "kind 99"),
+        (b"REDIS0010\x04\x01h\x01\x01k\x81\x00\x00\xff\xff\xff\xff\xff\xff", "longer"),
+    ];
+    for (bytes, reason) in bad {
+        let error = all(bytes, &["h"]).1.unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+    // A short string that claims to be large unpacks to nothing.
+    let huge =
+        [b"REDIS0010\x04\x01h\x01\x01k\xc3\x02\x81\x00\x00\x00\xff\xff\xff\xff\xff", &b"\x00a"[..]].concat();
+    assert!(all(&huge, &["h"]).1.is_err());
+}
+
+#[test]
+fn strings_are_unpacked() {
+    for (packed, whole) in [
+        (&b"\x02abc"[..], &b"abc"[..]),
+        // A copy that overlaps what it makes, and a long one.
+        (b"\x00a\x60\x00", b"aaaaaa"),
+        (b"\x00a\xe0\x03\x00", b"aaaaaaaaaaaaa"),
+        (b"", b""),
+    ] {
+        assert_eq!(packed::unpacked(packed, whole.len()).as_deref(), Some(whole), "{packed:?}");
+        assert_eq!(packed::unpacked(packed, whole.len() + 1), None);
+    }
+    for packed in [&b"\x02ab"[..], b"\x20\x00", b"\x00a\x20\x01", b"\xe0", b"\x00a\x60\x00\x60\x00"] {
+        assert_eq!(packed::unpacked(packed, 6), None, "{packed:?}");
+    }
+}
+
+/// Nothing that a file says is trusted: any bytes behind the header, and a real file with some of its bytes changed, are faults at most.
+#[test]
+fn c_19_no_bytes_of_a_file_are_trusted() {
+    let wanted = ["liveappBroadcasts", "liveappTokens", "users", "list", "stream", "\0"];
+    proptest::proptest!(|(tail: Vec<u8>, kinds in proptest::collection::vec(0..30_u8, 0..6), body: Vec<u8>)| {
+        let _ = all(&[b"REDIS0012", &tail[..]].concat(), &wanted);
+        let keys: Vec<u8> = kinds.iter().flat_map(|kind| [&[*kind, 1, 0][..], &body].concat()).collect();
+        let _ = all(&[b"REDIS0012", &keys[..]].concat(), &wanted);
+        let mut count = |_: &[u8]| true;
+        let _ = (packed::ziplist(&body, &mut count), packed::listpack(&body, 2, &mut count), packed::unpacked(&body, 100));
+    });
+    proptest::proptest!(|(changes in proptest::collection::vec((9..OF_REDIS_7.len(), proptest::num::u8::ANY), 1..4))| {
+        let mut bytes = OF_REDIS_7.to_vec();
+        for (at, byte) in changes {
+            bytes[at] = byte;
+        }
+        let _ = all(&bytes, &wanted);
+    });
+}
