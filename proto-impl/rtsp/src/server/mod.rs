@@ -30,7 +30,7 @@ use wire::SendQueue;
 use crate::auth::{Authorization, Gatekeeper};
 use crate::link::Link;
 use crate::presentation::Presentation;
-use crate::timers::Timers;
+use crate::timers::{self, Timers};
 use crate::{
     Channels, CloseReason, Config, Error, Event, Item, Limit, Mode, Request, Response, Stats, Timer,
     Transport,
@@ -89,7 +89,7 @@ impl Server {
     /// Creates the machine for a connection just accepted.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
-        let mut timers = Timers::default();
+        let mut timers = timers::stopped();
         timers.set(Timer::Request, now, config.request_timeout);
         Self {
             state: State::Init,
@@ -281,7 +281,7 @@ impl Server {
         }
         self.state = State::Closed;
         self.held = Vec::new();
-        self.timers = Timers::default();
+        self.timers.clear_all();
         self.pending = None;
         self.presentation = None;
         self.session_id = None;
