@@ -13,7 +13,7 @@ use super::conn::{Playing, Publication, Subscription, SubscriptionState};
 use super::streams::SourceCount;
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Package, Parts};
+use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Item, Package, Parts};
 use crate::mail::{Departure, StreamDetails};
 use crate::protocol::{
     About, ByteStream, Context, Demux, Event, Format, Paths, PlayAsk, Port, PortEvent, PublicationEvent,
@@ -456,9 +456,9 @@ impl Package for Fragile {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
         assert_ne!(entry.dts_ms, self.0, "as the test says");
-        Parts::new([Bytes::from(format!("[{}]", entry.dts_ms))])
+        Parts::new([Bytes::from(format!("[{}]", entry.dts_ms))]).into()
     }
 }
 

@@ -6,6 +6,7 @@
 //! 24 for each gap (up to 32), and some 40 for each packet retransmitted to it in the last second (up to 512).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,17 @@ pub struct LoggedPacket {
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
+}
+
+/// A unit in the log of its track, the same for all its viewers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedUnit {
+    /// Ids of its packets.
+    pub packets: Range<PacketId>,
+    /// RTP timestamp on the track's clock.
+    pub timestamp: u32,
+    /// Bytes of the unit, before it was packetized.
+    pub bytes: u64,
 }
 
 /// First packet id of the next log. Each log has its own range of ids.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::packager::tests::{PLAIN, Plain, plain};
 use super::super::ring::tests::{entry, vp8_tracks};
-use super::super::{Entry, Fit, FormatKey, Package, Packager, Pick, Ring, RingLimits, Selection};
+use super::super::{Entry, Fit, FormatKey, Item, Package, Packager, Pick, Ring, RingLimits, Selection};
 use super::*;
 use media::{Track, TrackId, Tracks};
 use proptest::prelude::*;
@@ -89,8 +89,8 @@ impl Package for Keys {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
-        if entry.unit.key_frame { Plain.unit(entry, chosen) } else { Parts::default() }
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item {
+        if entry.unit.key_frame { Plain.unit(entry, chosen) } else { Item::default() }
     }
 }
 

@@ -18,7 +18,7 @@ use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
 use super::{ENDING, NAME, file_of, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Selection};
+use crate::hub::{Chosen, Delivery, Entry, Fit, Item, Package, Parts, Selection};
 use crate::mail::StreamEnd;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts;
@@ -72,12 +72,12 @@ impl Package for Segmented {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
         let track = entry.tracks.get(entry.unit.track);
         if entry.unit.track.is_data() || track.is_some_and(|track| ts::fit(track) != Fit::No) {
-            Parts::new([entry.unit.payload.clone()])
+            Parts::new([entry.unit.payload.clone()]).into()
         } else {
-            Parts::default()
+            Item::default()
         }
     }
 }

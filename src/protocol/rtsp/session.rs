@@ -26,9 +26,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::row::Security;
 use crate::protocol::rtp_mapping::Source;
 use crate::protocol::{
-    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, PlayAsk,
-    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
-    SubscriptionEvent, SubscriptionNews, Timers, To, UnitSink, Verb, asked_selection,
+    About, ByteStream, Context, DatagramPeer, Event, Format, Logs, PathEvent, PathId, Paths, PlayAsk,
+    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, SubscriptionEvent,
+    SubscriptionNews, Timers, To, UnitSink, Verb, asked_selection,
 };
 use crate::types::{Handle, Now, StreamKey};
 
@@ -427,7 +427,7 @@ impl DatagramPeer for RtspSession {
         }
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         match &mut self.role {
             Role::Viewer(viewer) => viewer.poll_datagrams(ctx.now.mono, out),
             Role::Publisher(publisher) => {

@@ -21,9 +21,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, PlayAsk, PublicationEvent,
-    PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared, SubscriptionEvent,
-    SubscriptionNews, TailSink, Timers, To, UnitRuns, UnitSink, Verb, asked_selection,
+    About, Context, DatagramPeer, Event, Format, Logs, PathEvent, PathId, Paths, PlayAsk, PublicationEvent,
+    PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, SubscriptionEvent, SubscriptionNews,
+    TailSink, Timers, To, UnitRuns, UnitSink, Verb, asked_selection,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
@@ -293,7 +293,7 @@ impl DatagramPeer for SrtSession {
         self.connection.has_transmit(ctx.now.mono)
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         self.connection.poll_transmit(ctx.now.mono, out);
         To::PEER
     }

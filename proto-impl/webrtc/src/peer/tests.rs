@@ -377,8 +377,11 @@ fn a_section_that_is_sent_is_settled_once_and_before_its_first_unit() {
     assert!(!bench.peer.settle(bench.now, section.id, first), "it was forgotten");
     // Behind a unit the first one stays.
     let mut bench = Bench::new(|_| true);
-    let unit =
-        SentUnit { packets: PacketLog::new().next_id()..PacketLog::new().next_id(), timestamp: 0, bytes: 0 };
+    let unit = LoggedUnit {
+        packets: PacketLog::new().next_id()..PacketLog::new().next_id(),
+        timestamp: 0,
+        bytes: 0,
+    };
     assert!(bench.peer.send(section.id, &unit, bench.now));
     assert!(!bench.peer.settle(bench.now, section.id, last));
     assert!(bench.peer.settle(bench.now, section.id, first));

@@ -87,7 +87,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
                 payload: unit.payload,
             };
             let entry = Entry::new(now, 1_700_000_000_000 + ms, unit, Arc::clone(&tracks));
-            for frame in package::frames(&package.unit(&entry, &chosen)) {
+            for frame in package::frames(package.unit(&entry, &chosen).bytes().unwrap()) {
                 let channel = frame.channel;
                 let (head, payload) = frame.into_packet();
                 link.send(now, [&[channel], &head[..], &payload[..]].concat().into());
