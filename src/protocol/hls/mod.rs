@@ -1,7 +1,7 @@
 //! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
-//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4: the `hls` crate's segmenters cut it, the sinks publish the files
-//! and playlists.
+//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls` crate's segmenters cut it,
+//! and the session in [`live`] publishes the files and playlists.
 //! Requests are answered from memory, by `http`.
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
@@ -10,12 +10,11 @@ mod cmaf;
 mod copy;
 #[cfg(test)]
 mod copy_tests;
-mod dates;
 mod fetch;
 mod follow;
 mod key_file;
 mod ladder;
-mod lineup;
+mod live;
 mod metadata;
 mod publishing;
 mod pull;
@@ -29,7 +28,7 @@ mod waiting_tests;
 
 use std::time::Instant;
 
-use ::hls::segmenter::{Start, Timed, Window};
+use ::hls::segmenter::{Arrival, Dates, Start, Timed, Window};
 use crypto::Seed;
 
 use super::player::LoadPlayer;
@@ -39,7 +38,7 @@ use crate::auth::url::{Url, UrlError};
 use crate::config::AppSettings;
 use crate::hub::Entry;
 use crate::mail::{Progress, Transport};
-use crate::types::{Now, StreamKey};
+use crate::types::{Calendar, Now, StreamKey};
 use pull::HlsPull;
 use viewer::Viewer;
 
@@ -122,6 +121,16 @@ const fn start(now: Now) -> Start {
 /// A unit for a segmenter, with its date.
 const fn timed(entry: &Entry, date_ms: i64) -> Timed<'_> {
     Timed { unit: &entry.unit, dts_ms: entry.dts_ms, date_ms }
+}
+
+/// A unit's arrival, for its date.
+const fn arrival(entry: &Entry) -> Arrival {
+    Arrival { at: entry.received, wall_ms: entry.wall_ms, dts_ms: entry.dts_ms }
+}
+
+/// The calendar by which a stream's media came; `None` before the first unit.
+fn calendar(dates: &Dates) -> Option<Calendar> {
+    dates.reading().map(|(mono, wall_ms)| Calendar::new(Now { mono, wall_ms }))
 }
 
 /// The progress of a playlist without parts.

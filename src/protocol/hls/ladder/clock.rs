@@ -6,12 +6,12 @@
 //!    picture: the time is moved there ([`SNAP_MS`]).
 //! 3. From then on time passes as the stream's. It jumps as dates do ([`Dates`]), but for a wall clock that is set.
 
-use hls::segmenter::NUMBERS_FROM_MS;
+use hls::segmenter::{Dates, NUMBERS_FROM_MS};
 use media::Timescale;
 
 use super::rung::Lead;
 use crate::hub::{Chosen, Entry};
-use crate::protocol::hls::dates::Dates;
+use crate::protocol::hls::{arrival, calendar};
 use crate::types::Calendar;
 
 /// Media that is held back until the time is known, in milliseconds, units and bytes.
@@ -46,7 +46,7 @@ impl Clock {
 
     /// Learns from a unit.
     pub(super) fn note(&mut self, entry: &Entry, chosen: &Chosen) {
-        self.dates.note(entry, chosen.epoch());
+        self.dates.note(arrival(entry), chosen.epoch());
     }
 
     /// Holds a unit back. True when there are enough.
@@ -96,8 +96,8 @@ impl Clock {
     }
 
     /// The calendar by which media came.
-    pub(super) const fn calendar(&self) -> Option<Calendar> {
-        self.dates.calendar()
+    pub(super) fn calendar(&self) -> Option<Calendar> {
+        calendar(&self.dates)
     }
 
     /// The unit in this time.
