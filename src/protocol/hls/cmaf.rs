@@ -52,6 +52,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
+    root: None,
     file_of,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
@@ -71,6 +72,7 @@ pub(super) static APART: SinkKind = SinkKind {
         settings.enabled && settings.low_latency || settings.dash
     },
     stream_of: apart_stream,
+    root: None,
     file_of: |_, _| None,
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,

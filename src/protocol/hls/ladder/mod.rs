@@ -69,6 +69,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     name: "ladder",
     is_enabled: |app| HlsSettings::of(app).enabled,
     stream_of: |_, name| of_master(name),
+    root: None,
     file_of: |_, _| None,
     begins_with_stream: |app, details| {
         (details.main.is_some() || details.videos > 1) && HlsSettings::of(app).begins_with_stream
