@@ -100,7 +100,7 @@ fn take_named(renditions: &mut Vec<Mp4Segmenter>, base: &str) -> Option<Mp4Segme
     Some(renditions.remove(at))
 }
 
-/// The stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
+/// Returns the stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
 /// never there, and would wait for them.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
@@ -128,14 +128,14 @@ fn is_of_track(rest: &str) -> bool {
     })
 }
 
-/// The number at the end of a name, and what stands before it.
+/// Splits a name into its number at the end and what stands before it.
 fn digits_behind(name: &str) -> Option<(&str, u64)> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (before, number) = name.split_at_checked(name.len().checked_sub(digits)?)?;
     Some((before, number.parse().ok()?))
 }
 
-/// The playlist that announces a part, and how far it has to be for the part to be there.
+/// Returns the playlist that announces a part, and how far it has to be for the part to be there.
 fn part_of(name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
@@ -160,7 +160,7 @@ pub(super) const fn fit(track: &Track) -> Fit {
     }
 }
 
-/// The same, of tracks whose samples are encrypted.
+/// Judges how well players take a track whose samples are encrypted.
 pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
@@ -175,7 +175,7 @@ pub(super) fn segmenter(
     if settings.metadata.has_tags { segmenter.with_metadata() } else { segmenter }
 }
 
-/// The format of units for a sink with these settings.
+/// Returns the format of units for a sink with these settings.
 pub(super) fn format(settings: &HlsSettings) -> Format {
     Format::new(&FORMAT, if settings.protects_samples() { PROTECTED } else { 0 })
 }
@@ -253,7 +253,7 @@ impl Cmaf {
 
     // ---- tracks
 
-    /// The renditions of these tracks. One that stays keeps its playlist.
+    /// Makes the renditions of these tracks. One that stays keeps its playlist.
     fn set_tracks(&mut self, chosen: &Chosen) {
         self.chosen_epoch = chosen.epoch();
         let all: Vec<Track> = chosen.iter().cloned().collect();
@@ -297,7 +297,7 @@ impl Cmaf {
         }
     }
 
-    /// The segment of another video that has just begun has the number of the first video's beside it, and ends with that.
+    /// Gives the segment of another video that has just begun the number of the first video's segment beside it, and its end.
     fn keep_beside(&mut self, at: usize) {
         let lead = self.renditions.first().and_then(|lead| lead.window().mark());
         let own = self.renditions.get_mut(at).map(Mp4Segmenter::window_mut);
@@ -404,7 +404,7 @@ impl Cmaf {
         self.publishing.media_playlist(&name, &playlist, progress);
     }
 
-    /// The playlists of tracks that are not there tell that, as far as the first rendition has come.
+    /// Lists gaps in the playlists of absent tracks, up to the end of the first rendition's last segment.
     fn pass_absent(&mut self, end_ms: i64) {
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {
@@ -416,7 +416,7 @@ impl Cmaf {
         self.absent = absent;
     }
 
-    /// The multivariant playlist, when it is another one.
+    /// Publishes the multivariant playlist if it has changed.
     fn publish_master(&mut self) {
         let is_ready = self.renditions.iter().all(|rendition| rendition.window().is_enough());
         if self.layout == Layout::Together || !self.settings.low_latency || !is_ready {
@@ -504,7 +504,7 @@ impl Cmaf {
         }
     }
 
-    /// A period begins where the first rendition has a discontinuity, and is over when nothing of it is left.
+    /// Notes the periods: one begins where the first rendition has a discontinuity, and is over when nothing of it is left.
     fn note_stretches(&mut self) {
         let Some(lead) = self.renditions.first() else { return };
         for one in lead.spanned() {
@@ -537,7 +537,7 @@ impl Cmaf {
         })
     }
 
-    /// The date of a unit, and of all others that follow from it.
+    /// Returns the date of a unit, and moves those of all others that follow from it.
     fn date(&mut self, entry: &Entry) -> i64 {
         let moved_ms = self.dates.note(arrival(entry), self.chosen_epoch);
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
@@ -600,7 +600,7 @@ impl Presenter for Cmaf {
         self.take_media(ctx.now, entry, chosen);
     }
 
-    /// Puts timed metadata into the renditions of pictures, or into the first one where there are none: players look for it there.
+    /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there is no video.
     fn take_data(&mut self, entry: &Entry) {
         let Some(tags) = self.settings.metadata.tags(entry) else { return };
         let has_pictures = |rendition: &Mp4Segmenter| {

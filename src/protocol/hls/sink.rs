@@ -126,7 +126,7 @@ impl TsPlaylist {
         }
     }
 
-    /// The segment first: the playlist never names what is not there.
+    /// Publishes a segment, then the playlist, which so never names a missing file.
     fn publish_cut(&mut self, cut: Option<Cut>) {
         if let Some(Cut { uri, bytes, key }) = cut {
             if let Some((name, key)) = key {

@@ -94,8 +94,8 @@ impl Dates {
         Self::default()
     }
 
-    /// Learns from a unit, whose tracks have this epoch. Gives what is to be added to all dates so far: as long as none was
-    /// shown, media that came in a burst corrects them.
+    /// Takes the arrival of a unit whose tracks have this epoch into account. Returns the milliseconds to add to all dates so far: until a
+    /// playlist is shown, media that came in a burst corrects them.
     pub fn note(&mut self, unit: Arrival, epoch: u32) -> i64 {
         let Some(date_ms) = self.today_ms(unit.at) else {
             self.reading = Some((unit.at, unit.wall_ms));
@@ -136,7 +136,7 @@ impl Dates {
         self.open = at.checked_add(WINDOW).map(|end| (end, errors));
     }
 
-    /// The right offset, if the last windows agree that another one is.
+    /// Returns the right offset if the last windows agree that another one is.
     fn verdict(&self) -> Option<Offset> {
         let [Some(a), Some(b), Some(c)] = self.windows else { return None };
         let agreed = |values: [i64; WINDOWS]| {
@@ -157,7 +157,7 @@ impl Dates {
         self.next.is_some()
     }
 
-    /// A segment begins at this DTS.
+    /// Applies a jump that is due: a segment begins at this DTS.
     pub fn jump(&mut self, at_ms: i64) {
         let Some(next) = self.next.take() else { return };
         (self.before, self.now, self.from_ms) = (self.now, next, at_ms);
@@ -168,20 +168,20 @@ impl Dates {
         if dts_ms < self.from_ms { self.before } else { self.now }
     }
 
-    /// The date of media, in milliseconds of Unix time.
+    /// Returns the date of media, in milliseconds of Unix time.
     #[must_use]
     pub const fn date_ms(&self, dts_ms: i64) -> i64 {
         let Offset { media_ms, wall_ms } = self.offset(dts_ms);
         dts_ms.saturating_add(media_ms).saturating_add(wall_ms)
     }
 
-    /// The same by the calendar alone: it goes on where the wall clock is set.
+    /// Returns the date by the calendar alone, which goes on where the wall clock is set.
     #[must_use]
     pub const fn calendar_ms(&self, dts_ms: i64) -> i64 {
         dts_ms.saturating_add(self.offset(dts_ms).media_ms)
     }
 
-    /// A playlist is shown.
+    /// Notes that a playlist is shown: dates in it stay.
     pub fn settle(&mut self) {
         self.shown.get_or_insert(self.now);
     }
@@ -205,13 +205,13 @@ impl Dates {
         Some(ms(wall_ms).saturating_add(since(read_at, at)).saturating_sub(since(at, read_at)))
     }
 
-    /// The date of DTS zero when the first playlist was shown.
+    /// Returns the date of DTS zero when the first playlist was shown.
     #[must_use]
     pub fn zero_ms(&self) -> Option<i64> {
         self.shown.map(|shown| shown.media_ms)
     }
 
-    /// The time by which media with this DTS is behind that date, in milliseconds.
+    /// Returns the time by which media with this DTS is behind that date, in milliseconds.
     #[must_use]
     pub fn delay_ms(&self, dts_ms: i64) -> u64 {
         let delay = self.zero_ms().map_or(0, |zero| self.offset(dts_ms).media_ms.saturating_sub(zero));

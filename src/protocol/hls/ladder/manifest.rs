@@ -28,7 +28,7 @@ impl Ladder {
         std::mem::replace(&mut self.shown.others, sum) != sum
     }
 
-    /// The renditions for a manifest, those of the stream that leads first, with the sound of the first that has some.
+    /// Returns the renditions for a manifest, those of the stream that leads first, with the sound of the first that has some.
     fn there(&self, others: &[(StreamId, &mail::Rung)]) -> Vec<Arc<Outline>> {
         let (earlier, later): (Vec<_>, Vec<_>) =
             others.iter().copied().partition(|one| self.is_earlier(*one));

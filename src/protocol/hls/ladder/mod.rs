@@ -64,7 +64,7 @@ const WAIT: Duration = Duration::from_secs(8);
 /// Names of renditions have rates in steps of so many kbit/s.
 const KBPS_STEP: u64 = 50;
 
-/// See the module.
+/// The sink of all renditions with video and audio together.
 pub(super) static KIND: SinkKind = SinkKind {
     name: "ladder",
     is_enabled: |app| HlsSettings::of(app).enabled,
@@ -104,7 +104,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// The kind of the sink.
+    /// Returns the kind of the sink.
     const fn kind(self) -> &'static str {
         match self {
             Self::Together => KIND.name,
@@ -112,7 +112,7 @@ impl Layout {
         }
     }
 
-    /// The folder of descriptions of renditions: names with a dot are given to nobody.
+    /// Returns the folder of the blobs that describe renditions; names that begin with a dot are not served.
     const fn records(self) -> &'static str {
         match self {
             Self::Together => ".ladder",
@@ -121,7 +121,7 @@ impl Layout {
     }
 }
 
-/// The main track of a playlist of all renditions with this name.
+/// Returns the main track of a playlist of all renditions with this name.
 fn of_master(name: &str) -> Option<&str> {
     let path = name.strip_suffix(MASTER)?;
     stream_of(name)?;
@@ -129,7 +129,7 @@ fn of_master(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// The main track of a playlist or a manifest of all renditions of single tracks, which the application has made.
+/// Returns the main track of a playlist or a manifest of all renditions of single tracks, which the application has made.
 fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let settings = HlsSettings::of(app);
     let (folder, file) = name.rsplit_once('/')?;
@@ -220,7 +220,7 @@ impl Ladder {
         }
     }
 
-    /// The renditions of other streams.
+    /// Returns the renditions of other streams.
     fn others<'b>(&self, blobs: &'b Blobs) -> Vec<(StreamId, &'b mail::Rung)> {
         let mut rungs = blobs.rungs(&self.key.app, &self.main);
         rungs.retain(|(stream, rung)| *stream != self.stream && rung.sink == self.layout.kind());
@@ -243,7 +243,7 @@ impl Ladder {
         !others.iter().any(|(stream, rung)| rung.is_sound && self.is_earlier((*stream, rung)))
     }
 
-    /// The renditions of other streams, as far as those of this one go by them.
+    /// Returns what the renditions of this stream take from those of other streams.
     fn beside(&self, blobs: &Blobs) -> Beside {
         let others = self.others(blobs);
         let earlier = || others.iter().filter(|one| self.is_earlier(**one));
@@ -258,7 +258,7 @@ impl Ladder {
         }
     }
 
-    /// The renditions beside one of these.
+    /// Returns what one rendition takes from the others.
     fn beside_of(&self, at: usize) -> Beside {
         let mut beside = self.around.beside.clone();
         let own = self.rungs.iter().enumerate().filter(|(other, _)| *other != at);
@@ -274,7 +274,7 @@ impl Ladder {
 
     // ---- inputs
 
-    /// The time is known from now on.
+    /// Fixes the time, and takes the units that were held back.
     fn settle(&mut self, ctx: &Context<'_>) {
         self.around.beside = self.beside(ctx.blobs);
         for (entry, chosen) in self.clock.settle(self.around.beside.lead.as_ref()) {
@@ -282,7 +282,7 @@ impl Ladder {
         }
     }
 
-    /// The renditions of these tracks. One whose track has left goes.
+    /// Makes the renditions of these tracks, and removes those whose tracks have left.
     fn set_tracks(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
         self.around.chosen_epoch = chosen.epoch();
         let mut wanted: Vec<Option<&Track>> = chosen.of_kind(TrackKind::Video).map(Some).collect();
@@ -350,7 +350,7 @@ impl Ladder {
         self.publish(ctx);
     }
 
-    /// Gives a unit to a rendition.
+    /// Passes a unit to a rendition.
     fn take_into(&mut self, ctx: &Context<'_>, at: usize, shared: &Entry, date_ms: i64) {
         let beside = self.beside_of(at);
         let namer = self.rungs.get(at).filter(|rung| rung.name().is_none());
@@ -371,7 +371,7 @@ impl Ladder {
 
     // ---- outputs
 
-    /// The blob that describes a rendition.
+    /// Returns the name of the blob that describes a rendition.
     fn record(&self, rung: &Rung) -> String {
         let folder = format!("{}/{}/{}", self.layout.records(), self.main, self.key.id);
         if rung.is_sound { format!("{folder}/sound") } else { format!("{folder}/{}", rung.index) }
@@ -473,7 +473,7 @@ impl Ladder {
         self.publishing.rung(&self.record(rung), Some(described));
     }
 
-    /// Progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
+    /// Returns the progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
     fn reports(&self, blobs: &Blobs, rungs: &[Rung], at: usize) -> Vec<Report> {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return Vec::new();
@@ -543,7 +543,7 @@ impl Ladder {
 
     // ---- of all renditions
 
-    /// The playlist of all renditions, when it is another one, and no other stream's renditions lead.
+    /// Publishes the playlist of all renditions if it has changed and no other stream's renditions lead.
     fn publish_master(&mut self, now: Instant, blobs: &Blobs) {
         if !self.leads(blobs) || self.layout == Layout::Apart && !self.settings.low_latency {
             return;
@@ -603,7 +603,7 @@ impl Namer {
     }
 }
 
-/// The playlist of these renditions, the one with the highest rate first.
+/// Returns the playlist of these renditions, the one with the highest rate first.
 fn master(rungs: &[&mail::Rung]) -> MultivariantPlaylist {
     let mut variants: Vec<Variant> = rungs
         .iter()
@@ -651,7 +651,7 @@ impl Presenter for Ladder {
         }
     }
 
-    /// Puts timed metadata into the renditions of pictures, or into that of sound alone.
+    /// Adds timed metadata to the video renditions, or to the audio rendition if there is no video.
     fn take_data(&mut self, entry: &Entry) {
         let Some(tags) = self.settings.metadata.tags(entry).filter(|_| self.clock.is_settled()) else {
             return;
