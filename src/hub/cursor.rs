@@ -297,7 +297,7 @@ impl Cursor {
         while self.next < until && self.started {
             let Some(unit) = packager.unit(self.next) else { return sent };
             let mut waits = self.waits;
-            // What is left out is nobody's zero, and moves no epoch.
+            // A unit that is left out sets no subscriber's zero and moves no epoch.
             let passes = |_: &&Parts| Self::passes(&mut waits, unit.track, unit.key_frame);
             let Some(parts) = unit.item.bytes().filter(passes) else {
                 self.next = self.next.saturating_add(1);

@@ -481,7 +481,7 @@ pub(super) mod tests {
         packager.cut(1);
         assert!(packager.unit(0).is_some() && packager.unit(1).is_none());
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@0>"[..]));
-        // What comes in its place is as if it had never been.
+        // The unit in its place is packaged as if the cut one had never been.
         packager.push(&entry(66, true, 1));
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@66>"[..]));
         packager.cut(0);

@@ -406,7 +406,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     );
     assert_eq!(mirrored(&mut rig), [132, 165]);
     assert_eq!(rig.worker.turn.meter.stats.units_unmirrored, 0, "nothing was refused");
-    // Who has the beginning goes on where it is.
+    // A viewer that has the beginning goes on where it is.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);

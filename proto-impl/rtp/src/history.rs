@@ -304,7 +304,7 @@ impl ResendHistory {
             self.stats.unknown = self.stats.unknown.saturating_add(1);
             return None;
         };
-        // What is held gets old and may still be asked for: how often it was sent is known as long as there is room.
+        // Held packets get old and may still be asked for: how often they were sent is known as long as there is room.
         let is_full = self.resent.len() >= RESENT_MAX;
         let is_over = |(id, resent): (&u64, &Resent)| {
             let is_old = now.saturating_duration_since(resent.last) > LOG_AGE_MAX;
@@ -564,7 +564,7 @@ mod tests {
             (history.find(SequenceNumber(999)), history.find(SequenceNumber(900))),
             (Some(1998), None)
         );
-        // What a viewer costs, for the docs.
+        // The memory that a viewer takes, for the docs.
         assert!(size_of::<ResendHistory>() <= 128 && size_of::<Run>() == 24);
     }
 }

@@ -125,7 +125,7 @@ impl PullSession {
         while self.events.is_empty() && self.wants_media() {
             match self.client.poll() {
                 Some(ClientEvent::Connected) => self.connected(now),
-                // What counts is the first media.
+                // The first media counts.
                 Some(ClientEvent::Accepted) => {}
                 Some(ClientEvent::Media(media)) => self.take(now, media),
                 Some(ClientEvent::Begun) => self.ask(),

@@ -175,7 +175,7 @@ impl RtspSession {
     /// Chooses the transport of a track: channels that all viewers share, a publisher's own, or a pair of sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
-        // Who asks for TLS would not have media go around it.
+        // A peer that asks for TLS does not want media to go around it.
         let is_plain = self.security == Security::Plain;
         let transports = request.transports.into_iter();
         let mut transports = transports.filter(|transport| is_plain || transport.lower == Lower::Tcp);
@@ -233,7 +233,7 @@ impl RtspSession {
     }
 
     fn frame(&mut self, ctx: &Context<'_>, frame: &Frame) {
-        // What a viewer says about its reception is of no use to anybody.
+        // A viewer's reports of its reception are not used.
         let Role::Publisher(publisher) = &mut self.role else { return };
         publisher.packet(ctx.now.mono, frame.track, frame.is_rtcp, &frame.payload);
         self.take_units(ctx);
@@ -487,7 +487,7 @@ impl Session for RtspSession {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
+            // Memory for a burst is not kept for the life of the session.
             self.events.shrink_to(4);
             self.drain_machine(ctx);
         }

@@ -233,7 +233,7 @@ impl SrtSession {
             Ok(_) => {
                 self.known = true;
                 self.role = Role::Viewer(Packer::new(config.payload_size), Pace::new());
-                // What a viewer sends is of no use to anybody.
+                // Data from viewers is ignored.
                 let config = Config { receives: false, ..Config::clone(&config) };
                 self.connection.accept(ctx.now.mono, Arc::new(config));
             }
@@ -372,7 +372,7 @@ impl Session for SrtSession {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
+            // Memory for a burst is not kept for the life of the session.
             self.events.shrink_to(EVENTS_KEPT);
             self.drain_connection(ctx.now.mono);
         }

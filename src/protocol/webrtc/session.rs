@@ -546,7 +546,7 @@ impl RtcSession {
                     self.events.push_back(Event::Subscription(handle, needed));
                 }
             }
-            // Who says goodbye means it; who is silent may come back.
+            // A goodbye is final; a silent peer may come back.
             ::webrtc::Event::Closed(reason) => {
                 let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
                 if !self.closed {
@@ -609,7 +609,7 @@ impl DatagramPeer for RtcSession {
             if let Some(remote) = self.ways.find(path) {
                 break Some(remote);
             }
-            // Nobody to send it to: it counts as lost, and what is for others goes on.
+            // No route for this path: the packets count as lost, and those for other paths go on.
             out.clear();
         };
         To { path: PathId::default(), remote, last: self.peer.has_nothing_to_send() }

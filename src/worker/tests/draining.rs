@@ -23,7 +23,7 @@ fn c_20_sessions_with_a_role_take_others_and_newcomers_get_none_until_the_drain_
     let (new, newcomer) = rig.connect();
     rig.say(new, &newcomer, [subscribe()]);
     assert_eq!(verdicts(&newcomer), [false]);
-    // Who watches or publishes goes on, with other streams too.
+    // Viewers and publishers that are there go on, with other streams too.
     rig.say(there, &viewer, [subscribe_as(Handle(7), flv())]);
     assert_eq!(verdicts(&viewer), [true]);
     rig.say(publisher, &encoder, [subscribe_as(Handle(7), flv())]);

@@ -218,7 +218,7 @@ impl Server {
         let Some(frame) = frame else { return self.link.count_ignored() };
         self.keep_alive(now);
         self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
-        // What is under way when a session pauses is nobody's fault.
+        // Packets under way when a session pauses are nobody's fault.
         if matches!(self.state, State::Playing | State::Recording) {
             self.events.push_back(Event::Interleaved(frame));
         }

@@ -172,7 +172,7 @@ fn feedback_goes_alone_where_the_peer_takes_that() {
 
 #[test]
 fn the_rate_is_told_where_that_was_agreed_on() {
-    // Who is told arrival times judges for itself.
+    // A sender that is told arrival times judges for itself.
     let cases = [
         (&["transport-cc"][..], &["remb 2000000 [5]"][..]),
         (&["transport-cc", "goog-remb"], &[]),
