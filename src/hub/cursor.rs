@@ -298,14 +298,15 @@ impl Cursor {
             let Some(unit) = packager.unit(self.next) else { return sent };
             let mut waits = self.waits;
             // A unit that is left out sets no subscriber's zero and moves no epoch.
-            let passes = |_: &&Parts| Self::passes(&mut waits, unit.track, unit.key_frame);
-            let Some(parts) = unit.item.bytes().filter(passes) else {
+            if unit.item.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
                 self.next = self.next.saturating_add(1);
                 continue;
-            };
+            }
             if sent == 0 {
                 return 0;
             }
+            // Packets are taken as whole units: no bytes account for them.
+            let Some(parts) = unit.item.bytes() else { return sent };
             let prelude = (unit.epoch != self.epoch).then(|| packager.prelude(self.next)).flatten();
             let total = parts.len().saturating_add(prelude.map_or(0, Parts::len));
             let zero_ms = *self.zero_ms.get_or_insert(unit.dts_ms);

@@ -613,6 +613,7 @@ fn the_logs_of_a_format_of_packets_come_with_the_stream_and_with_each_unit() {
     let mut viewer = join(&mut scene.stream, "numbered");
     let number = |logs: Option<&dyn PacketLogs>| logs.unwrap().edge(V0).unwrap().1;
     assert_eq!(number(scene.stream.logs(&viewer)), 7);
+    scene.stream.prepare(&mut viewer);
     let delivery = scene.stream.next_unit(&mut viewer).unwrap();
     assert_eq!((number(delivery.logs), delivery.entry.dts_ms), (7, 0));
     assert_eq!(delivery.packets().map(|packets| packets.unit.timestamp), Some(0));
