@@ -238,7 +238,7 @@ mod tests {
 
     impl Rig {
         fn new() -> Self {
-            Self { dates: Dates::new(), began: Instant::now() }
+            Self { dates: Dates::new(), began: netsim::Clock::new().now() }
         }
 
         fn unit(&mut self, dts_ms: i64, arrival_ms: i64, set_ms: i64, epoch: u32) -> i64 {
