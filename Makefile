@@ -9,7 +9,7 @@ SEEDS ?= 1000
 FIRST ?= 0
 TARGETS := $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs)))
 
-.PHONY: run build dist image image-check test check deps fmt lint doc unit suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
+.PHONY: run build dist image image-check test check deps fmt lint doc unit doctests suite replay outside packages surroundings api conformance bogo deny bench bench-flv bench-flvs bench-ws bench-rtsp bench-srt bench-srt-aes bench-whep bench-registry networks firewalls soak instructions fuzz fuzz-score fuzz-coverage kills chaos seeds mutants clean
 
 run: ## Build and start the server with its embedded store, in ./millstream-home; ARGS="--set http.port=8080" goes to it, PROFILE=quick builds in half of the time
 	@cargo run --profile $(PROFILE) --locked -- $(ARGS)
@@ -29,7 +29,7 @@ image-check: ## Builds, starts and ends the image; where there is no engine it s
 	@sh packaging/image.sh check
 
 test: ## Everything a change must pass; all steps run, whatever fails, and a summary ends it
-	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit suite replay outside packages image-check
+	@MAKE="$(MAKE)" sh tests/steps.sh deps fmt lint doc unit doctests suite replay outside packages image-check
 
 check: fmt lint doc unit ## The fast part: no other program is needed
 
@@ -49,10 +49,11 @@ lint:
 doc:
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --workspace --no-deps --document-private-items --locked --quiet
 
-# The server's unit tests take longer to optimize than to run.
+# The server's unit tests take longer to optimize than to run. The program beside its library has none.
 unit:
 	cargo test --workspace --lib --locked --config profile.dev.package.millstream.opt-level=0
-	cargo test --workspace --bins --locked
+
+doctests: ## The examples in the documentation of the crates; they are built anew each time
 	cargo test --workspace --doc --locked
 
 suite: ## The whole server with real clients, hostile peers, crashes, and in virtual time

@@ -126,7 +126,7 @@ fn main() {
     let (alaw, units) = source();
     let opus = track(OPUS.config().unwrap(), SAMPLE_RATE);
     let aac = track(AAC.config().unwrap(), SAMPLE_RATE);
-    // What says 44.1 kHz is decoded as that, and resampled.
+    // A stream that says 44.1 kHz is decoded as that, and resampled.
     let slow = media::codec::aac::Config::of_parts(2, 4, 2).unwrap();
     let slow = track(CodecConfig::Aac(slow), 44_100);
     match way {

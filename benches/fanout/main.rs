@@ -124,7 +124,7 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let gop = Duration::from_millis(clip.gop_ms());
     let mut load = Load::new(server.addresses, options.class, options.spins())?;
     load.publish(options.streams, &clip)?;
-    // What is cached grows from key frame to key frame.
+    // The cache grows from key frame to key frame.
     load.run_for(gop)?;
     let before = run_and_watch(&mut load, pid, gop)?;
     load.play(options.players, options.streams, false)?;

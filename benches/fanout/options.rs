@@ -220,7 +220,7 @@ pub fn parse() -> Result<Command, String> {
                 let class = Class::parse(&text(&mut parser)?)?;
                 return Ok(Command::BareLoop(kind(&name, 1)?, class));
             }
-            // What cargo passes to a bench.
+            // The argument that cargo passes to a bench.
             Long("bench") => {}
             Long("help") | Short('h') => return Ok(Command::Help),
             Long(_) | Short(_) | Value(_) => return Err(argument.unexpected().to_string()),

@@ -21,7 +21,7 @@ pub fn jwt(data: &[u8]) {
         // Fractions may lose their last bit on the way through text.
         Ok(read) => assert!(read.len() == claims.len()),
         Err(JwtError::Expired | JwtError::NotYet | JwtError::TooLong) => {}
-        // What only some readers take: a number beyond theirs.
+        // A number that only some readers take.
         Err(JwtError::Malformed) => {}
         Err(error) => panic!("{error}"),
     }

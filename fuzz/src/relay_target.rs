@@ -43,7 +43,7 @@ fn client(pieces: &[&[u8]]) -> (Vec<ClientEvent>, Option<Error>) {
         assert_eq!(unit.config_epoch, epoch, "a unit that its tracks do not decode");
         let before = last.insert(unit.track, unit.dts);
         assert!(before.is_none_or(|before| before <= unit.dts) && unit.dts <= unit.pts, "time went back");
-        // What was accepted can be sent on as it is.
+        // Accepted messages can be sent on as they are.
         let again = tracks_frame(tracks);
         assert!(unit_head(unit).is_some() && again.len() <= stream_max(), "it cannot be sent on");
     }

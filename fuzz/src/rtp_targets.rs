@@ -83,7 +83,7 @@ fn control(data: &[u8]) {
             Rtcp::Nack(nack) => {
                 let mut numbers: Vec<SequenceNumber> = nack.numbers().collect();
                 let mut room = Compound::new(data.len().saturating_mul(20).saturating_add(64));
-                // Nobody asks for more than the list has; a part holds all of these.
+                // A request has no more than the list has; a part holds all of these.
                 numbers.truncate(1000);
                 assert_eq!(room.nack(nack.sender, nack.media, &numbers), numbers.len());
                 continue;

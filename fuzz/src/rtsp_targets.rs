@@ -225,7 +225,7 @@ fn ask(seed: u8, pieces: &[&[u8]]) -> Vec<String> {
         if failed {
             assert!(events.last().is_some_and(|e| e.starts_with("Closed")), "an error without an end");
         }
-        // What it asks is read by our own reader.
+        // Its requests are read by our own reader.
         let (_, malformed) = items(&[&out.take_all()]);
         assert!(!malformed, "own requests do not read");
     }

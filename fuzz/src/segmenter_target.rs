@@ -134,7 +134,7 @@ impl Rig {
         self.at_ms += after_ms;
         let before = self.last_ms.insert(id, self.at_ms).unwrap_or(self.at_ms);
         let after = Duration::from_millis((self.at_ms - before).unsigned_abs());
-        // What stands alone at the end of a segment is told to last 20 ms.
+        // A unit that stands alone at the end of a segment is said to last 20 ms.
         self.longest_step = self.longest_step.max(after).max(Duration::from_millis(20));
         self.pass(u64::try_from(after_ms).unwrap_or(0).min(1000));
         let payload = PAYLOADS[size].clone();

@@ -129,7 +129,7 @@ pub fn webrtc_peer(data: &[u8]) {
         }
         for end in &mut ends {
             end.drain(now, Some(&track));
-            // What nobody fetches is lost on the way.
+            // Datagrams that are not fetched are lost on the way.
             while end.queue.len() > 256 {
                 end.queue.pop_front();
             }

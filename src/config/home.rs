@@ -153,7 +153,7 @@ impl Config {
                         .for_each(|notice| remarks.push(format!("application {name}: {notice}")));
                     apps.push(Arc::new(app));
                 }
-                // What the command line does to an application without a file is no fault of this one.
+                // A fault that an application without a file has too is the command line's.
                 Err(error) if is_same_fault(&error, overlays.bare_app(options, &name).err().as_ref()) => {
                     return Err(error);
                 }
@@ -332,7 +332,7 @@ fn all_faults(mut values: Values, build: impl Fn(Values) -> Result<(), Error>) -
             break;
         };
         let is_again = found.iter().any(|before| is_same_fault(before, Some(&error)));
-        // What the default does not mend follows from another key, such as a switch that needs this one.
+        // An error that remains with the default follows from another key, such as a switch that needs this one.
         let mended = |given: &String| {
             let mut without = values.clone();
             without.reset(given);

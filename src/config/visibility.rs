@@ -54,7 +54,7 @@ mod tests {
                 ("attendee", "attendee", false),
                 ("speaker", "attendee", false),
                 ("speaker", "active_attendee", true),
-                // Nobody has listed it: as who has no role.
+                // An unlisted role counts as none.
                 ("stranger", "", true),
                 ("stranger", "stranger", false),
             ] {

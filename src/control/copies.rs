@@ -174,7 +174,7 @@ impl Outbound {
         }
         let Some(stream) = registry.find(key) else { return };
         registry.change(stream, |source| source.state = State::Awaited);
-        // What the worker said last of the clock is up to a second old.
+        // The worker's last report of the clock is up to a second old.
         if let Some(live) = registry.get_mut(&stream) {
             let wall_ms = i64::try_from(now.wall_ms).unwrap_or(i64::MAX);
             live.clock.position.dts_ms =

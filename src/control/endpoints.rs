@@ -255,7 +255,7 @@ impl Outbound {
         key: &StreamKey,
     ) {
         let Some(stream) = registry.find(key) else { return };
-        // Those of a copy are its origin's.
+        // The endpoints of a copy are its origin's.
         let record = records.get(key).filter(|_| !self.is_copy(registry, key));
         let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
         let Some(live) = registry.get(&stream) else { return };

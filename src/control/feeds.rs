@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((feeds.known.len(), feeds.sizes.first().unwrap().0), (FEEDS_MAX, 16));
         assert!(ask(&mut feeds, now, 20).is_none(), "nobody has more");
         assert!(ask(&mut feeds, now, 99).is_some(), "and one that has none gets in");
-        // What is not asked again is forgotten.
+        // Askers that do not come again are forgotten.
         let later = now + REMEMBERED + Duration::from_millis(1);
         assert!(ask(&mut feeds, later, 0).is_some());
         assert_eq!((feeds.known.len(), feeds.ages.len(), feeds.held.len(), feeds.sizes.len()), (1, 1, 1, 1));

@@ -360,14 +360,13 @@ impl Control {
             ToControl::PlayStarted { session, request } => {
                 self.access.play_started(&mut self.cx, &self.records, &mut self.hooks, now, session, request)
             }
-            ToControl::PlayEnded(session) => self.access.play_ended(
-                &mut self.cx,
-                &self.records,
-                &mut self.hooks,
-                &mut self.registry.cluster,
-                now,
-                session,
-            ),
+            ToControl::PlayEnded(session) => {
+                // A viewer that waits for its verdict withdraws its request; others leave.
+                let cluster = &mut self.registry.cluster;
+                if !self.access.abandon_admission(&mut self.cx, cluster, now, session) {
+                    self.access.leave(&mut self.cx, &self.records, &mut self.hooks, now, session);
+                }
+            }
             ToControl::Rest { session, peer, secure, request } => {
                 self.rest(now, Origin { requester: Requester::unknown(session), peer, secure }, &request);
             }

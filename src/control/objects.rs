@@ -62,7 +62,7 @@ impl Default for Objects {
 impl Objects {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let removal = self.removals.iter().map(|(at, ..)| *at).min();
-        // What waits for a thread is looked at when one is free.
+        // Uploads that wait for a thread are looked at when one is free.
         let with_room = self.due.iter().filter(|(app, _)| self.threads.may_begin(&Payer::new(Some(app), "")));
         let upload = with_room.filter_map(|(_, due)| Some(due.first()?.0)).min();
         [upload, removal].into_iter().flatten().min()

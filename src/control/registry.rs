@@ -90,7 +90,7 @@ impl Control {
             self.outbound.pushes.own.estrange(now.mono, &self.cx.config.node, &mut request);
             return self.begin_admission(now, Request::Publish(request));
         };
-        // What an operator has ordered is not checked as an unauthenticated peer is.
+        // An operator's orders are not checked like unauthenticated peers.
         let session = request.session;
         let verdict = self.pull_media(now, request, pull).map(Box::new);
         self.cx
@@ -260,7 +260,7 @@ impl Registry {
         live.silent_ms = figures.silent_ms;
         let before = live.received.figures.replace(figures.clone());
         if before.is_none_or(|before| before.codecs != figures.codecs) {
-            // What is recorded depends on them.
+            // Recordings depend on the codecs.
             let key = live.key.clone();
             files.recording_may_change(key.clone());
             self.review_viewers(cx, records, &key);

@@ -20,7 +20,7 @@ impl Context {
 impl Records {
     /// True if an application may have another record (`limits.broadcasts`).
     pub(super) fn has_room_for_record(&self, cx: &Context, app: &str) -> bool {
-        // What is on its way to the disk is nobody's yet.
+        // Records on their way to the disk belong to no application yet.
         let limit = cx.config.server.limits.broadcasts.saturating_sub(self.writes.inserts());
         cx.has_share(limit, app, |app| self.count(app))
     }

@@ -110,7 +110,7 @@ impl std::ops::Deref for Posted {
 }
 
 fn config(server: &[(&str, &str)], app: &[(&str, &str)]) -> ControlConfig {
-    // What is always to come would hide what is left to do.
+    // Recurring work would hide the work that is left.
     let server = [&[("store.backup_hours", "0")], server].concat();
     let settings = Arc::new(ServerSettings::of(schema(), &server).unwrap());
     ControlConfig {

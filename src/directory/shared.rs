@@ -265,7 +265,7 @@ impl Shared {
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }
-            // Those behind it come when the bell rings: they are later than the answer to the change of this number.
+            // Later changes come when the bell rings: they are later than the answer to the change of this number.
             for entry in entries.into_iter().take_while(|entry| entry.seq <= until) {
                 if entry.seq != self.last.saturating_add(1) {
                     return self.read_anew(link);

@@ -207,7 +207,7 @@ impl ResponseReader {
         match &mut self.stage {
             Stage::Framed(decoder) => {
                 let done = decoder.decode(&mut self.held);
-                // What came before a fault was good, whether it came with the fault or alone.
+                // Bytes before a fault are good, whether they came with it or alone.
                 let decoded = decoder.take_decoded();
                 self.body(decoded);
                 if done.map_err(ResponseError::Body)? {

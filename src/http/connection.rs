@@ -613,7 +613,7 @@ impl Connection {
             // The end of a stream comes without bytes.
             incoming.is_complete |= incoming.decoder.decode(&mut BytesMut::new())?;
         }
-        // What is held although the window is full is still to come.
+        // Bytes held although the window is full are still to come.
         Ok(incoming.is_complete || !self.held.is_empty())
     }
 

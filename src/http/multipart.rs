@@ -150,7 +150,7 @@ impl Multipart {
             self.stage = Stage::Delimited;
             return Some(data);
         }
-        // What is held at the end may be the beginning of a delimiter.
+        // Held bytes at the end may be the beginning of a delimiter.
         let kept = self.delimiter.len().saturating_sub(1);
         let sure = self.held.len().checked_sub(kept).filter(|sure| *sure > 0)?;
         Some(self.held.split_to(sure).freeze())

@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use media::{TrackId, TrackKind, TrackSet};
 use wire::Gather;
 
-use super::{Chosen, Entry, Packager, Parts, Ring};
+use super::{Chosen, Entry, Item, Packager, PacketLogs, Packets, Parts, Ring};
 
 /// The outcome of checking a cursor's lag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,10 +66,10 @@ pub struct Delivery<'a> {
     pub entry: &'a Entry,
     /// The tracks that the subscriber is sent.
     pub chosen: &'a Chosen,
-    /// State that all sessions of a format share besides bytes.
-    pub shared: Option<&'a dyn std::any::Any>,
+    /// The logs of the packets, in a format of packets.
+    pub logs: Option<&'a dyn PacketLogs>,
     prelude: Option<&'a Parts>,
-    unit: Option<&'a Parts>,
+    unit: Option<&'a Item>,
     /// The subscriber's zero in milliseconds, in formats that have one.
     zero_ms: i64,
     /// Set if the unit's forwarding counts.
@@ -77,9 +77,16 @@ pub struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    /// Returns the packaged prelude, if the subscriber needs one, then the packaged unit. Empty if the subscriber takes units unpackaged.
+    /// Returns the bytes of the prelude, if the subscriber needs one, then those of the unit. None if the subscriber takes packets, or
+    /// units unpackaged.
     pub fn parts(&self) -> impl Iterator<Item = &'a Parts> {
-        self.prelude.into_iter().chain(self.unit)
+        self.prelude.into_iter().chain(self.unit.and_then(Item::bytes))
+    }
+
+    /// Returns the packets of the unit, in a format of packets.
+    #[must_use]
+    pub fn packets(&self) -> Option<&'a Packets> {
+        self.unit?.packets()
     }
 
     /// Returns the bytes of [`Delivery::parts`] for this subscriber.
@@ -234,7 +241,8 @@ impl Cursor {
         let (mut epoch, mut zero_ms, mut waits) = (self.epoch, self.zero_ms, self.waits);
         for sequence in self.next..until {
             let Some(unit) = packager.unit(sequence) else { return true };
-            if unit.parts.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
+            let Some(parts) = unit.item.bytes() else { continue };
+            if !Self::passes(&mut waits, unit.track, unit.key_frame) {
                 continue;
             }
             let zero_ms = *zero_ms.get_or_insert(unit.dts_ms);
@@ -244,7 +252,7 @@ impl Cursor {
                     return false;
                 }
             }
-            if !unit.parts.gather(zero_ms, gather) {
+            if !parts.gather(zero_ms, gather) {
                 return false;
             }
         }
@@ -289,21 +297,23 @@ impl Cursor {
         while self.next < until && self.started {
             let Some(unit) = packager.unit(self.next) else { return sent };
             let mut waits = self.waits;
-            // What is left out is nobody's zero, and moves no epoch.
-            if unit.parts.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
+            // A unit that is left out sets no subscriber's zero and moves no epoch.
+            if unit.item.is_empty() || !Self::passes(&mut waits, unit.track, unit.key_frame) {
                 self.next = self.next.saturating_add(1);
                 continue;
             }
             if sent == 0 {
                 return 0;
             }
+            // Packets are taken as whole units: no bytes account for them.
+            let Some(parts) = unit.item.bytes() else { return sent };
             let prelude = (unit.epoch != self.epoch).then(|| packager.prelude(self.next)).flatten();
-            let total = unit.parts.len().saturating_add(prelude.map_or(0, Parts::len));
+            let total = parts.len().saturating_add(prelude.map_or(0, Parts::len));
             let zero_ms = *self.zero_ms.get_or_insert(unit.dts_ms);
             let counted = unit.forwarded.filter(|_| self.next >= self.fresh_from);
             if sent < total {
                 self.rest_of = counted;
-                self.keep_rest(prelude.into_iter().chain([&unit.parts]), zero_ms, sent);
+                self.keep_rest(prelude.into_iter().chain([parts]), zero_ms, sent);
             } else {
                 counted.map(&mut forwarded);
             }
@@ -325,7 +335,7 @@ impl Cursor {
             let (sequence, entry) = (self.next, ring.get(self.next)?);
             let packaged = packager.is_packaged().then(|| packager.unit(sequence));
             let (unit, needs, dts_ms) = match packaged {
-                Some(packaged) => packaged.map(|own| (Some(&own.parts), own.epoch, own.dts_ms))?,
+                Some(packaged) => packaged.map(|own| (Some(&own.item), own.epoch, own.dts_ms))?,
                 None => (None, packager.chosen().epoch(), 0),
             };
             let is_sent =
@@ -335,9 +345,9 @@ impl Cursor {
             if is_sent && Self::passes(&mut self.waits, entry.unit.track, entry.unit.key_frame) {
                 let prelude = (needs != self.epoch).then(|| packager.prelude(sequence)).flatten();
                 self.epoch = needs;
-                let (chosen, shared) = (packager.chosen(), packager.shared());
+                let (chosen, logs) = (packager.chosen(), packager.logs());
                 let zero_ms = *self.zero_ms.get_or_insert(dts_ms);
-                return Some(Delivery { entry, chosen, shared, prelude, unit, zero_ms, forwarded });
+                return Some(Delivery { entry, chosen, logs, prelude, unit, zero_ms, forwarded });
             }
         }
         None

@@ -308,7 +308,7 @@ mod tests {
         let sent: Vec<_> =
             std::iter::from_fn(|| mirror.next(&ring, 5000)).map(|(one, _)| one.dts_ms).collect();
         assert_eq!((sent, mirror.take_missed()), (vec![0, 10, 20, 30], 0));
-        // What the ring has dropped is missed, and it goes on at a key frame.
+        // Units that the ring has dropped count as missed, and the mirror goes on at a key frame.
         (4..9).for_each(|n| ring.push(entry(n * 10, n == 6, 10)));
         ring.trim(false, Some(5));
         let sent: Vec<_> =

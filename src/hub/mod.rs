@@ -9,6 +9,7 @@
 mod blobs;
 mod cursor;
 mod flush;
+mod item;
 mod mirror;
 mod own_text;
 mod packager;
@@ -20,6 +21,7 @@ mod stream;
 pub use blobs::{BLOB_BYTES_MAX, BlobMemory, Blobs, Published, STREAM_BLOB_BYTES_MAX, STREAM_BLOBS_MAX};
 pub use cursor::{Cursor, Delivery, Forwarded, Jump};
 pub use flush::{Flush, FlushState};
+pub use item::{Item, PacketLogs, Packets};
 pub use mirror::{Credit, Mirror, MirroredUnit};
 pub use own_text::{OWN_TEXT_MAX, OwnText};
 pub use packager::{AsPublished, FormatKey, Package, Packager, Parts, Sharing, Stamp};

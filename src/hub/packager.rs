@@ -1,6 +1,5 @@
 //! Packaging once per stream and format: the bytes that all subscribers of a format share.
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use smallvec::SmallVec;
 use wire::Gather;
 
 use super::selection::{Chosen, Fit, Selection};
-use super::{Entry, Forwarded};
+use super::{Entry, Forwarded, Item, PacketLogs};
 
 /// A prelude is made anew at least this often, so that the timestamps inside stay near those of the units.
 const PRELUDE_AGE_MS: i64 = 1000;
@@ -150,10 +149,10 @@ pub trait Package: std::fmt::Debug + Send {
     fn prelude_age_ms(&self) -> i64 {
         PRELUDE_AGE_MS
     }
-    /// Returns the bytes of a unit of a chosen track. They are empty when the format cannot carry it, or sends it with the next unit: a cursor passes over units
+    /// Packages a unit of a chosen track. The item is empty when the format cannot carry it, or sends it with the next unit: a cursor passes over units
     /// without bytes, so the bytes of several may stand in one, but only behind the units themselves, and in one
     /// that no subscriber leaves out: of audio, or of the first video.
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts;
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item;
     /// Returns the bytes of units that wait for the next one, which does not come.
     fn finish(&mut self) -> Parts {
         Parts::default()
@@ -162,8 +161,8 @@ pub trait Package: std::fmt::Debug + Send {
     fn sharing(&mut self) -> Option<&mut dyn Sharing> {
         None
     }
-    /// The state that the sessions of the format share besides bytes, such as a log of packets.
-    fn shared(&self) -> Option<&dyn Any> {
+    /// The logs of the packets, in a format of packets.
+    fn logs(&self) -> Option<&dyn PacketLogs> {
         None
     }
 }
@@ -181,8 +180,8 @@ impl Package for AsPublished {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::new([entry.unit.payload.clone()])
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+        Parts::new([entry.unit.payload.clone()]).into()
     }
 }
 
@@ -203,8 +202,8 @@ struct Prelude {
 /// A packaged unit, with what a cursor asks of the unit: it looks here alone while it writes.
 #[derive(Debug)]
 pub(super) struct Packaged {
-    /// The bytes; empty when the subscribers are not sent the unit.
-    pub(super) parts: Parts,
+    /// The bytes or packets; empty when the subscribers are not sent the unit.
+    pub(super) item: Item,
     /// The [`Chosen::epoch`] of the prelude that it needs.
     pub(super) epoch: u32,
     /// Its track.
@@ -218,14 +217,14 @@ pub(super) struct Packaged {
 }
 
 impl Packaged {
-    fn new(entry: &Entry, parts: Parts, epoch: u32) -> Self {
+    fn new(entry: &Entry, item: Item, epoch: u32) -> Self {
         let AccessUnit { track, key_frame, .. } = entry.unit;
-        Self { parts, epoch, track, key_frame, dts_ms: entry.dts_ms, forwarded: Forwarded::of(entry) }
+        Self { item, epoch, track, key_frame, dts_ms: entry.dts_ms, forwarded: Forwarded::of(entry) }
     }
 }
 
 /// The share of all subscribers of one format and selection: which tracks they are sent, and, where they are sent bytes, the
-/// packaged counterpart of the ring: the same sequence numbers, one [`Parts`] each.
+/// packaged counterpart of the ring: the same sequence numbers, one [`Item`] each.
 #[derive(Debug)]
 pub struct Packager {
     key: FormatKey,
@@ -264,7 +263,7 @@ impl Packager {
         let Some(package) = &mut self.package else { return changed };
         if !self.chosen.contains(entry.unit.track) {
             let epoch = self.preludes.back().map_or(0, |prelude| prelude.epoch);
-            self.units.push_back(Packaged::new(entry, Parts::default(), epoch));
+            self.units.push_back(Packaged::new(entry, Item::default(), epoch));
             return changed;
         }
         let epoch = self.chosen.epoch();
@@ -281,8 +280,8 @@ impl Packager {
                 parts: package.prelude(&self.chosen, entry.dts_ms),
             });
         }
-        let parts = package.unit(entry, &self.chosen);
-        self.units.push_back(Packaged::new(entry, parts, epoch));
+        let item = package.unit(entry, &self.chosen);
+        self.units.push_back(Packaged::new(entry, item, epoch));
         changed
     }
 
@@ -354,15 +353,15 @@ impl Packager {
         self.package.is_some()
     }
 
-    /// The state that the sessions of the format share.
-    pub(super) fn shared(&self) -> Option<&dyn Any> {
-        self.package.as_ref()?.shared()
+    /// The logs of the packets, in a format of packets.
+    pub(super) fn logs(&self) -> Option<&dyn PacketLogs> {
+        self.package.as_ref()?.logs()
     }
 
     /// The bytes of the newest unit.
     #[cfg(test)]
     pub(crate) fn newest(&self) -> Parts {
-        self.units.back().map(|unit| unit.parts.clone()).unwrap_or_default()
+        self.units.back().and_then(|unit| unit.item.bytes()).cloned().unwrap_or_default()
     }
 
     /// The number of subscribers that share it.
@@ -406,8 +405,8 @@ pub(super) mod tests {
             Parts::new(vec![Bytes::from(format!("<{}@{dts_ms}>", chosen.epoch()))])
         }
 
-        fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-            Parts::new(vec![Bytes::from(format!("[{}", entry.dts_ms)), Bytes::from_static(b"]")])
+        fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+            Parts::new(vec![Bytes::from(format!("[{}", entry.dts_ms)), Bytes::from_static(b"]")]).into()
         }
     }
 
@@ -442,7 +441,7 @@ pub(super) mod tests {
             packager.push(&entry(n * 33, n % 30 == 0, 1));
         }
         let text = |parts: &Parts| parts.slices().concat();
-        assert_eq!(text(&packager.unit(41).unwrap().parts), b"[1023]");
+        assert_eq!(text(packager.unit(41).unwrap().item.bytes().unwrap()), b"[1023]");
         assert_eq!(text(packager.prelude(39).unwrap()), b"<1@0>");
         assert_eq!(text(packager.prelude(45).unwrap()), b"<1@990>");
         packager.trim(41);
@@ -464,7 +463,7 @@ pub(super) mod tests {
         };
         push(&mut packager, 0, TrackId::VIDEO);
         push(&mut packager, 10, second);
-        assert!(packager.unit(0).unwrap().parts.is_empty() && !packager.unit(1).unwrap().parts.is_empty());
+        assert!(packager.unit(0).unwrap().item.is_empty() && !packager.unit(1).unwrap().item.is_empty());
         assert_eq!((packager.preludes.len(), packager.preludes[0].from), (1, 1));
         // Its track goes: nothing is chosen, and whoever counts on it hears of it.
         let gone = Entry { tracks: vp8_tracks(1), ..entry(20, true, 1) };
@@ -482,7 +481,7 @@ pub(super) mod tests {
         packager.cut(1);
         assert!(packager.unit(0).is_some() && packager.unit(1).is_none());
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@0>"[..]));
-        // What comes in its place is as if it had never been.
+        // The unit in its place is packaged as if the cut one had never been.
         packager.push(&entry(66, true, 1));
         assert_eq!(prelude(&packager, 1).as_deref(), Some(&b"<1@66>"[..]));
         packager.cut(0);

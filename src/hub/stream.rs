@@ -11,8 +11,8 @@ use wire::Gather;
 
 use super::mirror::{Credit, Had, Mirror};
 use super::{
-    Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager, Parts,
-    Ring, RingLimits,
+    Chosen, Cursor, Delivery, Entry, Flush, FlushState, FormatKey, Forwarded, Jump, Package, Packager,
+    PacketLogs, Parts, Ring, RingLimits,
 };
 use crate::config::AppSettings;
 use crate::stats::ForwardingIndex;
@@ -598,10 +598,10 @@ impl Stream {
         (!subscriber.paused && subscriber.cursor.pass_end(self.ring.head())).then_some(tail)
     }
 
-    /// Returns the state that all sessions of the subscriber's format share besides bytes.
+    /// Returns the logs of a subscriber's packets, if its format is one of packets.
     #[must_use]
-    pub fn shared(&self, subscriber: &Subscriber) -> Option<&dyn std::any::Any> {
-        self.packager(subscriber.format)?.shared()
+    pub fn logs(&self, subscriber: &Subscriber) -> Option<&dyn PacketLogs> {
+        self.packager(subscriber.format)?.logs()
     }
 
     /// True if there is something to send to a subscriber.

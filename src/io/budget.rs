@@ -480,7 +480,7 @@ mod tests {
         assert!(loud.iter().all(|permit| permit.gives_way(way).is_some()));
         assert!(quiet.iter().filter(|permit| permit.gives_way(way).is_some()).count() < 8, "its own");
         drop((quiet, loud));
-        // Nobody is loud: the oldest of all.
+        // No peer is loud: the oldest of all.
         let later = now + Duration::from_secs(1);
         let crowd: Vec<_> = (0..1000).filter_map(|n| budget.admit(nth(n), false, later).ok()).collect();
         assert_eq!((crowd.len(), budget.give_way().unwrap().bucket), (999, None));
@@ -502,7 +502,7 @@ mod tests {
         assert!(viewers.iter().all(|permit| permit.gives_way(way).is_some()));
         let mut publishers: Vec<_> = (0..100).map_while(|n| admit(true, nth(1000 + n)).ok()).collect();
         assert_eq!(publishers.len(), 40);
-        // Who turns out to be a viewer there has a place that is not for it.
+        // A peer there that turns out to be a viewer has a place that is not for it.
         assert_eq!(publishers[0].authenticated(false), Err(Refused::Connections));
         assert_eq!(publishers[1].authenticated(true), Ok(()));
         let local: Vec<_> =

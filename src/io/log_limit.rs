@@ -77,7 +77,7 @@ impl LogLimit {
 impl<S: Subscriber> Layer<S> for LogLimit {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
-        // What was done is told, however often; what failed is limited like all else.
+        // Actions are logged, however often; failures are limited like all else.
         if metadata.target() == AUDIT && *metadata.level() == Level::INFO {
             return true;
         }

@@ -216,7 +216,7 @@ mod tests {
                 assert_eq!(std::str::from_utf8(&bytes[..length]), Ok(want));
             }
         }
-        // Nobody there, or nobody who reads: that is a line of the log.
+        // A receiver that is missing or does not read is a line of the log.
         ServiceManager::at(OsStr::new("/nowhere/notify")).unwrap().ready("");
         assert!(ServiceManager::at(OsStr::new(&"x".repeat(200))).is_err());
     }

@@ -44,6 +44,6 @@ fn serve(mut socket: File) -> io::Result<()> {
 
 fn answer(message: &[u8]) -> Answer {
     let make = || Request::read(message).and_then(|request| picture::make(&request)).map(Bytes::from);
-    // What a decoder in Rust panics of is a damaged key frame.
+    // A key frame at which a decoder in Rust panics is damaged.
     Answer(std::panic::catch_unwind(make).unwrap_or(Err(Error::Damaged)))
 }

@@ -478,7 +478,7 @@ fn restore(store: &mut dyn Store, config: ControlConfig, seed: &Seed) -> Result<
                     let _ = sender.send(Ok(mem::take(&mut batch)));
                 }
             });
-            // Nobody takes anything any more once a record could not be decoded.
+            // Nothing is accepted any more once a record could not be decoded.
             let _ = sender.send(read.map(|()| batch));
         });
         Ok(Control::new(clock::now(), config, records, seed)?)

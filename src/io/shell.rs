@@ -215,7 +215,7 @@ impl Shell {
     }
 
     fn mail(&mut self, now: Now) {
-        // What comes meanwhile waits for the next turn: others can send faster than this worker handles.
+        // Datagrams that come meanwhile wait for the next turn: others can send faster than this worker handles.
         let (mut left, mut passed_left) = (self.mailbox.waiting(), PASSED_TURN);
         while left > 0
             && passed_left > 0
@@ -335,7 +335,7 @@ impl Shell {
     fn admitted(&mut self, now: Now, handover: Handover) {
         self.make_room(now);
         let listener = handover.listener;
-        // Of what comes beside a port, its first bytes tell whose it is.
+        // The first bytes of a connection beside a port tell whose it is.
         let target = if listener.beside.is_none() { self.less_loaded() } else { None };
         match target
             .and_then(|index| Some((self.machine.colleagues.workers.get(index)?, self.loads.get(index)?)))

@@ -80,7 +80,7 @@ pub use registry::{
 };
 pub use row::{Addresses, Bind, Listener, Port, PortContext, Security};
 pub use session::{
-    About, ByteStream, Carrier, Context, DatagramPeer, Paced, Paths, Session, Shared, TailSink, Timers, To,
+    About, ByteStream, Carrier, Context, DatagramPeer, Logs, Paced, Paths, Session, TailSink, Timers, To,
     UnitRuns, UnitSink,
 };
 pub use steering::{Binding, Elsewhere, PathChange, PathNews};

@@ -13,7 +13,7 @@ use super::pull::{ClientDatagrams, ClientStream};
 use super::ts::TsPackage;
 use super::{OpenPath, PathId};
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Entry, Package, Parts, Selection};
+use crate::hub::{Chosen, Entry, Item, Package, Parts, Selection};
 use crate::mail::Grant;
 use crate::types::StreamId;
 
@@ -85,7 +85,7 @@ impl TsMux {
         timestamp: u32,
         body: &Bytes,
     ) -> Option<Parts> {
-        self.0.unit(now, kind, timestamp, body).map(|(_, parts)| parts)
+        self.0.unit(now, kind, timestamp, body)?.1.bytes().cloned()
     }
 }
 
@@ -110,7 +110,7 @@ impl<P: Package> FlvMux<P> {
         kind: TagKind,
         timestamp: u32,
         body: &Bytes,
-    ) -> Option<(Entry, Parts)> {
+    ) -> Option<(Entry, Item)> {
         let outcome = match kind {
             TagKind::Video => self.ingest.video(timestamp, body),
             TagKind::Audio => self.ingest.audio(timestamp, body),
@@ -122,8 +122,8 @@ impl<P: Package> FlvMux<P> {
             self.chosen.update(Selection::DEFAULT, tracks, &|track| self.package.fit(track));
         }
         let entry = Entry::new(now, 0, unit, Arc::clone(tracks));
-        let parts = self.package.unit(&entry, &self.chosen);
-        Some((entry, parts))
+        let item = self.package.unit(&entry, &self.chosen);
+        Some((entry, item))
     }
 
     /// Returns the tracks described by the parameter sets so far.

@@ -8,7 +8,7 @@ use super::derived::Derivation;
 use super::http::Handler;
 use super::ice_servers::{IceAsk, IceServer, MediaAddress};
 use super::row::{Addresses, Listener, Port, Protocol, Publish, Scheme};
-use super::sinks::SinkKind;
+use super::sinks::{BlobRoot, SinkKind};
 use super::{
     Format, audio, hls, http, http_live, preview, proxied, recording, relay, room_view, rtmp, rtsp, srt,
     turn, udp, webrtc,
@@ -92,6 +92,11 @@ pub(super) fn mounts() -> impl Iterator<Item = &'static Mount<Handler>> {
 /// Returns the kinds of sinks.
 pub(super) fn sinks() -> impl Iterator<Item = &'static SinkKind> {
     PROTOCOLS.iter().flat_map(|protocol| protocol.sinks).copied()
+}
+
+/// Returns the folders beside `streams` that sinks publish blobs in.
+pub(super) fn blob_roots() -> impl Iterator<Item = &'static BlobRoot> {
+    sinks().filter_map(|kind| kind.root)
 }
 
 /// Returns the derivations, each with its number, which stays the same as long as the rows keep their order.

@@ -7,7 +7,6 @@
 //! A session chooses a [`Handle`] for each of its publications, subscriptions, children and jobs, and the answers come back under that
 //! handle as a [`Reply`].
 
-use std::any::Any;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use bytes::Bytes;
 use wire::{Datagrams, SendQueue};
 
 use super::{Apps, Event, PathEvent, PathId, Remote, Reply};
-use crate::hub::{Blobs, Delivery, Parts};
+use crate::hub::{Blobs, Delivery, PacketLogs, Parts};
 use crate::mail::SessionSettings;
 use crate::stats::Figures;
 use crate::types::{Handle, Now};
@@ -147,8 +146,8 @@ impl To {
     }
 }
 
-/// Returns, for a subscription, the state that sessions of its format share besides bytes ([`crate::hub::Package::shared`]).
-pub type Shared<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn Any>;
+/// Returns the logs of a subscription's packets, if its format is one of packets ([`crate::hub::Package::logs`]).
+pub type Logs<'f, 's> = &'f dyn Fn(Handle) -> Option<&'s dyn PacketLogs>;
 
 /// A session over datagrams. Its paths may change: a shared port may route another address to it, and it may open and close sockets of its
 /// own.
@@ -159,8 +158,8 @@ pub trait DatagramPeer {
     fn has_datagrams(&self, _ctx: &Context<'_>) -> bool {
         true
     }
-    /// Adds the datagrams to send now, all to one peer. `shared` returns the state shared by the formats of its subscriptions.
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, shared: Shared<'_, '_>, out: &mut Datagrams) -> To;
+    /// Adds the datagrams to send now, all to one peer. `logs` returns the packets of a subscription.
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, logs: Logs<'_, '_>, out: &mut Datagrams) -> To;
 }
 
 /// A session that takes whole units: one that must keep what it has sent until it has arrived, or a sink without a connection.

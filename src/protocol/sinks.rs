@@ -71,6 +71,27 @@ impl Params {
     };
 }
 
+/// A folder of each application, beside `streams`, whose files are blobs of sinks. There are none below it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BlobRoot {
+    /// Name of the folder.
+    pub name: &'static str,
+    /// The ending of a stream's picture, behind its id, if the folder has pictures.
+    pub picture: Option<&'static str>,
+}
+
+impl BlobRoot {
+    /// Returns the name of a blob in the folder, seen from `streams`: no request's path becomes the same.
+    pub(super) fn blob(&self, file: &str) -> String {
+        format!("../{}/{file}", self.name)
+    }
+
+    /// Returns the file in the folder that a blob's name means.
+    pub(super) fn file<'n>(&self, blob: &'n str) -> Option<&'n str> {
+        blob.strip_prefix("../")?.strip_prefix(self.name)?.strip_prefix('/')
+    }
+}
+
 /// A kind of sink.
 pub struct SinkKind {
     /// The name, in orders and logs.
@@ -80,6 +101,8 @@ pub struct SinkKind {
     /// Returns the stream for which a request for this blob (a path below the application's `streams`) begins the sink. `None` if the sink
     /// makes no such blob, or another request begins it.
     pub stream_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
+    /// The folder beside `streams` that its blobs stand in; `None` for `streams`.
+    pub root: Option<&'static BlobRoot>,
     /// Returns the stream to which a file of this name belongs, below the application's `streams`: one that the sink has made and that is
     /// no longer in memory.
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,

@@ -210,7 +210,7 @@ impl Store for RedbStore {
 
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error> {
         let database = self.database.as_ref().ok_or(Error::Unknown)?;
-        // What is written into a file without a name is lost with the server.
+        // Bytes written into a file without a name are lost with the server.
         let result = if self.is_at_home() && self.file == id_at(&self.path) {
             guarded(&self.path, || write_ops(&self.path, database, ops))
         } else {

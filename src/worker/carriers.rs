@@ -106,7 +106,7 @@ impl Conns {
             self.relate(owner, carrier);
             self.reply(turn, carrier, Reply::Port(PortNews::Carries));
             self.note_authenticated(turn, carrier);
-            // What the kernel holds cannot be given up any more when it is late.
+            // Datagrams that the kernel holds cannot be dropped when they are late.
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn: carrier, bytes: UNSENT_BYTES_MIN });
         }
         self.touch(turn, carrier);

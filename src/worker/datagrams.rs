@@ -149,11 +149,11 @@ impl Worker {
         let conn = self.conns.get_mut(id)?;
         let gather = AssertUnwindSafe(|| {
             let subscriptions = &conn.subscriptions;
-            let shared = |handle| {
+            let logs = |handle| {
                 let playing = subscriptions.iter().find(|one| one.handle == handle)?.playing()?;
-                streams.get(&playing.subscriber.stream)?.shared(&playing.subscriber)
+                streams.get(&playing.subscriber.stream)?.logs(&playing.subscriber)
             };
-            conn.session.datagrams().map(|peer| peer.poll_datagrams(&ctx, &shared, out))
+            conn.session.datagrams().map(|peer| peer.poll_datagrams(&ctx, &logs, out))
         });
         let Ok(to) = catch_unwind(gather) else {
             self.conns.note_panic(id);

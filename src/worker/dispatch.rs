@@ -220,7 +220,7 @@ impl Worker {
 
 impl Conns {
     fn begin_job(&self, turn: &mut Turn, live: &Live, id: ConnId, job: Job) {
-        // What the kernel holds of a file for a slow peer is bounded as what it holds of a stream.
+        // Bytes of a file that the kernel holds for a slow peer are bounded like those of a stream.
         if matches!(job.work, Work::FileOpen { .. }) {
             let conn = self.transport_of(id);
             turn.agenda.outputs.push_back(Output::UnsentLimit { conn, bytes: UNSENT_BYTES_MIN });

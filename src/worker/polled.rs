@@ -419,7 +419,7 @@ impl Polled {
         let waits = self.waits.poll_timeout();
         let due = [self.leases.poll_timeout(), ended, waits].into_iter().flatten().min();
         let Some(due) = due else { return };
-        // What could not be ended at once is ended in the next turn.
+        // Ends that could not be handled at once are handled in the next turn.
         let due = due.max(turn.now.mono + super::dispatch::FLUSH_GRID);
         if self.armed.is_none_or(|armed| due < armed) {
             self.armed = Some(due);

@@ -304,7 +304,7 @@ fn the_next_stream_of_a_name_takes_the_names_of_blobs() {
     pair.end();
     let next = StreamId(8);
     pair.begin(next);
-    // Who watched the first one may still fetch its segments, but is not told that the stream is over.
+    // Viewers of the first stream may still fetch its segments, but are not told that the stream is over.
     assert_eq!(body(&pair.get("/live/streams/cam1.ts", [192, 0, 2, 1]).0), b"of the first");
     let waiting = pair.ask("/live/streams/cam.m3u8", [192, 0, 2, 1]);
     assert_eq!((pair.answer(waiting), &pair.sinks[..]), ((Vec::new(), false), &["hls"][..]));
@@ -377,7 +377,7 @@ fn who_waits_for_what_does_not_come_is_answered_in_time() {
     pair.pass(Duration::from_millis(200));
     assert!(pair.answer(waiting).1, "a file may have the name");
     assert_eq!(pair.workers[1].polled.awaited(), 0);
-    // Nobody waits for a stream that is not there, or that the application does not have as HLS.
+    // Requests do not wait for a stream that is not there, or that the application does not have as HLS.
     assert!(pair.get("/live/streams/other.m3u8", [192, 0, 2, 1]).1);
     let off = AppSettings::of(crate::protocol::schema(), "live", &[("hlsMuxingEnabled", "false")]).unwrap();
     pair.workers[1].handle_mail(pair.now, ToWorker::App(std::sync::Arc::new(off)));
@@ -540,7 +540,7 @@ fn a_cookie_tells_viewers_of_one_address_apart() {
     let second = get(&mut pair, "User-Agent: b\r\n");
     assert_ne!(second.split("viewer=").nth(1).unwrap().split(';').next().unwrap(), cookie);
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)], "another user agent");
-    // Who comes with its cookie is who it was without.
+    // A viewer that comes with its cookie is the same one as without it.
     let known = get(&mut pair, "User-Agent: a\r\nCookie: x=1; viewer=0123456789abcdef0123456789abcdef\r\n");
     assert!(!known.contains("Set-Cookie"));
     assert_eq!(pair.leased(), [(STREAM, "hls", 2)]);
@@ -585,7 +585,7 @@ fn who_is_checked_is_let_in_by_control_and_asked_about_again_in_time() {
     let blocked = crate::auth::access::Denial::Blocked("x".into());
     verdict(&mut pair, Err(NoSubscription::Denied(blocked)));
     assert!(pair.answer(again).0.starts_with(b"HTTP/1.1 401 "));
-    // Whose client has gone meanwhile is nobody's.
+    // The verdict for a client that has gone meanwhile is dropped.
     let gone = pair.ask("/live/streams/1.ts?token=u", from);
     pair.workers[1].handle_path(pair.now, gone, PathId::default(), PathEvent::Broken("reset"));
     verdict(&mut pair, Ok(()));
@@ -641,7 +641,7 @@ fn r_50_what_is_not_known_to_be_there_is_asked_about_again_when_it_is_found() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(pair.plays.is_empty());
     }
-    // What is still in memory of a stream that is over.
+    // Segments of a stream that is over, which are still in memory.
     pair.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U"));
     let id = pair.ask("/live/streams/cam.m3u8?token=u", from);
     assert!(!verdict(&mut pair, Err(NoSubscription::NotFound)).1);
@@ -696,7 +696,7 @@ fn t_11_text_for_one_viewer_has_a_cap_of_its_own() {
     let held = pair.workers[1].turn.blobs.own_text().count(vec![0; OWN_TEXT_MAX]);
     let get = |pair: &mut Pair| {
         let id = pair.ask("/live/streams/cam.m3u8?token=t", [192, 0, 2, 1]);
-        // Who has a pass is not asked about again.
+        // A viewer with a pass is not asked about again.
         for request in pair.plays.drain(..) {
             let mail = ToWorker::Pass { conn: request.session.conn, verdict: Ok(()) };
             pair.workers[1].handle_mail(pair.now, mail);

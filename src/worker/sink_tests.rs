@@ -92,7 +92,7 @@ impl Rig {
         loop {
             self.worker.finish_turn();
             while self.worker.next_write(Writers::All).is_some() {}
-            // What sinks have taken is dispatched.
+            // Units that sinks have taken are dispatched.
             self.worker.finish_turn();
             let mut any = self.worker.has_writes(Writers::All);
             while let Some(output) = self.worker.poll_output() {
@@ -470,7 +470,7 @@ fn requests_for_key_frames_are_merged_and_reach_the_publisher() {
     rig.now.mono += Duration::from_millis(1);
     rig.say(&viewers[0], ask(None));
     assert_eq!((asked(&rig).len(), rig.worker.turn.meter.stats.key_frames_asked), (1, 3));
-    // Who is about to begin asks for one when the newest is old.
+    // A sink that is about to begin asks for a key frame when the newest is old.
     let soon = Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameSoon(Some(TrackId::VIDEO)));
     rig.publish(TrackId::VIDEO, true, b"key", &tracks);
     rig.now.mono += Duration::from_millis(1999);
@@ -678,7 +678,7 @@ fn sessions_speak_to_each_other_here_and_on_other_workers() {
     let from = SessionRef::new(WorkerId(1), two.0);
     rig.worker.handle_mail(rig.now, ToWorker::Tell { from, to, message: message() });
     assert!(two.1.replies()[0].starts_with("Family(Message"));
-    // Who is not there is told of, wherever the speaker is.
+    // An absent participant is reported, wherever the speaker is.
     let gone = SessionRef::new(WorkerId(0), ConnId { slot: 99, generation: 0 });
     rig.say(&one, Event::Family(FamilyEvent::Tell { to: gone, message: message() }));
     assert!(one.1.replies()[0].starts_with("Family(Ended"));

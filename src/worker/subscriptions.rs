@@ -175,7 +175,7 @@ impl Live {
         let Some(conn) = conns.get_mut(id) else { return };
         let is_asked =
             |one: &Subscription| one.handle == handle && matches!(one.state, SubscriptionState::Asked(_));
-        // Who left meanwhile has reported it.
+        // A session that has left meanwhile has reported it.
         let Some(at) = conn.subscriptions.iter().position(is_asked) else { return };
         let SubscriptionState::Asked(ask) = conn.subscriptions.remove(at).state else { return };
         let granted = verdict.is_ok();
@@ -219,7 +219,7 @@ impl Live {
             return None;
         };
         let mut subscriber = subscriber?;
-        // Who begins with the backlog is to be sent its derived tracks, too.
+        // A subscriber that begins with the backlog gets its derived tracks, too.
         if conns.get(id).is_some_and(|conn| matches!(conn.purpose, Purpose::Producer { .. })) {
             stream.begin_with_backlog(&mut subscriber);
         }

@@ -13,7 +13,7 @@ use super::conn::{Playing, Publication, Subscription, SubscriptionState};
 use super::streams::SourceCount;
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Package, Parts};
+use crate::hub::{Chosen, Credit, Delivery, Entry, FormatKey, Item, Package, Parts};
 use crate::mail::{Departure, StreamDetails};
 use crate::protocol::{
     About, ByteStream, Context, Demux, Event, Format, Paths, PlayAsk, Port, PortEvent, PublicationEvent,
@@ -406,7 +406,7 @@ fn a_mirror_begins_with_a_key_frame_also_when_the_source_holds_none() {
     );
     assert_eq!(mirrored(&mut rig), [132, 165]);
     assert_eq!(rig.worker.turn.meter.stats.units_unmirrored, 0, "nothing was refused");
-    // Who has the beginning goes on where it is.
+    // A viewer that has the beginning goes on where it is.
     rig.worker.live.streams.get_mut(&STREAM).unwrap().clear();
     let again = mirror(Some(165));
     rig.worker.handle_mail(rig.now, again);
@@ -456,9 +456,9 @@ impl Package for Fragile {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
         assert_ne!(entry.dts_ms, self.0, "as the test says");
-        Parts::new([Bytes::from(format!("[{}]", entry.dts_ms))])
+        Parts::new([Bytes::from(format!("[{}]", entry.dts_ms))]).into()
     }
 }
 

@@ -182,7 +182,7 @@ fn r_06_tokens_of_a_key_set_are_good_once_it_was_fetched() {
         String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().to_owned()
     };
     let page = |token: &str| server.api().get(&format!("/live/streams/s1.mp4?token={token}")).status;
-    // Nobody has answered yet: the set is not there.
+    // The receiver has not answered yet: the set is not there.
     assert_eq!((version().as_str(), page(OF_KEY_SET)), ("403", 403));
     let (stream, _) = listener.accept().unwrap();
     let mut head = [0; 4096];
@@ -281,7 +281,7 @@ fn a_receiver_that_is_silent_or_gone_admits_nobody_and_stalls_nobody() {
     leaver.join().unwrap();
     assert_eq!(waiting.join().unwrap(), NOT_PUBLISH);
     assert!(server.api().broadcast("live", "left").is_none());
-    // Nobody listens there.
+    // No server listens there.
     let server = Server::start(&["app.webhookAuthenticateURL=http://127.0.0.1:1/"]);
     assert_eq!(RtmpPeer::publish(server.rtmp, "live", "s").err().unwrap(), NOT_PUBLISH);
 }

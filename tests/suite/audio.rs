@@ -107,7 +107,7 @@ fn aac_and_mp3_reach_webrtc_viewers_as_opus() {
         let hertz = facts["hertz"].as_f64().unwrap_or_default();
         assert!((hertz - 440.0).abs() < 5.0, "{name}: {facts}");
         assert_eq!(facts["kinds"], json!(["video", "audio"]));
-        // Nobody asked for AAC.
+        // No viewer asked for AAC.
         assert_eq!(
             play(&server.rtmp_url(&format!("live/{name}"))).codec,
             if name == "mp3" { "mp3" } else { "aac" }

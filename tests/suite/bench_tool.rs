@@ -92,7 +92,7 @@ fn players_of_flv_over_http_tls_and_websocket_lose_nothing() {
     }
     let (report, ok) = play(&format!("http://{}/live/nobody.flv", server.http), &["--duration", "1"]);
     assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("404"), "{report}");
-    // Nobody we know has signed the certificate.
+    // The certificate is signed by no known authority.
     let (report, ok) = play(&format!("https://{https}/live/s0.flv"), &["--duration", "1"]);
     assert!(!ok && report["reasons"][0]["reason"].as_str().unwrap().contains("certificate"), "{report}");
     publisher.stop();
@@ -246,7 +246,7 @@ fn a_certificate_replaced_under_200_tls_viewers_drops_none_of_them() {
             server.log().matches("certificate loaded").count() >= round
         });
     }
-    // Who comes now is shown the new one.
+    // A new client is shown the new one.
     let (report, ok) = play(&format!("https://{https}/live/s.flv"), &["--count", "5", "--insecure"]);
     assert!(ok, "{report}");
     let (report, ok) = viewers.join().unwrap();

@@ -114,7 +114,7 @@ fn b_20_a_record_of_one_node_is_read_changed_and_deleted_at_another() {
     let renamed = b.api().put(&format!("{BROADCASTS}/s"), r#"{"name":"by b"}"#);
     assert_eq!(renamed.json()["success"], true);
     wait_for("the name at a", secs(5), || a.api().broadcast("live", "s").unwrap()["name"] == "by b");
-    // What is there when a node starts.
+    // Records that are there when a node starts.
     let c = redis.node("c");
     assert_eq!(c.api().broadcast("live", "s").unwrap()["name"], "by b");
     let status = |server: &Server| server.api().get("/rest/v2/cluster-mode-status");

@@ -136,7 +136,7 @@ fn messages_are_posted_to_the_receiver_of_the_application() {
         assert_eq!((disposition, value), (r#"Content-Disposition: form-data; name="data""#, message));
         assert_eq!(end, format!("{boundary}--"));
     }
-    // What the API says is the operator's own.
+    // Messages of the API are the operator's own.
     server.api().post(DATA, "of the api");
     by_whep.wait("came mine of the api");
     assert_eq!(told().len(), 2);

@@ -62,7 +62,7 @@ fn what_is_published_on_one_node_is_played_on_another_over_every_protocol() {
     let hls = format!("http://{}/live/streams/s.m3u8", edge.http);
     assert_eq!(status_of(&hls), "200");
     assert_eq!(copies_sent(&origin), 1, "one copy for all viewers of a node");
-    // Nobody watches the edge's copy as a record of its own.
+    // Viewers cannot watch the edge's copy as a record of its own.
     let api = format!("http://{}/live/rest/v2/broadcasts/s", edge.http);
     assert_eq!(status_of(&api), "404");
 }

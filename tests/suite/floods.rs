@@ -252,7 +252,7 @@ fn q_15_memory_of_a_flood_returns_when_it_is_over() {
                 Content-Length: 262000\r\n\r\n";
     let part = [head.as_bytes(), &[b' '; 250_000]].concat();
     let before = server.rss_kb();
-    // What one flood has left is in use again in the next, and is to return all the same.
+    // Memory that one flood has left is used by the next, and is to return all the same.
     for _ in 0..2 {
         let peers: Vec<TcpStream> = (0..600)
             .map(|n| {

@@ -72,7 +72,7 @@ fn make_test_runs_all_steps_and_fails_if_one_did() {
     assert_eq!(lines, ["", "good passed", "bad FAILED", "last passed", "1 of"], "{summary}");
     let (status, out, said) = steps(&["good", "last"]);
     assert!(status.success() && !out.contains("failed"), "{out}{said}");
-    // What `make test` gives it is there.
+    // The programs that `make test` installs are there.
     let file = fs::read_to_string(tests().parent().unwrap().join("Makefile")).unwrap();
     let line = file.lines().find(|line| line.contains("tests/steps.sh")).unwrap();
     let (_, given) = line.split_once("tests/steps.sh ").unwrap();

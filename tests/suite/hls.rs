@@ -391,7 +391,7 @@ fn what_is_to_be_kept_is_on_the_disk_to_the_last_frame() {
         let segments = format!("app.hlsSegmentType={segments}");
         let server =
             Server::start(&[&kind, &segments, "app.deleteHLSFilesOnEnded=false", "app.hlsListSize=3"]);
-        // Nobody asks for it while it is live.
+        // The file is not requested while the stream is live.
         let mut publisher = publish(&server, &file);
         assert!(publisher.wait(secs(40)).is_some());
         let list = server.home().join("home/webapps/live/streams/cam.m3u8");

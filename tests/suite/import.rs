@@ -46,7 +46,7 @@ fn c_19_a_server_starts_in_an_imported_home_and_old_passwords_work() {
         api.post("/rest/v2/users/authenticate", &body).json()["success"] == true
     };
     assert!(login("admin@example.org", "old-password") && login("viewer@example.org", "viewer-password"));
-    // What a copy of the old database has is no password.
+    // The hash in a copy of the old database is no password.
     let stored = format!("{:x}", md5::compute(format!("{:x}", md5::compute("old-password"))));
     let body = format!(r#"{{"email":"admin@example.org","password":"{stored}"}}"#);
     assert_eq!(api.post("/rest/v2/users/authenticate", &body).json()["success"], false);

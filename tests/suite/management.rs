@@ -253,7 +253,7 @@ fn settings_go_out_and_come_back_and_take_effect_at_once() {
     assert_eq!(before["appName"], "live");
     assert_eq!(panel.call("GET", "/applications/settings/none", None).status, 204);
 
-    // What was read is written back, and changes nothing.
+    // The settings as read are written back, which changes nothing.
     let untouched = fs::read_to_string(&file).unwrap();
     assert_eq!(panel.post(path, &before), success());
     assert_eq!(fs::read_to_string(&file).unwrap(), untouched);
@@ -283,7 +283,7 @@ fn settings_go_out_and_come_back_and_take_effect_at_once() {
     let publisher = Publisher::start(server.rtmp, "live", "unknown");
     publisher.stop();
 
-    // What cannot be: said, and nothing changes.
+    // Impossible values are reported, and nothing changes.
     let fixed = panel.post(path, &json!({"coalesceMs": 1}));
     assert!(fixed["message"].as_str().unwrap().contains("coalesceMs"), "{fixed}");
     for body in [
@@ -316,7 +316,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
     let members = wanted.as_object_mut().unwrap();
     for (name, value) in members.iter_mut() {
         *value = match (name.as_str(), &*value) {
-            // What only some values fit, or what would lock the test out.
+            // Keys that few values fit, or that would lock the test out.
             ("remoteAllowedCIDR", _) => json!("127.0.0.1, 10.0.0.0/8"),
             ("allowedPublisherCIDR", _) => json!("10.0.0.0/8"),
             ("encoderSettings", _) => renditions.clone(),
@@ -654,7 +654,7 @@ fn a_user_is_added_to_a_server_that_runs_and_to_one_that_does_not() {
     assert_eq!(std::os::unix::fs::PermissionsExt::mode(&socket.permissions()) & 0o777, 0o600);
     assert!(server.terminate().success());
 
-    // Who was added, and by whom, is told whether a server ran or not.
+    // The log has who was added, and by whom, whether a server ran or not.
     let audit = fs::read_to_string(folder.join("log/audit.log")).unwrap();
     let told = |email: &str, word: &str| {
         let is_it = |line: &&str| line.contains(&format!("users {email}\"")) && line.contains(word);

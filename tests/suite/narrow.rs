@@ -273,7 +273,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let judged = (began + settles, began + settles + WATCHED - SETTLES);
     let cut_ends = row.path.cut.map(|(_, end, _)| began + end);
     let seen = see(&world, viewer, reference, judged, (over, row.layers, cut_ends));
-    // What a join is sent at once, before anything is known of the path, is not counted where reports take seconds.
+    // Packets sent at once to a new viewer, before anything is known of the path, are not counted where reports take seconds.
     let dropped = (seen.dropped.0 - before.overflowed, seen.dropped.1 - before.sent);
     Seen { dropped, share, ..seen }
 }

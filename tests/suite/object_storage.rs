@@ -140,7 +140,7 @@ fn files_are_moved_to_s3_and_go_with_their_records() {
 fn r_48_what_is_not_uploaded_is_not_forgotten() {
     let address = own_port("127.0.0.1");
     let home = Home::new();
-    // Nobody is there.
+    // No server is there.
     let mut server = start(&home, &settings(address, SECRET), &["app.s3.keep_local=true"]);
     let (id, content) = upload(&server, &home, 200_000);
     wait_for("a failure", secs(20), || log(&home).contains("upload to S3 failed"));

@@ -14,6 +14,7 @@ import socketserver
 import sys
 import threading
 import time
+import urllib.request
 
 from headless import EMAIL, PASSWORD, SIZES, Chromium, Firefox
 

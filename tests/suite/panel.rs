@@ -158,7 +158,7 @@ fn every_page_can_be_used_by_everybody() {
 #[test]
 fn ten_thousand_broadcasts_are_pages_of_fifty() {
     let server = Server::start(&[]);
-    // Those that come together are stored together.
+    // Changes that come together are stored together.
     std::thread::scope(|scope| {
         for part in 0..25 {
             let api = server.api();

@@ -103,7 +103,7 @@ fn the_ready_line_is_all_of_standard_output() {
     let is_port =
         |value: &serde_json::Value| value.as_str().is_some_and(|text| text.parse::<SocketAddr>().is_ok());
     assert!(!of_workers.is_empty() && of_workers.iter().all(is_port), "{of_workers:?}");
-    // What it names listens, and is busy for a moment; nothing of that is printed.
+    // The listeners that it names listen, and are busy for a moment; nothing of that is printed.
     for name in ["http", "https", "rtmp", "rtmps"] {
         let address: SocketAddr = ready[name].as_str().unwrap().parse().unwrap();
         assert!(address.ip().is_loopback() && address.port() != 0 && is_listening(address));

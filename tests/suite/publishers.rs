@@ -208,7 +208,7 @@ fn run(row: &Row, over: Over) -> Result<(), String> {
         change(&mut sent);
     }
     if matches!(over, Over::Rtsp | Over::WebRtc) && publisher.reports == Reports::Absent {
-        // Nobody says how the sources lie but their arrival.
+        // Only their arrival says how the sources lie to each other.
         publisher.offsets = vec![0; 2];
     }
     let mut world = World::new(1, 1, &SEGMENTS);

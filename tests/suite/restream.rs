@@ -95,7 +95,7 @@ fn into_another_server_over_rtsp_and_back_after_its_restart() {
             target = Server::start_in(&path, &settings);
         }
     }
-    // Nobody pushes to a stream that is there, or to itself.
+    // Pushes to a stream that is there, and to the stream itself, are refused.
     let own = server.rtsp_url("live/s1");
     let reply =
         server.api().post(&format!("{BROADCASTS}/s1/rtmp-endpoint"), &format!(r#"{{"rtmpUrl":"{own}"}}"#));

@@ -551,7 +551,7 @@ fn a_viewer_starts_a_source_and_waits_for_it_and_the_last_one_s_leaving_stops_it
     wait_for("the video to go on", secs(10), || player.units() > before + 100);
     assert_eq!(status(&server, "rtmp"), "broadcasting");
     assert!(player.is_playing());
-    // What viewers may not start is offline at once.
+    // A source that viewers may not start is offline at once.
     create(&server, "plain", &upstream.rtmp_url("live/origin"), "", "");
     assert!(RtmpPeer::play(server.rtmp, "live", "plain").unwrap_err().contains("StreamNotFound"));
     assert_eq!(status(&server, "plain"), "created");
@@ -567,7 +567,7 @@ fn sources_run_from_the_start_of_the_server_and_records_survive_its_end() {
     start_source(&server, "s", &upstream.rtmp_url("live/origin"));
     wait_for_status(&server, "s", &["broadcasting"]);
     server.terminate();
-    // What ran runs again, after an end in order and after a crash; what was stopped, with the setting alone.
+    // Sources that ran run again, after an end in order and after a crash; stopped ones, with the setting alone.
     let mut server = Server::start_in(&path, &[]);
     wait_for_status(&server, "s", &["broadcasting"]);
     server.kill();

@@ -282,7 +282,7 @@ fn n_07_a_road_of_half_the_rate_is_got_over() {
     wait_for("the stream", secs(20), || is_broadcasting(&server, "narrow"));
     let player = Player::start(server.rtmp, "live", "narrow");
     goes_on(&player);
-    // What is too late is dropped, and the session is there when the road is wide again.
+    // Late packets are dropped, and the session is there when the path is wide again.
     let now = std::time::Instant::now();
     relay.change(Way::There, move |link| link.rate_between(now, now + secs(6), 400_000));
     std::thread::sleep(secs(6));
@@ -344,7 +344,7 @@ fn s_02_a_hundred_thousand_inductions_leave_nothing() {
         for _ in 0..100 {
             asked += usize::from(socket.send(&question).is_ok());
         }
-        // What finds the server's socket full is lost: the next port asks when this one was heard.
+        // Datagrams that find the server's socket full are lost: the next port asks when this one was heard.
         socket.set_read_timeout(Some(ms(500))).unwrap();
         let mut answer = [0; 1500];
         while let Ok(bytes) = socket.recv(&mut answer) {
@@ -453,7 +453,7 @@ fn s_09_what_comes_from_another_address_does_nothing() {
     let player = Player::start(server.rtmp, "live", "robbed");
     goes_on(&player);
     let forger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // What others still send to whoever had this port before is none of it.
+    // Datagrams that others still send to the former owner of this port are not counted.
     forger.connect(srt(&server)).unwrap();
     for _ in 0..50 {
         for datagram in forged(id.load(Ordering::SeqCst)) {
@@ -502,7 +502,7 @@ fn many_publishers_come_over_one_network() {
     let players: Vec<Player> = ids.iter().map(|id| Player::start(server.rtmp, "live", id)).collect();
     players.iter().for_each(goes_on);
     assert_eq!(relay.clients(), STREAMS);
-    // What the way loses, and how long it is, shows in the broadcasts.
+    // The loss and the round trip of the path show in the broadcasts.
     let seen = |id: &String| {
         let broadcast = server.api().broadcast("live", id).unwrap_or_default();
         let number = |name: &str| broadcast[name].as_f64().unwrap_or_default();

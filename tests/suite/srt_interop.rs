@@ -15,8 +15,8 @@ use crate::support::{
 const SECONDS: u32 = 5;
 /// So much of it is enough.
 const ENOUGH_BYTES: u64 = 350_000;
-/// Pairs at once.
-const AT_ONCE: usize = 4;
+/// Number of pairs at once. A pair waits for its five seconds of media and takes few tenths of a second of a processor.
+const AT_ONCE: usize = 8;
 
 /// An SRT implementation at an end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

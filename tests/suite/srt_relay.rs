@@ -81,7 +81,7 @@ fn x_7_pushes_and_pulls_ask_for_the_packet_filter_of_their_url_or_the_setting() 
     let server = Server::start(&["srt.packet_filter=fec,cols:8"]);
     let extra = |server: &Server, app: &str, id: &str, name: &str| {
         let reply = server.api().get(&format!("/{app}/rest/v2/broadcasts/{id}/srt-stats"));
-        // Nobody publishes yet.
+        // The stream has no publisher yet.
         if reply.status == 404 {
             return 0;
         }
@@ -186,7 +186,7 @@ fn u_20_u_21_hostile_srt_servers_are_failed_tries_and_nothing_else() {
             let mut buffer = [0; 2048];
             while !stop.load(Ordering::SeqCst) {
                 let Ok((count, from)) = hostile.recv_from(&mut buffer) else { continue };
-                // What it asked, damaged; its end, cut; and noise of any length.
+                // Its request, damaged; its end, cut; and noise of any length.
                 for kind in 0..12 {
                     let mut answer = buffer[..count].to_vec();
                     let at = usize::try_from(random.below(count as u64)).unwrap();

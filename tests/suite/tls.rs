@@ -393,7 +393,7 @@ fn a_certificate_that_is_replaced_serves_new_connections_and_leaves_the_open_one
         move || frame_md5(&url, Some(8))
     });
     std::thread::sleep(secs(2));
-    // What does not fit is refused, and nothing changes.
+    // A pair that does not fit is refused, and nothing changes.
     let (pem, key, _, _) = certificate("new.example", 2049);
     fs::write(conf.join("fullchain.pem"), &pem).unwrap();
     wait_for("the mismatch in the log", secs(10), || server.log().contains("certificate not loaded"));

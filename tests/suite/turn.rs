@@ -276,7 +276,7 @@ fn v_03_nothing_but_media_ports_is_reached_over_udp_and_tcp() {
         // The order of messages is kept: when this is answered, those are handled.
         assert_eq!(client.bind(&server.webrtc[0].to_string()), None);
         assert!(other.recv(&mut [0; 64]).is_err(), "something was relayed");
-        // What is no check of a session is dropped by the media port, and nothing comes back.
+        // A datagram that is no check of a session is dropped by the media port, and nothing comes back.
         client.way.send(&[0x40, 0, 0, 4, 1, 2, 3, 4]);
         client.end();
     }

@@ -129,7 +129,7 @@ fn a_webm_recording_survives_the_server() {
     });
     server.kill();
     drop(publisher);
-    // What stands there plays, torn as it may be.
+    // The file plays as it stands, torn as it may be.
     let before = packets(path.to_str().unwrap());
     drop(server);
     // It is killed again while it finishes the file, or before, or right after.

@@ -329,7 +329,7 @@ fn a_session_has_a_url_that_every_worker_knows() {
     let candidates = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na=ice-ufrag:EEEE\r\na=candidate:1 1 udp 1 192.0.2.7 5000 typ host\r\n";
     let again = header(&restarted, "ETag");
     assert_eq!(patch(&[("If-Match", &again)], candidates).status, 204);
-    // Nobody guesses it: the secret is looked at.
+    // The secret is looked at: it cannot be guessed.
     let wrong = format!("{}{}", &path[..path.len() - 1], if path.ends_with('0') { "1" } else { "0" });
     for _ in 0..4 {
         assert_eq!(server.api().delete(&wrong).status, 404);

@@ -195,7 +195,7 @@ fn i_11_d_01_floods_of_the_media_port_harm_nobody() {
         sent += usize::from(socket.send_to(&datagram, port).is_ok());
     }
     assert!(sent > 10_000, "{sent}");
-    // Nobody is answered.
+    // No request is answered.
     socket.set_read_timeout(Some(std::time::Duration::from_millis(200))).unwrap();
     assert!(socket.recv(&mut [0; 2048]).is_err());
     assert!(server.api().metric("millstream_passed_datagrams_total", "") > 100.0, "nothing was passed on");
@@ -229,7 +229,7 @@ fn w_07_bad_handshakes_of_the_signalling_socket_have_their_status() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{to}: {answer}");
         assert_eq!(status == 426, answer.contains("Sec-WebSocket-Version: 13\r\n"), "{answer}");
-        // What follows on the connection is a request like any other.
+        // The next request on the connection is like any other.
         assert_eq!(answer.matches("HTTP/1.1 ").count(), if status == 101 { 1 } else { 2 }, "{answer}");
     }
     bystander.finish(&mut server);

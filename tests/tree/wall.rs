@@ -67,7 +67,6 @@ const USES: &[(&str, &str)] = &[
     ("src/io/store_tools.rs", UNIQUE),
     ("src/mail/blob.rs", CARRIED),
     ("src/mail/recording.rs", CARRIED),
-    ("src/protocol/hls/dates.rs", MEDIA),
     ("src/protocol/hls/ladder/clock.rs", MEDIA),
     ("src/protocol/hls/mod.rs", UNIQUE),
     ("src/protocol/hls/publishing.rs", UNIQUE),

@@ -148,7 +148,7 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             "-export-label" => flags.export_label = value()?,
             "-export-context" => flags.export_context = value()?,
             "-use-export-context" => flags.export_with_context = true,
-            // What a resumed session is looked at for.
+            // The properties that a resumed session is examined for.
             "-on-resume-verify-fail"
             | "-reverify-on-resume"
             | "-expect-verify-result"
@@ -282,12 +282,12 @@ fn run(flags: &Flags, config: &Arc<Config>) -> Result<(), End> {
     let new = if flags.server { Connection::server } else { Connection::client };
     let mut connection = new(Arc::clone(config), Seed::from_os()?);
     let (now, out) = (Instant::now(), Datagrams::new());
-    // Nobody is expected, where fingerprints count.
+    // No name is expected where fingerprints count.
     connection.set_remote_fingerprints(now, Vec::new());
     let mut shim = Shim { flags, stream, connection, now, out, tries: 0, closed: None };
     shim.connection.start(now);
     let result = shim.serve();
-    // What is unread would reset the connection, and the last words with it.
+    // Unread bytes would reset the connection, and lose the last words.
     let _ = shim.stream.shutdown(Shutdown::Write);
     let _ = std::io::copy(&mut shim.stream, &mut std::io::sink());
     result

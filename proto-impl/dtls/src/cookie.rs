@@ -120,7 +120,7 @@ impl CookieVerifier {
         let version = if kind == MessageType::SERVER_HELLO { VERSION_1_2 } else { VERSION_1_0 };
         let mut written = Vec::new();
         layer.write(false, ContentType::HANDSHAKE, version, &clear, &mut written).ok()?;
-        // What is shorter than its answer is no hello that can be answered otherwise.
+        // No answer is as long as the message that it answers.
         if written.len() >= most {
             return None;
         }

@@ -109,7 +109,7 @@ impl Cutter {
         } else if ticks < CLOCK_MASK / 2 {
             self.duration = self.duration.max(duration);
         }
-        // What comes before the first key frame nobody can decode.
+        // Units before the first key frame cannot be decoded.
         if self.began.is_some() {
             let (dts, payload) = (pes.dts.unwrap_or(pts), [&pes.payload[..]]);
             let random_access = pes.random_access;

@@ -64,7 +64,7 @@ fn connect() -> Result<(), Box<dyn Error>> {
     let mut port = Demux::new();
     port.insert(lite.local().ufrag(), 'A');
 
-    // What an offer and an answer would say.
+    // The content of an offer and an answer.
     let candidate = agent.add_local(start, client_at)?;
     println!("client {candidate:?}");
     lite.set_remote(start, agent.local().clone());

@@ -459,7 +459,7 @@ mod tests {
         }
         let named: std::collections::HashSet<_> = (0..200).map(|_| demux.next_of_host(&path(999))).collect();
         assert_eq!(named.len(), HOST_SESSIONS_MAX);
-        // Those that were never named take the places of those that leave, with their next check.
+        // Sessions that were never named take the places of those that leave, with their next check.
         (0..90).for_each(|session| demux.remove(session));
         assert_eq!(demux.next_of_host(&path(999)), None);
         assert!(demux.open(path(95), 95));

@@ -571,7 +571,7 @@ mod tests {
             assert!(link.poll_delivery(clock.at(secs(1))).is_some());
         }
         assert_eq!(arrivals, [1, 110, 160, 201].map(|at| Some(ms(at))));
-        // What a cut has queued is not overtaken when there is no bottleneck any more.
+        // Packets queued by a cut are not overtaken when there is no bottleneck any more.
         let mut link = seeded(7).rate_between(clock.at(ms(0)), clock.at(ms(10)), 1_000_000);
         for at in [0, 0, 0, 10] {
             link.send(clock.at(ms(at)), datagram());
@@ -600,7 +600,7 @@ mod tests {
             let before = link.stats();
             link.send(clock.now(), Bytes::from(vec![0; bytes]));
             let after = link.stats();
-            // What went another way has no part in it.
+            // A packet that went another way has no part in it.
             let elsewhere = |s: LinkStats| s.dark + s.too_big + s.faded + s.overflowed;
             if after.lost > before.lost || elsewhere(after) > elsewhere(before) {
                 lost.push(number);

@@ -6,6 +6,7 @@
 //! 24 for each gap (up to 32), and some 40 for each packet retransmitted to it in the last second (up to 512).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,6 +73,17 @@ pub struct LoggedPacket {
     pub timestamp: u32,
     /// The marker bit.
     pub marker: bool,
+}
+
+/// A unit in the log of its track, the same for all its viewers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedUnit {
+    /// Ids of its packets.
+    pub packets: Range<PacketId>,
+    /// RTP timestamp on the track's clock.
+    pub timestamp: u32,
+    /// Bytes of the unit, before it was packetized.
+    pub bytes: u64,
 }
 
 /// First packet id of the next log. Each log has its own range of ids.
@@ -292,7 +304,7 @@ impl ResendHistory {
             self.stats.unknown = self.stats.unknown.saturating_add(1);
             return None;
         };
-        // What is held gets old and may still be asked for: how often it was sent is known as long as there is room.
+        // Held packets get old and may still be asked for: how often they were sent is known as long as there is room.
         let is_full = self.resent.len() >= RESENT_MAX;
         let is_over = |(id, resent): (&u64, &Resent)| {
             let is_old = now.saturating_duration_since(resent.last) > LOG_AGE_MAX;
@@ -552,7 +564,7 @@ mod tests {
             (history.find(SequenceNumber(999)), history.find(SequenceNumber(900))),
             (Some(1998), None)
         );
-        // What a viewer costs, for the docs.
+        // The memory that a viewer takes, for the docs.
         assert!(size_of::<ResendHistory>() <= 128 && size_of::<Run>() == 24);
     }
 }

@@ -81,7 +81,7 @@ impl ArrivalRecorder {
         let mut at = base;
         let room = out.transport_feedback_room();
         for (arrived, (&sequence, &micros)) in (1..).zip(&self.arrivals) {
-            // What does not fit goes into the next part.
+            // Deltas that do not fit go into the next part.
             let count = usize::try_from(sequence.since(base)).unwrap_or(usize::MAX).saturating_add(1);
             if sequence.since(base) >= SPAN_MAX || transport_feedback_bytes(count, arrived) > room {
                 break;

@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
                 Ok(message) => connection.send(now, message)?,
                 Err(TryRecvError::Empty) => break,
-                // What is on its way may still have to be sent again.
+                // Packets on their way may still have to be sent again.
                 Err(TryRecvError::Disconnected) => ends_at = Some(now + Duration::from_secs(1)),
             }
         }
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while connection.poll_transmit(now, &mut out) {
             for datagram in out.iter() {
-                // What a full buffer does not take is lost, as it may be on the way.
+                // Packets that a full buffer does not take are lost, as they may be on the way.
                 let _ = socket.send(datagram);
             }
             out.clear();

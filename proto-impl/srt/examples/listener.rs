@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         while connection.poll_transmit(now, &mut out) {
             for datagram in out.iter() {
-                // What a full buffer does not take is lost, as it may be on the way.
+                // Packets that a full buffer does not take are lost, as they may be on the way.
                 let _ = socket.send_to(datagram, *peer);
             }
             out.clear();

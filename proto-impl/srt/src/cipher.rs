@@ -410,7 +410,7 @@ mod tests {
         );
         assert!(listener.handle_request(clock.at(ms(10)), &fresh.message()).is_err());
         assert!(pass(&mut caller, &mut listener, 1));
-        // What would derive is known before, and what would not.
+        // Whether a key must be derived is known before.
         assert!(listener.derives(clock.at(secs(2)), &fresh.message()));
         assert!(!listener.derives(clock.at(ms(10)), &fresh.message()));
         assert!(!listener.derives(clock.at(secs(2)), &caller.message()));

@@ -330,7 +330,7 @@ impl Congestion {
             .map(|round| rate(round.bytes, round.us))
             .max()
             .map_or(together, |fastest| fastest.max(together));
-        // What the peer has given up is acknowledged too.
+        // Packets that the peer has given up are acknowledged too.
         let reported = self.reported.saturating_mul(REPORTED_PERCENT) / 100;
         if reported > 0 { fastest.min(reported) } else { fastest }
     }

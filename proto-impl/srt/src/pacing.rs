@@ -189,7 +189,7 @@ mod tests {
         assert!(overhead.is_ample());
         overhead.spend(1);
         assert!(!overhead.is_ample() && overhead.allows(32 * 1024 - 1) && !overhead.allows(32 * 1024));
-        // Of what was sent half of the share is ample.
+        // Half of the sent bytes' share is ample.
         overhead.earn(0, 800_000);
         assert!(overhead.is_ample());
         overhead.spend(100_000);
@@ -253,7 +253,7 @@ mod tests {
             assert!((at_least..=at_most).contains(&took), "{bytes} bytes in {took} ms");
             assert_eq!(pacer.wait(clock.now()), None);
         }
-        // What comes while a burst leaves does not stay behind for ever.
+        // Packets that come while a burst leaves do not stay behind for ever.
         let (mut clock, mut pacer) = (Clock::new(), Pacer::new(None));
         let mut waiting = 17 * 1024;
         pacer.spread(waiting, ms(120));

@@ -135,7 +135,7 @@ impl Inbound {
             return Err(Error::Malformed);
         }
         let word = rtcp_index_of(self.profile(), packet).ok_or(Error::Malformed)?;
-        // Nobody we talk to leaves RTCP in the clear; with E = 0 a middle box could strip what it likes to read.
+        // No peer of ours leaves RTCP in the clear; with E = 0 a middle box could strip what it likes to read.
         if word & RTCP_ENCRYPTED == 0 {
             return Err(Error::NotEncrypted);
         }

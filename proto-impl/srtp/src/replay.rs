@@ -59,7 +59,7 @@ impl<const N: usize> ReplayWindow<N> {
     /// Marks an index that is [`Place::Fresh`].
     pub(crate) fn mark(&mut self, index: u64) {
         if let Some(ahead) = index.checked_sub(self.newest) {
-            // Those between were not there. A leap over the whole window clears each bit once.
+            // The packets between were not there. A leap over the whole window clears each bit once.
             for behind in 0..ahead.min(Self::BITS) {
                 self.set(index.saturating_sub(behind), false);
             }

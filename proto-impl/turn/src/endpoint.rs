@@ -164,7 +164,7 @@ impl<K: Copy + Eq + Hash> Endpoint<K> {
 
     /// Answers a client whose address is not verified, unless there were too many answers.
     fn answer_unproved(&mut self, now: Instant, client: Client, answer: impl FnOnce()) -> Route<K> {
-        // Who has a connection has shown its address.
+        // A peer with a connection has shown its address.
         if client.connection.is_none() && !self.allowance.take(now, client.address.ip()) {
             self.stats.unanswered = self.stats.unanswered.saturating_add(1);
             return Route::Drop(DropReason::TooMany);

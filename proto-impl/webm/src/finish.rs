@@ -100,7 +100,7 @@ fn front(indexed: &Indexed, cues: &Bytes, with_cues: bool) -> Result<Option<Byte
     let within = |at: u64| at.saturating_sub(indexed.segment_at);
     let mut out = seek_head([indexed.info_at, indexed.tracks_at, cues_at].map(within));
     let in_front = if with_cues { cues.len() } else { 0 };
-    // What is left is a `Void`, which has a head.
+    // The rest is a `Void`, which has a head.
     let left = room.checked_sub(SEEK_HEAD_BYTES).and_then(|room| room.checked_sub(in_front));
     let Some(left) = left.filter(|left| *left >= VOID_HEAD_BYTES) else { return Ok(None) };
     if with_cues {

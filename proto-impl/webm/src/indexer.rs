@@ -174,7 +174,7 @@ impl Indexer {
         match self.state {
             State::Start => self.start(bytes),
             State::Top => match self.top(bytes) {
-                // What is no element ends the media.
+                // Bytes that are no element end the media.
                 Err(_) if self.tracks_at.is_some() => {
                     self.state = State::Done;
                     Ok(())
@@ -194,7 +194,7 @@ impl Indexer {
     }
 
     fn start(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        // What was not on the disk when the power was cut may read as zeros.
+        // Bytes that were not on the disk when the power was cut may read as zeros.
         if bytes.iter().all(|byte| *byte == 0) {
             return Err(Error::NoMedia);
         }

@@ -127,7 +127,7 @@ impl Server {
             }
             while let Some(path) = peer.poll_transmit(now, |_| None, &mut self.out) {
                 for datagram in self.out.iter() {
-                    // What the network does not take is lost, as it may be on the way.
+                    // Packets that the network does not take are lost, as they may be on the way.
                     let _ = self.socket.send_to(datagram, path.remote);
                 }
                 self.out.clear();

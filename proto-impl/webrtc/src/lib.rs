@@ -29,5 +29,5 @@ pub use negotiate::{
     SourcePair, describe_candidate, offered_formats, read_candidate,
 };
 pub use peer::{Peer, Queued};
-pub use send::{SentUnit, Track};
+pub use send::Track;
 pub use stats::{SentStats, Stats, TransportStats};

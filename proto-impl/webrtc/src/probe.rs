@@ -108,7 +108,7 @@ mod tests {
         }
         assert_eq!(now, start + LENGTH);
         assert!((48_000..=52_400).contains(&sent), "{sent}");
-        // What the stream itself sends counts.
+        // The stream's own bytes count.
         assert!(prober.begin(now, 2_000_000));
         prober.sent(100_000);
         assert_eq!(prober.due(now + LENGTH / 2), 0);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use media::codec::{Codec, CodecConfig};
 use rtp::bandwidth::BandwidthEstimator;
 use rtp::extension::PlayoutDelay;
-use rtp::history::{LoggedPacket, PacketId, PacketLog, ResendHistory, ResendStats};
+use rtp::history::{LoggedPacket, LoggedUnit, PacketId, PacketLog, ResendHistory, ResendStats};
 use rtp::payload::{Packetizer, Payloads};
 use rtp::report::SenderState;
 use rtp::rtcp::{ReportBlock, SenderInfo};
@@ -94,7 +94,7 @@ impl Track {
         key_frame: bool,
         timestamp: u32,
         unit: &[u8],
-    ) -> Result<SentUnit, rtp::payload::Error> {
+    ) -> Result<LoggedUnit, rtp::payload::Error> {
         self.packetizer.packetize(config, key_frame, unit, &mut self.payloads)?;
         let first = self.log.next_id();
         let payloads = self.payloads.take();
@@ -107,17 +107,17 @@ impl Track {
             of_packet = next;
         }
         let bytes = u64::try_from(unit.len()).unwrap_or(u64::MAX);
-        Ok(SentUnit { packets: first..self.log.next_id(), timestamp, bytes })
+        Ok(LoggedUnit { packets: first..self.log.next_id(), timestamp, bytes })
     }
 
     /// Keeps the packets from this unit on for new viewers, until the next call.
-    pub const fn hold(&mut self, from: &SentUnit) {
+    pub const fn hold(&mut self, from: &LoggedUnit) {
         self.log.hold(from.packets.start);
     }
 
     /// True if all packets of a unit are still kept.
     #[must_use]
-    pub fn keeps(&self, unit: &SentUnit) -> bool {
+    pub fn keeps(&self, unit: &LoggedUnit) -> bool {
         unit.packets.start >= self.log.first_id()
     }
 
@@ -146,22 +146,6 @@ fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
         | CodecConfig::Ac3(_)
         | CodecConfig::Eac3(_)
         | CodecConfig::Flac(_) => 0,
-    }
-}
-
-/// A unit that a [`Track`] has packetized, the same for all peers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SentUnit {
-    pub(crate) packets: Range<PacketId>,
-    pub(crate) timestamp: u32,
-    pub(crate) bytes: u64,
-}
-
-impl SentUnit {
-    /// RTP timestamp on the clock of the unit's track.
-    #[must_use]
-    pub const fn timestamp(&self) -> u32 {
-        self.timestamp
     }
 }
 
@@ -416,7 +400,7 @@ impl Sender {
     }
 
     /// Queues a unit sampled at `sampled`.
-    pub(crate) fn send(&mut self, unit: &SentUnit, sampled: Instant) {
+    pub(crate) fn send(&mut self, unit: &LoggedUnit, sampled: Instant) {
         self.clock.go_on(unit.timestamp, sampled, self.agreed.clock_rate);
         let timestamp = self.clock.timestamp(unit.timestamp);
         self.state.map(timestamp, sampled);
@@ -440,7 +424,7 @@ impl Sender {
 
     /// Switches to another track with the same content, beginning with `unit`. If its clock lies behind that of the
     /// former track, the sent timestamps still advance.
-    pub(crate) fn switch(&mut self, unit: &SentUnit) {
+    pub(crate) fn switch(&mut self, unit: &LoggedUnit) {
         self.skip();
         self.clock.backlog = None;
         let Some((newest, _)) = self.clock.newest else { return };

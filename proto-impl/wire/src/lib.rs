@@ -12,6 +12,8 @@ mod datagrams;
 mod gather;
 mod reader;
 mod send_queue;
+#[cfg(feature = "std")]
+mod timers;
 mod writer;
 
 // A program that embeds this crate needs no other for what stands in signatures.
@@ -23,4 +25,6 @@ pub use datagrams::{Datagrams, Run};
 pub use gather::{Gather, SCRATCH_BYTES};
 pub use reader::{Reader, Truncated};
 pub use send_queue::SendQueue;
+#[cfg(feature = "std")]
+pub use timers::Timers;
 pub use writer::Writer;

@@ -371,7 +371,7 @@ fn c_16_keys_of_a_newer_server_are_added_to_an_old_home_as_comments() {
         assert_eq!(fs::read_to_string(file).unwrap(), new, "once");
         assert_eq!(after.server.values.text(key), before.server.values.text(key));
     }
-    // What is whole, or damaged, stays as it is.
+    // Whole files and damaged ones stay as they are.
     for (file, text) in files.iter().zip(&whole) {
         fs::write(file, text).unwrap();
     }

@@ -52,7 +52,7 @@ pub(super) fn damage_of(bytes: &[u8]) -> Option<&'static str> {
     if bytes.len() > FILE_BYTES_MAX {
         return None;
     }
-    // What is no text has an error of its own.
+    // Bytes that are no text have an error of their own.
     let text = std::str::from_utf8(bytes).ok()?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if is_announced(text) {
@@ -99,7 +99,7 @@ mod tests {
         ] {
             assert_eq!(damage_of(good.as_bytes()), None, "{good:?}");
         }
-        // What is appended comes before the end, which is there once.
+        // Appended lines come before the end, which is there once.
         let more = ended(&whole, format!("{whole}d=4"));
         assert_eq!(
             (more.matches(END).count(), more.ends_with("\nd=4\n# End of settings\n")),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use crate::control::Control;
+use crate::control::admission::Gate;
 use crate::mail::{CallEvent, CallNews, PlayRequest, ToWorker};
 use crate::types::{Now, SessionRef, StreamKey};
 
@@ -85,9 +86,7 @@ impl Control {
             CallEvent::Leave(key) => (vec![key], None),
             CallEvent::Gone => (self.access.calls.of(session), None),
         };
-        let verdict = ask.map(|ask| {
-            self.access.check_call(&self.cx, &self.records, &self.registry, &self.outbound, now, ask)
-        });
+        let verdict = ask.map(|ask| Gate::of(self, now).check_call(ask));
         for key in keys {
             let news = match &verdict {
                 Some(Err(why)) => vec![(session, CallNews::Refused(why.clone()))],

@@ -195,7 +195,7 @@ impl Access {
         id: &str,
         peer: IpAddr,
     ) -> usize {
-        // Who watches by separate requests from the same network takes its own place.
+        // A viewer by separate requests from the same network takes its own place.
         let polled = match direction {
             Direction::Publish => 0,
             Direction::Play => self.passes.elsewhere(key, id, peer),
@@ -324,21 +324,6 @@ impl Access {
         }
         if let Some(presence) = self.presences.sessions.get_mut(&session) {
             presence.told = told;
-        }
-    }
-
-    /// Notes that a viewer has left, or has withdrawn its request.
-    pub(in crate::control) fn play_ended(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        hooks: &mut Hooks,
-        cluster: &mut Cluster,
-        now: Now,
-        session: SessionRef,
-    ) {
-        if !self.abandon_admission(cx, cluster, now, session) {
-            self.leave(cx, records, hooks, now, session);
         }
     }
 

@@ -28,11 +28,8 @@ use super::Control;
 use super::context::Context;
 use crate::auth::access::{Denial, Direction, Params};
 use crate::auth::{HookUrl, network};
-use crate::control::Outbound;
 use crate::control::access::{Access, Asked};
 use crate::control::cluster::{Claim, Cluster};
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use crate::control::supervisor::Job;
 use crate::directory::ClaimAnswer;
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, StreamEnd, ToWorker};
@@ -41,6 +38,7 @@ use crate::types::{Now, SessionRef, StreamKey};
 
 pub use claims::Ticket;
 use queue::HookQueue;
+pub(super) use steps::Gate;
 
 /// Maximum number of admissions that wait for an answer.
 const WAITING_MAX: usize = 1000;
@@ -202,6 +200,26 @@ impl Admission {
     const fn new(ticket: Ticket, request: Request) -> Self {
         Self { ticket, request, claimed: false, approved: false, burnt: false, passed: false, until: None }
     }
+
+    /// Asks the question that its steps have left open, none of which has refused it. Returns its course; `None` if it is answered, so
+    /// that the steps are to be passed again.
+    fn ask(&mut self, open: Option<Question>, cluster: &mut Cluster) -> Option<Course> {
+        self.passed = true;
+        match open {
+            None => Some(Course::Complete),
+            Some(Question::Hook(url)) => Some(Course::Ask(url)),
+            Some(Question::Burn(key)) if cluster.burn(self.ticket, &key) => Some(Course::Park(Pending::Burn)),
+            Some(Question::Burn(_)) => Some(Course::Refuse(self.request.denied(Denial::Token))),
+            Some(Question::Claim) => match cluster.claim(self.ticket, self.request.key()) {
+                Claim::Granted => {
+                    self.claimed = true;
+                    None
+                }
+                Claim::Asked => Some(Course::Park(Pending::Claim)),
+                Claim::Refused => Some(Course::Refuse(Why::Publish(Refusal::NotAllowed(NO_DIRECTORY)))),
+            },
+        }
+    }
 }
 
 /// The next course of an admission.
@@ -312,14 +330,15 @@ impl Control {
 
     /// Passes the steps until a question must be asked or the verdict is known.
     fn run_admission(&mut self, now: Now, mut admission: Admission) {
-        let course = self.access.course_of(
-            &self.cx,
-            &self.records,
-            &mut self.registry,
-            &self.outbound,
-            now,
-            &mut admission,
-        );
+        let course = loop {
+            let question = match Gate::of(self, now).pass_steps(&admission) {
+                Ok(question) => question,
+                Err(why) => break Course::Refuse(why),
+            };
+            if let Some(course) = admission.ask(question, &mut self.registry.cluster) {
+                break course;
+            }
+        };
         let (cx, cluster) = (&mut self.cx, &mut self.registry.cluster);
         match course {
             Course::Complete => self.complete_admission(now, admission),
@@ -427,90 +446,6 @@ impl Control {
 }
 
 impl Access {
-    /// Returns the first open question, unless a step refuses.
-    fn pass_steps(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        outbound: &Outbound,
-        now: Now,
-        admission: &Admission,
-    ) -> Result<Option<Question>, Why> {
-        let mut open = None;
-        for step in Step::ALL {
-            match self.take_step(cx, records, registry, outbound, now, (step, admission)) {
-                Answer::Continue => {}
-                Answer::Refuse(why) => return Err(why),
-                Answer::Wait(question) => open = open.or(Some(question)),
-            }
-        }
-        Ok(open)
-    }
-
-    /// Checks whether a socket may join a call, like a viewer of its id except that no receiver is asked.
-    pub(super) fn check_call(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        outbound: &Outbound,
-        now: Now,
-        request: PlayRequest,
-    ) -> Result<(), NoSubscription> {
-        if cx.apps.get(&request.key.app).is_some_and(|app| app.security.play.hook.is_some()) {
-            return Err(NoSubscription::Denied(Denial::Hook));
-        }
-        let (ticket, request) = (Ticket(0), Request::Play(request));
-        let admission = Admission::new(ticket, request);
-        for step in Step::ALL {
-            match self.take_step(cx, records, registry, outbound, now, (step, &admission)) {
-                Answer::Continue => {}
-                Answer::Refuse(Why::Play(why)) => return Err(why),
-                Answer::Refuse(Why::Publish(_)) | Answer::Wait(_) => {
-                    return Err(NoSubscription::Denied(Denial::Hook));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the course of an admission after the steps that it passes now.
-    fn course_of(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &mut Registry,
-        outbound: &Outbound,
-        now: Now,
-        admission: &mut Admission,
-    ) -> Course {
-        loop {
-            let question = match self.pass_steps(cx, records, registry, outbound, now, admission) {
-                Ok(question) => question,
-                Err(why) => return Course::Refuse(why),
-            };
-            admission.passed = true;
-            match question {
-                None => return Course::Complete,
-                Some(Question::Hook(url)) => return Course::Ask(url),
-                Some(Question::Burn(key)) if registry.cluster.burn(admission.ticket, &key) => {
-                    return Course::Park(Pending::Burn);
-                }
-                Some(Question::Burn(_)) => return Course::Refuse(admission.request.denied(Denial::Token)),
-                Some(Question::Claim) => {
-                    match registry.cluster.claim(admission.ticket, admission.request.key()) {
-                        Claim::Granted => admission.claimed = true,
-                        Claim::Asked => return Course::Park(Pending::Claim),
-                        Claim::Refused => {
-                            return Course::Refuse(Why::Publish(Refusal::NotAllowed(NO_DIRECTORY)));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
     /// Makes an admission wait, unless too many do.
     fn park_admission(
         &mut self,

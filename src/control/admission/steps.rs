@@ -1,9 +1,8 @@
 //! The steps of an admission and their checks, from memory.
 
-use super::{Admission, Answer, Question, Request, Step, Why};
+use super::{Admission, Answer, Question, Request, Step, Ticket, Why};
 use crate::auth::access::{Credentials, Denial};
 use crate::config::AppSettings;
-use crate::control::Outbound;
 use crate::control::access::Access;
 use crate::control::access::tokens::burn_token;
 use crate::control::broadcast::{Broadcast, is_stream_id};
@@ -11,7 +10,7 @@ use crate::control::context::Context;
 use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::Token;
-use crate::control::{Files, wall};
+use crate::control::{Control, Files, Outbound, wall};
 use crate::mail::{NoSubscription, PlayRequest, PublishRequest, Refusal, ToWorker, via_entry};
 use crate::protocol::{Format, VOD};
 use crate::types::{Now, SessionRef, StreamKey};
@@ -26,16 +25,57 @@ impl Records {
     }
 }
 
-impl Access {
-    pub(super) fn take_step(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        outbound: &Outbound,
-        now: Now,
-        (step, admission): (Step, &Admission),
-    ) -> Answer {
+/// The parts of control that the steps of an admission look at.
+#[derive(Clone, Copy)]
+pub(in crate::control) struct Gate<'c> {
+    access: &'c Access,
+    cx: &'c Context,
+    records: &'c Records,
+    registry: &'c Registry,
+    outbound: &'c Outbound,
+    now: Now,
+}
+
+impl<'c> Gate<'c> {
+    /// Looks at control as it is now.
+    pub(in crate::control) const fn of(control: &'c Control, now: Now) -> Self {
+        let Control { access, cx, records, registry, outbound, .. } = control;
+        Self { access, cx, records, registry, outbound, now }
+    }
+
+    /// Returns the first open question, unless a step refuses.
+    pub(super) fn pass_steps(self, admission: &Admission) -> Result<Option<Question>, Why> {
+        let mut open = None;
+        for step in Step::ALL {
+            match self.take_step(step, admission) {
+                Answer::Continue => {}
+                Answer::Refuse(why) => return Err(why),
+                Answer::Wait(question) => open = open.or(Some(question)),
+            }
+        }
+        Ok(open)
+    }
+
+    /// Checks whether a socket may join a call, like a viewer of its id except that no receiver is asked.
+    pub(in crate::control) fn check_call(self, request: PlayRequest) -> Result<(), NoSubscription> {
+        if self.cx.app_of(&request.key).is_some_and(|app| app.security.play.hook.is_some()) {
+            return Err(NoSubscription::Denied(Denial::Hook));
+        }
+        let admission = Admission::new(Ticket(0), Request::Play(request));
+        for step in Step::ALL {
+            match self.take_step(step, &admission) {
+                Answer::Continue => {}
+                Answer::Refuse(Why::Play(why)) => return Err(why),
+                Answer::Refuse(Why::Publish(_)) | Answer::Wait(_) => {
+                    return Err(NoSubscription::Denied(Denial::Hook));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_step(self, step: Step, admission: &Admission) -> Answer {
+        let Self { access, cx, records, registry, outbound, now } = self;
         match (step, &admission.request) {
             (Step::Record, Request::Publish(request)) => {
                 Answer::of(records.check_request(cx, now, request).map_err(Why::Publish))
@@ -44,10 +84,10 @@ impl Access {
                 Answer::of(cx.check_play_request(request).map_err(Why::Play))
             }
             (Step::Limits, Request::Publish(request)) => {
-                Answer::of(outbound.check_limits(cx, records, registry, now, request).map_err(Why::Publish))
+                Answer::of(self.check_limits(request).map_err(Why::Publish))
             }
             (Step::Limits, Request::Play(request)) => {
-                Answer::of(self.check_viewer_limits(cx, records, registry, request).map_err(Why::Play))
+                Answer::of(access.check_viewer_limits(cx, records, registry, request).map_err(Why::Play))
             }
             // Viewers claim nothing.
             (Step::Claim, Request::Play(_)) => Answer::Continue,
@@ -57,11 +97,10 @@ impl Access {
                 if ours { Answer::Continue } else { Answer::Wait(Question::Claim) }
             }
             (Step::Token, request) => {
-                let checked = self.check_request_credentials(cx, records, registry, now, request);
-                Answer::of(checked.map_err(|denial| request.denied(denial)))
+                Answer::of(self.check_credentials(request).map_err(|denial| request.denied(denial)))
             }
             (Step::Hook, request) => registry.hook_step(cx, records, admission, request),
-            (Step::Burn, request) => self.burn_step(cx, records, registry, admission, request),
+            (Step::Burn, request) => self.burn_step(admission, request),
             (Step::Reserve, Request::Publish(request)) => {
                 Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
             }
@@ -69,24 +108,16 @@ impl Access {
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
     }
-}
 
-impl Outbound {
     /// Checks limits. A stream that is live already passes.
-    fn check_limits(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        request: &PublishRequest,
-    ) -> Result<(), Refusal> {
+    fn check_limits(self, request: &PublishRequest) -> Result<(), Refusal> {
+        let Self { cx, records, registry, outbound, now, .. } = self;
         if registry.is_live(&request.key) {
             return Ok(());
         }
         let app = cx.app_of(&request.key).ok_or(Refusal::NoApplication)?;
         let limit = app.limits.streams.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
-        if limit.is_some_and(|limit| self.streams_of(registry, &app.name) >= limit) {
+        if limit.is_some_and(|limit| outbound.streams_of(registry, &app.name) >= limit) {
             return Err(Refusal::NotAllowed("ingestingStreamLimit is reached"));
         }
         let new_record = records.pending(&request.key).is_none();
@@ -108,20 +139,30 @@ impl Outbound {
         }
         Ok(())
     }
-}
 
-impl Access {
-    fn check_request_credentials(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        request: &Request,
-    ) -> Result<(), Denial> {
+    fn check_credentials(self, request: &Request) -> Result<(), Denial> {
         // Whether there is such an application was an earlier step.
-        let Some(app) = cx.app_of(request.key()) else { return Ok(()) };
-        self.check_credentials(records, registry, now, app, request.asked())
+        let Some(app) = self.cx.app_of(request.key()) else { return Ok(()) };
+        self.access.check_credentials(self.records, self.registry, self.now, app, request.asked())
+    }
+
+    /// Asks the directory, if there is one, to use up a one-time token.
+    fn burn_step(self, admission: &Admission, request: &Request) -> Answer {
+        let Self { cx, records, registry, .. } = self;
+        let Some(app) = cx.app_of(request.key()).filter(|_| !admission.burnt) else {
+            return Answer::Continue;
+        };
+        let is_checked = match request {
+            Request::Publish(_) => app.security.publish.token,
+            Request::Play(play) => app.security.play.token && registry.is_there(records, play),
+        };
+        let shown = Credentials::of(request.params()).token;
+        match shown.filter(|_| is_checked && registry.cluster.is_shared()) {
+            Some(shown) => {
+                Answer::Wait(Question::Burn(Token::key(&request.key().app, &request.key().id, shown)))
+            }
+            None => Answer::Continue,
+        }
     }
 }
 
@@ -274,31 +315,6 @@ impl Access {
             return Err(NoSubscription::Denied(Denial::Viewers));
         }
         Ok(())
-    }
-
-    /// Asks the directory, if there is one, to use up a one-time token.
-    fn burn_step(
-        &self,
-        cx: &Context,
-        records: &Records,
-        registry: &Registry,
-        admission: &Admission,
-        request: &Request,
-    ) -> Answer {
-        let Some(app) = cx.app_of(request.key()).filter(|_| !admission.burnt) else {
-            return Answer::Continue;
-        };
-        let is_checked = match request {
-            Request::Publish(_) => app.security.publish.token,
-            Request::Play(play) => app.security.play.token && registry.is_there(records, play),
-        };
-        let shown = Credentials::of(request.params()).token;
-        match shown.filter(|_| is_checked && registry.cluster.is_shared()) {
-            Some(shown) => {
-                Answer::Wait(Question::Burn(Token::key(&request.key().app, &request.key().id, shown)))
-            }
-            None => Answer::Continue,
-        }
     }
 
     /// Completes the admission of a viewer. No token is used up if there is nothing to play.

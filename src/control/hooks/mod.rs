@@ -277,7 +277,7 @@ impl Hooks {
         settings: &HookSettings,
     ) {
         self.hooks += 1;
-        // What the server itself tells is of no application.
+        // The server's own hooks belong to no application.
         let app = Some(&key.app).filter(|app| !app.is_empty());
         let hook = Hook {
             age: self.hooks,

@@ -38,7 +38,7 @@ impl Files {
             control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
         self.recordings.held = sent.then(Vec::new);
-        // Nobody was told that they are there.
+        // These files were not reported to anybody.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);

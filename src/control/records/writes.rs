@@ -226,7 +226,7 @@ impl Records {
         if self.writes.committing.is_some() || self.writes.broken.is_some() {
             return;
         }
-        // What publishing has changed since a change was gathered is written with it.
+        // Changes by publishing since a change was gathered are written with it.
         if !self.writes.dirty.is_empty() {
             self.stage_again();
         }

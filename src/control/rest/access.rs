@@ -172,7 +172,7 @@ impl Records {
             Caller::Token => return Ok(()),
             Caller::User { email, .. } => email,
         };
-        // Who is being deleted, or loses a right, has no more of them than after it; a new one counts when it is stored.
+        // A user that is being deleted, or loses a right, has no more rights than afterwards; a new right counts when it is stored.
         let (stored, soon) = (self.auxiliary.stored_user(email), self.auxiliary.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");

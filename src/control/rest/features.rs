@@ -133,7 +133,7 @@ pub(super) fn data(cx: &mut Context, records: &Records, registry: &Registry, cal
     }
     let (stream, payload) = (Arc::clone(&key.id), call.request.body.clone());
     let data = StreamData { sender: DataSender::Api, stream, is_text, payload };
-    // Nobody's number: no session is left out.
+    // No session has this number, so none is left out.
     let from = SessionRef::new(WorkerId(u16::MAX), ConnId { slot: u32::MAX, generation: u32::MAX });
     cx.post_all(&ToWorker::TellStream { from, stream: key, message: Message::new(data) });
     Reply::Now(Outcome::success().response(200))

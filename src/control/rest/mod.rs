@@ -182,7 +182,7 @@ impl Control {
         peer: Option<SocketAddr>,
         request: &Request,
     ) -> Option<Response> {
-        // What the server asks itself was let in by a login.
+        // The server's own questions were let in by a login.
         if let Some(trust) = app.security.rest_jwt.as_ref().filter(|_| peer.is_some())
             && token_of(request).is_none_or(|token| self.access.verify_token(now, trust, token).is_err())
         {

@@ -529,7 +529,7 @@ impl Management {
             cx.answer(origin.requester, Outcome::failure(BLOCKED).response(200));
             return;
         }
-        // What everybody sees counts: a user who is not on disk yet cannot log in.
+        // Stored records count: a user who is not on disk yet cannot log in.
         let user = match records.auxiliary.get(&user_key(email)) {
             Some(Auxiliary::User(user)) if fits => Some(user.login_message()),
             Some(Auxiliary::User(_) | Auxiliary::Token(_) | Auxiliary::Subscriber(_) | Auxiliary::Vod(_))

@@ -418,7 +418,7 @@ fn a_receiver_that_does_not_answer_within_8_s_denies() {
     assert!(rig.verdict(session).is_none());
     rig.run_for(ms(1));
     assert_eq!(rig.verdict(session).unwrap().unwrap_err(), denied(Denial::HookSilent));
-    // What it says later is of no interest.
+    // The receiver's late answer is ignored.
     rig.answer_hook(&asked[0], Ok(200));
     assert!(rig.verdict(session).is_none());
     assert_eq!(rig.control.stats().live, 0);
@@ -439,7 +439,7 @@ fn of_two_that_are_asked_about_the_first_yes_gets_the_id() {
     let grant = rig.verdict(sessions[1]).unwrap().unwrap();
     rig.answer_hook(&asked[0], Ok(200));
     assert_eq!(rig.verdict(sessions[0]).unwrap().unwrap_err(), Refusal::InUse);
-    // Who lost has its token still.
+    // The loser still has its token.
     rig.end_stream(grant.stream);
     let request = rig.request_with("s", &[("token", &tokens[0])]);
     let session = request.session;
@@ -726,7 +726,7 @@ fn the_subscriber_rows_of_the_api() {
     );
     let (_, unset) = rig.get(&format!("{at}/nobody/totp?type=play"));
     assert!(unset.contains("Secret is not set in AppSettings."), "{unset}");
-    // Who came and went.
+    // Viewers that came and went.
     rig.publish("s", 0);
     let viewer = rig.play_request("s", &[("subscriberId", "a@b.c")]);
     let session = viewer.session;

@@ -170,7 +170,7 @@ fn a_record_says_from_where_and_with_what_its_publisher_came() {
         let record = rig.record(&format!("s{n}"));
         assert_eq!((&record["userAgent"], &record["remoteIp"]), (&(*shown).into(), &"198.51.100.9".into()));
     }
-    // Who returns may be somebody else.
+    // A publisher that returns may be another one.
     let (first, stream) = rig.publish("s", 0);
     rig.gone(first, stream, Departure::Lost, 0);
     let mut request = rig.request("s", 0);

@@ -81,7 +81,7 @@ fn publishers_are_told_with_the_kind_of_their_credential() {
         let log = logged(|| drop(rig.ask(request).unwrap()));
         let line = one(&log, ": Publish", &["INFO", who, "from=198.51.100.7", "object=live/s", "rtmp"]);
         assert!(key.is_empty() || !line.contains(&key), "{line}");
-        // Who is refused has done nothing; the worker tells the log of the server.
+        // A refused peer has done nothing; the worker reports it to the log of the server.
         let refused = rig.request("s", 0);
         let log = logged(|| drop(rig.ask(refused).unwrap_err()));
         assert!(lines(&log, "").is_empty(), "{log}");

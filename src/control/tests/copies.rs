@@ -207,7 +207,7 @@ fn a_publisher_takes_a_copy_over_with_its_viewers_and_its_clock() {
     // The clock stands where the wall clock has it: nothing of the copy is behind it.
     let wall_ms = i64::try_from(rig.now.wall_ms).unwrap();
     assert_eq!(grant.position, Position { dts_ms: wall_ms - ZERO_MS, started: true });
-    // What the pull says late is of no interest.
+    // Late reports of the pull are ignored.
     rig.gone(session, copy.stream, Departure::Lost, 9);
     rig.copy_ends(&order, lost());
     assert_eq!((rig.downs(), rig.attempts_of_copies().len()), (vec![], 0));

@@ -90,7 +90,7 @@ fn a_foreign_change_that_waited_for_a_commit_takes_place_when_that_fails() {
     rig.control.handle_store(rig.now, store::Reply { batch, result });
     rig.drain();
     assert_eq!((rig.answer(put).unwrap().0, rig.name_of("s").as_deref()), (500, Some("foreign")));
-    // What is written afresh is nothing: other nodes' records are there, too.
+    // Nothing is written afresh: other nodes' records are there, too.
     let Some(store::Request::Rebuild { batch, all }) = rig.held.pop() else { panic!("no rebuild") };
     assert_eq!(all, []);
     rig.control.handle_store(rig.now, store::Reply { batch, result: Ok(()) });

@@ -479,7 +479,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
         rig.hook_result(request.id, Ok(200));
     }
     assert_eq!(taken, 64);
-    // Those that are gone make room, also in bytes.
+    // Dropped hooks make room, also in bytes.
     for _ in 0..40 {
         send(&mut rig, vec![7; 256 << 10]);
     }

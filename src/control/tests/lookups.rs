@@ -63,7 +63,7 @@ fn addresses_are_found_at_start_followed_and_kept_while_a_look_up_fails() {
     assert_eq!(rig.found(), ips(&[]), "the server starts without them");
     assert!(rig.look_up(Ok(&["203.0.113.8", "2001:db8::8"]), Err("the server does not answer")));
     assert_eq!(rig.found(), ips(&["203.0.113.8", "2001:db8::8"]));
-    // What failed is tried again soon.
+    // A failed lookup is tried again soon.
     rig.run_for(secs(29));
     assert!(rig.files.is_empty());
     rig.run_for(secs(1));

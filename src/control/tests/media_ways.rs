@@ -162,7 +162,7 @@ fn nobody_is_asked_and_nothing_used_up_before_something_is_found() {
             }
             let request = rig.way(*way, "s", &shown);
             assert_eq!(rig.try_way(request, 200).0, Ok(()), "{check} {way:?}");
-            // Who was let in has a pass for what it asks for next.
+            // An admitted viewer has a pass for its next requests.
             let request = rig.way(early, "s", &shown);
             assert_eq!(rig.try_way(request, 403), (Ok(()), 0), "{check} {way:?}");
         }

@@ -224,7 +224,7 @@ fn a_webm_recording_follows_the_tracks_of_its_stream() {
     rig.report_codecs(&VP9_OPUS, (0, stream), 2, 0, 0);
     let second = rig.recording();
     assert_eq!(second.kind, "webm");
-    // What is not known changes nothing.
+    // An unknown recording changes nothing.
     rig.report_codecs(&[], (0, stream), 3, 0, 0);
     assert!(rig.is_quiet());
     // It fails, and is tried again as what it was.
@@ -406,7 +406,7 @@ fn a_recording_that_fails_is_told_and_tried_again_while_its_stream_is_live() {
     assert_eq!(told.len(), 1);
     assert_eq!((&told[0]["id"], &told[0]["metadata"]["reason"]), (&"s".into(), &"the disk is full".into()));
     assert_eq!(rig.control.stats().recording_failures, 1);
-    // What is there is finished.
+    // The file that is there is finished.
     assert_eq!(rig.finish(finished(9)), "live/streams/mine.mp4");
     assert_eq!(rig.vod_names(), ["mine.mp4"]);
     rig.run_for(secs(29));
@@ -553,7 +553,7 @@ fn a_record_that_the_store_does_not_take_is_written_until_it_does() {
     rig.run_for(secs(120));
     assert_eq!(rig.vod_names(), ["s.mp4"]);
     assert_eq!(rig.stored_vods().len(), 1);
-    // What was deleted is not written again.
+    // A deleted record is not written again.
     let id = rig.vods()[0]["vodId"].as_str().unwrap().to_owned();
     let (status, body) = rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "");
     assert!(status == 200 && body.contains("vod deleted"), "{body}");

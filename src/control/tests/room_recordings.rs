@@ -59,7 +59,7 @@ fn a_recording_of_a_room_has_a_file_of_each_participant_on_one_clock() {
     let (late, _) = rig.ordered();
     assert_eq!(late.len(), 1, "who comes later");
     rig.begun(late[0].recording, &file(&late[0]));
-    // Who leaves ends the file.
+    // A participant that leaves ends its file.
     rig.gone(ann, stream, Departure::Clean, 0);
     rig.ended(orders[0].recording, &file(&orders[0]));
     rig.over(orders[0].recording, "the stream ended");

@@ -302,7 +302,7 @@ fn streams_join_and_leave_a_conference_room() {
     rig.call(Method::Put, &format!("{ROOMS}/room"), r#"{"mode":"mcu"}"#);
     assert_eq!(rig.record("room")["subTrackStreamIds"], serde_json::json!(["b", "c"]));
 
-    // Who is live, but for the one that asks.
+    // Live participants, except the one that asks.
     rig.call(Method::Put, &format!("{BASE}/b"), r#"{"name":"Bee"}"#);
     for id in ["a", "b", "c"] {
         rig.publish(id, 0);
@@ -427,12 +427,12 @@ fn what_a_publisher_says_of_its_stream_is_in_the_record_that_it_makes() {
     );
     rig.publish_into("cat", "room", &[("metaData", &"x".repeat(9000))]);
     assert_eq!(rig.record("cat")["metaData"], serde_json::Value::Null);
-    // Nobody is described who does not publish.
+    // Participants that do not publish are not described.
     rig.mail(ToControl::Describe { key: StreamKey::new("live", "none"), meta_data: "x".to_owned() });
     assert_eq!(rig.get(&format!("{BASE}/none")).0, 404);
 }
 
-/// Workers show a participant to the roles that see its own: they know it from the beginning, and when it changes.
+/// Participants are shown to the roles that see theirs, from the beginning and after each change.
 #[test]
 fn workers_know_the_role_of_a_participant() {
     let mut rig = Rig::new();

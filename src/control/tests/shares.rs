@@ -86,7 +86,7 @@ fn q_16_a_name_that_is_known_waits_for_no_resolver() {
         assert_eq!(orders[0].1.address, format!("198.51.100.9:{}", 2000 + n).parse().unwrap(), "{host}");
     }
     assert_eq!(rig.resolves.len(), 1, "it is asked for again, once");
-    // What was resolved an hour ago is asked for.
+    // A name that was resolved an hour ago is asked for again.
     rig.resolves.clear();
     rig.run_for(secs(3600));
     rig.take();

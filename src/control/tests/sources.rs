@@ -367,11 +367,11 @@ fn an_update_starts_a_running_source_anew_and_keeps_its_stream() {
     let asked = request_text(&second.target);
     assert!(asked.contains(r#"authority: "198.51.100.2:81", target: "/live/x.flv?a=b""#), "{asked}");
     assert_eq!(rig.state("s"), "preparing");
-    // What the first attempt says on its way out: where the clock stands.
+    // The last report of the first attempt: where the clock stands.
     rig.gone(session, grant.stream, Departure::Lost, 500);
     let (_, returned) = rig.delivers(worker, second).unwrap();
     assert_eq!((returned.stream, returned.position.dts_ms), (grant.stream, 500));
-    // What says nothing of where it comes from leaves it alone, and so does the URL that it has.
+    // A request that does not mention the source leaves it alone, and so does one with the same URL.
     rig.take();
     for same in [r#"{"name":"n"}"#, r#"{"streamUrl":"http://198.51.100.2:81/live/x.flv?a=b"}"#] {
         assert_eq!(rig.put("s", same), (200, PLAIN.into()));
@@ -426,7 +426,7 @@ fn what_cannot_be_pulled_is_refused_and_not_stored() {
             "{url} {text}"
         );
     }
-    // What is no URL of a source at all has no text.
+    // URLs that are not those of a source have no text.
     for url in [
         "file:///x",
         "srt://h:1?mode=x",

@@ -59,7 +59,7 @@ fn writes_that_come_together_are_one_batch() {
     }
     rig.run_for(ms(5));
     assert!(matches!(&rig.held[..], [store::Request::Commit { ops, .. }] if ops.len() == 50));
-    // What comes while a commit is under way waits for it, and goes as one batch after it.
+    // Changes that come while a commit is under way wait for it, and go as one batch after it.
     let put = rig.send(Method::Put, "/live/rest/v2/broadcasts/s1", r#"{"name":"n"}"#);
     let delete = rig.send(Method::Delete, "/live/rest/v2/broadcasts/s2", "");
     rig.run_for(secs(5));

@@ -234,7 +234,7 @@ fn r_45_a_body_that_is_not_taken_yet_is_not_read_and_has_no_deadline() {
     assert!(rig.connection.wants_bytes());
     rig.feed([0]);
     assert!(!rig.connection.wants_bytes());
-    // What the transport had read by then.
+    // Bytes that the transport had read by then.
     let most = 64 * 1024;
     rig.feed(vec![0; most]);
     assert_eq!(rig.connection.stats().held_bytes, most + 1);
@@ -327,7 +327,7 @@ fn h_37_the_head_comes_before_a_body_that_is_not_there_yet() {
         let request = request.unwrap();
         assert!(request.body_waits && request.body.is_empty(), "{lines}");
         assert!(!rig.connection.wants_bytes(), "nothing more is read");
-        // What the transport had read already is not looked at.
+        // Bytes that the transport has read already are not looked at.
         rig.feed(&more);
         assert!(rig.connection.stats().held_bytes <= more.len() + 2, "{lines}");
         rig.respond(Response::error(403, "no"));

@@ -276,7 +276,7 @@ fn a_client_and_a_server_talk() {
     server.close(now, code::NORMAL, "");
     carry(&mut server, &mut client);
     assert_eq!(client.poll_event(), Some(Event::Closed(CloseReason::Peer(1000))));
-    // What a server may not do.
+    // Frames that a server may not send.
     let mut client = WebSocket::client(now, limits, &Seed::from_number(1), &frame(TEXT, b"masked"));
     assert_eq!(
         client.poll_event(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::packager::tests::{PLAIN, Plain, plain};
 use super::super::ring::tests::{entry, vp8_tracks};
-use super::super::{Entry, Fit, FormatKey, Package, Packager, Pick, Ring, RingLimits, Selection};
+use super::super::{Entry, Fit, FormatKey, Item, Package, Packager, Pick, Ring, RingLimits, Selection};
 use super::*;
 use media::{Track, TrackId, Tracks};
 use proptest::prelude::*;
@@ -89,8 +89,8 @@ impl Package for Keys {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
-        if entry.unit.key_frame { Plain.unit(entry, chosen) } else { Parts::default() }
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item {
+        if entry.unit.key_frame { Plain.unit(entry, chosen) } else { Item::default() }
     }
 }
 
@@ -154,7 +154,7 @@ fn a_video_without_pictures_is_waited_for_for_three_seconds() {
     line.push(3_020, true);
     line.push(3_030, false);
     assert_eq!(write(&line, &mut cursor), "[3020][3030]");
-    // Who comes then waits for a key frame again, until the pictures have been away for as long.
+    // A subscriber that comes then waits for a key frame again, until the pictures have been away for as long.
     line.ring.trim(false, None);
     let mut late = line.cursor();
     line.push_entry(beside(6_029));
@@ -267,7 +267,7 @@ fn a_unit_is_forwarded_with_its_last_byte() {
     assert_eq!((cursor.rest_sent(1, |_| counted += 10), counted, cursor.has_rest()), (0, 10, false));
     assert_eq!(cursor.units_sent(&line.packager, 3, "[1]".len(), |_| counted += 1), 0);
     assert_eq!((counted, cursor.next(), cursor.has_rest()), (11, 2, false));
-    // What is left for those behind it is given back.
+    // The bytes left for the units behind it are given back.
     assert_eq!(cursor.units_sent(&line.packager, 3, 5, |_| counted += 1), 2);
     assert_eq!((counted, cursor.next()), (12, 3));
 }

@@ -1,11 +1,13 @@
 //! Selections, mirrors, the demand and the memory of a stream, case by case.
 
 use bytes::Bytes;
-use media::codec::{g711, vp8};
+use media::codec::dependency::Dependency;
+use media::codec::{Codec, g711, vp8};
 use media::{AccessUnit, CodecConfig, Origin, Timescale, Track, TrackKind};
+use rtp::history::{LoggedUnit, PacketLog};
 
 use super::super::packager::tests::{PLAIN, Plain};
-use super::super::{Fit, Parts, Pick, Selection};
+use super::super::{Fit, Item, Packets, Parts, Pick, Selection};
 use super::tests::{stream, subscription};
 use super::*;
 use crate::stats::ForwardingTable;
@@ -561,7 +563,7 @@ fn a_stream_that_is_cleared_sends_nothing_old_and_goes_on_with_the_next_key_fram
     assert_eq!(scene.read(&mut viewer), "<1@20>[20]");
 }
 
-/// A format whose sessions share a number.
+/// A format of packets, with a number as the edge of each track.
 #[derive(Debug)]
 struct Numbered(u32);
 
@@ -574,17 +576,33 @@ impl Package for Numbered {
         Parts::default()
     }
 
-    fn unit(&mut self, _entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::new([Bytes::from_static(b"unit")])
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+        let (first, timestamp) = (PacketLog::new().next_id(), u32::try_from(entry.dts_ms).unwrap());
+        let unit = LoggedUnit { packets: first..first, timestamp, bytes: 0 };
+        Item::Packets(Packets { unit, needs: Dependency::START })
     }
 
-    fn shared(&self) -> Option<&dyn std::any::Any> {
-        Some(&self.0)
+    fn logs(&self) -> Option<&dyn PacketLogs> {
+        Some(self)
+    }
+}
+
+impl PacketLogs for Numbered {
+    fn log(&self, _track: TrackId) -> Option<&PacketLog> {
+        None
+    }
+
+    fn edge(&self, _track: TrackId) -> Option<(Codec, u32)> {
+        Some((Codec::Vp8, self.0))
+    }
+
+    fn take_left_out(&self) -> Option<u64> {
+        None
     }
 }
 
 #[test]
-fn what_the_sessions_of_a_format_share_comes_with_the_stream_and_with_each_unit() {
+fn the_logs_of_a_format_of_packets_come_with_the_stream_and_with_each_unit() {
     let mut scene = Scene::new(tracks(1, 0));
     scene.push(V0, 0, true);
     let forwarding = ForwardingTable::default().index(Ingest::PULL, "plain");
@@ -593,12 +611,15 @@ fn what_the_sessions_of_a_format_share_comes_with_the_stream_and_with_each_unit(
         stream.subscribe(subscription(1), key, forwarding, || Some(Box::new(Numbered(7)))).unwrap()
     };
     let mut viewer = join(&mut scene.stream, "numbered");
-    let number = |shared: Option<&dyn std::any::Any>| *shared.unwrap().downcast_ref::<u32>().unwrap();
-    assert_eq!(number(scene.stream.shared(&viewer)), 7);
+    let number = |logs: Option<&dyn PacketLogs>| logs.unwrap().edge(V0).unwrap().1;
+    assert_eq!(number(scene.stream.logs(&viewer)), 7);
+    scene.stream.prepare(&mut viewer);
     let delivery = scene.stream.next_unit(&mut viewer).unwrap();
-    assert_eq!((number(delivery.shared), delivery.entry.dts_ms), (7, 0));
+    assert_eq!((number(delivery.logs), delivery.entry.dts_ms), (7, 0));
+    assert_eq!(delivery.packets().map(|packets| packets.unit.timestamp), Some(0));
+    assert_eq!(delivery.slices().count(), 0);
     let (_, plain) = scene.join(Selection::DEFAULT);
-    assert!(scene.stream.shared(&plain).is_none());
+    assert!(scene.stream.logs(&plain).is_none());
 }
 
 /// A format that has no place for anything.
@@ -614,8 +635,8 @@ impl Package for Nothing {
         Parts::default()
     }
 
-    fn unit(&mut self, _entry: &Entry, _chosen: &Chosen) -> Parts {
-        Parts::default()
+    fn unit(&mut self, _entry: &Entry, _chosen: &Chosen) -> Item {
+        Item::default()
     }
 }
 
@@ -646,8 +667,9 @@ impl Package for OneLate {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        self.0.replace(entry.dts_ms).map(|ms| Parts::new([Bytes::from(ms.to_string())])).unwrap_or_default()
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+        let before = self.0.replace(entry.dts_ms);
+        before.map(|ms| Parts::new([Bytes::from(ms.to_string())]).into()).unwrap_or_default()
     }
 
     fn finish(&mut self) -> Parts {

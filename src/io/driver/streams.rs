@@ -152,7 +152,7 @@ impl Driver {
         let Some(mut socket) = entry.take_if(|socket| socket.generation == id.generation) else { return };
         self.connections.fetch_sub(1, Ordering::Relaxed);
         let _ = self.poller.poll.registry().deregister(socket.transport.stream_mut());
-        // Who gave way has no permit any more, and what lingers counts.
+        // A connection that gave way has no permit any more, and lingering ones count.
         let gave_way = socket.permit.is_none() && !socket.listener.is_empty();
         // An alert may wait behind what a slow peer has not taken, and what the peer has sent since is unread.
         if (!abort && !gave_way) || socket.alerted {

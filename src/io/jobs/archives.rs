@@ -59,7 +59,7 @@ fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()>
     }
     let mut text = Vec::new();
     file.take((PLAYLIST_BYTES_MAX as u64).saturating_add(1)).read_to_end(&mut text)?;
-    // What is no playlist was not written here.
+    // A file that is no playlist was not written here.
     let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { return Ok(()) };
     let begun = playlist.segments.first().and_then(|segment| segment.program_date_time);
     if begun_ms.is_some() && begun_ms != begun {

@@ -82,7 +82,7 @@ impl Pictures {
 
     /// Makes a picture, and blocks meanwhile.
     pub(super) fn run(&self, work: &PictureWork) -> PictureOutcome {
-        // What the headers already say needs no process.
+        // Sizes that the headers tell need no process.
         picture::look(&work.0.config, &work.0.payload).map_err(NoPicture::Refused)?;
         let message = work.0.write().map_err(NoPicture::Refused)?;
         let (at, mut place) = self.free_place().ok_or_else(nothing_free)?;

@@ -25,7 +25,7 @@ pub(super) fn run(agent: &Agent, work: &RelayWork) -> Result<(), String> {
     };
     let mut response = sent.map_err(|error| posts::reason(&error))?;
     let status = response.status();
-    // What it says does not matter, but it is not cut off.
+    // The answer does not matter, but it is not cut off.
     let body = response.body_mut().as_reader();
     let _ = std::io::copy(&mut body.take(ANSWER_BYTES_MAX), &mut std::io::sink());
     if status.is_success() { Ok(()) } else { Err(format!("the server answers {}", status.as_u16())) }

@@ -91,7 +91,7 @@ impl Roles {
                 Ok(new)
             }
             Ok(_) => Err("the role's credentials have expired".to_owned()),
-            // Those that are kept are good for some minutes still.
+            // Kept credentials are good for some minutes still.
             Err(reason) => kept.as_ref().filter(|kept| is_good(kept, 0)).cloned().ok_or(reason),
         }
     }

@@ -252,7 +252,7 @@ impl Generator {
                 }
             }
         }
-        // Who is gone says goodbye over what it has.
+        // A client that leaves says goodbye over its connections.
         if reconnects && conn.gone.is_none() {
             self.reconnect(index);
         }
@@ -497,7 +497,7 @@ impl Machine for Generator {
                 conn.socket = None;
                 self.outputs.push_back(Output::Close { conn: id, abort: false });
             }
-            // What it has sent may have moved its deadline.
+            // Sent datagrams may have moved its deadline.
             self.schedule(index);
         }
         Some(SendTo::Own(to.path, to.remote.map(|remote| remote.peer)))

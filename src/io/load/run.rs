@@ -197,7 +197,7 @@ impl Worker<'_> {
             }
             phase = now_phase;
         }
-        // Those that were never opened.
+        // Clients that were never opened.
         let share = self.options.count.saturating_sub(self.index).div_ceil(self.options.threads);
         (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
         connections.requested = share;

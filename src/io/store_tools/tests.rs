@@ -101,7 +101,7 @@ fn b_13_a_copy_is_restored_and_the_former_store_kept() {
             }
         }
     }
-    // What is no copy is refused, and what is there stays.
+    // A file that is no copy is refused, and the store stays.
     for junk in [&bytes[..bytes.len() - 4096], b"text", b""] {
         fs::write(&copy, junk).unwrap();
         assert!(home.run(&Task::Restore(copy.clone())).is_err());

@@ -159,7 +159,7 @@ impl CertificateFiles {
     /// Writes files together, when what there is then fits each other.
     fn write(&self, files: &[(&Path, &[u8], u32)]) -> Result<(), CertificateError> {
         let mut is_behind = behind();
-        // What an earlier replacement has left is none of this one's drafts.
+        // Files left by an earlier replacement are not drafts of this one.
         self.recover()?;
         *is_behind = false;
         let together = self.together();
@@ -455,7 +455,7 @@ mod tests {
             fs::write(&given[0], &certificate).unwrap();
             fs::write(&given[1], &key).unwrap();
             let was_cut = deploy(&home, &bin, [&given[0], &given[1]], cuts);
-            // What the next start does before it reads them.
+            // The next start does this before it reads them.
             files.recover().unwrap();
             files.load().unwrap();
             let found = [&files.certificate, &files.key].map(|file| fs::read(file).unwrap());

@@ -14,30 +14,25 @@
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
-
 use crypto::Seed;
 use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
 use hls::segmenter::{
-    Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Sealer, Start, Stretch, Window, is_protectable,
+    Dates, GivenKey, Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Sealer, Start, Stretch,
+    Window, is_protectable,
 };
 use media::{Codec, Track, TrackKind};
 
-use super::dates::Dates;
 use super::ladder::SNAP_MS;
-use super::lineup::Lineup;
+use super::live::{LiveSink, Presenter};
 use super::publishing::Publishing;
 use super::settings::{DashSettings, HlsSettings};
-use super::{DASH, DELTA, ENDING, NAME, file_of, start, stream_of, tailor, timed};
+use super::{DASH, DELTA, ENDING, NAME, arrival, calendar, file_of, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
-use crate::hub::{AsPublished, Chosen, Delivery, Entry, Fit, Pick, Selection};
+use crate::hub::{AsPublished, Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
-use crate::protocol::{
-    About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
-    UnitSink,
-};
-use crate::types::{Handle, Now};
+use crate::protocol::{Context, Format, FormatKind};
+use crate::types::Now;
 
 /// The folder of playlists with low latency, and how the names in it go on behind the stream's id.
 pub(super) const FOLDER: &str = "ll-hls";
@@ -57,6 +52,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     name: "hls-fmp4",
     is_enabled: |app| HlsSettings::of(app).enabled && HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
+    root: None,
     file_of,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
@@ -65,7 +61,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, seed| Box::new(CmafSink::new(now, order, Layout::Together, seed)),
+    begin: |now, order, seed| Box::new(LiveSink::new(Cmaf::new(now, order, Layout::Together, seed))),
 };
 
 /// A playlist for each track.
@@ -76,6 +72,7 @@ pub(super) static APART: SinkKind = SinkKind {
         settings.enabled && settings.low_latency || settings.dash
     },
     stream_of: apart_stream,
+    root: None,
     file_of: |_, _| None,
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
@@ -84,7 +81,7 @@ pub(super) static APART: SinkKind = SinkKind {
     is_glance: false,
     viewers: |name| if name.ends_with(MANIFEST) { DASH } else { NAME },
     params: tailor::PARAMS,
-    begin: |now, order, seed| Box::new(CmafSink::new(now, order, Layout::Apart, seed)),
+    begin: |now, order, seed| Box::new(LiveSink::new(Cmaf::new(now, order, Layout::Apart, seed))),
 };
 
 /// Units as they are.
@@ -103,7 +100,7 @@ fn take_named(renditions: &mut Vec<Mp4Segmenter>, base: &str) -> Option<Mp4Segme
     Some(renditions.remove(at))
 }
 
-/// The stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
+/// Returns the stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
 /// never there, and would wait for them.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let (folder, file) = name.rsplit_once('/')?;
@@ -131,14 +128,14 @@ fn is_of_track(rest: &str) -> bool {
     })
 }
 
-/// The number at the end of a name, and what stands before it.
+/// Splits a name into its number at the end and what stands before it.
 fn digits_behind(name: &str) -> Option<(&str, u64)> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     let (before, number) = name.split_at_checked(name.len().checked_sub(digits)?)?;
     Some((before, number.parse().ok()?))
 }
 
-/// The playlist that announces a part, and how far it has to be for the part to be there.
+/// Returns the playlist that announces a part, and how far it has to be for the part to be there.
 fn part_of(name: &str) -> Option<(String, Progress)> {
     let stem = name.strip_suffix(".m4s")?;
     let (segment, part) = stem.rsplit_once('.')?;
@@ -163,7 +160,7 @@ pub(super) const fn fit(track: &Track) -> Fit {
     }
 }
 
-/// The same, of tracks whose samples are encrypted.
+/// Judges how well players take a track whose samples are encrypted.
 pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
@@ -178,7 +175,7 @@ pub(super) fn segmenter(
     if settings.metadata.has_tags { segmenter.with_metadata() } else { segmenter }
 }
 
-/// The format of units for a sink with these settings.
+/// Returns the format of units for a sink with these settings.
 pub(super) fn format(settings: &HlsSettings) -> Format {
     Format::new(&FORMAT, if settings.protects_samples() { PROTECTED } else { 0 })
 }
@@ -190,7 +187,7 @@ enum Layout {
 }
 
 #[derive(Debug)]
-struct CmafSink {
+struct Cmaf {
     layout: Layout,
     id: String,
     /// The folder of the playlists, with its slash.
@@ -208,10 +205,8 @@ struct CmafSink {
     chosen_epoch: u32,
     /// Milliseconds that decode times are put ahead.
     shift_ms: i64,
-    lineup: Lineup,
     dates: Dates,
     shown: Shown,
-    attached: bool,
 }
 
 /// Playlist and periods of all renditions together, as they are shown.
@@ -223,7 +218,7 @@ struct Shown {
     stretches: Vec<Stretch>,
 }
 
-impl CmafSink {
+impl Cmaf {
     fn new(now: Now, order: &SinkOrder, layout: Layout, seed: Seed) -> Self {
         let id = order.key.id.to_string();
         let folder = match layout {
@@ -251,16 +246,14 @@ impl CmafSink {
             boundary_ms: None,
             chosen_epoch: 0,
             shift_ms: 0,
-            lineup: Lineup::default(),
             dates: Dates::new(),
             shown: Shown::default(),
-            attached: false,
         }
     }
 
     // ---- tracks
 
-    /// The renditions of these tracks. One that stays keeps its playlist.
+    /// Makes the renditions of these tracks. One that stays keeps its playlist.
     fn set_tracks(&mut self, chosen: &Chosen) {
         self.chosen_epoch = chosen.epoch();
         let all: Vec<Track> = chosen.iter().cloned().collect();
@@ -304,7 +297,7 @@ impl CmafSink {
         }
     }
 
-    /// The segment of another video that has just begun has the number of the first video's beside it, and ends with that.
+    /// Gives the segment of another video that has just begun the number of the first video's segment beside it, and its end.
     fn keep_beside(&mut self, at: usize) {
         let lead = self.renditions.first().and_then(|lead| lead.window().mark());
         let own = self.renditions.get_mut(at).map(Mp4Segmenter::window_mut);
@@ -411,7 +404,7 @@ impl CmafSink {
         self.publishing.media_playlist(&name, &playlist, progress);
     }
 
-    /// The playlists of tracks that are not there tell that, as far as the first rendition has come.
+    /// Lists gaps in the playlists of absent tracks, up to the end of the first rendition's last segment.
     fn pass_absent(&mut self, end_ms: i64) {
         let mut absent = std::mem::take(&mut self.absent);
         for rendition in &mut absent {
@@ -423,7 +416,7 @@ impl CmafSink {
         self.absent = absent;
     }
 
-    /// The multivariant playlist, when it is another one.
+    /// Publishes the multivariant playlist if it has changed.
     fn publish_master(&mut self) {
         let is_ready = self.renditions.iter().all(|rendition| rendition.window().is_enough());
         if self.layout == Layout::Together || !self.settings.low_latency || !is_ready {
@@ -506,12 +499,12 @@ impl CmafSink {
         let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
         if let Some(text) = all.manifest(moments) {
             let name = format!("{0}/{0}{MANIFEST}", self.id);
-            let calendar = self.dates.calendar();
+            let calendar = calendar(&self.dates);
             self.publishing.manifest(&name, text, calendar);
         }
     }
 
-    /// A period begins where the first rendition has a discontinuity, and is over when nothing of it is left.
+    /// Notes the periods: one begins where the first rendition has a discontinuity, and is over when nothing of it is left.
     fn note_stretches(&mut self) {
         let Some(lead) = self.renditions.first() else { return };
         for one in lead.spanned() {
@@ -540,13 +533,13 @@ impl CmafSink {
         let zero_ms = self.dates.zero_ms()?.saturating_sub(self.shift_ms);
         Some(Moments {
             zero_ms: u64::try_from(zero_ms).unwrap_or(0),
-            now_ms: self.dates.calendar()?.date_ms(now.mono),
+            now_ms: calendar(&self.dates)?.date_ms(now.mono),
         })
     }
 
-    /// The date of a unit, and of all others that follow from it.
+    /// Returns the date of a unit, and moves those of all others that follow from it.
     fn date(&mut self, entry: &Entry) -> i64 {
-        let moved_ms = self.dates.note(entry, self.chosen_epoch);
+        let moved_ms = self.dates.note(arrival(entry), self.chosen_epoch);
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
         renditions.for_each(|rendition| rendition.move_dates(moved_ms));
         if self.dates.is_due() {
@@ -559,14 +552,7 @@ impl CmafSink {
         self.dates.date_ms(entry.dts_ms)
     }
 
-    /// Takes the units that wait for other tracks.
-    fn take_rest(&mut self, now: Now, chosen: &Chosen) {
-        while let Some(entry) = self.lineup.pop_rest() {
-            self.take(now, &entry, chosen);
-        }
-    }
-
-    fn take(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
+    fn take_media(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.chosen_epoch {
             if self.chosen_epoch == 0 {
                 // Other tracks may begin a little earlier.
@@ -593,8 +579,28 @@ impl CmafSink {
         self.settle(false);
         self.publish(now);
     }
+}
 
-    /// Puts timed metadata into the renditions of pictures, or into the first one where there are none: players look for it there.
+impl Presenter for Cmaf {
+    fn format(&self) -> Format {
+        let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
+        let data = self.settings.metadata.pick();
+        format(&self.settings).select(Selection { video, data, ..Selection::DEFAULT })
+    }
+
+    fn publishing(&self) -> &Publishing {
+        &self.publishing
+    }
+
+    fn publishing_mut(&mut self) -> &mut Publishing {
+        &mut self.publishing
+    }
+
+    fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
+        self.take_media(ctx.now, entry, chosen);
+    }
+
+    /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there is no video.
     fn take_data(&mut self, entry: &Entry) {
         let Some(tags) = self.settings.metadata.tags(entry) else { return };
         let has_pictures = |rendition: &Mp4Segmenter| {
@@ -608,11 +614,12 @@ impl CmafSink {
         }
     }
 
-    fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
-        if self.publishing.is_over() {
-            return;
-        }
-        self.take_rest(now, &self.lineup.chosen().clone());
+    fn set_key(&mut self, key: GivenKey) {
+        let renditions = self.renditions.iter_mut().chain(&mut self.absent);
+        renditions.for_each(|rendition| rendition.set_key(key.clone()));
+    }
+
+    fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd) {
         let is_told = self.settings.ends.with(end);
         self.renditions.iter_mut().chain(&mut self.absent).for_each(|rendition| rendition.finish(is_told));
         self.settle(true);
@@ -620,85 +627,7 @@ impl CmafSink {
         for rendition in &mut absent {
             self.publish_rendition(rendition, Vec::new());
         }
-        self.publish(now);
-        self.publish_manifest(now, is_told);
-        self.publishing.finish(now, reason);
-    }
-}
-
-impl UnitSink for CmafSink {
-    fn has_room(&self) -> bool {
-        self.publishing.has_room()
-    }
-
-    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, chosen) = (unit.entry, unit.chosen);
-        if entry.unit.track.is_data() {
-            return self.take_data(entry);
-        }
-        if !self.publishing.admits(entry, chosen) {
-            return;
-        }
-        if let Some(former) = self.lineup.former(chosen) {
-            self.take_rest(ctx.now, &former);
-        }
-        if self.lineup.passes(entry, chosen) {
-            self.take(ctx.now, entry, chosen);
-        }
-        while let Some(entry) = self.lineup.pop() {
-            self.take(ctx.now, &entry, chosen);
-        }
-    }
-}
-
-impl Session for CmafSink {
-    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
-            self.finish(ctx.now, end, "the stream ended");
-        } else if let Reply::Job(done) = reply {
-            self.publishing.job_done(ctx.now, done);
-            if let Some(key) = self.publishing.take_key() {
-                let renditions = self.renditions.iter_mut().chain(&mut self.absent);
-                renditions.for_each(|rendition| rendition.set_key(key.clone()));
-            }
-        }
-    }
-
-    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx.now, StreamEnd::Drain, reason);
-        self.publishing.hurry(ctx.now);
-    }
-
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        if !std::mem::replace(&mut self.attached, true) {
-            let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
-            let data = self.settings.metadata.pick();
-            let selection = Selection { video, data, ..Selection::DEFAULT };
-            let format = format(&self.settings).select(selection);
-            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
-        }
-        self.publishing.poll(ctx.now)
-    }
-
-    fn about(&self) -> About {
-        About { protocol: NAME, is_media: true, is_authenticated: true }
-    }
-
-    fn timers(&mut self) -> Option<&mut dyn Timers> {
-        Some(self)
-    }
-
-    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
-        Some(self)
-    }
-}
-
-impl Timers for CmafSink {
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.publishing.handle_timeout(ctx.now);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.publishing.poll_timeout()
+        self.publish(ctx.now);
+        self.publish_manifest(ctx.now, is_told);
     }
 }

@@ -119,7 +119,7 @@ impl Files {
         names.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| names.contains(&map.uri))
     }
 
-    /// The segments; those that could not be written are gaps.
+    /// Returns the segments; those that could not be written are gaps.
     fn marked(&self, mut segments: Vec<Segment>) -> Vec<Segment> {
         for segment in &mut segments {
             segment.gap |= Self::has(&self.lost, segment);
@@ -139,7 +139,7 @@ struct Settled {
     begun_ms: Option<i64>,
 }
 
-/// See the module.
+/// A copy of a playlist and its segments, on the disk or at another server.
 #[derive(Debug)]
 pub(super) struct HlsCopy {
     place: Place,
@@ -156,7 +156,7 @@ pub(super) struct HlsCopy {
     cleared: bool,
     /// The playlist on the disk is an old one.
     list_due: bool,
-    /// No more segments fit.
+    /// Closes the playlist, because no more segments fit.
     full: bool,
     /// The last file could not be written.
     failing: bool,
@@ -166,7 +166,7 @@ pub(super) struct HlsCopy {
 }
 
 impl HlsCopy {
-    /// The copies that the settings of a stream want. `playlist` is its name below the application's `streams`.
+    /// Returns the copies that the settings of a stream want. `playlist` is its name below the application's `streams`.
     pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Vec<Self> {
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
@@ -203,7 +203,7 @@ impl HlsCopy {
 
     // ---- inputs
 
-    /// A segment or an initialization section, by its name below the application's `streams`.
+    /// Adds a segment or an initialization section, by its name below the application's `streams`.
     pub(super) fn add(&mut self, path: &str, bytes: Bytes) {
         if self.full {
             return;
@@ -218,7 +218,7 @@ impl HlsCopy {
         self.files.waiting.push_back(Step { name, bytes: Some(bytes), failed: 0 });
     }
 
-    /// The playlist of what memory has. Its new segments are taken over.
+    /// Takes over the new segments of the playlist that memory has.
     pub(super) fn note(&mut self, live: &MediaPlaylist) {
         if self.full {
             return;
@@ -241,19 +241,19 @@ impl HlsCopy {
         self.list_due |= self.files.pending.is_empty();
     }
 
-    /// Segments so far, or those that memory has.
+    /// Returns the number of segments so far, or of those that memory has.
     fn count(&self) -> u64 {
         self.settled.count.saturating_add(self.all.segments.len() as u64)
     }
 
-    /// The number of segments that are not settled and are no longer in memory.
+    /// Returns the number of segments that are not settled and are no longer in memory.
     fn gone(&self) -> usize {
         let first = self.all.media_sequence.saturating_add(self.settled.count);
         let gone = self.in_memory_from.saturating_sub(first);
         usize::try_from(gone).unwrap_or(usize::MAX).min(self.all.segments.len())
     }
 
-    /// Keeps the segments that memory has.
+    /// Drops segments that memory no longer has.
     fn drop_oldest(&mut self, discontinuity_sequence: u64) {
         let gone = self.gone();
         for segment in self.all.segments.drain(..gone) {
@@ -263,7 +263,7 @@ impl HlsCopy {
         self.all.discontinuity_sequence = discontinuity_sequence;
     }
 
-    /// Segments that memory has no longer are on the disk, or gaps for ever.
+    /// Settles segments that memory no longer has: each is on the disk, or a gap for ever.
     fn settle(&mut self) {
         let gone = self.all.segments.iter().take(self.gone());
         let settled = gone.take_while(|segment| !self.files.is_pending(segment)).count();
@@ -279,7 +279,7 @@ impl HlsCopy {
         }
     }
 
-    /// Of the names that memory could forget, those that it may. A server is to forget them as well.
+    /// Returns those of the names that memory may forget; a server is to forget them as well.
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         if matches!(self.place, Place::Server(_)) {
             let room = REMOVALS_MAX.saturating_sub(self.files.waiting.len());
@@ -292,12 +292,12 @@ impl HlsCopy {
         self.kept.extract_if(.., |name| !pending.contains(own_name(name))).collect()
     }
 
-    /// The stream is over.
+    /// Ends the copy, because the stream has ended.
     pub(super) fn finish(&mut self, now: Instant) {
         if self.end == End::No {
             let lingers = match self.place {
                 Place::Disk { lingers, .. } => {
-                    // What is on the disk is complete, whatever live viewers were told (`hls.endlist`).
+                    // The playlist on the disk is complete, whatever live viewers were told (`hls.endlist`).
                     let is_told = std::mem::replace(&mut self.all.ended, true);
                     self.list_due |= !is_told && self.count() > 0 && self.files.pending.is_empty();
                     lingers
@@ -308,8 +308,8 @@ impl HlsCopy {
         }
     }
 
-    /// Hastens the end, since this server goes down or the session is to end: what is to be removed is removed now, and another
-    /// server gets no more than the end of the playlist.
+    /// Hastens the end, because the server goes down or the session is to end: removals are done now, and another server gets no more than
+    /// the end of the playlist.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.finish(now);
         if matches!(self.place, Place::Server(_)) {
@@ -383,7 +383,7 @@ impl HlsCopy {
 
     // ---- outputs
 
-    /// The playlist for live viewers, when it is another one than that of memory.
+    /// Returns the playlist for live viewers, if it differs from the one in memory.
     pub(super) fn text(&mut self) -> Option<String> {
         if !matches!(self.place, Place::Disk { kind: Kind::Event, .. }) || self.full {
             return None;
@@ -400,7 +400,7 @@ impl HlsCopy {
         Some(text)
     }
 
-    /// The playlist of the settled segments and these.
+    /// Returns the playlist of the settled segments and these.
     fn playlist(&self, unsettled: &[Segment], kind: Option<Kind>, ended: bool) -> String {
         let version = version(self.all.version, unsettled);
         let (segments, low_latency) = (Vec::new(), None);
@@ -418,7 +418,7 @@ impl HlsCopy {
         self.all.ended = true;
     }
 
-    /// The next job, when none is under way.
+    /// Returns the next job if none is under way.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
         if self.doing.is_some() || self.retry_at.is_some() {
             return None;
@@ -442,7 +442,7 @@ impl HlsCopy {
         Some(work)
     }
 
-    /// Puts a file, or removes it.
+    /// Makes the job that writes a file or removes it.
     fn file(&self, name: &str, data: Option<Bytes>) -> Work {
         match &self.place {
             Place::Disk { .. } => {
@@ -461,7 +461,7 @@ impl HlsCopy {
         Work::Archive(ArchiveWork::Remove { path: self.path(&self.name), begun_ms })
     }
 
-    /// Of a file on the disk.
+    /// Returns the path of a file on the disk.
     fn path(&self, name: &str) -> Vec<String> {
         match &self.place {
             Place::Disk { folder, .. } => folder.iter().cloned().chain([name.to_owned()]).collect(),
@@ -469,7 +469,7 @@ impl HlsCopy {
         }
     }
 
-    /// The playlist of what is there, when that has changed.
+    /// Returns the playlist of the segments on the disk, if it has changed.
     fn list(&mut self) -> Option<Bytes> {
         if !std::mem::take(&mut self.list_due) {
             return None;
@@ -502,17 +502,17 @@ impl HlsCopy {
     }
 }
 
-/// The name of a file without its folders.
+/// Returns the name of a file without its folders.
 fn own_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
-/// The version of a playlist that has these segments as well.
+/// Returns the version of a playlist that has these segments as well.
 fn version(version: u32, segments: &[Segment]) -> u32 {
     if segments.iter().any(|segment| segment.gap) { version.max(GAP_VERSION) } else { version }
 }
 
-/// The reason a job has failed; `None`: it has not.
+/// Returns the reason for which a job failed; `None` if it succeeded.
 fn failure(outcome: Outcome) -> Option<Cow<'static, str>> {
     if let Outcome::Relayed(result) = outcome {
         return result.err().map(Cow::Owned);

@@ -31,7 +31,7 @@ pub(super) enum Go {
     To(NextServer),
 }
 
-/// See the module.
+/// The requests of a pull or a viewer, one at a time.
 #[derive(Debug, Default)]
 pub(super) struct Fetch {
     /// The server of the connection, while it can be used.
@@ -58,7 +58,7 @@ impl Fetch {
         self.response.is_some() && !self.has_head
     }
 
-    /// The server of the connection, while that can be used.
+    /// Returns the server of the connection, while it can be used.
     pub(super) const fn server(&self) -> Option<&NextServer> {
         self.server.as_ref()
     }
@@ -73,7 +73,7 @@ impl Fetch {
         self.next.is_some()
     }
 
-    /// Begins a request. `None`: it goes nowhere.
+    /// Begins a request. Returns `None` if its URL leads nowhere.
     pub(super) fn ask(&mut self, request: &Request) -> Option<Go> {
         let (server, authority, target) = target_of(&request.url)?;
         let text = client::get_part(&authority, &target, request.range);
@@ -87,7 +87,7 @@ impl Fetch {
         Some(Go::To(server))
     }
 
-    /// The connection to the next server is there: what is to be sent.
+    /// Takes note that the next server is connected, and returns the bytes to send.
     pub(super) fn connected(&mut self) -> Option<String> {
         let (server, text) = self.next.take()?;
         self.server = Some(server);
@@ -100,7 +100,7 @@ impl Fetch {
         self.closes = false;
     }
 
-    /// Bytes of the server.
+    /// Takes bytes from the server.
     pub(super) fn handle_bytes(&mut self, bytes: &[u8], out: &mut Vec<Fetched>) {
         let Some(response) = &mut self.response else { return };
         let read = response.handle_bytes(bytes);
@@ -110,7 +110,7 @@ impl Fetch {
         }
     }
 
-    /// The connection is gone.
+    /// Takes note that the connection is closed.
     pub(super) fn handle_end(&mut self, out: &mut Vec<Fetched>) {
         if let Some(response) = &mut self.response {
             let ended = response.handle_end();
@@ -122,7 +122,7 @@ impl Fetch {
         self.server = None;
     }
 
-    /// Gives the request up.
+    /// Abandons the request.
     pub(super) fn abandon(&mut self) {
         self.response = None;
         self.server = None;
@@ -162,13 +162,13 @@ impl Fetch {
     }
 
     fn fail(&mut self, why: &str, out: &mut Vec<Fetched>) {
-        // What is left of the answer is not worth to be read.
+        // The rest of the answer is not worth reading.
         self.abandon();
         out.push(Fetched::Failed(why.to_owned()));
     }
 }
 
-/// The server of a URL, the `Host` of its requests, and what they ask for.
+/// Splits a URL into its server, the `Host` of its requests, and what they ask for.
 fn target_of(text: &str) -> Option<(NextServer, String, String)> {
     let url = Url::parse(text).ok()?;
     let tls = url.scheme == "https";

@@ -46,7 +46,7 @@ pub(super) struct Loaded {
     pub(super) over: Option<&'static str>,
 }
 
-/// See the module.
+/// A live playlist that the viewer follows.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) is_video: bool,
@@ -88,7 +88,7 @@ impl Follower {
         }
     }
 
-    /// The time at which there is something to fetch.
+    /// Returns the time at which there is something to fetch.
     pub(super) fn due(&self) -> Option<Instant> {
         self.pending.is_empty().then_some(self.reload_at)
     }
@@ -104,7 +104,7 @@ impl Follower {
                 return Want::Piece(piece);
             }
         }
-        // Who has one connection waits for one thing at a time: for every other part it is the part itself, asked for by its hint,
+        // A player with one connection waits for one thing at a time: for every other part it is the part itself, asked for by its hint,
         // for those between them the playlist.
         let is_odd = self.next.is_some_and(|(_, part)| part % 2 == 1);
         match self.hint.take().filter(|_| is_odd && self.hinted.is_none()) {
@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// The request for it. `None`: it has no URL that can be requested.
+    /// Returns the request for a piece; `None` if it has no URL that can be requested.
     pub(super) fn request(&self, want: &Want) -> Option<Request> {
         let (uri, range) = match want {
             Want::Playlist => return Some(Request { url: self.reload(), range: None }),
@@ -126,7 +126,7 @@ impl Follower {
         Some(Request { url, range: range.map(|range| (range.offset, last(range))) })
     }
 
-    /// The URL of the playlist, with the directives of RFC 8216bis §6.2.5.
+    /// Returns the URL of the playlist, with the directives of RFC 8216bis §6.2.5.
     fn reload(&self) -> String {
         let mut url = self.url.to_string();
         let Some((segment, part)) = self.next.filter(|_| self.blocks) else { return url };
@@ -139,25 +139,25 @@ impl Follower {
         url
     }
 
-    /// The part that was announced has come.
+    /// Takes note that the announced part has come.
     pub(super) fn take_hinted(&mut self, uri: String, now: Instant) {
         self.hinted = Some((uri, now));
         self.reload_at = now;
     }
 
-    /// A piece did not come. With low latency those behind it are as old, and soon gone: it goes on at the end.
+    /// Gives up a piece that did not come. With low latency those behind it are as old, and soon gone: it goes on at the end.
     pub(super) fn miss(&mut self) {
         if self.blocks {
             self.pending.clear();
         }
     }
 
-    /// The playlist did not come.
+    /// Asks again for a playlist that did not come.
     pub(super) fn retry(&mut self, now: Instant) {
         self.reload_at = later(now, RETRY_PAUSE);
     }
 
-    /// The pause from this playlist to the next.
+    /// Returns the pause from this playlist to the next.
     pub(super) fn pause(&self, now: Instant) -> Duration {
         self.reload_at.saturating_duration_since(now)
     }
@@ -197,7 +197,7 @@ impl Follower {
         loaded
     }
 
-    /// Lists what is new.
+    /// Lists the new segments and parts of a playlist.
     fn list(&mut self, playlist: &MediaPlaylist, low: Option<&LowLatency>, first: u64) -> Loaded {
         let mut loaded = Loaded::default();
         let mut begins = None;
@@ -225,10 +225,10 @@ impl Follower {
         loaded
     }
 
-    /// A segment that is fetched as a whole.
+    /// Lists a segment that is fetched as a whole.
     fn whole(&mut self, number: u64, segment: &Segment, made_ms: Option<i64>) {
         let Some((next, part)) = self.next.filter(|(next, _)| *next <= number) else { return };
-        // What is left of a segment whose parts are gone cannot be had.
+        // The rest of a segment whose parts are gone cannot be fetched.
         let is_missed = segment.gap || (number == next && part > 0);
         self.number =
             self.number.saturating_add(number.saturating_sub(next)).saturating_add(is_missed.into());
@@ -237,7 +237,7 @@ impl Follower {
         }
     }
 
-    /// The parts of a segment.
+    /// Lists the parts of a segment.
     fn parts(&mut self, number: u64, segment: &Segment, begins: Option<i64>, loaded: &mut Loaded) {
         let Some((next, from)) = self.next.filter(|(next, _)| *next <= number) else { return };
         let from = if next == number { from } else { 0 };
@@ -262,8 +262,8 @@ impl Follower {
     }
 }
 
-/// The first segment of a live stream, and 0: three target durations before its end, or with low latency the last that begins
-/// as far from it as the server wants players to be (`PART-HOLD-BACK`).
+/// Returns the number of the first segment of a live stream, and 0: three target durations before its end, or with low latency the last
+/// that begins as far from it as the server wants players to be (`PART-HOLD-BACK`).
 fn start(playlist: &MediaPlaylist, low: Option<&LowLatency>, first: u64, target: Duration) -> (u64, usize) {
     let Some(low) = low else {
         return (first.saturating_add(count(playlist.live_start(target))), 0);
@@ -288,7 +288,7 @@ fn count(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// `at` and a pause; `at` itself if the sum cannot be represented.
+/// Returns `at` and a pause; `at` itself if the sum cannot be represented.
 fn later(at: Instant, pause: Duration) -> Instant {
     at.checked_add(pause).unwrap_or(at)
 }

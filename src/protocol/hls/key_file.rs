@@ -16,7 +16,7 @@ use crate::jobs::{KeyInfo, Outcome, Work};
 /// Pause between two looks at the file.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// See the module.
+/// The file with the key of segments.
 #[derive(Debug)]
 pub(super) struct KeyFile {
     path: Arc<Path>,
@@ -48,7 +48,7 @@ impl KeyFile {
         }
     }
 
-    /// The job that is due.
+    /// Returns the job that is due.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
         if self.is_reading || self.next_at.is_some_and(|at| now < at) {
             return None;
@@ -92,17 +92,17 @@ impl KeyFile {
         self.new = Some(read);
     }
 
-    /// The time of the next look.
+    /// Returns the time at which the file is read again.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.next_at.filter(|_| !self.is_reading)
     }
 
-    /// The key from the next segment on, if that is another one.
+    /// Returns the key of segments from the next one on, if it is new.
     pub(super) const fn take_new(&mut self) -> Option<GivenKey> {
         self.new.take()
     }
 
-    /// False while the first answer is waited for.
+    /// True unless the file is still being read for the first time.
     pub(super) const fn has_room(&self) -> bool {
         self.known.is_some() || self.is_failing
     }

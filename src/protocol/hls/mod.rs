@@ -1,7 +1,7 @@
 //! HLS: live streams as segments and playlists, and streams of other servers, pulled segment by segment.
 //!
-//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4: the `hls` crate's segmenters cut it, the sinks publish the files
-//! and playlists.
+//! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls` crate's segmenters cut it,
+//! and the session in [`live`] publishes the files and playlists.
 //! Requests are answered from memory, by `http`.
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
@@ -10,12 +10,11 @@ mod cmaf;
 mod copy;
 #[cfg(test)]
 mod copy_tests;
-mod dates;
 mod fetch;
 mod follow;
 mod key_file;
 mod ladder;
-mod lineup;
+mod live;
 mod metadata;
 mod publishing;
 mod pull;
@@ -29,7 +28,7 @@ mod waiting_tests;
 
 use std::time::Instant;
 
-use ::hls::segmenter::{Start, Timed, Window};
+use ::hls::segmenter::{Arrival, Dates, Start, Timed, Window};
 use crypto::Seed;
 
 use super::player::LoadPlayer;
@@ -39,7 +38,7 @@ use crate::auth::url::{Url, UrlError};
 use crate::config::AppSettings;
 use crate::hub::Entry;
 use crate::mail::{Progress, Transport};
-use crate::types::{Now, StreamKey};
+use crate::types::{Calendar, Now, StreamKey};
 use pull::HlsPull;
 use viewer::Viewer;
 
@@ -60,7 +59,7 @@ const LOAD: LoadUse = LoadUse { ending: Some(ENDING), ..LoadUse::plays(NAME) };
 /// playlist says what it offers.
 const LOAD_LOW: LoadUse = LoadUse { protocol: "ll-hls", segment: Some("ll-hls"), ..LOAD };
 
-/// Sources are read by the first two; the others are for the load generator alone.
+/// Makes a scheme. Sources are read by the first two; the others are for the load generator alone.
 const fn scheme(name: &'static str, default_port: u16, pulls: bool, load: LoadUse) -> Scheme {
     Scheme {
         name,
@@ -88,14 +87,14 @@ pub(super) static PROTOCOL: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// The stream of a playlist with this name; it may be in a folder, but not in that of low latency.
+/// Returns the stream of a playlist with this name; it may be in a folder, but not in that of low latency.
 fn stream_of(name: &str) -> Option<&str> {
     let path = name.strip_suffix(ENDING).filter(|_| !name.starts_with(cmaf::FOLDER))?;
     let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
     (!id.is_empty()).then_some(id)
 }
 
-/// The stream that a segment with this name, or an initialization section, is of.
+/// Returns the stream to which a segment or an initialization section with this name belongs.
 fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
     let (stem, ending) = file.rsplit_once('.')?;
@@ -114,17 +113,27 @@ fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// The first numbers of a stream that begins now.
+/// Returns the first numbers of a stream that begins now.
 const fn start(now: Now) -> Start {
     Start::at_unix_ms(now.wall_ms)
 }
 
-/// A unit for a segmenter, with its date.
+/// Returns a unit with its date, for a segmenter.
 const fn timed(entry: &Entry, date_ms: i64) -> Timed<'_> {
     Timed { unit: &entry.unit, dts_ms: entry.dts_ms, date_ms }
 }
 
-/// The progress of a playlist without parts.
+/// Returns a unit's arrival, from which its date follows.
+const fn arrival(entry: &Entry) -> Arrival {
+    Arrival { at: entry.received, wall_ms: entry.wall_ms, dts_ms: entry.dts_ms }
+}
+
+/// Returns the calendar by which a stream's media came; `None` before the first unit.
+fn calendar(dates: &Dates) -> Option<Calendar> {
+    dates.reading().map(|(mono, wall_ms)| Calendar::new(Now { mono, wall_ms }))
+}
+
+/// Returns the progress of a playlist without parts.
 const fn progress(window: &Window) -> Progress {
     if window.playlist().ended { Progress::ENDED } else { Progress { segment: window.number(), part: 0 } }
 }
@@ -144,7 +153,7 @@ fn outbound(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
 struct Playlist(String);
 
 impl Request for Playlist {
-    /// Never: the outbound policy closes the server's own HTTP ports to it.
+    /// Returns false: the outbound policy closes the server's own HTTP ports to it.
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
         false
     }

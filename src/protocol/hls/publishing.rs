@@ -62,7 +62,7 @@ impl Publishing {
         Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order, seed) }
     }
 
-    /// Of a ladder.
+    /// Creates it for a ladder.
     pub(super) fn of_ladder(now: Now, order: &SinkOrder, seed: Seed, main: Arc<str>) -> Self {
         Self { ladder: Some(main), ..Self::new(now, order, seed) }
     }
@@ -98,7 +98,7 @@ impl Publishing {
         self.obsolete.leaves.extend(names);
     }
 
-    /// A media playlist; that of all segments where live viewers get it.
+    /// Publishes a media playlist: the one of all segments, where live viewers get that.
     pub(super) fn media_playlist(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         self.copies.iter_mut().for_each(|copy| copy.note(playlist));
         let of_all = self.copies.iter_mut().find_map(HlsCopy::text);
@@ -109,18 +109,18 @@ impl Publishing {
         self.blob(name, text.into(), progress, None, false);
     }
 
-    /// A manifest of DASH, whose players get the time by this calendar.
+    /// Publishes a manifest of DASH, whose players get the time by this calendar.
     pub(super) fn manifest(&mut self, name: &str, text: String, calendar: Option<Calendar>) {
         self.blob(name, text.into(), Progress::ENDED, calendar, false);
     }
 
-    /// Something that does not grow.
+    /// Publishes a file that does not grow.
     pub(super) fn resource(&mut self, name: &str, bytes: Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
         self.blob(name, bytes, Progress::ENDED, None, false);
     }
 
-    /// An init segment, or a key: without it the segments that need it cannot be played.
+    /// Publishes an init segment or a key, which viewers of the segments need.
     pub(super) fn init(&mut self, name: &str, bytes: Bytes) {
         self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
         self.blob(name, bytes, Progress::ENDED, None, true);
@@ -138,7 +138,7 @@ impl Publishing {
         self.events.push_back(Event::Order(OrderEvent::Blob(Box::new(blob))));
     }
 
-    /// Describes a rendition under this name, which nobody can ask for. `None`: it is no more.
+    /// Publishes the description of a rendition under a name that is not served; `None` removes it.
     pub(super) fn rung(&mut self, name: &str, rung: Option<Rung>) {
         let mut blob = self.blob_of(name, Bytes::new(), Progress::ENDED, None, false);
         if let Some(ladder) = &mut blob.ladder {
@@ -197,7 +197,7 @@ impl Publishing {
         self.key_file.as_mut().is_none_or(|file| file.admits(entry, chosen))
     }
 
-    /// The key of segments from the next one on, if it is another one.
+    /// Returns the key of segments from the next one on, if it is another one.
     pub(super) fn take_key(&mut self) -> Option<GivenKey> {
         let new = self.key_file.as_mut()?.take_new();
         if new.is_some() {
@@ -206,7 +206,7 @@ impl Publishing {
         new
     }
 
-    /// The sealer of segments of this name. `None`: they are not encrypted.
+    /// Returns the sealer of segments of this name; `None` if they are not encrypted.
     pub(super) fn sealer(&self, sealing: &Sealing, name: &str) -> Option<Sealer> {
         let mut sealer = Sealer::of(sealing, &self.seed.derive(name, 0))?;
         self.given.iter().for_each(|key| sealer.set_key(key.clone()));
@@ -220,18 +220,18 @@ impl Publishing {
         self.closing.is_some()
     }
 
-    /// The stream is over: nothing more comes.
+    /// Ends all copies, because the stream has ended.
     pub(super) fn finish(&mut self, now: Now, reason: &str) {
         self.closing.get_or_insert_with(|| reason.to_owned());
         self.copies.iter_mut().for_each(|copy| copy.finish(now.mono));
     }
 
-    /// The session is to end soon.
+    /// Hastens the end of the copies, because the session is to end soon.
     pub(super) fn hurry(&mut self, now: Now) {
         self.copies.iter_mut().for_each(|copy| copy.hurry(now.mono));
     }
 
-    /// The next event; the end is the last one, when all copies are complete.
+    /// Returns the next event; the end is the last one, when all copies are complete.
     pub(super) fn poll(&mut self, now: Now) -> Option<Event> {
         if let Some(event) = self.events.pop_front() {
             return Some(event);

@@ -19,7 +19,7 @@ const RESERVE: Duration = Duration::from_millis(100);
 /// there when it is needed, and no server waits long for its answer to be read.
 const QUEUED_MAX: usize = 64;
 
-/// See the module.
+/// A pull of a stream from a playlist.
 #[derive(Debug)]
 pub(super) struct HlsPull {
     url: String,
@@ -63,7 +63,7 @@ impl HlsPull {
         self.events.push_back(ClientEvent::Ended(reason.into()));
     }
 
-    /// Hands to the machine what came, and asks for what it wants next.
+    /// Passes received pieces to the machine, and makes its next request.
     fn advance(&mut self, now: Instant, fetched: Vec<Fetched>) {
         for one in fetched {
             let Some(machine) = &mut self.machine else { return };

@@ -154,7 +154,7 @@ pub(super) struct HlsSettings {
     pub(super) dash: bool,
     /// Encryption of segments.
     pub(super) sealing: Sealing,
-    /// `hlsEncryptionKeyInfoFile`: the key of segments is in this file.
+    /// Reads `hlsEncryptionKeyInfoFile`: the key of segments is in this file.
     pub(super) key_file: Option<Arc<Path>>,
     /// Timed metadata.
     pub(super) metadata: Metadata,
@@ -214,7 +214,7 @@ pub(super) struct DashSettings {
     pub(super) latency_ms: u64,
 }
 
-/// Encryption of segments (RFC 8216 §4.3.2.4): `hls.encryption`, `hls.key_segments`, `hls.key_prefix`.
+/// Reads the encryption of segments (RFC 8216 §4.3.2.4): `hls.encryption`, `hls.key_segments`, `hls.key_prefix`.
 fn sealing(values: &Values) -> Result<Sealing, Error> {
     let key = "hls.encryption";
     let is_given = !values.text(KEY_FILE).trim().is_empty();
@@ -251,7 +251,7 @@ fn key_file(values: &Values) -> Result<Option<Arc<Path>>, Error> {
     }
 }
 
-/// Refuses what would be given out in the clear beside encrypted segments.
+/// Refuses settings that would publish the stream unencrypted beside encrypted segments.
 fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
     let Sealing { scope, is_given, .. } = &settings.sealing;
     let (is_whole, is_samples) = (*scope == Some(Scope::Segments), *scope == Some(Scope::Samples));
@@ -339,7 +339,7 @@ impl HlsSettings {
         settings.begins_with_stream || settings.kept.is_some() || settings.pushed_to.is_some()
     }
 
-    /// The settings of one stream: its record may have some of its own. Those that cannot be used are as if they were not there.
+    /// Returns the settings of one stream, whose record may have some of its own; unusable ones are ignored.
     pub(super) fn of_stream(app: &AppSettings, details: &StreamDetails) -> Self {
         let mut settings = Self::of(app).clone();
         for (key, value) in &details.overrides {
@@ -362,7 +362,7 @@ impl HlsSettings {
         settings
     }
 
-    /// The settings of segments of single tracks: low latency shares them with DASH, otherwise DASH alone has them.
+    /// Returns the settings of segments of single tracks: low latency shares them with DASH, otherwise DASH alone has them.
     pub(super) fn of_single_tracks(mut self) -> Self {
         if self.enabled && self.low_latency {
             return self;
@@ -418,7 +418,7 @@ fn has_flag(values: &Values, flag: &str) -> bool {
     values.text("hlsflags").split('+').any(|one| one.trim() == flag)
 }
 
-/// `hls.endlist`, or the flag of `hlsflags` that means `never`.
+/// Reads `hls.endlist`, or the flag of `hlsflags` that means `never`.
 fn ends(values: &Values) -> Result<Ends, Error> {
     let ends = Ends::read(values.text("hls.endlist"))
         .ok_or_else(|| values.bad("hls.endlist", "must be clean, grace or never"))?;
@@ -438,7 +438,7 @@ fn rules(values: &Values) -> Result<Rules, Error> {
     })
 }
 
-/// The URL of `hlsHttpEndpoint`.
+/// Returns the URL of `hlsHttpEndpoint`.
 fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
     let key = "hlsHttpEndpoint";
     let text = values.text(key).trim();
@@ -452,7 +452,7 @@ fn push_url(values: &Values) -> Result<Option<Arc<Url>>, Error> {
         .ok_or_else(|| values.bad(key, "must be a URL of http or https without a login"))
 }
 
-/// The kind of `hlsPlayListType`. The reference takes any value, and does nothing by those that it does not know.
+/// Returns the kind of `hlsPlayListType`. The reference accepts any value and ignores unknown ones.
 fn kind(text: &str) -> Option<Kind> {
     match text.trim().to_ascii_lowercase().as_str() {
         "event" => Some(Kind::Event),
@@ -581,7 +581,7 @@ mod tests {
             ..StreamDetails::default()
         };
         assert_eq!(HlsSettings::of_stream(&app, &details).kept, None);
-        // Who keeps the key elsewhere may keep the segments on the disk, too.
+        // With the key kept elsewhere, segments may stand on the disk, too.
         let file = (KEY_FILE, "/keys/hls.keyinfo");
         let app = AppSettings::of(schema(), "a", &[file]).unwrap();
         let sealing = Sealing { scope, is_given: true, ..Sealing::default() };

@@ -5,34 +5,29 @@
 //! streams/{id}.m3u8   streams/{id}000000001.ts   streams/{id}000000002.ts ...
 //! ```
 
-use std::time::Instant;
-
 use crypto::Seed;
-use hls::segmenter::{Cut, Sealer, TsSegmenter};
+use hls::segmenter::{Cut, Dates, GivenKey, Sealer, TsSegmenter};
 use media::{Codec, Track};
 
-use super::dates::Dates;
-use super::lineup::Lineup;
+use super::live::{LiveSink, Presenter};
 use super::metadata::Metadata;
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
-use super::{ENDING, NAME, file_of, progress, start, stream_of, tailor, timed};
+use super::{ENDING, NAME, arrival, file_of, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
-use crate::hub::{Chosen, Delivery, Entry, Fit, Package, Parts, Selection};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection};
 use crate::mail::StreamEnd;
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::ts;
-use crate::protocol::{
-    About, Context, Event, Format, FormatKind, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers,
-    UnitSink,
-};
-use crate::types::{Handle, Now};
+use crate::protocol::{Context, Format, FormatKind};
+use crate::types::Now;
 
 /// See [`crate::protocol::sinks`].
 pub(super) static KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |app| is_enabled(app) && !HlsSettings::of(app).fragmented,
     stream_of: |_, name| stream_of(name),
+    root: None,
     file_of,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
@@ -41,7 +36,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, seed| Box::new(HlsSink::new(now, order, seed)),
+    begin: |now, order, seed| Box::new(LiveSink::new(TsPlaylist::new(now, order, seed))),
 };
 
 /// Segments.
@@ -72,12 +67,12 @@ impl Package for Segmented {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
         let track = entry.tracks.get(entry.unit.track);
         if entry.unit.track.is_data() || track.is_some_and(|track| ts::fit(track) != Fit::No) {
-            Parts::new([entry.unit.payload.clone()])
+            Parts::new([entry.unit.payload.clone()]).into()
         } else {
-            Parts::default()
+            Item::default()
         }
     }
 }
@@ -99,7 +94,7 @@ pub(super) fn segmenter(
 }
 
 #[derive(Debug)]
-struct HlsSink {
+struct TsPlaylist {
     /// The folder of the playlist, with its slash.
     folder: String,
     playlist: String,
@@ -108,13 +103,11 @@ struct HlsSink {
     metadata: Metadata,
     /// The [`Chosen::epoch`] of its tracks.
     chosen_epoch: u32,
-    lineup: Lineup,
     dates: Dates,
     publishing: Publishing,
-    attached: bool,
 }
 
-impl HlsSink {
+impl TsPlaylist {
     fn new(now: Now, order: &SinkOrder, seed: Seed) -> Self {
         let (id, folder) = (&order.key.id, order.details.folder.clone());
         let playlist = format!("{folder}{id}{ENDING}");
@@ -128,48 +121,12 @@ impl HlsSink {
             segmenter: segmenter(&settings, TsSegmenter::new(id, &settings.rules, start(now)), sealer),
             metadata: settings.metadata,
             chosen_epoch: 0,
-            lineup: Lineup::default(),
             dates: Dates::new(),
             folder,
-            attached: false,
         }
     }
 
-    fn finish(&mut self, now: Now, end: StreamEnd, reason: &str) {
-        if self.publishing.is_over() {
-            return;
-        }
-        self.take_rest(&self.lineup.chosen().clone());
-        let cut = self.segmenter.finish(self.ends.with(end));
-        self.publish_cut(cut);
-        self.publishing.finish(now, reason);
-    }
-
-    /// Takes the units that wait for other tracks.
-    fn take_rest(&mut self, chosen: &Chosen) {
-        while let Some(entry) = self.lineup.pop_rest() {
-            self.take(&entry, chosen);
-        }
-    }
-
-    fn take(&mut self, entry: &Entry, chosen: &Chosen) {
-        if chosen.epoch() != self.chosen_epoch {
-            self.chosen_epoch = chosen.epoch();
-            self.segmenter.set_tracks(chosen.iter().cloned().collect(), chosen.epoch());
-        }
-        let moved_ms = self.dates.note(entry, chosen.epoch());
-        self.segmenter.move_dates(moved_ms);
-        let mut at = timed(entry, self.dates.date_ms(entry.dts_ms));
-        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
-            self.dates.jump(entry.dts_ms);
-            at.date_ms = self.dates.date_ms(entry.dts_ms);
-        }
-        if let Some(cut) = self.segmenter.unit(&at) {
-            self.publish_cut(Some(cut));
-        }
-    }
-
-    /// The segment first: the playlist never names what is not there.
+    /// Publishes a segment, then the playlist, which so never names a missing file.
     fn publish_cut(&mut self, cut: Option<Cut>) {
         if let Some(Cut { uri, bytes, key }) = cut {
             if let Some((name, key)) = key {
@@ -189,79 +146,48 @@ impl HlsSink {
     }
 }
 
-impl UnitSink for HlsSink {
-    fn has_room(&self) -> bool {
-        self.publishing.has_room()
+impl Presenter for TsPlaylist {
+    fn format(&self) -> Format {
+        let selection = Selection { data: self.metadata.pick(), ..Selection::DEFAULT };
+        Format::new(&FORMAT, 0).select(selection)
     }
 
-    fn handle_unit(&mut self, _ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, chosen) = (unit.entry, unit.chosen);
-        if entry.unit.track.is_data() {
-            let tags = self.metadata.tags(entry);
-            return tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
-        }
-        if !self.publishing.admits(entry, chosen) {
-            return;
-        }
-        if let Some(former) = self.lineup.former(chosen) {
-            self.take_rest(&former);
-        }
-        if self.lineup.passes(entry, chosen) {
-            self.take(entry, chosen);
-        }
-        while let Some(entry) = self.lineup.pop() {
-            self.take(&entry, chosen);
-        }
+    fn publishing(&self) -> &Publishing {
+        &self.publishing
     }
-}
 
-impl Session for HlsSink {
-    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
-            self.finish(ctx.now, end, "the stream ended");
-        } else if let Reply::Job(done) = reply {
-            self.publishing.job_done(ctx.now, done);
-            if let Some(key) = self.publishing.take_key() {
-                self.segmenter.set_key(key);
-            }
+    fn publishing_mut(&mut self) -> &mut Publishing {
+        &mut self.publishing
+    }
+
+    fn take(&mut self, _ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
+        if chosen.epoch() != self.chosen_epoch {
+            self.chosen_epoch = chosen.epoch();
+            self.segmenter.set_tracks(chosen.iter().cloned().collect(), chosen.epoch());
+        }
+        let moved_ms = self.dates.note(arrival(entry), chosen.epoch());
+        self.segmenter.move_dates(moved_ms);
+        let mut at = timed(entry, self.dates.date_ms(entry.dts_ms));
+        if self.dates.is_due() && self.segmenter.end_before(&at).is_some() {
+            self.dates.jump(entry.dts_ms);
+            at.date_ms = self.dates.date_ms(entry.dts_ms);
+        }
+        if let Some(cut) = self.segmenter.unit(&at) {
+            self.publish_cut(Some(cut));
         }
     }
 
-    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx.now, StreamEnd::Drain, reason);
-        self.publishing.hurry(ctx.now);
+    fn take_data(&mut self, entry: &Entry) {
+        let tags = self.metadata.tags(entry);
+        tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
     }
 
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        if !std::mem::replace(&mut self.attached, true) {
-            let selection = Selection { data: self.metadata.pick(), ..Selection::DEFAULT };
-            return Some(Event::Subscription(
-                Handle::ONLY,
-                SubscriptionEvent::Attach(Format::new(&FORMAT, 0).select(selection)),
-            ));
-        }
-        self.publishing.poll(ctx.now)
+    fn set_key(&mut self, key: GivenKey) {
+        self.segmenter.set_key(key);
     }
 
-    fn about(&self) -> About {
-        About { protocol: NAME, is_media: true, is_authenticated: true }
-    }
-
-    fn timers(&mut self) -> Option<&mut dyn Timers> {
-        Some(self)
-    }
-
-    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
-        Some(self)
-    }
-}
-
-impl Timers for HlsSink {
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.publishing.handle_timeout(ctx.now);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.publishing.poll_timeout()
+    fn finish(&mut self, _ctx: &Context<'_>, end: StreamEnd) {
+        let cut = self.segmenter.finish(self.ends.with(end));
+        self.publish_cut(cut);
     }
 }

@@ -44,7 +44,7 @@ fn value<'q>(query: &'q Query, name: &str) -> Option<&'q str> {
     query.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
 }
 
-/// RFC 8216bis §6.2.5.2.
+/// Returns the progress that a blocking reload waits for (RFC 8216bis §6.2.5.2).
 fn wants(query: &Query) -> Option<Progress> {
     let number = |name| value(query, name)?.parse::<u64>().ok();
     let segment = number("_HLS_msn")?;
@@ -54,19 +54,20 @@ fn wants(query: &Query) -> Option<Progress> {
     })
 }
 
-/// The delta update of a playlist (RFC 8216bis §6.2.5.1).
+/// Returns the delta update of a playlist (RFC 8216bis §6.2.5.1).
 fn in_place(name: &str, query: &Query) -> Option<String> {
     let skip = value(query, "_HLS_skip").filter(|skip| matches!(*skip, "YES" | "v2"));
     skip.filter(|_| name.ends_with(ENDING)).map(|_| format!("{name}{DELTA}"))
 }
 
-/// Segments that a manifest and a playlist name are the same; those of the manifest have a parameter.
+/// Returns the protocol under which the requester of a segment counts. A manifest and a playlist name the same segments; those of the
+/// manifest have a parameter.
 fn viewers(app: &AppSettings, name: &str, query: &Query) -> Option<&'static str> {
     let is_segment = !name.ends_with(ENDING) && !name.ends_with(MANIFEST);
     (is_segment && value(query, segmenter::MARK).is_some() && HlsSettings::of(app).dash).then_some(DASH)
 }
 
-/// The form for one viewer of a playlist or a manifest. `None`: what all are sent.
+/// Returns the form of a playlist or a manifest for one viewer; `None` if it is the same for all.
 fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
     let path = path_of(requested.name);
     if path.ends_with(MANIFEST) {
@@ -113,7 +114,7 @@ fn are_directives(query: &Query) -> bool {
     segment.is_none_or(is_number) && part.is_none_or(|part| segment.is_some() && is_number(part))
 }
 
-/// The query behind each URI, without its question mark: the credentials that the application checks, and the viewer's name.
+/// Returns the query behind each URI, without its question mark: the credentials that the application checks, and the viewer's name.
 fn echo(requested: &Requested<'_>) -> String {
     let shown = Credentials::of(requested.query).counting(&requested.app.security.play);
     let viewer = PolledSettings::of(requested.app).viewer_of(requested.query);
@@ -167,7 +168,7 @@ struct Window {
 }
 
 impl Window {
-    /// `start` and `end` in seconds of Unix time; one of them may be missing.
+    /// Reads `start` and `end` in seconds of Unix time; one of them may be missing.
     fn of(query: &[(String, String)]) -> Option<Self> {
         let ms = |name: &str| {
             let value = query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())?;
@@ -178,7 +179,8 @@ impl Window {
             .then(|| Self { start_ms: start.unwrap_or(i64::MIN), end_ms: end.unwrap_or(i64::MAX) })
     }
 
-    /// The segments of it, as a recording: its head with the first of them, the others as they stand, and its end.
+    /// Returns the segments of the stretch as the playlist of a recording: its head with the first of them, the others as they stand, and
+    /// its end.
     fn select(self, text: &Bytes) -> Option<Vec<Bytes>> {
         let Ok(Playlist::Media(mut playlist)) = Playlist::read(text) else { return None };
         let duration_ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
@@ -201,7 +203,7 @@ impl Window {
     }
 }
 
-/// The lines of these segments, by their number from the first one on.
+/// Returns the lines of these segments, by their number from the first one on.
 fn segment_lines(text: &Bytes, segments: Range<usize>) -> Bytes {
     let (mut at, mut number, mut start) = (0_usize, 0_usize, None);
     for line in text.split_inclusive(|byte| *byte == b'\n') {

@@ -19,7 +19,7 @@ enum Kind {
     Mp4(Box<mp4_mapping::Depackager>),
 }
 
-/// See the module.
+/// The access units of fetched segments.
 #[derive(Debug)]
 pub(super) struct Units {
     grant: Grant,
@@ -29,7 +29,7 @@ pub(super) struct Units {
     indexes: [Bytes; 2],
 }
 
-/// The file of a rendition.
+/// Returns the index of a rendition's input.
 const fn input_of(rendition: Rendition) -> usize {
     match rendition {
         Rendition::Main => 0,
@@ -38,13 +38,13 @@ const fn input_of(rendition: Rendition) -> usize {
 }
 
 impl Units {
-    /// Continues the stream at the position of the grant.
+    /// Makes units that continue the stream at the position of the grant.
     pub(super) fn new(grant: &Grant, has_audio_beside: bool) -> Self {
         let indexes = [Bytes::new(), Bytes::new()];
         Self { grant: grant.clone(), has_audio_beside, kind: Kind::Unknown, indexes }
     }
 
-    /// A segment begins.
+    /// Begins a segment.
     ///
     /// # Errors
     /// The reason it cannot be carried.
@@ -83,7 +83,7 @@ impl Units {
         Ok(())
     }
 
-    /// The index of what follows.
+    /// Takes the initialization section of the segments that follow.
     ///
     /// # Errors
     /// The reason it cannot be read.
@@ -94,7 +94,7 @@ impl Units {
         self.begin_again(rendition)
     }
 
-    /// A piece of a segment.
+    /// Takes a piece of a segment.
     ///
     /// # Errors
     /// The reason it cannot be read.
@@ -126,7 +126,7 @@ impl Units {
         }
     }
 
-    /// Nothing follows.
+    /// Ends the stream.
     pub(super) fn finish(&mut self) {
         match &mut self.kind {
             Kind::Unknown => {}
@@ -135,7 +135,7 @@ impl Units {
         }
     }
 
-    /// The next unit, and the tracks that decode it.
+    /// Returns the next unit and the tracks that decode it.
     pub(super) fn poll_unit(&mut self) -> Option<(AccessUnit, Arc<Tracks>)> {
         match &mut self.kind {
             Kind::Unknown => None,
@@ -144,7 +144,7 @@ impl Units {
         }
     }
 
-    /// A fault of the stream's clocks that was not taken yet.
+    /// Returns a fault of the stream's clocks that was not taken yet.
     pub(super) fn take_clock_news(&mut self) -> Option<ClockNews> {
         match &mut self.kind {
             Kind::Unknown => None,
@@ -153,7 +153,7 @@ impl Units {
         }
     }
 
-    /// Units that could not be used, since this was asked before.
+    /// Returns the number of unusable units since the last call.
     pub(super) fn take_dropped(&mut self) -> u64 {
         match &mut self.kind {
             Kind::Unknown => 0,
@@ -162,7 +162,7 @@ impl Units {
         }
     }
 
-    /// The part of the stream that has come so far.
+    /// Returns the part of the stream that has come so far.
     pub(super) fn supply(&self) -> Supply {
         match &self.kind {
             Kind::Unknown => Supply::Nothing,
@@ -171,7 +171,7 @@ impl Units {
         }
     }
 
-    /// A rendition is read from its index on.
+    /// Reads a rendition from its initialization section on.
     fn begin_again(&mut self, rendition: Rendition) -> Result<(), String> {
         let input = input_of(rendition);
         let (Kind::Mp4(depackager), Some(index)) = (&mut self.kind, self.indexes.get(input)) else {

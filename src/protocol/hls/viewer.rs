@@ -30,7 +30,7 @@ struct Asked {
     at: Instant,
 }
 
-/// See the module.
+/// A viewer of the load generator.
 #[derive(Debug)]
 pub(super) struct Viewer {
     home: Url,
@@ -80,7 +80,7 @@ impl Viewer {
         }
     }
 
-    /// Asks for what is due first, unless something is on its way. Pieces that are there go before everything else.
+    /// Makes the request that is due first, unless one is under way. Pieces that are there precede all others.
     fn ask(&mut self, now: Instant) {
         if self.asked.is_some() || self.closed {
             return;
@@ -183,7 +183,7 @@ impl Viewer {
         }
     }
 
-    /// A playlist is asked for again; what else does not come is missing.
+    /// Handles a failed request: a playlist is requested again, a piece counts as missing.
     fn fail(&mut self, now: Instant, why: &str) {
         self.body.clear();
         self.failures = self.failures.saturating_add(1);

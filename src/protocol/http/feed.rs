@@ -52,9 +52,9 @@ pub(super) struct Feed {
 impl Feed {
     /// Makes a feed for a request, and its first request to control.
     pub(super) fn begin(mut request: Request, fields: Fields, secure: bool) -> (Self, Event) {
-        // What is asked of control are the lines.
+        // Control is asked for the lines.
         request.headers.set("accept", "*/*");
-        // Nobody reads a body of it.
+        // The body is not read.
         request.body_waits = false;
         let (request, stage) = (Box::new(request), Stage::Asked);
         let feed = Self { request, fields, secure, stage, last: Bytes::new(), said_at: None };

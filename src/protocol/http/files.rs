@@ -15,6 +15,8 @@ use super::responder::{Link, Next, Responder};
 use super::{Fields, pages};
 use crate::http::{BodyLength, Connection, Request, Resource, Response, Selection, coding, media_type};
 use crate::mail::Blob;
+use crate::protocol::registry;
+use crate::protocol::sinks::BlobRoot;
 use crate::protocol::tailored::Tailored;
 use crate::protocol::{Apps, Context, Event, PassAsk, Reply, RequestEvent, RequestNews};
 use crate::types::Now;
@@ -27,8 +29,6 @@ const MEMORY_BLOCK_BYTES: usize = 1024 * 1024;
 const ROOT: &str = "root";
 /// The folder of recordings: its files are served, its listing is not.
 const STREAMS: &str = "streams";
-/// The folder of pictures of streams.
-const PREVIEWS: &str = "previews";
 /// Maximum length of a challenge's token.
 const TOKEN_BYTES_MAX: usize = 256;
 /// Name of a folder's page.
@@ -39,8 +39,17 @@ const INDEX: &str = "index.html";
 pub(super) struct FilePath {
     /// Path below `webapps`, beginning with the application.
     pub(super) segments: Vec<String>,
-    /// True if the file is below the application's `streams`, or a picture of a stream.
-    pub(super) is_stream: bool,
+    /// The folder of blobs that the file is in.
+    root: Option<Root>,
+}
+
+/// A folder of each application whose files may be blobs of sinks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Root {
+    /// The folder `streams`, with those below it.
+    Streams,
+    /// Another one.
+    Beside(&'static BlobRoot),
 }
 
 /// The reason a path does not name a file.
@@ -66,27 +75,32 @@ impl FilePath {
         if segments.iter().any(|segment| is_hidden(segment)) {
             return Err(Nowhere::Hidden);
         }
-        let is_picture = segments.len() == 3 && segments.get(1).is_some_and(|second| second == PREVIEWS);
-        let is_stream = is_app && (is_picture || segments.get(1).is_some_and(|second| second == STREAMS));
+        let root = segments.get(1).filter(|_| is_app).and_then(|name| Root::named(name, segments.len()));
         if let Some(last) = segments.last_mut()
             && last.is_empty()
         {
-            if is_stream && segments.len() <= 3 {
+            if root.is_some() && segments.len() <= 3 {
                 return Err(Nowhere::Forbidden);
             }
             INDEX.clone_into(segments.last_mut().ok_or(Nowhere::Hidden)?);
         }
-        if is_stream && segments.len() == 2 {
+        if root.is_some() && segments.len() == 2 {
             return Err(Nowhere::Forbidden);
         }
-        Ok(Self { segments, is_stream })
+        Ok(Self { segments, root })
     }
 
     /// Returns the path of a stream's picture. `None` if there is no such application, or no stream has such an id.
     pub(super) fn of_picture(app: &str, id: &str, apps: &Apps) -> Option<Self> {
+        let (root, ending) = registry::blob_roots().find_map(|root| Some((root, root.picture?)))?;
         let is_name = !id.is_empty() && !is_hidden(id) && !id.contains('/');
-        let segments = vec![app.to_owned(), PREVIEWS.to_owned(), format!("{id}.jpg")];
-        (is_name && apps.contains_key(app)).then_some(Self { segments, is_stream: true })
+        let segments = vec![app.to_owned(), root.name.to_owned(), format!("{id}.{ending}")];
+        (is_name && apps.contains_key(app)).then_some(Self { segments, root: Some(Root::Beside(root)) })
+    }
+
+    /// True if the file is below the application's `streams`, or in a folder of blobs beside it.
+    pub(super) const fn is_stream(&self) -> bool {
+        self.root.is_some()
     }
 
     /// Returns the blob published under this name, unless it is too old.
@@ -98,25 +112,30 @@ impl FilePath {
     /// Returns the URL to redirect to if the file is not here.
     pub(super) fn elsewhere(&self, apps: &Apps) -> Option<String> {
         let forwarding = apps.get(self.segments.first()?.as_str())?.vod.forwarding.as_ref()?;
-        forwarding
-            .location(&self.segments.get(1..)?.join("/"))
-            .filter(|_| self.is_stream && !self.is_picture())
+        forwarding.location(&self.segments.get(1..)?.join("/")).filter(|_| self.root == Some(Root::Streams))
     }
 
-    /// Returns the path below the application's `streams`; that of a picture begins with `../`, which no request can.
+    /// Returns the name of the blob: the path below the application's `streams`, or seen from there.
     pub(super) fn name_below(&self) -> Option<String> {
-        let below = self.segments.get(2..)?;
-        let name =
-            if self.is_picture() { format!("../{PREVIEWS}/{}", below.join("/")) } else { below.join("/") };
-        Some(name).filter(|_| self.is_stream)
-    }
-
-    fn is_picture(&self) -> bool {
-        self.segments.get(1).is_some_and(|folder| folder == PREVIEWS)
+        let below = self.segments.get(2..)?.join("/");
+        Some(match self.root? {
+            Root::Streams => below,
+            Root::Beside(root) => root.blob(&below),
+        })
     }
 
     fn name(&self) -> &str {
         self.segments.last().map(String::as_str).unwrap_or_default()
+    }
+}
+
+impl Root {
+    /// Returns the folder of this name that a path of so many segments leads into.
+    fn named(name: &str, segments: usize) -> Option<Self> {
+        if name == STREAMS {
+            return Some(Self::Streams);
+        }
+        registry::blob_roots().find(|root| root.name == name && segments == 3).map(Self::Beside)
     }
 }
 
@@ -175,7 +194,7 @@ pub(super) struct Transfer {
 impl Transfer {
     /// Begins a transfer. Returns it with its first job.
     pub(super) fn begin(mut request: Request, file_path: FilePath, fields: Fields) -> (Self, FileAsk) {
-        // Nobody reads it, and the transfer may take hours.
+        // The body is not read, and the transfer may take hours.
         request.body = Bytes::new();
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
         let stage = Stage::Opening { again: None };
@@ -190,7 +209,7 @@ impl Transfer {
 
     /// Makes the transfer of an ACME challenge's answer, for which [`FileAsk::Challenge`] is the job.
     pub(super) fn of_challenge(request: Request, token: String, fields: Fields) -> Self {
-        let file_path = FilePath { segments: vec![token], is_stream: false };
+        let file_path = FilePath { segments: vec![token], root: None };
         Self::begin(request, file_path, fields).0
     }
 
@@ -531,7 +550,7 @@ mod tests {
     fn a_transfer_holds_no_body_of_its_request() {
         let body = Bytes::from(vec![0; 1000]);
         let request = Request { body: body.clone(), ..request("/live/x", "/live/x") };
-        let path = FilePath { segments: vec!["live".into(), "x".into()], is_stream: false };
+        let path = FilePath { segments: vec!["live".into(), "x".into()], root: None };
         let (_transfer, _) = Transfer::begin(request, path, Vec::new());
         assert!(body.is_unique());
     }

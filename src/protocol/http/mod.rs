@@ -238,7 +238,7 @@ impl HttpSession {
     fn file(&mut self, ctx: &Context<'_>, asked: Asked) {
         let Asked { request, fields, .. } = asked;
         let refusal = match FilePath::of(&request.path, ctx.apps) {
-            Ok(file) if file.is_stream => {
+            Ok(file) if file.is_stream() => {
                 let next = polled::begin(ctx, &mut self.link, request, file, fields);
                 return self.go_on(ctx, next);
             }

@@ -81,7 +81,7 @@ const API: &[Mount<Handler>] = &[
 
 /// Mounts after those of other protocols.
 const FILES: &[Mount<Handler>] = &[
-    // What a certificate authority asks for (RFC 8555 §8.3).
+    // The path that a certificate authority asks for (RFC 8555 §8.3).
     read("/.well-known/acme-challenge/{token}", HttpSession::challenge),
     // A blob that is published under that name, a file below webapps, or a built-in page.
     read("/{*}", HttpSession::file),

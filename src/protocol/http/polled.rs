@@ -252,7 +252,7 @@ impl Polled {
     fn ask(&self, ctx: &Context<'_>) -> PassAsk {
         let blob = self.file.blob(ctx);
         let ladder = blob.and_then(|blob| Some((blob, blob.ladder.as_ref()?)));
-        // Who may play the main track may play its renditions.
+        // Viewers of the main track may play its renditions.
         let of_ladder = ladder
             .map(|(blob, ladder)| StreamKey { app: Arc::clone(&blob.app), id: Arc::clone(&ladder.main) });
         PassAsk {

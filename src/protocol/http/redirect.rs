@@ -34,7 +34,7 @@ pub(super) fn subject(ctx: &Context<'_>, asked: &Asked) -> Option<Sought> {
         let key = StreamKey::new(app, id);
         return (ctx.server.redirects && begins && !is_upgrade).then_some(Sought::Stream(key));
     }
-    let file = FilePath::of(&request.path, ctx.apps).ok().filter(|file| reads && file.is_stream)?;
+    let file = FilePath::of(&request.path, ctx.apps).ok().filter(|file| reads && file.is_stream())?;
     let [app, below @ ..] = file.segments.as_slice() else { return None };
     let (stem, ending) = below.last()?.rsplit_once('.')?;
     if LISTS.contains(&ending) {

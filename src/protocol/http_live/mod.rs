@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::auth::url::{Url, UrlError};
 use crate::http::websocket::media_frame_head;
 use crate::http::{BodyKind, Cors, Method, Methods, Mount};
-use crate::hub::{Chosen, Entry, Fit, Package, Parts, Stamp};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Stamp};
 use crate::mail::Transport;
 use crate::protocol::FormatKind;
 use crate::protocol::flv_mapping::{self, Body};
@@ -242,12 +242,12 @@ impl Package for FlvPackage {
         tag.parts()
     }
 
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item {
         let mut tag = Tag::default();
         if let Some(body) = flv_mapping::unit(entry, chosen) {
             self.tag(&mut tag, &body, Some(entry.dts_ms));
         }
-        tag.parts()
+        tag.parts().into()
     }
 }
 
@@ -327,7 +327,8 @@ mod tests {
     fn a_unit_is_a_tag_of_three_slices_and_the_payload_is_not_copied() {
         let mut package = FlvPackage::new(false);
         let entry = entry(5000, 1000);
-        let parts = package.unit(&entry, &chosen(&tracks()));
+        let item = package.unit(&entry, &chosen(&tracks()));
+        let parts = item.bytes().unwrap();
         assert_eq!((parts.slices().len(), parts.len()), (3, 11 + 5 + 1000 + 4));
         assert_eq!(parts.slices()[1].as_ptr(), entry.unit.payload.as_ptr());
         let tags = read(&parts.slices().concat());
@@ -338,7 +339,8 @@ mod tests {
     fn a_message_of_a_websocket_holds_one_tag() {
         let mut package = FlvPackage::new(true);
         for payload in [1, 100, 200, 70_000] {
-            let parts = package.unit(&entry(5000, payload), &chosen(&tracks()));
+            let item = package.unit(&entry(5000, payload), &chosen(&tracks()));
+            let parts = item.bytes().unwrap();
             let bytes = parts.slices().concat();
             let (head, head_bytes) = FrameHead::read(&bytes).unwrap().unwrap();
             assert_eq!((head.opcode, head.is_final, head.mask), (Opcode::Binary, true, None));

@@ -65,7 +65,7 @@ fn a_file_is_read_block_by_block_to_its_end() {
     let (pieces, offsets, end) = play(&file, length);
     assert_eq!((read(&pieces), &*end), (file.clone(), "the file is over"));
     assert_eq!(offsets, [0, BLOCK_BYTES as u64, 2 * BLOCK_BYTES as u64]);
-    // What grows behind the length that it had is not waited for, and what is missing before it is a fault.
+    // Bytes added behind the first length are not waited for; bytes missing before it are a fault.
     assert_eq!(read(&play(&file, 200_000).0).len(), 200_000);
     let (pieces, _, end) = play(&file, length + 1);
     assert_eq!((read(&pieces).len(), &*end), (file.len(), "the file cannot be read, or became shorter"));

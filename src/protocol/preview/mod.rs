@@ -16,13 +16,14 @@ mod tests;
 use picture::Format;
 
 use super::row::Protocol;
+use super::sinks::BlobRoot;
 
 /// The hidden command of this program that makes pictures, in a process of its own.
 pub const PREVIEW_WORKER: &str = "preview-worker";
 /// Name of the sinks, and of those who look at their pictures, who are no viewers.
 const NAME: &str = "preview";
-/// The folder of the pictures, seen from the application's `streams`.
-const FOLDER: &str = "../previews/";
+/// The folder of the pictures, beside the application's `streams`.
+static ROOT: BlobRoot = BlobRoot { name: "previews", picture: Some("jpg") };
 
 /// The row of previews in [`super::registry`].
 pub(super) static PROTOCOL: Protocol =
@@ -30,6 +31,6 @@ pub(super) static PROTOCOL: Protocol =
 
 /// Returns the stream of a picture of this format.
 fn stream_of(name: &str, format: Format) -> Option<&str> {
-    let id = name.strip_prefix(FOLDER)?.strip_suffix(format.ending())?.strip_suffix('.')?;
+    let id = ROOT.file(name)?.strip_suffix(format.ending())?.strip_suffix('.')?;
     (!id.is_empty() && !id.contains('/')).then_some(id)
 }

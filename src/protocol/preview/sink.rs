@@ -11,7 +11,7 @@ use media::{Track, TrackKind};
 use picture::{Error, Format as FileFormat, Request, Shape};
 
 use super::settings::PreviewSettings;
-use super::{FOLDER, NAME, stream_of};
+use super::{NAME, ROOT, stream_of};
 use crate::hub::{AsPublished, Delivery, Entry, Fit, Pick, Selection};
 use crate::jobs::{Job, JobDone, JobId, KEY_FRAME_BYTES_MAX, NoPicture, PictureWork, Work};
 use crate::mail::{Blob, Obsolete, Packed, Progress};
@@ -58,6 +58,7 @@ const KIND: SinkKind = SinkKind {
     name: NAME,
     is_enabled: |_| false,
     stream_of: |_, _| None,
+    root: Some(&ROOT),
     file_of: |_, _| None,
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,
@@ -129,7 +130,7 @@ impl PreviewSink {
             key: order.key.clone(),
             plan: Plan {
                 maker: order.kind,
-                name: format!("{FOLDER}{}.{}", order.key.id, format.ending()).into(),
+                name: ROOT.blob(&format!("{}.{}", order.key.id, format.ending())).into(),
                 shape: settings.shape(format),
                 period: settings.period,
                 is_by_period: settings.makes_by_period(format),

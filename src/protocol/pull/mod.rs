@@ -28,8 +28,8 @@ use wire::{Datagrams, SendQueue};
 use crate::mail::{Departure, Grant, PullOrder, PullState, Refusal};
 use crate::protocol::usable::{Fault, Supply, Usable};
 use crate::protocol::{
-    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, OrderEvent, PathEvent, PathId, Paths,
-    PublicationEvent, PublicationNews, PublishAsk, Remote, Reply, Session, Shared, SocketEvent, Timers, To,
+    About, ByteStream, CONNECT_TIMEOUT, Context, DatagramPeer, Event, Logs, OrderEvent, PathEvent, PathId,
+    Paths, PublicationEvent, PublicationNews, PublishAsk, Remote, Reply, Session, SocketEvent, Timers, To,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, Ingest, Now, StreamKey};
@@ -125,7 +125,7 @@ impl PullSession {
         while self.events.is_empty() && self.wants_media() {
             match self.client.poll() {
                 Some(ClientEvent::Connected) => self.connected(now),
-                // What counts is the first media.
+                // The first media counts.
                 Some(ClientEvent::Accepted) => {}
                 Some(ClientEvent::Media(media)) => self.take(now, media),
                 Some(ClientEvent::Begun) => self.ask(),
@@ -497,7 +497,7 @@ impl DatagramPeer for PullSession {
         }
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         self.client.datagrams().map_or(To::PEER, |datagrams| datagrams.poll_datagrams(ctx.now.mono, out))
     }
 }

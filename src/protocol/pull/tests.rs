@@ -342,7 +342,7 @@ fn u_33_redirects_are_followed_five_times_in_connections_of_their_own() {
     assert!(next(&rig.events()).is_some() && rig.sent().is_empty());
     rig.connected();
     assert_eq!(rig.sent().windows(4).filter(|bytes| bytes == b"GET ").count(), 1);
-    // What control does not allow, or cannot find.
+    // Addresses that control does not allow, or cannot find.
     let mut rig = Rig::flv();
     rig.connected();
     rig.give(redirect("http://169.254.169.254/").as_bytes());
@@ -395,7 +395,7 @@ fn the_units_of_a_file_leave_one_by_one_when_they_are_due() {
 #[test]
 fn a_live_source_is_never_held_back_and_a_file_without_a_length_is_found_out() {
     let mut rig = Rig::flowing();
-    // What a server keeps for new viewers.
+    // The part of a stream that a server keeps for new viewers.
     let kept: Vec<u8> = (1..=190).flat_map(|n| tag(KEY, n * 100)).collect();
     assert_eq!(count(&rig.give(&kept)), 190);
     assert!(rig.session.wants_bytes());

@@ -65,6 +65,7 @@ pub(super) const fn kind(
         name,
         is_enabled: |_| true,
         stream_of: |_, _| None,
+        root: None,
         file_of: |_, _| None,
         begins_with_stream: |_, _| false,
         is_outdated: |_, _| false,
@@ -460,7 +461,7 @@ impl Session for RecordingSink {
         if let Some(event) = self.events.pop_front() {
             return Some(event);
         }
-        // What was gathered is written first.
+        // Gathered units are written first.
         let is_done = matches!(self.doing, Doing::Nothing) && self.steps.is_empty() && self.file.is_none();
         self.closing.take_if(|_| is_done).map(Event::Closed)
     }

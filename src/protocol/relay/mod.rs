@@ -25,7 +25,7 @@ use super::pull::{Client, Patience};
 use super::row::{Addresses, Listener, LoadUse, Outbound, Protocol, Request, Scheme, Security};
 use crate::auth::url::{Url, UrlError};
 use crate::http::decode_path;
-use crate::hub::{Chosen, Entry, Fit, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
 use crate::mail::{Target, Transport};
 use crate::types::StreamKey;
 use pull::RelayPull;
@@ -136,12 +136,12 @@ impl Package for RelayPackage {
     }
 
     /// Writes the tracks before a unit whose tracks have changed, including unselected ones, because every track must be known.
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        let Some(head) = unit_head(&entry.unit) else { return Parts::default() };
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+        let Some(head) = unit_head(&entry.unit) else { return Item::default() };
         let head = self.head(&head);
         let Tracks { epoch, .. } = *entry.tracks;
         let is_news = self.epoch.replace(epoch).is_some_and(|before| before != epoch);
         let tracks = is_news.then(|| tracks_frame(&entry.tracks));
-        Parts::new(tracks.into_iter().chain([head, entry.unit.payload.clone()]))
+        Parts::new(tracks.into_iter().chain([head, entry.unit.payload.clone()])).into()
     }
 }

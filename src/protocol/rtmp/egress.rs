@@ -6,7 +6,7 @@ use media::{Track, TrackKind};
 use rtmp::chunk::{MessageHead, write_message};
 use rtmp::{CHUNK_SIZE_OUT, FourCcs, MediaKind};
 
-use crate::hub::{Chosen, Entry, Fit, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
 use crate::protocol::flv_mapping::{self, Body};
 use crate::protocol::{Format, FormatKind};
 
@@ -118,7 +118,7 @@ impl Package for RtmpPackage {
         Parts::new(self.out.drain(..))
     }
 
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item {
         match flv_mapping::unit(entry, chosen) {
             Some(body) if body.kind == TagKind::Data => {
                 let told = flv_mapping::without_left_out(chosen, body.payload);
@@ -128,7 +128,7 @@ impl Package for RtmpPackage {
             Some(body) => self.body(entry.dts_ms, &body),
             None => {}
         }
-        Parts::new(self.out.drain(..))
+        Parts::new(self.out.drain(..)).into()
     }
 }
 

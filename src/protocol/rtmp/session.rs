@@ -432,7 +432,7 @@ impl Session for RtmpSession {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
+            // Memory for a burst is not kept for the life of the session.
             self.events.shrink_to(EVENTS_KEPT);
             self.drain_machine(ctx);
         }

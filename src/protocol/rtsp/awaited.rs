@@ -22,7 +22,7 @@ fn lacks(tracks: &Tracks, selection: Selection) -> bool {
     )
 }
 
-/// See the module.
+/// The wait for the tracks of a stream that has only begun.
 #[derive(Debug)]
 pub(super) struct Awaited {
     until: Instant,

@@ -58,7 +58,7 @@ impl RtspMux {
 
     /// Returns the frames of a unit; `None` for parameter sets and for data.
     pub fn frames(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: &Bytes) -> Option<Bytes> {
-        Some(self.mux.unit(now, kind, timestamp, body)?.1.slices().concat().into())
+        Some(self.mux.unit(now, kind, timestamp, body)?.1.bytes()?.slices().concat().into())
     }
 }
 
@@ -246,8 +246,8 @@ impl LoadPublisher for RtspLoad {
     }
 
     fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes) {
-        let Some((_, parts)) = self.mux.unit(now, kind, timestamp, &body) else { return };
-        for frame in package::frames(&parts) {
+        let Some((_, item)) = self.mux.unit(now, kind, timestamp, &body) else { return };
+        for frame in item.bytes().into_iter().flat_map(package::frames) {
             match self.datagram_way(frame.channel) {
                 Some((path, to)) => {
                     let (head, payload) = frame.into_packet();

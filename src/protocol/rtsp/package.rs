@@ -15,7 +15,7 @@ use rtp::payload::{Packetizer, Payloads};
 use rtp::rtcp::{Compound, SenderInfo};
 use rtp::{NtpAnchor, NtpTime, PayloadType, Ssrc};
 
-use crate::hub::{Chosen, Entry, Fit, Package, Parts, Sharing};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Sharing};
 use crate::protocol::FormatKind;
 use crate::protocol::rtp_mapping::describe::{clock_of, payload_type_of};
 
@@ -278,10 +278,10 @@ impl Package for RtspPackage {
         self.take()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        let Some(track) = entry.tracks.get(entry.unit.track) else { return Parts::default() };
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+        let Some(track) = entry.tracks.get(entry.unit.track) else { return Item::default() };
         self.see(entry);
-        let Some(at) = self.place(track) else { return Parts::default() };
+        let Some(at) = self.place(track) else { return Item::default() };
         let reported = self.cuts.get(at).and_then(|cut| cut.reported_ms);
         if reported.is_none_or(|at| entry.dts_ms.saturating_sub(at) >= REPORT_INTERVAL_MS) {
             self.report(track, entry.unit.dts);
@@ -290,7 +290,7 @@ impl Package for RtspPackage {
             }
         }
         self.packets(entry, track);
-        self.take()
+        self.take().into()
     }
 
     fn sharing(&mut self) -> Option<&mut dyn Sharing> {
@@ -340,7 +340,8 @@ mod tests {
                 payload: Bytes::copy_from_slice(payload),
             };
             let entry = Entry::new(self.now, 1_700_000_000_000, unit, Arc::clone(&self.tracks));
-            let parts = self.package.unit(&entry, &Chosen::default());
+            let item = self.package.unit(&entry, &Chosen::default());
+            let parts = item.bytes().cloned().unwrap_or_default();
             let (bytes, read) = (parts.slices().concat(), frames(&parts).collect::<Vec<_>>());
             let (mut rest, mut frames) = (&bytes[..], Vec::new());
             while let [b'$', channel, high, low, behind @ ..] = rest {

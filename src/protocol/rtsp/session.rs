@@ -26,9 +26,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::row::Security;
 use crate::protocol::rtp_mapping::Source;
 use crate::protocol::{
-    About, ByteStream, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, PlayAsk,
-    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
-    SubscriptionEvent, SubscriptionNews, Timers, To, UnitSink, Verb, asked_selection,
+    About, ByteStream, Context, DatagramPeer, Event, Format, Logs, PathEvent, PathId, Paths, PlayAsk,
+    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, SubscriptionEvent,
+    SubscriptionNews, Timers, To, UnitSink, Verb, asked_selection,
 };
 use crate::types::{Handle, Now, StreamKey};
 
@@ -175,7 +175,7 @@ impl RtspSession {
     /// Chooses the transport of a track: channels that all viewers share, a publisher's own, or a pair of sockets.
     fn setup(&mut self, ctx: &Context<'_>, request: SetupRequest) {
         let now = ctx.now.mono;
-        // Who asks for TLS would not have media go around it.
+        // A peer that asks for TLS does not want media to go around it.
         let is_plain = self.security == Security::Plain;
         let transports = request.transports.into_iter();
         let mut transports = transports.filter(|transport| is_plain || transport.lower == Lower::Tcp);
@@ -233,7 +233,7 @@ impl RtspSession {
     }
 
     fn frame(&mut self, ctx: &Context<'_>, frame: &Frame) {
-        // What a viewer says about its reception is of no use to anybody.
+        // A viewer's reports of its reception are not used.
         let Role::Publisher(publisher) = &mut self.role else { return };
         publisher.packet(ctx.now.mono, frame.track, frame.is_rtcp, &frame.payload);
         self.take_units(ctx);
@@ -427,7 +427,7 @@ impl DatagramPeer for RtspSession {
         }
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         match &mut self.role {
             Role::Viewer(viewer) => viewer.poll_datagrams(ctx.now.mono, out),
             Role::Publisher(publisher) => {
@@ -487,7 +487,7 @@ impl Session for RtspSession {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
+            // Memory for a burst is not kept for the life of the session.
             self.events.shrink_to(4);
             self.drain_machine(ctx);
         }

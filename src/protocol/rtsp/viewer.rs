@@ -282,7 +282,7 @@ mod tests {
         let payload = Bytes::from(vec![7; bytes]);
         let unit = AccessUnit { track, dts: 0, pts: 0, key_frame: true, config_epoch: 1, payload };
         let entry = Entry::new(Instant::now(), 1_700_000_000_000, unit, Arc::clone(tracks));
-        package.unit(&entry, &Chosen::default())
+        package.unit(&entry, &Chosen::default()).bytes().cloned().unwrap_or_default()
     }
 
     #[test]

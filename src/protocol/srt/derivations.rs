@@ -66,7 +66,7 @@ impl Derivations {
         (self.secret, network(address)).hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % (BUCKETS as u64)).unwrap_or(0);
         let Some(of_address) = self.of_addresses.get(index) else { return false };
-        // What all have used up costs an address nothing of its share.
+        // An address loses nothing of its share when the common budget is used up.
         of_address.has(now, PER_SECOND_AND_ADDRESS)
             && self.all.take(now, PER_SECOND)
             && of_address.take(now, PER_SECOND_AND_ADDRESS)

@@ -86,7 +86,7 @@ impl Pace {
             return self.rest();
         }
         self.rtt = self.rtt.min(line().rtt);
-        // What it took to come says what the next one takes.
+        // The distance between arrivals predicts the next one.
         let since = |last| received.saturating_duration_since(last).min(GAP_MAX);
         let came_in = self.last.map_or(Duration::ZERO, since);
         let due = self.due.map_or(now, |due| due.max(now)) + came_in * 100 / SPEED;
@@ -160,7 +160,7 @@ mod tests {
         let queue = Line { rtt: ms(60), unacknowledged: ms(81) };
         let left = leave(&mut pace, 3, || queue);
         assert!((52..=58).contains(&in_a_second(&left)), "{}", in_a_second(&left));
-        // What would be a queue where a round trip takes less is none here.
+        // A delay that would be a queue on a short path is none here.
         let left = leave(&mut Pace::new(), 6, || queue);
         assert!((190..=210).contains(&in_a_second(&left)), "{}", in_a_second(&left));
     }

@@ -16,7 +16,7 @@ use crate::hub::{Delivery, Parts};
 use crate::protocol::publisher::PublisherEvent;
 use crate::protocol::push::Attempt;
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, Remote, Reply, Session, Shared,
+    About, Context, DatagramPeer, Event, Format, Logs, PathEvent, PathId, Paths, Remote, Reply, Session,
     SubscriptionNews, TailSink, Timers, To, UnitRuns, UnitSink,
 };
 use crate::stats::Figures;
@@ -81,7 +81,7 @@ impl DatagramPeer for SrtPush {
         }
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         let peer = self.connection().and_then(|connection| connection.poll_datagrams(ctx.now.mono, out));
         To::of_socket(peer)
     }

@@ -21,9 +21,9 @@ use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, Format, PathEvent, PathId, Paths, PlayAsk, PublicationEvent,
-    PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared, SubscriptionEvent,
-    SubscriptionNews, TailSink, Timers, To, UnitRuns, UnitSink, Verb, asked_selection,
+    About, Context, DatagramPeer, Event, Format, Logs, PathEvent, PathId, Paths, PlayAsk, PublicationEvent,
+    PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, SubscriptionEvent, SubscriptionNews,
+    TailSink, Timers, To, UnitRuns, UnitSink, Verb, asked_selection,
 };
 use crate::stats::Figures;
 use crate::types::{Handle, StreamKey};
@@ -233,7 +233,7 @@ impl SrtSession {
             Ok(_) => {
                 self.known = true;
                 self.role = Role::Viewer(Packer::new(config.payload_size), Pace::new());
-                // What a viewer sends is of no use to anybody.
+                // Data from viewers is ignored.
                 let config = Config { receives: false, ..Config::clone(&config) };
                 self.connection.accept(ctx.now.mono, Arc::new(config));
             }
@@ -293,7 +293,7 @@ impl DatagramPeer for SrtSession {
         self.connection.has_transmit(ctx.now.mono)
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         self.connection.poll_transmit(ctx.now.mono, out);
         To::PEER
     }
@@ -372,7 +372,7 @@ impl Session for SrtSession {
 
     fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
         if self.events.is_empty() {
-            // What a burst needed is not kept for the life of the session.
+            // Memory for a burst is not kept for the life of the session.
             self.events.shrink_to(EVENTS_KEPT);
             self.drain_connection(ctx.now.mono);
         }

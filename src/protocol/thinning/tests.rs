@@ -102,7 +102,7 @@ impl Line {
             let picture =
                 Picture { needs: needs(shape, n % gop), is_key, bytes: usize::try_from(bits / 8).unwrap() };
             if is_key && Thinning::is_full(load) {
-                // What waits was sampled last: it is not shown.
+                // The waiting pictures were sampled last: they are not shown.
                 let kept = self.ms;
                 self.shown.retain(|shown| shown.at_ms <= kept);
                 self.waiting = 0;
@@ -171,7 +171,7 @@ fn a_narrow_line_gets_the_beginning_of_each_gop_in_time() {
             );
             let keys = line.shown.iter().filter(|shown| shown.is_key).count();
             assert_eq!(keys, 8, "GOP {gop} at {percent} %");
-            // What the line carries is used, as far as it may wait.
+            // The line's capacity is used, as far as pictures may wait.
             let share = line.shown.len() * 100 / usize::try_from(gop * 8).unwrap();
             let in_time_ms = 500 * percent / (100 - percent);
             let may = (percent * 6 / 10).min(80 * in_time_ms / (gop * PERIOD_MS));

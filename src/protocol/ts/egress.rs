@@ -13,7 +13,7 @@ use bytes::Bytes;
 use media::Track;
 use mpegts::{Packing, Program};
 
-use crate::hub::{Chosen, Entry, Fit, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
 
 /// The tables are repeated so often, in milliseconds: with a frame on top that is less than the 500 ms of ETSI TR 101 290.
 const TABLES_MS: i64 = 400;
@@ -66,10 +66,10 @@ impl Package for TsPackage {
         TABLES_MS
     }
 
-    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Parts {
+    fn unit(&mut self, entry: &Entry, chosen: &Chosen) -> Item {
         self.write(entry, chosen)
             .filter(|bytes| !bytes.is_empty())
-            .map(|bytes| Parts::new([bytes]))
+            .map(|bytes| Parts::new([bytes]).into())
             .unwrap_or_default()
     }
 

@@ -777,7 +777,7 @@ fn pictures_without_dts_get_decode_times_from_their_order() {
     }
     assert_eq!(times.len(), 60);
     assert!(times.iter().all(|(dts, pts)| dts <= pts), "{times:?}");
-    // What the first reordered pictures teach holds for all that follow.
+    // The delay learnt from the first reordered pictures holds for all that follow.
     assert!(times.iter().skip(6).is_sorted_by(|(a, _), (b, _)| a < b), "{times:?}");
     let late: Vec<(u64, i64)> =
         times.iter().map(|(_, pts)| *pts).enumerate().map(|(n, pts)| (n as u64, pts)).collect();

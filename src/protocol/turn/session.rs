@@ -9,8 +9,8 @@ use wire::Datagrams;
 
 use super::statistics::TurnFigures;
 use crate::protocol::{
-    About, Context, DatagramPeer, Event, FamilyNews, OpenPath, PathEvent, PathId, Paths, Remote, Reply,
-    Session, Shared, SocketEvent, Timers, To,
+    About, Context, DatagramPeer, Event, FamilyNews, Logs, OpenPath, PathEvent, PathId, Paths, Remote, Reply,
+    Session, SocketEvent, Timers, To,
 };
 use crate::stats::Figures;
 
@@ -143,7 +143,7 @@ impl DatagramPeer for TurnSession {
         self.allocation.peek_transmit().is_some()
     }
 
-    fn poll_datagrams(&mut self, _ctx: &Context<'_>, _shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, _ctx: &Context<'_>, _logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         let Some((to, _)) = self.allocation.peek_transmit() else { return To::PEER };
         while let Some((next, length)) = self.allocation.peek_transmit()
             && next == to

@@ -116,7 +116,7 @@ impl ClientDatagrams for UdpPull {
     }
 
     fn poll_datagrams(&mut self, _now: Instant, _out: &mut Datagrams) -> To {
-        // Nobody is spoken to.
+        // Nothing is sent to the sender.
         To::PEER
     }
 }

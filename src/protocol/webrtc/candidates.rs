@@ -44,7 +44,7 @@ impl Entry {
                 Some(Self::LookUp(Lookup::Seen { server: SERVER.0.to_owned(), port: SERVER.1 }))
             }
             None if text == "host" => Some(Self::Hosts),
-            // What looks like an address and is none is a mistake, not a name.
+            // A malformed address is a mistake, not a name.
             None => (is_host(text)
                 && text.contains(|c: char| c.is_ascii_alphabetic())
                 && !text.contains([':', '[']))

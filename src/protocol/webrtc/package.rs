@@ -1,31 +1,26 @@
 //! The packets of a stream, cut once for all WebRTC viewers of a worker.
 //!
 //! Viewers do not share bytes, because each has its own sequence numbers and keys, but the packets before those: a log per track, kept from
-//! the newest key frame on for new viewers. The hub's [`Parts`] of a unit are its number in the list of cut units, which viewers look up in
-//! [`RtcPackage`] ([`Package::shared`]).
+//! the newest key frame on for new viewers. A unit is an [`Item::Packets`]: its place in that log.
 //!
 //! WebRTC shows pictures in order of arrival, and a browser whose decoder must reorder them stalls. Of a stream with B-frames, pictures
 //! that are shown before one already sent are dropped: fewer pictures, in order. Others may refer to some of them; a decoder then conceals
 //! the loss until the next key frame.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use ::webrtc::{SentUnit, Track as Packets};
-use bytes::Bytes;
+use ::webrtc::Track as PacketTrack;
 use media::codec::Codec;
 use media::codec::dependency::Dependency;
 use media::{Timescale, Track, TrackId, TrackKind};
-use rtp::history::PacketLog;
+use rtp::history::{LoggedUnit, PacketLog};
 
-use crate::hub::{Chosen, Entry, Fit, Package, Parts};
+use crate::hub::{Chosen, Entry, Fit, Item, Package, PacketLogs, Packets, Parts};
 
 /// Maximum payload in datagrams to viewers (`Peer::payload_bytes_max` of the default configuration).
 const PAYLOAD_BYTES_MAX: usize = 1200 - 58;
-/// Maximum number of cut units kept: as many as a ring may hold.
-const UNITS_MAX: usize = 4096;
 /// Time for which packets of the GOP before the newest are kept; a viewer that began with it and is paced has been sent it by then.
 const CATCH_UP: Duration = Duration::from_secs(4);
 /// Clock rate of video in RTP.
@@ -36,22 +31,22 @@ const VIDEO_TICKS: Timescale = Timescale::new(90_000);
 struct Cut {
     track: TrackId,
     codec: Codec,
-    packets: Packets,
+    packets: PacketTrack,
     /// RTP timestamp of the newest unit.
     edge: u32,
     /// Latest presentation time of a picture since the key frame.
     latest: i64,
     /// Key frames from which packets are kept, with their arrival time: the newest, and for a while the one before.
-    keys: VecDeque<(Instant, SentUnit)>,
+    keys: VecDeque<(Instant, LoggedUnit)>,
 }
 
 impl Cut {
     /// Keeps the packets that new viewers begin with, and those that recent viewers still need.
-    fn hold(&mut self, at: Instant, key: Option<&SentUnit>) {
+    fn hold(&mut self, at: Instant, key: Option<&LoggedUnit>) {
         if let Some(key) = key {
             self.keys.push_back((at, key.clone()));
         }
-        let is_over = |(since, _): &(Instant, SentUnit)| at.saturating_duration_since(*since) >= CATCH_UP;
+        let is_over = |(since, _): &(Instant, LoggedUnit)| at.saturating_duration_since(*since) >= CATCH_UP;
         while self.keys.len() > 2 || self.keys.get(1).is_some_and(is_over) {
             self.keys.pop_front();
         }
@@ -61,23 +56,14 @@ impl Cut {
     }
 }
 
-/// A unit cut into packets, with its dependencies.
-#[derive(Debug)]
-pub(super) struct CutUnit {
-    pub(super) packets: SentUnit,
-    pub(super) needs: Dependency,
-}
-
 /// The packets of a stream.
 #[derive(Debug, Default)]
 pub(super) struct RtcPackage {
     cuts: Vec<Cut>,
-    units: VecDeque<CutUnit>,
-    /// Number of the first unit in `units`.
-    base: u64,
     /// Number of pictures left out.
     left_out: u64,
-    told: Cell<bool>,
+    /// True once that number was taken.
+    is_taken: Cell<bool>,
 }
 
 /// True if WebRTC carries the codec.
@@ -109,27 +95,6 @@ pub(super) const fn clock_of(codec: Codec) -> Timescale {
 }
 
 impl RtcPackage {
-    /// Returns the cut unit to which the hub's parts refer.
-    pub(super) fn sent(&self, parts: &Parts) -> Option<&CutUnit> {
-        let number = u64::from_le_bytes(parts.slices().first()?.first_chunk().copied()?);
-        self.units.get(usize::try_from(number.checked_sub(self.base)?).ok()?)
-    }
-
-    /// Returns the packet log of a track.
-    pub(super) fn log(&self, track: TrackId) -> Option<&PacketLog> {
-        self.cut(track).map(|cut| cut.packets.log())
-    }
-
-    /// Returns the codec of a track, and the RTP timestamp of its newest unit.
-    pub(super) fn edge(&self, track: TrackId) -> Option<(Codec, u32)> {
-        self.cut(track).map(|cut| (cut.codec, cut.edge))
-    }
-
-    /// Returns once the number of pictures left out, if there are any, for one line of the log.
-    pub(super) fn take_news(&self) -> Option<u64> {
-        (self.left_out > 0 && !self.told.replace(true)).then_some(self.left_out)
-    }
-
     fn cut(&self, track: TrackId) -> Option<&Cut> {
         self.cuts.iter().find(|cut| cut.track == track)
     }
@@ -142,7 +107,7 @@ impl RtcPackage {
             }
             self.cuts.swap_remove(at);
         }
-        let packets = Packets::new(codec, PAYLOAD_BYTES_MAX)?;
+        let packets = PacketTrack::new(codec, PAYLOAD_BYTES_MAX)?;
         self.cuts.push(Cut {
             track: track.id,
             codec,
@@ -154,7 +119,7 @@ impl RtcPackage {
         self.cuts.last_mut()
     }
 
-    fn push(&mut self, at: Instant, entry: &Entry, track: &Track) -> Option<u64> {
+    fn push(&mut self, at: Instant, entry: &Entry, track: &Track) -> Option<Packets> {
         let unit = &entry.unit;
         let clock = clock_of(track.config.codec());
         #[allow(clippy::cast_possible_truncation, reason = "the lower half: RTP's clock wraps")]
@@ -167,18 +132,13 @@ impl RtcPackage {
             return None;
         }
         cut.latest = cut.latest.max(unit.pts);
-        let sent = cut.packets.push(at, &track.config, unit.key_frame, timestamp, &unit.payload).ok()?;
+        let logged = cut.packets.push(at, &track.config, unit.key_frame, timestamp, &unit.payload).ok()?;
         cut.edge = timestamp;
         if track.kind() == TrackKind::Video {
-            cut.hold(at, unit.key_frame.then_some(&sent));
+            cut.hold(at, unit.key_frame.then_some(&logged));
         }
         let needs = Dependency::of(&track.config, unit.key_frame, &unit.payload);
-        self.units.push_back(CutUnit { packets: sent, needs });
-        while self.units.len() > UNITS_MAX {
-            self.units.pop_front();
-            self.base = self.base.saturating_add(1);
-        }
-        Some(self.base.saturating_add(self.units.len() as u64).saturating_sub(1))
+        Some(Packets { unit: logged, needs })
     }
 }
 
@@ -192,13 +152,26 @@ impl Package for RtcPackage {
         Parts::default()
     }
 
-    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Parts {
-        let Some(track) = entry.tracks.get(entry.unit.track) else { return Parts::default() };
-        let number = self.push(entry.received, entry, track);
-        number.map(|number| Parts::new([Bytes::copy_from_slice(&number.to_le_bytes())])).unwrap_or_default()
+    fn unit(&mut self, entry: &Entry, _chosen: &Chosen) -> Item {
+        let track = entry.tracks.get(entry.unit.track);
+        track.and_then(|track| self.push(entry.received, entry, track)).map(Item::Packets).unwrap_or_default()
     }
 
-    fn shared(&self) -> Option<&dyn Any> {
+    fn logs(&self) -> Option<&dyn PacketLogs> {
         Some(self)
+    }
+}
+
+impl PacketLogs for RtcPackage {
+    fn log(&self, track: TrackId) -> Option<&PacketLog> {
+        self.cut(track).map(|cut| cut.packets.log())
+    }
+
+    fn edge(&self, track: TrackId) -> Option<(Codec, u32)> {
+        self.cut(track).map(|cut| (cut.codec, cut.edge))
+    }
+
+    fn take_left_out(&self) -> Option<u64> {
+        (self.left_out > 0 && !self.is_taken.replace(true)).then_some(self.left_out)
     }
 }

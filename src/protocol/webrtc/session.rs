@@ -30,7 +30,6 @@ use super::data::{DataRelay, DataSettings};
 use super::ingest::Ingest;
 use super::messages::{Ask, Described, FromSession, Later, Refused, ToSession};
 use super::negotiation::{self, Shown};
-use super::package::RtcPackage;
 use super::room::{Choice, Room};
 use super::settings::RtcAppSettings;
 use super::statistics::RtcFigures;
@@ -39,8 +38,8 @@ use super::way::Ways;
 use crate::hub::Delivery;
 use crate::mail::{Departure, Grant, Message, NoSubscription, Refusal, StreamData};
 use crate::protocol::{
-    About, Claim, Context, DatagramPeer, Event, FamilyEvent, FamilyNews, Format, PathId, PlayAsk, PortEvent,
-    PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session, Shared,
+    About, Claim, Context, DatagramPeer, Event, FamilyEvent, FamilyNews, Format, Logs, PathId, PlayAsk,
+    PortEvent, PublicationEvent, PublicationNews, PublishAsk, RefusedRequest, Remote, Reply, Session,
     SubscriptionEvent, SubscriptionNews, Timers, To, UnitSink, Verb,
 };
 use crate::stats::Figures;
@@ -547,7 +546,7 @@ impl RtcSession {
                     self.events.push_back(Event::Subscription(handle, needed));
                 }
             }
-            // Who says goodbye means it; who is silent may come back.
+            // A goodbye is final; a silent peer may come back.
             ::webrtc::Event::Closed(reason) => {
                 let departure = if reason == CloseReason::Peer { Departure::Clean } else { Departure::Lost };
                 if !self.closed {
@@ -586,7 +585,7 @@ impl DatagramPeer for RtcSession {
         self.peer.handle_datagram(ctx.now.mono, path, datagram);
     }
 
-    fn poll_datagrams(&mut self, ctx: &Context<'_>, shared: Shared<'_, '_>, out: &mut Datagrams) -> To {
+    fn poll_datagrams(&mut self, ctx: &Context<'_>, logs: Logs<'_, '_>, out: &mut Datagrams) -> To {
         let (viewer, room) = match &self.role {
             Role::Viewer(viewer) => (Some(viewer), None),
             Role::Room(room) => (None, Some(room)),
@@ -597,20 +596,20 @@ impl DatagramPeer for RtcSession {
             | Role::AskedPlay(_)
             | Role::Offered(_) => (None, None),
         };
-        let package = viewer.and_then(|_| shared(Handle::ONLY)?.downcast_ref::<RtcPackage>());
+        let own = viewer.and_then(|_| logs(Handle::ONLY));
         let log = |section| match room {
             Some(room) => {
                 let (handle, track) = room.carries(section)?;
-                shared(handle)?.downcast_ref::<RtcPackage>()?.log(track)
+                logs(handle)?.log(track)
             }
-            None => package?.log(viewer?.track_of(section)?),
+            None => own?.log(viewer?.track_of(section)?),
         };
         let remote = loop {
             let Some(path) = self.peer.poll_transmit(ctx.now.mono, log, out) else { break None };
             if let Some(remote) = self.ways.find(path) {
                 break Some(remote);
             }
-            // Nobody to send it to: it counts as lost, and what is for others goes on.
+            // No route for this path: the packets count as lost, and those for other paths go on.
             out.clear();
         };
         To { path: PathId::default(), remote, last: self.peer.has_nothing_to_send() }

@@ -20,7 +20,7 @@ use super::package::RtcPackage;
 use super::session::RtcSession;
 use super::settings::RtcAppSettings;
 use crate::config::AppSettings;
-use crate::hub::{Blobs, Chosen, Entry, Package, Selection};
+use crate::hub::{Blobs, Chosen, Entry, Package, PacketLogs, Selection};
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::publisher::grant;
 use crate::protocol::{Apps, Context, Event, FamilyEvent, FamilyNews, Reply, Session, SubscriptionNews};
@@ -343,16 +343,16 @@ fn pictures_that_come_late_are_left_out() {
     let mut chosen = Chosen::default();
     chosen.update(Selection::DEFAULT, &tracks, &|_| crate::hub::Fit::Well);
     let mut sent = |pts, dts, key, reference| {
-        let parts = package.unit(&entry(pts, dts, key, reference, &tracks), &chosen);
-        package.sent(&parts).map(|unit| unit.packets.timestamp())
+        let item = package.unit(&entry(pts, dts, key, reference, &tracks), &chosen);
+        item.packets().map(|packets| packets.unit.timestamp)
     };
     assert_eq!(sent(66, 0, true, true), Some(66 * 90));
     assert_eq!(sent(166, 33, false, true), Some(166 * 90));
     assert_eq!(sent(100, 66, false, false), None);
     assert_eq!(sent(133, 100, false, true), None, "others may need it, and no browser puts it in order");
     assert_eq!(sent(200, 133, false, false), Some(200 * 90), "in order");
-    assert_eq!(package.take_news(), Some(2));
-    assert_eq!(package.take_news(), None);
+    assert_eq!(package.take_left_out(), Some(2));
+    assert_eq!(package.take_left_out(), None);
     assert_eq!(package.edge(TrackId::VIDEO).unwrap().1, 200 * 90);
     assert!(package.log(TrackId::AUDIO).is_none());
 }

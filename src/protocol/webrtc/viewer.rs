@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::info::{Bitrates, Rates, TrackInfo};
 use super::layers::{Layers, PathState, Step};
 use super::negotiation;
-use super::package::{RtcPackage, clock_of};
+use super::package::clock_of;
 use super::patience::Patience;
 use super::playout;
 use crate::hub::{Delivery, Entry, Pick, Selection};
@@ -277,10 +277,8 @@ impl Viewer {
         delivery: &Delivery<'_>,
         key: &StreamKey,
     ) -> Outcome {
-        let Some(package) = delivery.shared.and_then(|shared| shared.downcast_ref::<RtcPackage>()) else {
-            return Outcome::Done;
-        };
-        if let Some(pictures) = package.take_news() {
+        let (Some(logs), Some(packets)) = (delivery.logs, delivery.packets()) else { return Outcome::Done };
+        if let Some(pictures) = logs.take_left_out() {
             tracing::info!(%key, pictures, "B-frames are not sent to WebRTC viewers");
         }
         let entry = delivery.entry;
@@ -289,14 +287,13 @@ impl Viewer {
             self.settle(now, peer);
         }
         let Some((output, is_other)) = self.output_of(entry) else { return Outcome::Done };
-        let Some((codec, edge)) = package.edge(output.track) else { return Outcome::Done };
+        let Some((codec, edge)) = logs.edge(output.track) else { return Outcome::Done };
         if codec != output.codec {
             return Outcome::OtherCodec;
         }
-        let Some(cut) = delivery.parts().find_map(|parts| package.sent(parts)) else { return Outcome::Done };
-        let unit = &cut.packets;
+        let unit = &packets.unit;
         let squeezed = ticks(codec, SQUEEZED);
-        let behind = edge.wrapping_sub(unit.timestamp());
+        let behind = edge.wrapping_sub(unit.timestamp);
         if is_other && output.begun {
             peer.switch(output.section, unit);
         } else if !output.begun {
@@ -311,10 +308,13 @@ impl Viewer {
             if is_other {
                 self.thinning.switch();
             }
-            let picture =
-                Picture { needs: cut.needs, is_key: entry.unit.key_frame, bytes: entry.unit.payload.len() };
+            let picture = Picture {
+                needs: packets.needs,
+                is_key: entry.unit.key_frame,
+                bytes: entry.unit.payload.len(),
+            };
             if picture.is_key && Thinning::is_full(load_of(peer, now)) {
-                let dropped = package.log(track).map_or(0, |log| peer.drop_unbegun(section, log));
+                let dropped = logs.log(track).map_or(0, |log| peer.drop_unbegun(section, log));
                 self.thinning.dropped(now, dropped);
             }
             let passes = self.thinning.passes(now, picture, load_of(peer, now));

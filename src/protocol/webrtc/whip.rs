@@ -350,7 +350,7 @@ fn refusal(why: &Refused, key: &StreamKey, publishes: bool) -> Response {
         Refused::Play(NoSubscription::NotFound) => later(409, "the stream is not live"),
         Refused::Play(NoSubscription::Disabled) => Response::text(403, "WebRTC is switched off here"),
         Refused::NoTracks => later(409, "the stream has sent nothing yet"),
-        // What the stream is cannot be changed for this viewer.
+        // The stream's codecs cannot be changed for this viewer.
         Refused::Description(::webrtc::Error::NothingInCommon) if !publishes => {
             Response::error(406, "no codec of the stream is offered, or in no form that can be sent")
         }

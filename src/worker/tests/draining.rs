@@ -24,7 +24,7 @@ fn c_20_sessions_with_a_role_take_others_and_newcomers_get_none_until_the_drain_
     rig.say(new, &newcomer, [subscribe()]);
     let told = newcomer.replies();
     assert!(told.iter().any(|reply| reply.contains("Verdict(Err(Draining))")), "{told:?}");
-    // Who watches or publishes goes on, with other streams too.
+    // Viewers and publishers that are there go on, with other streams too.
     rig.say(there, &viewer, [subscribe_as(Handle(7), flv())]);
     assert_eq!(verdicts(&viewer), [true]);
     rig.say(publisher, &encoder, [subscribe_as(Handle(7), flv())]);

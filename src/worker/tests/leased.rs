@@ -124,7 +124,7 @@ fn a_viewer_is_counted_once_whichever_workers_it_asks() {
             known.insert(name);
             assert_eq!(usize::try_from(many.count()).unwrap(), known.len(), "seed {seed}");
         }
-        // Nobody holds all of them.
+        // No viewer holds all of them.
         let most = many.1.iter().map(|worker| worker.polled.leases.len()).max().unwrap();
         assert!(workers < 3 || most < known.len(), "seed {seed}");
         many.0.mono += Duration::from_secs(11);

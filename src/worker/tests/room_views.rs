@@ -151,7 +151,7 @@ fn a_viewer_of_one_stream_follows_who_speaks_at_key_frames() {
     assert!(shown[0] > 3_000 && shown[1] == shown[0] + 40, "on the clock of arrival: {shown:?}");
     rig.pictures(&ann, [(5_160, true)]);
     assert!(times(&viewer).is_empty(), "no longer shown");
-    // Who is shown leaves: the other follows, from its newest key frame on.
+    // The shown participant leaves: the other follows, from its newest key frame on.
     rig.down(12);
     rig.pictures(&ann, [(5_200, false)]);
     let shown = times(&viewer);

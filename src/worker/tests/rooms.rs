@@ -89,7 +89,7 @@ fn viewers_of_a_room_hear_who_speaks_on_every_worker() {
         })
         .collect();
     assert_eq!(mail, [(StreamId(11), 30), (StreamId(12), 90)]);
-    // Who comes later hears who speaks.
+    // A later viewer learns who speaks.
     let late = rig.watcher();
     assert_eq!(speakers(&late), ["ann 30"]);
     rig.speak(&ann, 127);
@@ -158,7 +158,7 @@ fn the_viewers_of_a_room_are_no_flood_together() {
         rig.say(*id, actor, [Event::Family(FamilyEvent::TellStream { stream, message })]);
     }
     assert_eq!(heard(&ann), 512, "a megabyte of 2048 bytes each");
-    // What is dropped goes to no other worker either.
+    // A dropped message goes to no other worker either.
     let mail = rig.outputs();
     assert_eq!(mail.iter().filter(|output| matches!(output, Output::Others(_))).count(), 512);
 }
@@ -190,7 +190,7 @@ fn roles_say_who_sees_whom_while_they_are_live() {
     let of =
         |lists: [&[&str]; 4]| lists.map(|list| list.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
     assert_eq!(told(), of([&["=ann"], &["=ann"], &["=cat"], &["=cat"]]));
-    // Who is let onto the stage is seen; the others hear of no role that they do not see.
+    // A participant that is let onto the stage is seen; the others hear of no role that they do not see.
     rig.up(12, "ben", "active_attendee");
     assert_eq!(told(), of([&["+ben"], &["+ben"], &[], &[]]));
     rig.up(12, "ben", "speaker");

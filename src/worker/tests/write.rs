@@ -217,7 +217,7 @@ fn who_has_taken_everything_does_not_stall() {
     rig.now.mono += Duration::from_secs(3600);
     rig.worker.handle_timeout(rig.now);
     assert_eq!(rig.closed(), []);
-    // What comes then has its whole time.
+    // Bytes that come then have their whole time.
     rig.frames(&publisher, [33]);
     rig.write(0);
     rig.now.mono += Duration::from_secs(29);
@@ -254,7 +254,7 @@ fn a_session_hears_at_once_how_much_was_taken_and_a_viewer_when_its_time_comes()
     rig.worker.finish_turn();
     rig.write_again(peer, 0);
     assert_eq!(actor.replies(), [""; 0]);
-    // What it makes of the room is seen in the same turn.
+    // The session's use of the room is seen in the same turn.
     actor.say(Event::Closed("done".to_owned()));
     rig.write_again(peer, 2);
     rig.worker.finish_turn();

@@ -65,7 +65,7 @@ fn h_11_reads_stop_when_answers_are_not_taken() {
     // Per peer: the answers over the limit of 256 KiB, one answer more, the held requests, and slack.
     let grown = server.rss_kb().saturating_sub(before);
     assert!(grown < PEERS as u64 * 2048 + 8192, "{grown} KiB for {PEERS} peers that read nothing");
-    // Those who read at last get every answer, in order and whole.
+    // Clients that read at last get every answer, in order and whole.
     let (mut stream, sent) = peers.pop().unwrap();
     assert!(sent > 10, "{sent}");
     for _ in 0..10 {

@@ -313,7 +313,7 @@ fn endless_chunks(server: &Server) {
         let answer = read_to_close(stream);
         assert_eq!((answer.status(), answer.count(), answer.closed), (413, 1, true), "{answer:?}");
     }
-    // Who goes on regardless is cut off; a reset may overtake the answer then.
+    // A client that goes on regardless is cut off; a reset may overtake the answer then.
     let mut stream = connect(server.http);
     stream.write_all(chunked("").as_bytes()).unwrap();
     let taken = (0..100_000).take_while(|_| stream.write_all(chunk.as_bytes()).is_ok()).count();

@@ -27,7 +27,7 @@ fn tree(folder: &Path) -> BTreeSet<PathBuf> {
 fn r_10_bad_stream_ids_are_refused_everywhere_and_leave_nothing_on_disk() {
     let mut server = Server::start(&[]);
     let api = server.api();
-    // What is tried is told in the audit log, which is made for its first line.
+    // Attempts are written to the audit log, which is made for its first line.
     std::fs::write(server.home().join("home/log/audit.log"), "").unwrap();
     let before = tree(server.home());
     let long = "x".repeat(129);

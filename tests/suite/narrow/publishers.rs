@@ -109,7 +109,7 @@ fn run(row: &Row, over: Over, seed: u64) -> Seen {
     let before = if over.is_datagrams() { world.published_bytes(publisher) } else { 0 };
     world.run_for(began + WATCHED - world.instant());
     let sent = if over.is_datagrams() { world.published_bytes(publisher) - before } else { 0 };
-    // What is made at the end is still on its way.
+    // Units made at the end are still on their way.
     world.run_for(secs(2));
     let log = log.lock().unwrap();
     let made: BTreeMap<u64, Instant> = if over == Over::WebRtc {

@@ -113,7 +113,7 @@ fn u_37_there_is_nothing_in_it_that_asks_a_shell() {
         ["exec", "posix_spawn", "popen"].iter().any(|begin| name.starts_with(begin))
             || ["fork", "vfork", "_Fork", "clone", "system"].contains(&name)
     };
-    // What `std::process::Command` is made of.
+    // The parts of `std::process::Command`.
     let of_std = |name: &str| name.starts_with("posix_spawn") || ["execvp", "fork"].contains(&name);
     let names = symbols.lines().filter_map(|line| line.split_whitespace().last()?.split('@').next());
     let others = names.filter(|name| starts(name) && !of_std(name));

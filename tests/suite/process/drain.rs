@@ -136,7 +136,7 @@ fn c_07_sigterm_tells_everyone_and_ends_with_0() {
     }
     assert!(TcpStream::connect(http).is_err() && TcpStream::connect(rtmp).is_err());
 
-    // What was live is finished, what was not is as it was, and streams without a record left none.
+    // Live streams are finished, others are as they were, and streams without a record left none.
     let mut again = Server::start_in(&folder, &[]);
     let live = again.api().broadcast("live", "live1").unwrap();
     assert_eq!((&live["status"], &live["name"]), (&"finished".into(), &"kept".into()));

@@ -105,7 +105,7 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
     command.arg("--nofile=64:64").arg(plain.get_program()).args(plain.get_args());
     let mut server = Server::spawn(&mut command);
     wait_for("the limit", secs(10), || log_of(&folder).contains("descriptors files=64 in_use="));
-    // Who connects and says nothing cannot have all of them, from here or elsewhere.
+    // Silent connections cannot have all of them, from here or elsewhere.
     let mut idle = Vec::new();
     for _ in 0..100 {
         idle.extend(TcpStream::connect(server.http));

@@ -39,7 +39,7 @@ impl NameServer {
         std::thread::spawn(move || {
             let mut question = [0; 512];
             while let Ok((bytes, from)) = socket.recv_from(&mut question) {
-                // What does not fit a datagram is asked for again over TCP.
+                // An answer that does not fit a datagram is asked for again over TCP.
                 if let Some(mut answer) = by_datagram.answer(&question[..bytes]) {
                     if answer.len() > 512 {
                         answer.truncate(bytes);
@@ -159,7 +159,7 @@ fn u_05_whatever_a_name_server_does_others_notice_nothing() {
             names.asked() > before
         });
     };
-    // What is known is used, and asked for again beside that: that nobody knows the name any more is no failure.
+    // A known address is used, and asked for again beside that: a name that has gone since is no failure.
     again(Manner::Denies);
     wait_for("the push to arrive by what is known", secs(90), arrives);
     // An attempt uses what is known, the next one the new answer. All but one of a thousand addresses answer nobody; which is tried

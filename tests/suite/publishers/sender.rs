@@ -152,7 +152,7 @@ fn finds(heard: &[u8], text: &str) -> bool {
 
 impl ClientStream for ByteSender {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        // What comes behind the consent is of no use, but for a refusal.
+        // Messages behind the consent are of no use, but for a refusal.
         self.heard.extend_from_slice(bytes);
         self.hear(now);
         if self.script.began.is_some() && self.heard.len() > 4096 {

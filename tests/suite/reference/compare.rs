@@ -63,7 +63,7 @@ pub(super) fn differences(call: &Call, ours: &Answer) -> Vec<String> {
         call.name.split_whitespace().any(|word| MEASURED.iter().any(|start| word.starts_with(start)));
     match (serde_json::from_str(&theirs.body), serde_json::from_str(&ours.body)) {
         (Ok(theirs), Ok(ours)) => {
-            // Those of an application are extended by protocols, and stand behind the reference's.
+            // Settings of an application are extended by protocols, and stand behind the reference's.
             let extended = call.path.contains("/settings/");
             Walk { measured, extended, out: &mut out }.values("", &theirs, &ours);
         }

@@ -166,7 +166,7 @@ impl Script {
 
     fn quiet(&self, step: &Step) {
         let path = self.filled(&step.path);
-        // What the call before did not give cannot be named.
+        // A value that the call before did not give cannot be named.
         if !path.contains('{') {
             let fields = if step.body.is_some() { json_type() } else { Vec::new() };
             self.ask(step.quiet.as_deref().unwrap(), &path, &fields, step.body.as_deref().map(str::as_bytes));

@@ -74,7 +74,7 @@ fn chaos(plan: &mut Random) -> Chaos {
     if kind < 3 {
         return faults;
     }
-    // What is lost is there in time where nobody pauses for as long as SRT waits for it.
+    // Lost packets are there in time where no peer pauses for as long as SRT waits for them.
     let (datagrams_lost, datagrams_doubled) = if pause_max <= ms(5) { (0.02, 0.01) } else { (0.0, 0.0) };
     let lines = Chaos { datagrams_lost, datagrams_doubled, ..faults };
     Chaos { connects_fail: 0.3, names_fail: 0.2, names_silent: 0.1, posts_fail: 0.3, ..lines }
@@ -358,7 +358,7 @@ impl Run {
         while self.world.connections() > 0 && self.world.elapsed() < until {
             self.wait(ms(500));
         }
-        // What is held back: hooks that are tried again.
+        // Held back: hooks that are tried again.
         while !self.world.held().is_empty() && self.world.elapsed() < until {
             self.wait(ms(500));
         }

@@ -53,7 +53,7 @@ impl Record {
         if std::mem::take(&mut self.is_changing) {
             self.known = Known::Unknown;
         }
-        // What was live is marked on the disk some time.
+        // A live stream is marked on the disk some time.
         self.was_live = None;
     }
 }
@@ -214,7 +214,7 @@ impl Run {
             self.streams[stream].record.is_changing = true;
         }
         if matches!(call, Call::Delete | Call::Stop) {
-            // What is there until the answer is unsure.
+            // The record as it is until the answer is unsure.
             self.streams[stream].event(now, None);
             self.streams[stream].may_end(now, now + slack);
         }
@@ -228,7 +228,7 @@ impl Run {
     }
 
     pub(super) fn observe_answers(&mut self) {
-        // What has been live since.
+        // Streams that have been live since.
         let (now, slack) = (self.world.instant(), self.slack);
         for stream in &mut self.streams {
             if matches!(stream.expect(now, slack), Expect::Live(_)) {
@@ -260,7 +260,7 @@ impl Run {
             Call::List => self.judge_list(request.asked, answer),
             Call::ReadCopy => self.judge_copy(request, answer),
             Call::ReadPull => self.judge_pull(request, answer),
-            // What was refused is what it was.
+            // A refused change leaves the record as it was.
             Call::Pull if answer.succeeds() => self.streams[stream].pull = Some(self.world.instant()),
             Call::Pull => {}
             Call::EndPull if answer.status == 500 => self.streams[stream].pull = Some(self.world.instant()),
@@ -410,7 +410,7 @@ impl Run {
             let story = self.world.story(viewer.id);
             let ended = [story.left, story.closed].into_iter().flatten().min();
             let is_served = story.ready.is_some_and(|ready| self.ago(ready) > settled);
-            // What a slow one has missed of a stream that is over is still on its way, and it is no viewer of the next.
+            // Units that a slow viewer has missed of an ended stream are still on their way; it is no viewer of the next stream.
             let is_of_next = viewer.is_slow
                 && story.ready.is_some_and(|at| self.streams[viewer.stream].may_have_ended_since(at));
             let was_here = is_served && ended.is_none() && !viewer.is_done && !is_of_next;

@@ -255,7 +255,7 @@ impl Run {
     pub(super) fn observe_rings(&self) {
         let most = |stream: &Stream| {
             let lives = if stream.was_copied { 3 } else { 1 };
-            // What is pulled waits for its source without a deadline, with what it has had.
+            // A pulled stream waits for its source without a deadline, with what it has had.
             if stream.was_pulled { usize::MAX } else { stream.retained_max() * lives }
         };
         let most = self.streams.iter().map(most).fold(0, usize::saturating_add);

@@ -159,14 +159,14 @@ impl Run {
         if story.left.is_some() || story.closed.is_some() || story.rejected.is_some() {
             let at = story.closed.unwrap_or(now);
             let is_cut = story.ready.is_some() && story.left.is_none() && !viewer.is_copy;
-            // What a slow one has missed is sent before the goodbye, for some seconds.
+            // Units that a slow viewer has missed are sent before the goodbye, for some seconds.
             let slack = if viewer.is_slow { slack + ms(8000) } else { slack };
             if is_cut && !of.had_reason(at, slack) {
                 let times = [Some(story.asked), story.ready, Some(at)].map(|at| at.map(|at| self.ago(at)));
                 let text = format!("viewer {index} over {:?} was closed without a reason", viewer.over);
                 self.fail(&format!("{text}; it asked, was let in, and was closed {times:?} ago"));
             }
-            // Who was refused would have been let in.
+            // A refused viewer should have been let in.
             let is_refused = story.rejected.is_some() && story.left.is_none();
             if is_refused
                 && matches!(viewer.expect, Expect::Live(_) | Expect::Grace)
@@ -183,7 +183,7 @@ impl Run {
         }
         let expect = of.expect(now, slack);
         let waited = now.saturating_duration_since(story.asked);
-        // Who is still connecting cannot be told.
+        // A viewer that is still connecting cannot be told.
         let is_known = story.ready.is_some() || viewer.over != Over::WebRtc;
         if expect == Expect::Idle && waited > slack * 2 && !viewer.is_slow && is_known {
             self.fail(&format!("viewer {index} over {:?} was not told that its stream is over", viewer.over));

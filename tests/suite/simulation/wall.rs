@@ -124,7 +124,7 @@ impl Run {
             (date(&text, "availabilityStartTime=\""), date(&text, "direct:2014\" value=\""));
         let made_ms = date(&text, "publishTime=\"");
         assert!((now_ms - 3000..=now_ms).contains(&made_ms), "made {made_ms}, asked for {now_ms}");
-        // What is newest has just been made; it is in the last period.
+        // The newest segment has just been made; it is in the last period.
         let (_, period) = text.rsplit_once("<Period ").unwrap();
         let scale: i64 = value(period, "timescale=\"").parse().unwrap();
         let offset: i64 = value(period, "presentationTimeOffset=\"").parse().unwrap();
@@ -326,7 +326,7 @@ fn a_burst_at_the_beginning_dates_nothing_late() {
         let mut world = World::new(seed, 2, &SETTINGS);
         let publisher = world.publish("live", "s", source(seed).gop(90));
         world.run_until("the grant", secs(2), |world| world.is_ready(publisher));
-        // What is sent meanwhile, from the first key frame on, comes at once.
+        // Units sent meanwhile, from the first key frame on, come at once.
         (0..2).for_each(|worker| world.pause(worker, ms(2500)));
         let mut run = Run::of(world, publisher);
         run.look();

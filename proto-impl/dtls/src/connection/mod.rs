@@ -285,7 +285,7 @@ impl Connection {
         let mtu = self.mtu();
         let before = out.len();
         while out.has_room(mtu) {
-            // What waits has its numbers, and a flight gets them as it is written.
+            // Waiting records have their numbers; a flight gets them as it is written.
             let Some(datagram) = self.out.pop_front().or_else(|| self.write_flight()) else { break };
             out.push(&[], &datagram);
         }

@@ -137,7 +137,7 @@ impl Session {
             }
             let is_new = !self.reassembly.is_old(head.sequence);
             if is_new && number.epoch != u64::from(self.link.records.read_epoch()) {
-                // What is new comes under the latest keys only.
+                // New messages come under the latest keys only.
                 return Err(Failure::Unexpected(head.kind).into());
             }
             match self.reassembly.insert(&head, fragment, protected)? {

@@ -109,7 +109,7 @@ fn run(seed: u64, versions: Versions, mtu: usize) -> (Duration, Stats, Stats) {
     let took = sim.run_until(secs(10), |a, b| connected(a) && connected(b)).unwrap();
     let (a, b) = (sim.a.connected.take().unwrap(), sim.b.connected.take().unwrap());
     assert_eq!(a.srtp, b.srtp);
-    // What is lost of the last flight, and of its acknowledgement, is repeated.
+    // Lost parts of the last flight, and of its acknowledgement, are repeated.
     sim.run_for(secs(10)).unwrap();
     for end in [&sim.a, &sim.b] {
         assert!(end.held_most <= HELD_BYTES_MAX, "seed {seed}: {}", end.held_most);

@@ -174,7 +174,7 @@ mod tests {
             let indexed = indexed(&cut).unwrap();
             assert!(indexed.end <= length as u64 && indexed.tracks.len() != 1);
             ends.insert(indexed.end);
-            // What the disk has not taken may read as zeros.
+            // Bytes that the disk has not taken may read as zeros.
             cut.resize(file.len() + 5000, 0);
             assert!(tests::indexed(&cut).unwrap().end <= whole.end, "{length}");
         }

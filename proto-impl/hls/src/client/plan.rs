@@ -48,7 +48,7 @@ impl Client {
                 all.push((track.reload_at.max(self.now), !self.playlist_last, track.progress, false, index));
             }
         }
-        // Of what is due at once, playlists and segments take turns.
+        // Of requests that are due at once, playlists and segments take turns.
         let first = all
             .into_iter()
             .min_by_key(|(at, goes_first, progress, _, index)| (*at, !*goes_first, *progress, *index));

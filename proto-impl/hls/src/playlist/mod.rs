@@ -51,7 +51,7 @@ impl Playlist {
             return Err(Error::Violation { line: 0, violation: Violation::Encoding });
         };
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        // What follows the tag's name is tolerated, as in the lists of tuners (`#EXTM3U x-tvg-url=…`).
+        // Text behind the tag's name is tolerated, as in the lists of tuners (`#EXTM3U x-tvg-url=…`).
         let first = text.lines().next().unwrap_or_default();
         if !first.strip_prefix("#EXTM3U").is_some_and(|rest| rest.is_empty() || rest.starts_with(BLANKS)) {
             return Err(Error::Violation { line: 1, violation: Violation::Header });

@@ -189,8 +189,8 @@ fn utc_timing(out: &mut String, now_ms: u64) {
     let _ = write!(out, "{UTC_TIMING} value=\"{}\"/>", moment(now_ms));
 }
 
-/// Gives the edit of a manifest's lines for one viewer: the time is that of its request, and its credentials are on every URI, with the
-/// parameter that tells viewers of the manifest from those of playlists.
+/// Returns a function that edits the lines of a manifest for one viewer: it sets the time of the request, and adds to every URI the
+/// viewer's credentials and the parameter that tells viewers of the manifest from those of playlists.
 pub fn for_viewer(echo: &str, now_ms: u64) -> impl Fn(&str, &mut String) -> bool + Send + 'static {
     let query = if echo.is_empty() { MARK.to_owned() } else { format!("{MARK}&{echo}") };
     let query = Escaped(&query).to_string();

@@ -8,10 +8,13 @@
 //!    low latency. Files come out before a playlist names them.
 //! 4. Names that the playlist has dropped come out twice: when it drops them, and when no player fetches them any more.
 //! 5. [`Presentation::manifest`] describes the segments of several [`Mp4Segmenter`]s by their [`Outline`]s, side by side, for players of DASH.
+//! 6. Before all this, [`Lineup`] puts tracks that are apart in time beside each other, and [`Dates`] finds the dates of units.
 //!
 //! Nothing here reads a clock, serves a request or keeps a file: the owner says what time it is, stores the files under their names, and
 //! forgets those that are gone. A stream is bounded by [`Rules::list_size`], [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
 
+mod dates;
+mod lineup;
 mod manifest;
 mod mp4;
 mod names;
@@ -23,6 +26,8 @@ mod window;
 
 use media::AccessUnit;
 
+pub use dates::{Arrival, Dates};
+pub use lineup::Lineup;
 pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};
 pub use mp4::{Described, Made, Mp4Segmenter, Span, Spanned};
 pub use names::{Names, Suffix};

@@ -498,7 +498,7 @@ mod tests {
         assert_eq!((rig.segments.len(), rig.segmenter.playlist()), (2, None));
         rig.frames(25 * 6, 1, |_| true);
         assert_eq!(rig.durations(), [2000; 3]);
-        // Of what is over, everything there is; of long segments, one.
+        // Of ended streams everything there is; of long segments, one.
         let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 10, |n| n == 0);
         rig.finish();

@@ -324,7 +324,7 @@ impl Connection {
         self.input.block = None;
         self.streams.clear();
         self.output.ready.clear();
-        // What has not been polled is of streams that are gone.
+        // Events that were not polled belong to streams that are gone.
         self.events.clear();
         self.events.push_back(Event::Closed(reason));
     }

@@ -52,7 +52,7 @@ impl Connection {
             }
             self.make_frame(now, id, room);
         }
-        // Those that wait for the connection's window keep their places.
+        // Streams that wait for the connection's window keep their places.
         for id in blocked.into_iter().rev() {
             self.output.ready.push_front(id);
         }

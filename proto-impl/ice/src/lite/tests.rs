@@ -347,7 +347,7 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
 
 #[test]
 fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
-    // What was heard of the other path before the silence, or early in it, is no sign of life.
+    // Packets of the other path before the silence, or early in it, are no sign of life.
     let mut server = Server::new();
     assert!(server.check(1, true));
     server.pass(ms(4_999));
@@ -451,7 +451,7 @@ fn i_10_unknown_attributes_are_refused_and_indications_ignored() {
     let named = message.attributes().find(|a| a.kind == AttributeType::UNKNOWN_ATTRIBUTES).unwrap();
     assert_eq!(named.value, [0, 2]);
     assert!(server.selected().is_none());
-    // What need not be understood is no reason.
+    // An attribute that need not be understood is no reason.
     let extra = Some((AttributeType(0xc057), &[0, 1, 0, 10][..]));
     let bytes = Request { extra, ..server.request() }.bytes();
     assert!(Message::read(&server.deliver(1, &bytes).unwrap()).unwrap().class() == Class::Success);

@@ -25,7 +25,7 @@ pub(super) struct Limits {
     pub(super) step_memory: i64,
     /// Silence of a track that may be a mute.
     pub(super) gap: i64,
-    /// Behind the other tracks by more than this after a gap, a track's clock stood still.
+    /// A track that is behind the others by more than this after a gap has a clock that stood still.
     pub(super) late: i64,
     /// Tracks keep their own distance up to this.
     pub(super) apart: i64,

@@ -46,7 +46,7 @@ impl Thresholds {
     pub(super) const STREAM: Self = Self { start_us: 250_000, calm_us: 25_000, windows: 2 * DRIFT_WINDOWS };
 }
 
-/// See the module.
+/// A clock's way back to where it belongs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Slew {
     active: bool,

@@ -308,7 +308,7 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     assert!(held.0 <= 20 && held.1 == 0, "{held:?}");
     let late = lead_of_sound_beside_held_pictures(|t, raw, _| t.map(TrackId::VIDEO, raw));
     assert!(late.0 >= 180, "the test shows nothing: {late:?}");
-    // Nobody is believed to have held a unit for long.
+    // No publisher is believed to have held a unit for long.
     let (began, mut t) = (netsim::Clock::new().now(), milliseconds());
     t.arrive(began);
     t.map(TrackId::AUDIO, 0);

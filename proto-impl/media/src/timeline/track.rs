@@ -76,7 +76,7 @@ struct Reference {
     measured: u8,
 }
 
-/// See the module. Times of arrival are zero for files.
+/// The clock of a track. Times of arrival are zero for files.
 #[derive(Debug, Clone)]
 pub(super) struct TrackClock {
     pub(super) id: TrackId,

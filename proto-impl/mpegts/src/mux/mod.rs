@@ -333,7 +333,7 @@ impl Muxer {
         let payload: usize = unit.payload.iter().map(|piece| piece.len()).sum();
         let is_alone =
             duration == 0 || payload >= audio_bytes || unit.kind != Kind::Audio || unit.pts != unit.dts;
-        // What is left of streams that changed is not to grow.
+        // The rest of changed streams must not grow.
         if is_alone || !self.past.is_empty() {
             return self.write(unit);
         }

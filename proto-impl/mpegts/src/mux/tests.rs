@@ -177,7 +177,7 @@ fn a_program_of_many_streams_has_them_all_on_pids_of_their_own() {
         Pid::new(MORE_VIDEO_PID + 1)
     );
     assert_eq!(packets(&muxer.write(&unit(Kind::Video, 3002, &[&[1]])))[0].pid, Pid::PAT);
-    // What the program has not is not written.
+    // A unit of a track that the program lacks is not written.
     assert!(muxer.write(&Unit { number: 9, ..second }).is_empty());
 }
 

@@ -23,7 +23,7 @@ impl Client {
         object.push(("flashVer".to_owned(), Value::string(config.flash_ver.as_str())));
         object.push(("tcUrl".to_owned(), Value::string(config.tc_url.as_str())));
         if self.role == Role::Play {
-            // What Flash Player told of itself; some servers demand it of players.
+            // Properties that Flash Player sent; some servers demand them of players.
             object.push(("fpad".to_owned(), Value::Boolean(false)));
             object.push(("capabilities".to_owned(), Value::Number(15.0)));
             object.push(("audioCodecs".to_owned(), Value::Number(4071.0)));

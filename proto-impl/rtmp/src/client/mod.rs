@@ -24,7 +24,7 @@ use wire::SendQueue;
 use crate::chunk::Message;
 use crate::link::Link;
 use crate::message::{self, kind};
-use crate::timers::Timers;
+use crate::timers::{self, Timers};
 use crate::{ClientConfig, CloseReason, Config, Error, FourCcs, MediaMessage, Stats, Timer, handshake};
 
 /// Transaction ids, which are fixed because each command is sent once.
@@ -109,7 +109,7 @@ impl Client {
     fn new(now: Instant, config: Arc<ClientConfig>, seed: &Seed, role: Role) -> Self {
         let mut link = Link::new(&Config::default());
         let handshake = handshake::Client::new(seed.random(), config.digest, &mut link.out);
-        let mut timers = Timers::default();
+        let mut timers = timers::stopped();
         timers.set(Timer::Handshake, now, config.handshake_timeout);
         let phase = Phase::Handshake(Box::new(handshake));
         Self { config, role, phase, link, timers, events: VecDeque::new(), four_ccs: None, multitrack: false }
@@ -283,7 +283,7 @@ impl Client {
             return;
         }
         self.phase = Phase::Closed;
-        self.timers = Timers::default();
+        self.timers.clear_all();
         self.link.reader = crate::chunk::Reader::new((&Config::default()).into());
         self.events.push_back(ClientEvent::Closed(reason));
     }

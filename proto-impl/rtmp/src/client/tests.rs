@@ -186,7 +186,7 @@ fn u_20_a_hostile_server_hits_the_same_limits() {
     // M-12
     let deep = [b"\x02\0\x08onStatus\0\0\0\0\0\0\0\0\0".to_vec(), b"\x03\0\x01a".repeat(10_000)].concat();
     assert!(matches!(violation(&raw(3, 20, 0, 0, &deep)), Violation::Amf(flv::Error::TooDeep { .. })));
-    // What is merely odd goes on: M-04 clamp, M-08.
+    // Merely odd messages go on: M-04 clamp, M-08.
     let odd = [
         control(1, &[0x7f, 0xff, 0xff, 0xff]),
         control(5, &[0xff; 4]),

@@ -30,7 +30,7 @@ use wire::SendQueue;
 use crate::chunk::Message;
 use crate::link::Link;
 use crate::message::{self, kind};
-use crate::timers::Timers;
+use crate::timers::{self, Timers};
 use crate::{CloseReason, Config, Error, Event, Limit, MediaKind, MediaMessage, Stats, Timer, handshake};
 use streams::{State, Streams};
 
@@ -72,7 +72,7 @@ impl Server {
     /// Creates the machine for a connection just accepted.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
-        let mut timers = Timers::default();
+        let mut timers = timers::stopped();
         timers.set(Timer::Handshake, now, config.handshake_timeout);
         Self {
             phase: Phase::Handshake(Box::new(handshake::Server::new(seed.random()))),
@@ -280,7 +280,7 @@ impl Server {
         }
         self.phase = Phase::Closed;
         self.held = Vec::new();
-        self.timers = Timers::default();
+        self.timers.clear_all();
         self.streams = Streams::new(0);
         self.link.reader = crate::chunk::Reader::new((&*self.config).into());
         self.events.push_back(Event::Closed(reason));

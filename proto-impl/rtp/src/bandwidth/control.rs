@@ -182,14 +182,14 @@ impl RateControl {
     ) -> bool {
         let took = self.updated.replace(now).map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         self.began.get_or_insert(now);
-        // Who sends all the same cannot tell what comes of sending less.
+        // A sender that goes on all the same cannot tell what sending less would do.
         let obeys = batch.leaving_now <= OBEYS * self.rate;
         let trend = queue.watch(at, self.drained(batch, took), obeys);
         let waits = queue.micros();
         self.drain = drain(waits);
         if waits == 0 {
             losses.without_queue();
-            // What was taken for a queue is the path: there was nothing to react to.
+            // The supposed queue is the path: there was nothing to react to.
             let before = self.before.take().filter(|_| trend == Trend::Path);
             self.set(before.map_or(self.rate, |before| before.max(self.rate)));
         }
@@ -241,7 +241,7 @@ impl RateControl {
         let is_soon = |at: Instant| now.saturating_duration_since(at) < BACKOFF_INTERVAL;
         let is_new = batch.newest >= self.reacted && !self.backed_off.is_some_and(is_soon);
         let Some(carries) = batch.drains.or(batch.delivered) else { return };
-        // What the path loses before its queue takes no room there.
+        // Packets that the path loses before its queue take no room there.
         let carries = carries / (1.0 - f64::from(losses.own().min(OWN_LOSS_MAX)) / 1000.0);
         if is_new {
             (self.backed_off, self.reacted) = (Some(now), batch.next);

@@ -201,7 +201,7 @@ impl Feedback {
     fn hears(&mut self, now: Instant, losses: &mut Losses) {
         let silence = self.silence();
         if silence < 1.0 {
-            // What left in the silence says nothing of what leaves now.
+            // Packets that left in the silence say nothing of those that leave now.
             self.control.was_silent(now, silence, self.sent.next());
             losses.begin(self.sent.next());
         }
@@ -350,7 +350,7 @@ impl Feedback {
         let Some(end) = probe.end.filter(|end| self.sent.widen(behind) >= *end) else { return };
         self.probing.probe = None;
         let sent = u32::try_from(end.saturating_sub(probe.first)).unwrap_or(u32::MAX);
-        // What came faster than it left was held up together on the way, or is a lie.
+        // Packets that came faster than they left were held up together on the way, or the report is a lie.
         let left = probe.last_left.saturating_sub(probe.first_left);
         let took = probe.last_at.saturating_sub(probe.first_at).max(left);
         // A fifth may be lost; more says that it did not fit.

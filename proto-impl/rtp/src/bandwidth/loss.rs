@@ -195,7 +195,7 @@ mod tests {
         run(&mut losses, 2900, 400, 400);
         losses.without_queue();
         assert!(losses.own() <= 60 && losses.excess() > 100);
-        // What was sent before is no reason.
+        // Losses from before the beginning are no reason.
         losses.begin(3300);
         assert_eq!((losses.excess(), losses.recent()), (0, losses.own()));
         run(&mut losses, 3200, 99, 1000);

@@ -138,7 +138,7 @@ impl BandwidthEstimator {
     #[must_use]
     pub fn target(&self, now: Instant) -> Option<u64> {
         let ours = self.feedback.as_ref().and_then(|feedback| feedback.target(now));
-        // What is told bounds when it is below what leaves.
+        // The reported limit counts when it is below the rate that leaves.
         let leaving = self.feedback.as_ref().map_or(ESTIMATE_MAX, |feedback| feedback.leaving());
         let theirs = self.told(now).filter(|told| *told < bits(leaving));
         [ours.map(bits), theirs].into_iter().flatten().min()

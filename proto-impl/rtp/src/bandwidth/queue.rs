@@ -209,7 +209,7 @@ impl Queue {
         let since = if obeys { known.since } else { now };
         let is_over = drained > known.most.saturating_add(known.most / 2).saturating_add(DRAINED_MORE);
         if is_over || now.saturating_sub(since) > STANDS_MICROS.max(known.least.saturating_mul(4)) {
-            // What stays is the path.
+            // The delay that stays is the path's.
             self.base = Some(self.current.min(self.before));
             (self.standing, self.busy) = (None, BusyRate::default());
             return Trend::Path;

@@ -24,7 +24,7 @@ impl RateMeter {
             (self.since, self.bytes) = (Some(at), bytes);
             return;
         }
-        // What comes at the end of a window belongs to the next one.
+        // Bytes at the end of a window belong to the next one.
         if took >= if self.bits.is_some() { WINDOW } else { WINDOW_FIRST } {
             let seen = bits_per_second(self.bytes, took);
             self.bits = Some(self.bits.map_or(seen, |bits| 0.5 * (bits + seen)));

@@ -276,7 +276,7 @@ impl ReportedPath {
             old = unreported;
         }
         let Some(window) = &mut self.window else { return false };
-        // What left before the change was lost as before.
+        // Packets that left before the change were lost as before.
         let (expected, lost) =
             (expected - old, lost.saturating_sub(old.saturating_mul(self.loss_of_all) / 1000));
         window.expected = window.expected.saturating_add(expected);
@@ -313,7 +313,7 @@ impl ReportedPath {
         let (expected, lost) = (window.expected.max(1), window.lost);
         let arrived = sent.saturating_mul(expected.saturating_sub(lost)) / expected;
         let loss_of_all = lost.saturating_mul(1000) / expected;
-        // What was published before the receiver came is sent at once: its loss says little.
+        // Packets from before the receiver came are sent at once: their loss says little.
         let joined = self.joined.as_mut().map_or(0, |(_, packets)| std::mem::take(packets));
         let (expected, lost) = (expected.saturating_sub(joined), lost.saturating_sub(joined));
         Some(Seen { took, sent, arrived, loss_of_all, expected, lost })
@@ -379,7 +379,7 @@ impl ReportedPath {
     }
 
     fn lower(&mut self, now: Instant, seen: Seen, trial: Trial) {
-        // What a path loses by itself takes no room on it.
+        // Packets that a path loses by itself take no room on it.
         let share = 1000u64.saturating_sub(self.own.min(500));
         let fits = seen.arrived.saturating_mul(1000) / share;
         self.trial = Some(trial);

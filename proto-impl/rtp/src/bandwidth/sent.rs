@@ -221,7 +221,7 @@ mod tests {
         assert_eq!((log.overtaken(), log.take(numbers[69_990], true).unwrap().bytes), (0, 1000));
         assert_eq!(log.overtaken(), 9 * 128 * 5 / 4, "nine packets later");
         assert_eq!(log.take(numbers[69_990], false), None, "what came has come");
-        // What is forgotten, and what was never sent.
+        // Forgotten packets, and some that were never sent.
         assert_eq!(log.take(numbers[60_000], true), None);
         assert_eq!(log.take(numbers[69_999].wrapping_add(1), true), None);
         assert_eq!(size_of::<Entry>(), 4);

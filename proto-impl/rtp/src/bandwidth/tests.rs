@@ -417,7 +417,7 @@ fn a_queue_of_which_nothing_is_heard_any_more_is_over() {
     line.rate = 300_000;
     line.run(1_000, 3_000_000);
     let target = |line: &Line| line.estimator.target(line.at(line.now)).unwrap();
-    // What is on its way comes, and no more is sent.
+    // Packets on their way arrive, and no more are sent.
     let end = line.free + 2 * LATENCY;
     let mut least = u64::MAX;
     while line.now < end + 100_000 {

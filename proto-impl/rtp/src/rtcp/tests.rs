@@ -210,7 +210,7 @@ fn x_10_counts_beyond_the_end_are_ignored() {
     ] {
         let bytes = raw(first, packet_type, body);
         assert!(packets(&bytes).all(|part| part.is_err()), "{bytes:?}");
-        // What stands behind it is read.
+        // The part behind it is read.
         let more = [bytes, raw(0x81, 206, &[0; 8])].concat();
         assert!(matches!(packets(&more).last(), Some(Ok(Rtcp::Pli(_)))));
     }

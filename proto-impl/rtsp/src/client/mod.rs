@@ -27,7 +27,7 @@ use wire::SendQueue;
 use crate::auth::Answerer;
 use crate::link::Link;
 use crate::presentation::Presentation;
-use crate::timers::Timers;
+use crate::timers::{self, Timers};
 use crate::{
     Channels, ClientConfig, ClientEvent, CloseReason, Config, Error, Item, Method, Mode, Stats, Timer,
     TrackSetup, Transport,
@@ -106,7 +106,7 @@ impl Client {
             .credentials
             .clone()
             .map(|credentials| Answerer::new(credentials, config.allows_basic, seed));
-        let mut timers = Timers::default();
+        let mut timers = timers::stopped();
         timers.set(Timer::Request, now, config.request_timeout);
         Self {
             mode,
@@ -264,7 +264,7 @@ impl Client {
             return;
         }
         self.phase = Phase::Closed;
-        self.timers = Timers::default();
+        self.timers.clear_all();
         self.presentation = None;
         self.wanted = VecDeque::new();
         self.announced = Bytes::new();

@@ -30,7 +30,7 @@ use wire::SendQueue;
 use crate::auth::{Authorization, Gatekeeper};
 use crate::link::Link;
 use crate::presentation::Presentation;
-use crate::timers::Timers;
+use crate::timers::{self, Timers};
 use crate::{
     Channels, CloseReason, Config, Error, Event, Item, Limit, Mode, Request, Response, Stats, Timer,
     Transport,
@@ -89,7 +89,7 @@ impl Server {
     /// Creates the machine for a connection just accepted.
     #[must_use]
     pub fn new(now: Instant, config: Arc<Config>, seed: Seed) -> Self {
-        let mut timers = Timers::default();
+        let mut timers = timers::stopped();
         timers.set(Timer::Request, now, config.request_timeout);
         Self {
             state: State::Init,
@@ -218,7 +218,7 @@ impl Server {
         let Some(frame) = frame else { return self.link.count_ignored() };
         self.keep_alive(now);
         self.link.stats.frames_received = self.link.stats.frames_received.saturating_add(1);
-        // What is under way when a session pauses is nobody's fault.
+        // Packets under way when a session pauses are nobody's fault.
         if matches!(self.state, State::Playing | State::Recording) {
             self.events.push_back(Event::Interleaved(frame));
         }
@@ -281,7 +281,7 @@ impl Server {
         }
         self.state = State::Closed;
         self.held = Vec::new();
-        self.timers = Timers::default();
+        self.timers.clear_all();
         self.pending = None;
         self.presentation = None;
         self.session_id = None;

@@ -124,7 +124,7 @@ impl Server {
         self.settle(Status::OK, |headers| {
             headers.push("Session", &session);
             headers.push("Range", "npt=0.000-");
-            // Nobody reads one that is too long, and it is optional.
+            // Clients do not read a value that is too long, and it is optional.
             if !info.is_empty() && info.len() <= HEADER_VALUE_BYTES_MAX {
                 headers.push("RTP-Info", &info);
             }

@@ -115,7 +115,7 @@ impl Events {
         let event = self.waiting.pop_front()?;
         self.held = self.held.saturating_sub(charge_of(&event));
         if self.waiting.is_empty() {
-            // What a burst took is given back.
+            // Memory that a burst took is given back.
             self.waiting = VecDeque::new();
         }
         Some(event)

@@ -227,7 +227,7 @@ impl Association {
                 channel.incoming = Side::Reset;
                 if channel.outgoing == Side::Open {
                     channel.outgoing = Side::Closing;
-                    // Nobody reads it any more.
+                    // The stream is not read any more.
                     self.queues.clear(stream);
                     self.resets.want(stream);
                 }

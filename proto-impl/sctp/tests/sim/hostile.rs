@@ -346,7 +346,7 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
     });
     raw.drain();
     let mut sent = tsns(&mut raw);
-    // What opened the channel has arrived.
+    // The message that opened the channel has arrived.
     raw.say(&[sack(sent[0].wrapping_sub(1), 1 << 20, &[])]);
     sent.extend(tsns(&mut raw));
     let (first, last) = (sent[0], *sent.last().unwrap());
@@ -386,7 +386,7 @@ fn with_flight(count: usize) -> (Raw, u32) {
     raw.drain();
     let mut numbers = tsns(&mut raw);
     let first = numbers[0];
-    // What opened the channel has arrived; the burst goes on.
+    // The message that opened the channel has arrived; the burst goes on.
     raw.say(&[sack(first.wrapping_sub(1), 1 << 20, &[])]);
     numbers.extend(tsns(&mut raw));
     assert_eq!((numbers.len(), raw.association.stats().in_flight), (count, count * 916));

@@ -432,7 +432,7 @@ mod tests {
         let reported = report(&mut buffer, &[(1, 2), (4, 6)], 0);
         assert_eq!(reported, Reported { named: 2, fresh: 2, gone: Some((FIRST.plus(1), FIRST.plus(4))) });
         assert_eq!(send_lost(&mut buffer, 0), [5, 6]);
-        // What the peer has skipped itself is not told any more.
+        // The peer is not told of packets that it has skipped itself.
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(4)), Some(0));
         assert_eq!(report(&mut buffer, &[(1, 2)], 0).gone, None);
     }
@@ -507,7 +507,7 @@ mod tests {
         // An older acknowledgement takes nothing back.
         assert_eq!(acknowledge(&mut buffer, FIRST.plus(3)), Some(0));
         assert_eq!(report(&mut buffer, &[(3, 3)], 0), Reported::default());
-        // Of what was given up it is told, up to where the peer says that it goes on without.
+        // The peer is told of dropped packets, up to the point where it says that it goes on without them.
         assert_eq!(buffer.drop_older(1_008_000, 1_000_000, false), 3);
         assert_eq!(report(&mut buffer, &[(6, 6)], 0).gone, Some((FIRST.plus(6), FIRST.plus(6))));
         assert_eq!(report(&mut buffer, &[(5, 7), (9, 9)], 0).gone, Some((FIRST.plus(5), FIRST.plus(7))));

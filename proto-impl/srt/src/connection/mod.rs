@@ -264,7 +264,7 @@ impl Connection {
             return Some(event);
         }
         if let State::Connected(link) = &mut self.state {
-            // What came before the end is delivered, without waiting for its time.
+            // Packets from before the end are delivered, without waiting for their time.
             let flush = self.closed.is_some_and(|reason| reason != CloseReason::Local);
             let delivery = if self.closed.is_some() && !flush { None } else { link.deliver(flush) };
             if delivery.is_some() {

@@ -158,7 +158,7 @@ impl Link {
 
     /// Drops packets that the peer would discard on arrival.
     pub(super) fn drop_too_late(&mut self, now_us: i64) {
-        // What the pace holds back has not begun to age.
+        // Packets that the pace holds back have not begun to age.
         let (limit, sent_only) = (self.too_late_us(), self.sending.is_paced());
         let dropped = self.sending.buffer.drop_older(stamp(now_us), limit, sent_only);
         count(&mut self.stats.pkt_snd_drop, dropped);
@@ -168,7 +168,7 @@ impl Link {
     pub(super) fn has_transmit(&self, now: Instant) -> bool {
         let now_us = self.micros(now);
         let is_due = |at: Option<i64>| at.is_some_and(|at| at <= now_us);
-        // What the pace holds back has its deadline.
+        // Data that the pace holds back has its deadline.
         let has_data = self.sending.has_data()
             && (self.sending.pace_at.is_none() || self.sending.pacer.wait(now).is_none());
         has_data

@@ -76,7 +76,7 @@ fn s_01_truncated_packets_are_dropped() {
         for length in 0..question.len() {
             match verdict(&mut port, &clock, &question[..length]) {
                 Ok(incoming) => whole.push((length, incoming.stream_id().map(str::to_owned))),
-                // Who has the cookie and a whole head is told that what the head promises is missing or damaged.
+                // A caller with the cookie and a whole head is told that what the head promises is missing or damaged.
                 Err(reason) if length >= 64 => assert_eq!(reason, "1004", "{length}"),
                 Err(reason) => assert_eq!(reason, "Malformed", "{length}"),
             }

@@ -36,7 +36,7 @@ fn v_03_nothing_but_media_ports_of_this_server_is_reached() {
     assert_eq!(speaker.bind(&mut world, 0x4000, "192.0.2.10:1"), Some(403));
     speaker.send(&mut world, "192.0.2.10:1", b"x");
     assert_eq!(world.out, []);
-    // Nobody else reaches the client either, whatever it has permitted.
+    // No other peer reaches the client either, whatever it has permitted.
     for peer in ["198.51.100.77:50000", "192.0.2.10:1", "127.0.0.1:50000", "127.0.0.1:9"] {
         world.peer_sends(peer, speaker.client, b"x");
         assert_eq!(world.out, [], "{peer}");
@@ -127,7 +127,7 @@ fn v_10_allocations_are_capped_by_network_user_and_in_total() {
         let (code, _) = ask(format!("203.0.113.{n}:5000"), format!("other{n}"));
         assert_eq!(code, (n >= 8).then_some(508), "{n}");
     }
-    // Who leaves makes room, for its own and for others.
+    // A client that leaves makes room, for its own and for others.
     let end = [(LIFETIME, vec![0; 4])];
     assert_eq!(holders[0].ask(&mut world, method::REFRESH, &end).code(), None);
     let mut late = holders.pop().unwrap();

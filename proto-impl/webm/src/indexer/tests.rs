@@ -189,7 +189,7 @@ fn a_file_that_is_torn_at_any_byte_keeps_all_whole_blocks() {
         let done = finished(torn);
         assert_eq!(payload(&done), media[..whole], "{length}");
         assert!(is_finished(&done[..256], done.len() as u64));
-        // What the disk has not taken may read as zeros.
+        // Bytes that the disk has not taken may read as zeros.
         let mut zeros = torn.to_vec();
         zeros.resize(length + 300, 0);
         let kept = payload(&finished(&zeros));

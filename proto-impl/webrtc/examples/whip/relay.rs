@@ -193,7 +193,7 @@ impl<L: FnMut(String)> Relay<L> {
         };
         while let Some(path) = session.peer.poll_transmit(now, log, &mut self.out) {
             for n in (0..self.out.len()).filter(|_| !self.random.chance(self.loss)) {
-                // What the network does not take is lost, as it may be on the way.
+                // Packets that the network does not take are lost, as they may be on the way.
                 let _ = self.socket.send_to(self.out.get(n), path.remote);
             }
             self.out.clear();

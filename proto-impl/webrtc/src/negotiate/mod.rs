@@ -235,7 +235,7 @@ fn transport(description: &Description, with_data: bool) -> Result<Transport, Er
     let of = description.transport(first);
     let (Some(ufrag), Some(pwd)) = (of.ufrag, of.pwd) else { return Err(Error::NoIceCredentials) };
     let remote = ice::Credentials::new(ufrag, pwd).map_err(|_| Error::NoIceCredentials)?;
-    // Those of SHA-1 and the like prove nothing any more, and are none there.
+    // Fingerprints of SHA-1 and the like prove nothing any more, and are ignored.
     let fingerprints: Vec<dtls::Fingerprint> = of
         .fingerprints
         .iter()

@@ -82,7 +82,7 @@ impl Data {
 
     pub(super) fn poll_event(&mut self) -> Option<Event> {
         let event = self.association.poll_event()?;
-        // What is taken may open the window of the peer.
+        // Taking a message may open the window of the peer.
         self.is_active = true;
         Some(match event {
             sctp::Event::Connected => Event::DataConnected,

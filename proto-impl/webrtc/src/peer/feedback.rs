@@ -145,7 +145,7 @@ impl Peer {
     fn take_estimate(&mut self, now: Instant) {
         let (loss, is_congested) = (self.sending.bandwidth.loss(), self.sending.bandwidth.is_congested(now));
         (self.stats.estimate, self.stats.loss) = (self.sending.bandwidth.estimate(now), loss);
-        // What a full queue drops is not mended: more of it would be lost, too.
+        // Drops of a full queue are not repaired: more would be lost, too.
         let mended = self.sending.bandwidth.path_loss();
         self.sending.senders.iter_mut().for_each(|sender| sender.set_loss(mended, is_congested));
     }

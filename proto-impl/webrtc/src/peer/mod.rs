@@ -20,7 +20,7 @@ use std::time::Instant;
 use crypto::{Random, Seed};
 use ice::Path;
 use rtp::extension::PlayoutDelay;
-use rtp::history::PacketLog;
+use rtp::history::{LoggedUnit, PacketLog};
 use rtp::report::ReportSchedule;
 use rtp::{NtpAnchor, Ssrc};
 use wire::Datagrams;
@@ -37,7 +37,7 @@ use crate::error::Error;
 use crate::event::{CloseReason, Event};
 use crate::negotiate::{Section, SectionId};
 use crate::receive::Reception;
-use crate::send::{HEAD_BYTES_MAX, Sender, SentUnit};
+use crate::send::{HEAD_BYTES_MAX, Sender};
 use crate::stats::Stats;
 use crate::transport::{Agent, Opened, Transport};
 
@@ -151,7 +151,7 @@ impl Peer {
 
     /// Queues a unit of a track in the section's first format. It was sampled at `sampled`, on a clock common to all
     /// sections, so that audio and video stay in sync. Returns false for a section that does not send.
-    pub fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
+    pub fn send(&mut self, section: SectionId, unit: &LoggedUnit, sampled: Instant) -> bool {
         self.sending.send(section, unit, sampled)
     }
 
@@ -197,7 +197,7 @@ impl Peer {
 
     /// Switches a section to another track with the same content; `first` is its first unit, a key frame. Queued
     /// packets of the former track are dropped.
-    pub fn switch(&mut self, section: SectionId, first: &SentUnit) {
+    pub fn switch(&mut self, section: SectionId, first: &LoggedUnit) {
         if let Some(sender) = self.sending.of(section) {
             sender.switch(first);
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rtp::NtpAnchor;
 use rtp::bandwidth::BandwidthEstimator;
-use rtp::history::PacketLog;
+use rtp::history::{LoggedUnit, PacketLog};
 use rtp::rtcp::Remb;
 use srtp::Outbound;
 use wire::Datagrams;
@@ -13,7 +13,7 @@ use wire::Datagrams;
 use crate::negotiate::SectionId;
 use crate::pacer::Pacer;
 use crate::probe::Prober;
-use crate::send::{Outflow, Purpose, Road, Sender, SentUnit};
+use crate::send::{Outflow, Purpose, Road, Sender};
 use crate::stats::Stats;
 
 /// Part of the estimate shared by video, audio and repairs, in thousandths. The rest covers IP and UDP headers (28
@@ -71,7 +71,7 @@ impl Sending {
     }
 
     /// Queues a unit; see [`super::Peer::send`].
-    pub(super) fn send(&mut self, section: SectionId, unit: &SentUnit, sampled: Instant) -> bool {
+    pub(super) fn send(&mut self, section: SectionId, unit: &LoggedUnit, sampled: Instant) -> bool {
         let Some(sender) = self.senders.iter_mut().find(|sender| sender.section == section) else {
             return false;
         };

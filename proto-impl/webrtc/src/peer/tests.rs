@@ -172,7 +172,7 @@ fn feedback_goes_alone_where_the_peer_takes_that() {
 
 #[test]
 fn the_rate_is_told_where_that_was_agreed_on() {
-    // Who is told arrival times judges for itself.
+    // A sender that is told arrival times judges for itself.
     let cases = [
         (&["transport-cc"][..], &["remb 2000000 [5]"][..]),
         (&["transport-cc", "goog-remb"], &[]),
@@ -377,8 +377,11 @@ fn a_section_that_is_sent_is_settled_once_and_before_its_first_unit() {
     assert!(!bench.peer.settle(bench.now, section.id, first), "it was forgotten");
     // Behind a unit the first one stays.
     let mut bench = Bench::new(|_| true);
-    let unit =
-        SentUnit { packets: PacketLog::new().next_id()..PacketLog::new().next_id(), timestamp: 0, bytes: 0 };
+    let unit = LoggedUnit {
+        packets: PacketLog::new().next_id()..PacketLog::new().next_id(),
+        timestamp: 0,
+        bytes: 0,
+    };
     assert!(bench.peer.send(section.id, &unit, bench.now));
     assert!(!bench.peer.settle(bench.now, section.id, last));
     assert!(bench.peer.settle(bench.now, section.id, first));

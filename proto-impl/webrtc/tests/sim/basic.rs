@@ -74,7 +74,7 @@ fn a_goodbye_is_heard() {
     pair.run_until(secs(1), |_, b| b.closed.is_some()).unwrap();
     assert_eq!((pair.a.closed, pair.b.closed), (Some(CloseReason::Local), Some(CloseReason::Peer)));
     assert_eq!(pair.b.peer.poll_timeout(), None);
-    // What there was to tell can still be told.
+    // Events that were there can still be polled.
     let stats = pair.b.peer.stats();
     assert!(stats.profile.is_some() && stats.handshake.is_some() && stats.transport.srtp.is_some());
 }

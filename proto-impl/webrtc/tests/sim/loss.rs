@@ -221,7 +221,7 @@ fn what_the_path_carries_is_estimated() {
     pair.run_for(secs(2)).unwrap();
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();
     assert!((200_000..900_000).contains(&estimate), "{estimate}");
-    // Who publishes tells nothing of the kind.
+    // A publisher reports nothing of the kind.
     assert!(pair.a.peer.estimate(pair.clock.now()).is_none());
     let now = pair.clock.now();
     assert!(!pair.a.peer.probe(now, 1_000_000));

@@ -3,8 +3,9 @@
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::secs;
 use rtp::SequenceNumber;
+use rtp::history::LoggedUnit;
 use sdp::Direction;
-use webrtc::{SentUnit, Track};
+use webrtc::Track;
 use wire::Datagrams;
 
 use crate::harness::{AUDIO, both_connected, session};
@@ -19,7 +20,7 @@ fn what_waits_for_a_viewer_is_bounded_and_the_oldest_is_given_up() {
     let now = pair.clock.now();
     let mut track = Track::new(Codec::Opus, 1100).unwrap();
     let config = CodecConfig::Opus(opus::Config::of_channels(2).unwrap());
-    let units: Vec<SentUnit> =
+    let units: Vec<LoggedUnit> =
         (0..400).map(|n| track.push(now, &config, false, n * 960, &[7; 100]).unwrap()).collect();
     // Units behind each other are one run, however many there are.
     for unit in &units[..200] {
@@ -33,7 +34,7 @@ fn what_waits_for_a_viewer_is_bounded_and_the_oldest_is_given_up() {
     }
     let left = numbers(&mut pair.b, &track, now);
     assert_eq!((left.len(), pair.b.peer.stats().skipped), (RUNS, 100 - RUNS as u64));
-    // What was given up leaves a hole in the numbers, and nothing else does.
+    // Dropped packets leave a hole in the numbers, and nothing else does.
     assert_eq!(left[0], before[199].plus(2));
     assert!(left.windows(2).all(|pair| pair[1] == pair[0].plus(1)));
 }

@@ -75,7 +75,7 @@ fn r_66_feeds_wait_in_lines_and_other_requests_do_not_wait_for_them() {
     let stranger = rig.feed(&Client::default(), 250);
     assert_eq!(rig.response(stranger).unwrap().status, 403, "and who has no login none");
     let other = rig.feed(&admin, 1);
-    // What else is asked for is answered in its turn.
+    // Other requests are answered in their turn.
     let liveness = rig.send_request("127.0.0.1:9", request(Method::Get, "/rest/v2/liveness", ""));
     assert_eq!(rig.response(liveness).unwrap().status, 200);
     assert!(rig.answered().is_empty());

@@ -54,7 +54,7 @@ fn planted(keys: impl Iterator<Item = &'static crate::config::Key>) -> Vec<(&'st
             _ => format!("http://203.0.113.9/{CANARY}?key={CANARY}"),
         }
     };
-    // Those that need a file, or are refused when they are set.
+    // Keys that need a file, or are refused when they are set.
     let left_out = |name: &str| name == "server.jwksURL" || name == "webhookAuthenticateURL";
     keys.filter(|key| is_planted(key.name, key.secret) && !left_out(key.name))
         .map(|key| (key.name, value(key)))

@@ -76,7 +76,7 @@ fn u_30_what_is_not_a_file_of_the_application_is_not_played() {
         let refused = rig.post(&format!("{BROADCASTS}/create"), &body("s", url));
         assert_eq!(refused, (400, failure("Stream url is not valid. ")), "{url}");
     }
-    // What other servers have is theirs, and asked for over the network.
+    // Files of other servers are asked for over the network.
     rig.source("s", "http://198.51.100.1:5080/live/streams/a.mp4");
     assert!(!rig.pull().1.target.is_file());
 }

@@ -129,7 +129,7 @@ fn a_list_without_anything_to_play_is_not_started() {
     assert_eq!(rig.op("d", "start"), (200, FAILED.into()));
     assert_eq!(rig.state("d"), "finished");
     assert!(rig.pulls().is_empty());
-    // What is added while it plays is played, and the end of all of it is the end.
+    // An item that is added while the list plays is played, and the list ends after it.
     rig.playlist("p", &ITEMS[..1], "");
     rig.op("p", "start");
     let item = rig.item("/a.mp4");
@@ -166,7 +166,7 @@ fn the_next_item_begins_when_it_is_asked_for() {
     rig.item("/b.mp4");
     let text = "Index is out of the list. Please specify the correct index";
     assert_eq!(rig.next("p", "?index=3"), (200, failure(text)));
-    // What the former item says on its way out changes nothing.
+    // Late reports of the former item change nothing.
     rig.pull_news(order.pull, order.attempt, played(9));
     assert!(rig.pulls().is_empty());
 }

@@ -136,7 +136,7 @@ fn h_16_a_link_is_followed_below_folders_that_are_named_and_nowhere_else() {
     for path in ["secret/x.mp4", "dots/x.mp4", "relative/a.mp4", "through/x.mp4", "other/o.mp4"] {
         assert_eq!(rig.open(&format!("live/streams/{path}")), Err(FileError::NotFound), "{path}");
     }
-    // What is linked inside leads nowhere, and neither do dots.
+    // Links inside a linked folder lead nowhere, and neither do dots.
     rig.link("media/films");
     for path in ["out/x.mp4", "x.mp4", "../../../secret/x.mp4", "old/../a.mp4", "./a.mp4", "/a.mp4"] {
         assert_eq!(rig.open(&format!("live/streams/films/{path}")), Err(FileError::NotFound), "{path}");

@@ -106,7 +106,7 @@ fn make_room(file: &File, indexed: &Indexed, insert: Insert) -> io::Result<Optio
             PlainHead::Short(short) => short.next_multiple_of(block),
         };
         if block >= indexed.moov_at || insert(file.as_fd(), block, short).is_err() {
-            // What has been inserted already stays: the file is read again when it is copied.
+            // Boxes that were inserted already stay: the file is read again when it is copied.
             return Ok(None);
         }
         moved = moved.saturating_add(short);

@@ -265,7 +265,7 @@ fn b_16_what_is_no_recording_is_set_aside_and_never_deleted() {
             assert_eq!(folder.names().len(), 2, "{what}, {name}");
         }
     }
-    // What a power cut leaves of a file that was begun is nothing.
+    // A begun file that a power cut leaves as zeros holds nothing.
     for zeros in [0, 1, 4096, 3 << 20] {
         assert!(Folder::new(&vec![0; zeros]).finish(refuse).is_none(), "{zeros}");
     }

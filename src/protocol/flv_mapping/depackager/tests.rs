@@ -184,7 +184,7 @@ fn every_codec_comes_in_and_goes_out() {
             case.given,
             "{name}"
         );
-        // What is sent as parameter sets makes the same track when it comes in again.
+        // Parameter sets as we send them make the same track when they come in again.
         let start =
             crate::protocol::flv_mapping::config(&track, &chosen).map(|body| Bytes::from(whole(&body)));
         let mut second = tests::ingest();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::Playlist;
@@ -11,12 +11,12 @@ use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
 
 use super::*;
 use crate::mail::StreamDetails;
-use crate::protocol::{OrderEvent, schema};
+use crate::protocol::{Event, OrderEvent, schema};
 use crate::types::{StreamId, StreamKey};
 
 /// A sink with the blobs that are there.
 struct Rig {
-    sink: CmafSink,
+    sink: Cmaf,
     begun: Instant,
     chosen: Chosen,
     blobs: BTreeMap<String, Bytes>,
@@ -46,7 +46,7 @@ impl Rig {
         };
         let begun = Instant::now();
         let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
-        let sink = CmafSink::new(now, &order, Layout::Apart, Seed::from_number(1));
+        let sink = Cmaf::new(now, &order, Layout::Apart, Seed::from_number(1));
         Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new() }
     }
 
@@ -63,7 +63,7 @@ impl Rig {
                 let payload = Bytes::from_static(&[0, 0, 0, 1, 9]);
                 let unit = AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: 1, payload };
                 let entry = Entry::new(now.mono, now.wall_ms, unit, Arc::clone(&list));
-                self.sink.take(now, &entry, &self.chosen);
+                self.sink.take_media(now, &entry, &self.chosen);
             }
             while let Some(event) = self.sink.publishing.poll(now) {
                 if let Event::Order(OrderEvent::Blob(blob)) = event {

@@ -21,17 +21,17 @@ const AUDIO: &str = "audio";
 /// Periods that a manifest has: of renditions that come and go all the time the oldest are forgotten first.
 const PERIODS_MAX: usize = 16;
 
-/// The name of the rendition of the sound that all variants name; it is that of the stream that leads.
+/// Returns the name of the audio rendition that all variants name: that of the stream that leads.
 pub(super) fn shared_sound(main: &str) -> String {
     format!("{main}__adaptive_audio")
 }
 
-/// The name of the rendition of a stream's sound.
+/// Returns the name of a stream's own audio rendition.
 pub(super) fn own_sound(id: &str) -> String {
     format!("{id}__audio_adaptive")
 }
 
-/// The playlist of these renditions, the one with the highest rate first.
+/// Returns the playlist of these renditions, the one with the highest rate first.
 pub(super) fn master(main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
     let sound = rungs.iter().find(|rung| rung.is_sound);
     let mut videos: Vec<&&Rung> = rungs.iter().filter(|rung| !rung.is_sound).collect();
@@ -91,7 +91,7 @@ impl Splice {
         Self { former: before.segments, first }
     }
 
-    /// Puts the segments of the other stream in place of those with the same numbers. False while its last one is not over here.
+    /// Replaces segments by those of the other stream with the same numbers. Returns false while its last one is not over here.
     pub(super) fn apply(&self, playlist: &mut MediaPlaylist) -> bool {
         let replaced =
             usize::try_from(self.first.saturating_sub(playlist.media_sequence)).unwrap_or(usize::MAX);
@@ -112,7 +112,7 @@ impl Splice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Period {
     stretch: Stretch,
-    /// The names of the segments of its renditions, and of their init segments.
+    /// Returns the names of the segments of its renditions, and of their init segments.
     members: Vec<(String, String)>,
 }
 
@@ -190,7 +190,7 @@ impl Board {
         self.known.retain(|names, _| is_there(names) || periods.iter().any(|period| period.has(names)));
     }
 
-    /// The renditions to list: those that are there, then those that have left, each with the segments of its periods.
+    /// Returns the renditions to list: those that are there, then those that have left, each with the segments of its periods.
     pub(super) fn listed(&self, there: &[Arc<Outline>]) -> Vec<Outline> {
         let has_left = |one: &&Arc<Outline>| there.iter().all(|other| other.names() != one.names());
         let all = there.iter().chain(self.known.values().filter(has_left));
@@ -217,7 +217,7 @@ fn member(outline: &Outline) -> Option<(String, String)> {
     Some((outline.names().to_owned(), outline.spanned().last()?.described.uri.clone()))
 }
 
-/// The time at which the first of these that was there before has other tracks.
+/// Returns the time at which the first of these that was there before has other tracks.
 fn changed_ms(last: &Period, there: &[Arc<Outline>]) -> Option<u64> {
     let changed = |outline: &Arc<Outline>| {
         let (names, init) = member(outline)?;

@@ -6,12 +6,12 @@
 //!    picture: the time is moved there ([`SNAP_MS`]).
 //! 3. From then on time passes as the stream's. It jumps as dates do ([`Dates`]), but for a wall clock that is set.
 
-use hls::segmenter::NUMBERS_FROM_MS;
+use hls::segmenter::{Dates, NUMBERS_FROM_MS};
 use media::Timescale;
 
 use super::rung::Lead;
 use crate::hub::{Chosen, Entry};
-use crate::protocol::hls::dates::Dates;
+use crate::protocol::hls::{arrival, calendar};
 use crate::types::Calendar;
 
 /// Media that is held back until the time is known, in milliseconds, units and bytes.
@@ -22,7 +22,7 @@ const HELD_BYTES_MAX: usize = 8 << 20;
 /// than a small one, and less than half the distance of two.
 pub(in crate::protocol::hls) const SNAP_MS: i64 = 250;
 
-/// See the module.
+/// The time that a stream shares with the other renditions of its ladder.
 #[derive(Debug)]
 pub(super) struct Clock {
     dates: Dates,
@@ -44,12 +44,12 @@ impl Clock {
         self.is_settled
     }
 
-    /// Learns from a unit.
+    /// Takes the arrival of a unit into account.
     pub(super) fn note(&mut self, entry: &Entry, chosen: &Chosen) {
-        self.dates.note(entry, chosen.epoch());
+        self.dates.note(arrival(entry), chosen.epoch());
     }
 
-    /// Holds a unit back. True when there are enough.
+    /// Holds a unit back. Returns true when there are enough.
     pub(super) fn hold(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
         self.held_bytes = self.held_bytes.saturating_add(entry.unit.payload.len());
         self.held.push((entry.clone(), chosen.clone()));
@@ -59,7 +59,7 @@ impl Clock {
             || self.held_bytes >= HELD_BYTES_MAX
     }
 
-    /// The time is known from now on, beside the rendition that leads, if another one does. Gives the units that were held back.
+    /// Fixes the time, beside the rendition that leads, if another one does. Returns the units that were held back.
     pub(super) fn settle(&mut self, lead: Option<&Lead>) -> Vec<(Entry, Chosen)> {
         self.dates.settle();
         self.is_settled = true;
@@ -79,28 +79,28 @@ impl Clock {
         self.dates.is_due()
     }
 
-    /// A segment begins with this unit.
+    /// Lets time jump: a segment begins with this unit.
     pub(super) fn jump(&mut self, entry: &Entry) {
         self.dates.jump(entry.dts_ms);
     }
 
-    /// The time of media with this DTS, in milliseconds since the beginning of 2026.
+    /// Returns the time of media with this DTS, in milliseconds since the beginning of 2026.
     fn time_ms(&self, dts_ms: i64) -> i64 {
         let from_ms = i64::try_from(NUMBERS_FROM_MS).unwrap_or(0);
         self.dates.calendar_ms(dts_ms).saturating_add(self.moved_ms).saturating_sub(from_ms)
     }
 
-    /// Its date, in milliseconds of Unix time.
+    /// Returns the date of media with this DTS, in milliseconds of Unix time.
     pub(super) fn date_ms(&self, dts_ms: i64) -> i64 {
         self.dates.date_ms(dts_ms).saturating_add(self.moved_ms)
     }
 
-    /// The calendar by which media came.
-    pub(super) const fn calendar(&self) -> Option<Calendar> {
-        self.dates.calendar()
+    /// Returns the calendar by which media came.
+    pub(super) fn calendar(&self) -> Option<Calendar> {
+        calendar(&self.dates)
     }
 
-    /// The unit in this time.
+    /// Returns the unit with its times in the shared time.
     pub(super) fn shared(&self, entry: &Entry) -> Entry {
         let shift_ms = self.time_ms(entry.dts_ms).saturating_sub(entry.dts_ms);
         let scale = entry.tracks.get(entry.unit.track).map(|track| track.timescale);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use hls::segmenter::{Moments, NUMBERS_FROM_MS, Outline, Presentation, Stretch};
 
 use super::apart::Listed;
-use super::{LadderSink, Layout, MANIFEST, RUNGS_MAX};
+use super::{Ladder, Layout, MANIFEST, RUNGS_MAX};
 use crate::hub::Blobs;
 use crate::mail;
 use crate::protocol::Context;
 use crate::protocol::hls::settings::DashSettings;
 use crate::types::StreamId;
 
-impl LadderSink {
+impl Ladder {
     /// True if there is a manifest of the renditions.
     pub(super) const fn makes_manifest(&self) -> bool {
         matches!(self.layout, Layout::Apart) && self.settings.dash
@@ -28,7 +28,7 @@ impl LadderSink {
         std::mem::replace(&mut self.shown.others, sum) != sum
     }
 
-    /// The renditions for a manifest, those of the stream that leads first, with the sound of the first that has some.
+    /// Returns the renditions for a manifest, those of the stream that leads first, with the sound of the first that has some.
     fn there(&self, others: &[(StreamId, &mail::Rung)]) -> Vec<Arc<Outline>> {
         let (earlier, later): (Vec<_>, Vec<_>) =
             others.iter().copied().partition(|one| self.is_earlier(*one));

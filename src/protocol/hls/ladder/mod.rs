@@ -32,7 +32,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Seed;
 use hls::playlist::{MediaPlaylist, MultivariantPlaylist, Report, Resolution, Variant};
-use hls::segmenter::Start;
+use hls::segmenter::{GivenKey, Start};
 use media::{Track, TrackKind};
 
 use self::apart::{Board, Listed, Splice};
@@ -40,19 +40,17 @@ use self::clock::Clock;
 pub(super) use self::clock::SNAP_MS;
 use self::rung::{Beside, Lead, Rung, longest_ms};
 use super::cmaf;
-use super::lineup::Lineup;
+use super::live::{LiveSink, Presenter};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sink;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
 use crate::config::AppSettings;
-use crate::hub::{Blobs, Chosen, Delivery, Entry, Pick, Selection};
+use crate::hub::{Blobs, Chosen, Entry, Pick, Selection};
 use crate::mail::{self, Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
-use crate::protocol::{
-    About, Context, Event, Format, Reply, Session, SubscriptionEvent, SubscriptionNews, Timers, UnitSink,
-};
-use crate::types::{Handle, Now, StreamId, StreamKey};
+use crate::protocol::{Context, Format};
+use crate::types::{Now, StreamId, StreamKey};
 
 /// The continuation of the name of the playlist of all renditions, behind the main track's id.
 const MASTER: &str = "_adaptive.m3u8";
@@ -66,11 +64,12 @@ const WAIT: Duration = Duration::from_secs(8);
 /// Names of renditions have rates in steps of so many kbit/s.
 const KBPS_STEP: u64 = 50;
 
-/// See the module.
+/// The sink of all renditions with video and audio together.
 pub(super) static KIND: SinkKind = SinkKind {
     name: "ladder",
     is_enabled: |app| HlsSettings::of(app).enabled,
     stream_of: |_, name| of_master(name),
+    root: None,
     file_of: |_, _| None,
     begins_with_stream: |app, details| {
         (details.main.is_some() || details.videos > 1) && HlsSettings::of(app).begins_with_stream
@@ -81,7 +80,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     is_glance: false,
     viewers: |_| NAME,
     params: tailor::PARAMS,
-    begin: |now, order, seed| Box::new(LadderSink::new(now, order, Layout::Together, seed)),
+    begin: |now, order, seed| Box::new(LiveSink::new(Ladder::new(now, order, Layout::Together, seed))),
 };
 
 /// Renditions of single tracks, with low latency and for DASH.
@@ -91,7 +90,7 @@ pub(super) static APART: SinkKind = SinkKind {
     stream_of: of_master_apart,
     part_of: |_| None,
     viewers: |name| if name.ends_with(cmaf::MANIFEST) { DASH } else { NAME },
-    begin: |now, order, seed| Box::new(LadderSink::new(now, order, Layout::Apart, seed)),
+    begin: |now, order, seed| Box::new(LiveSink::new(Ladder::new(now, order, Layout::Apart, seed))),
     ..KIND
 };
 
@@ -105,7 +104,7 @@ enum Layout {
 }
 
 impl Layout {
-    /// The kind of the sink.
+    /// Returns the kind of the sink.
     const fn kind(self) -> &'static str {
         match self {
             Self::Together => KIND.name,
@@ -113,7 +112,7 @@ impl Layout {
         }
     }
 
-    /// The folder of descriptions of renditions: names with a dot are given to nobody.
+    /// Returns the folder of the blobs that describe renditions; names that begin with a dot are not served.
     const fn records(self) -> &'static str {
         match self {
             Self::Together => ".ladder",
@@ -122,7 +121,7 @@ impl Layout {
     }
 }
 
-/// The main track of a playlist of all renditions with this name.
+/// Returns the main track of a playlist of all renditions with this name.
 fn of_master(name: &str) -> Option<&str> {
     let path = name.strip_suffix(MASTER)?;
     stream_of(name)?;
@@ -130,7 +129,7 @@ fn of_master(name: &str) -> Option<&str> {
     (!id.is_empty()).then_some(id)
 }
 
-/// The main track of a playlist or a manifest of all renditions of single tracks, which the application has made.
+/// Returns the main track of a playlist or a manifest of all renditions of single tracks, which the application has made.
 fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     let settings = HlsSettings::of(app);
     let (folder, file) = name.rsplit_once('/')?;
@@ -144,7 +143,7 @@ fn of_master_apart<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
 }
 
 #[derive(Debug)]
-struct LadderSink {
+struct Ladder {
     layout: Layout,
     stream: StreamId,
     key: StreamKey,
@@ -155,13 +154,11 @@ struct LadderSink {
     settings: HlsSettings,
     start: Start,
     publishing: Publishing,
-    lineup: Lineup,
     clock: Clock,
     /// The largest number of tracks so far is bounded by that of a stream.
     rungs: Vec<Rung>,
     around: Around,
     shown: Shown,
-    attached: bool,
 }
 
 /// State beside the renditions.
@@ -198,7 +195,7 @@ impl Shown {
     }
 }
 
-impl LadderSink {
+impl Ladder {
     fn new(now: Now, order: &SinkOrder, layout: Layout, seed: Seed) -> Self {
         let main = order.details.main.as_ref();
         let id = main.map_or_else(|| Arc::clone(&order.key.id), |main| Arc::clone(&main.key.id));
@@ -216,16 +213,14 @@ impl LadderSink {
             start: start(now),
             publishing: Publishing::of_ladder(now, order, seed, Arc::clone(&id)),
             main: id,
-            lineup: Lineup::default(),
             clock: Clock::new(),
             rungs: Vec::new(),
             around: Around::default(),
             shown: Shown::default(),
-            attached: false,
         }
     }
 
-    /// The renditions of other streams.
+    /// Returns the renditions of other streams.
     fn others<'b>(&self, blobs: &'b Blobs) -> Vec<(StreamId, &'b mail::Rung)> {
         let mut rungs = blobs.rungs(&self.key.app, &self.main);
         rungs.retain(|(stream, rung)| *stream != self.stream && rung.sink == self.layout.kind());
@@ -248,7 +243,7 @@ impl LadderSink {
         !others.iter().any(|(stream, rung)| rung.is_sound && self.is_earlier((*stream, rung)))
     }
 
-    /// The renditions of other streams, as far as those of this one go by them.
+    /// Returns what the renditions of this stream take from those of other streams.
     fn beside(&self, blobs: &Blobs) -> Beside {
         let others = self.others(blobs);
         let earlier = || others.iter().filter(|one| self.is_earlier(**one));
@@ -263,7 +258,7 @@ impl LadderSink {
         }
     }
 
-    /// The renditions beside one of these.
+    /// Returns what one rendition takes from the others.
     fn beside_of(&self, at: usize) -> Beside {
         let mut beside = self.around.beside.clone();
         let own = self.rungs.iter().enumerate().filter(|(other, _)| *other != at);
@@ -279,31 +274,15 @@ impl LadderSink {
 
     // ---- inputs
 
-    fn handle(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
-        self.clock.note(entry, chosen);
-        if self.clock.is_settled() {
-            self.take(ctx, entry, chosen);
-        } else if self.clock.hold(entry, chosen) {
-            self.settle(ctx);
-        }
-    }
-
-    /// The time is known from now on.
+    /// Fixes the time, and takes the units that were held back.
     fn settle(&mut self, ctx: &Context<'_>) {
         self.around.beside = self.beside(ctx.blobs);
         for (entry, chosen) in self.clock.settle(self.around.beside.lead.as_ref()) {
-            self.take(ctx, &entry, &chosen);
+            self.take_timed(ctx, &entry, &chosen);
         }
     }
 
-    /// Takes the units that wait for other tracks.
-    fn take_rest(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
-        while let Some(entry) = self.lineup.pop_rest() {
-            self.handle(ctx, &entry, chosen);
-        }
-    }
-
-    /// The renditions of these tracks. One whose track has left goes.
+    /// Makes the renditions of these tracks, and removes those whose tracks have left.
     fn set_tracks(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
         self.around.chosen_epoch = chosen.epoch();
         let mut wanted: Vec<Option<&Track>> = chosen.of_kind(TrackKind::Video).map(Some).collect();
@@ -341,7 +320,8 @@ impl LadderSink {
         }
     }
 
-    fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
+    /// Takes a unit whose time is known.
+    fn take_timed(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
         if chosen.epoch() != self.around.chosen_epoch {
             self.set_tracks(ctx, chosen);
         }
@@ -370,7 +350,7 @@ impl LadderSink {
         self.publish(ctx);
     }
 
-    /// Gives a unit to a rendition.
+    /// Passes a unit to a rendition.
     fn take_into(&mut self, ctx: &Context<'_>, at: usize, shared: &Entry, date_ms: i64) {
         let beside = self.beside_of(at);
         let namer = self.rungs.get(at).filter(|rung| rung.name().is_none());
@@ -389,42 +369,9 @@ impl LadderSink {
         }
     }
 
-    fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd, reason: &str) {
-        if self.publishing.is_over() {
-            return;
-        }
-        self.take_rest(ctx, &self.lineup.chosen().clone());
-        if !self.clock.is_settled() {
-            self.settle(ctx);
-        }
-        let go_on = !self.others(ctx.blobs).is_empty();
-        let is_told = self.settings.ends.with(end) && !go_on;
-        for at in 0..self.rungs.len() {
-            let beside = self.beside_of(at);
-            let Some(namer) = self.rungs.get(at).map(|rung| self.namer(ctx.blobs, rung)) else { continue };
-            let is_begun = |rung: &&mut Rung| rung.window().mark().is_some() || rung.window().has_cut();
-            let Some(rung) = self.rungs.get_mut(at).filter(is_begun) else { continue };
-            rung.finish(is_told, &beside, |height, kbps| namer.name(height, kbps));
-        }
-        self.around
-            .absent
-            .iter_mut()
-            .for_each(|rung| rung.finish(is_told, &Beside::default(), |_, _| String::new()));
-        self.shown.is_left = go_on;
-        self.publish(ctx);
-        if !go_on {
-            self.publish_manifest(ctx, is_told);
-        } else {
-            for rung in std::mem::take(&mut self.rungs) {
-                self.remove(&rung);
-            }
-        }
-        self.publishing.finish(ctx.now, reason);
-    }
-
     // ---- outputs
 
-    /// The blob that describes a rendition.
+    /// Returns the name of the blob that describes a rendition.
     fn record(&self, rung: &Rung) -> String {
         let folder = format!("{}/{}/{}", self.layout.records(), self.main, self.key.id);
         if rung.is_sound { format!("{folder}/sound") } else { format!("{folder}/{}", rung.index) }
@@ -526,7 +473,7 @@ impl LadderSink {
         self.publishing.rung(&self.record(rung), Some(described));
     }
 
-    /// Progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
+    /// Returns the progress of the playlists beside one of these (RFC 8216bis §4.4.5.4).
     fn reports(&self, blobs: &Blobs, rungs: &[Rung], at: usize) -> Vec<Report> {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return Vec::new();
@@ -594,21 +541,9 @@ impl LadderSink {
         }
     }
 
-    /// Puts timed metadata into the renditions of pictures, or into that of sound alone.
-    fn take_data(&mut self, entry: &Entry) {
-        let Some(tags) = self.settings.metadata.tags(entry).filter(|_| self.clock.is_settled()) else {
-            return;
-        };
-        let at_ms = self.clock.shared(entry).dts_ms;
-        let is_alone = self.rungs.iter().all(Rung::is_sound);
-        for rung in self.rungs.iter_mut().filter(|rung| is_alone || !rung.is_sound()) {
-            rung.metadata(at_ms, &tags);
-        }
-    }
-
     // ---- of all renditions
 
-    /// The playlist of all renditions, when it is another one, and no other stream's renditions lead.
+    /// Publishes the playlist of all renditions if it has changed and no other stream's renditions lead.
     fn publish_master(&mut self, now: Instant, blobs: &Blobs) {
         if !self.leads(blobs) || self.layout == Layout::Apart && !self.settings.low_latency {
             return;
@@ -668,7 +603,7 @@ impl Namer {
     }
 }
 
-/// The playlist of these renditions, the one with the highest rate first.
+/// Returns the playlist of these renditions, the one with the highest rate first.
 fn master(rungs: &[&mail::Rung]) -> MultivariantPlaylist {
     let mut variants: Vec<Variant> = rungs
         .iter()
@@ -691,79 +626,73 @@ fn master(rungs: &[&mail::Rung]) -> MultivariantPlaylist {
     }
 }
 
-impl UnitSink for LadderSink {
-    fn has_room(&self) -> bool {
-        self.publishing.has_room()
+impl Presenter for Ladder {
+    fn format(&self) -> Format {
+        let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
+        let data = self.settings.metadata.pick();
+        let selection = Selection { video: Pick::All, data, ..Selection::DEFAULT };
+        if is_mp4 { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }.select(selection)
     }
 
-    fn handle_unit(&mut self, ctx: &Context<'_>, _subscription: Handle, unit: &Delivery<'_>) {
-        let (entry, chosen) = (unit.entry, unit.chosen);
-        if entry.unit.track.is_data() {
-            return self.take_data(entry);
+    fn publishing(&self) -> &Publishing {
+        &self.publishing
+    }
+
+    fn publishing_mut(&mut self) -> &mut Publishing {
+        &mut self.publishing
+    }
+
+    fn take(&mut self, ctx: &Context<'_>, entry: &Entry, chosen: &Chosen) {
+        self.clock.note(entry, chosen);
+        if self.clock.is_settled() {
+            self.take_timed(ctx, entry, chosen);
+        } else if self.clock.hold(entry, chosen) {
+            self.settle(ctx);
         }
-        if !self.publishing.admits(entry, chosen) {
+    }
+
+    /// Adds timed metadata to the video renditions, or to the audio rendition if there is no video.
+    fn take_data(&mut self, entry: &Entry) {
+        let Some(tags) = self.settings.metadata.tags(entry).filter(|_| self.clock.is_settled()) else {
             return;
-        }
-        if let Some(former) = self.lineup.former(chosen) {
-            self.take_rest(ctx, &former);
-        }
-        if self.lineup.passes(entry, chosen) {
-            self.handle(ctx, entry, chosen);
-        }
-        while let Some(entry) = self.lineup.pop() {
-            self.handle(ctx, &entry, chosen);
+        };
+        let at_ms = self.clock.shared(entry).dts_ms;
+        let is_alone = self.rungs.iter().all(Rung::is_sound);
+        for rung in self.rungs.iter_mut().filter(|rung| is_alone || !rung.is_sound()) {
+            rung.metadata(at_ms, &tags);
         }
     }
-}
 
-impl Session for LadderSink {
-    fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Subscription(_, SubscriptionNews::Ended(end)) = reply {
-            self.finish(ctx, end, "the stream ended");
-        } else if let Reply::Job(done) = reply {
-            self.publishing.job_done(ctx.now, done);
-            if let Some(key) = self.publishing.take_key() {
-                let rungs = self.rungs.iter_mut().chain(&mut self.around.absent);
-                rungs.for_each(|rung| rung.set_key(key.clone()));
+    fn set_key(&mut self, key: GivenKey) {
+        let rungs = self.rungs.iter_mut().chain(&mut self.around.absent);
+        rungs.for_each(|rung| rung.set_key(key.clone()));
+    }
+
+    fn finish(&mut self, ctx: &Context<'_>, end: StreamEnd) {
+        if !self.clock.is_settled() {
+            self.settle(ctx);
+        }
+        let go_on = !self.others(ctx.blobs).is_empty();
+        let is_told = self.settings.ends.with(end) && !go_on;
+        for at in 0..self.rungs.len() {
+            let beside = self.beside_of(at);
+            let Some(namer) = self.rungs.get(at).map(|rung| self.namer(ctx.blobs, rung)) else { continue };
+            let is_begun = |rung: &&mut Rung| rung.window().mark().is_some() || rung.window().has_cut();
+            let Some(rung) = self.rungs.get_mut(at).filter(is_begun) else { continue };
+            rung.finish(is_told, &beside, |height, kbps| namer.name(height, kbps));
+        }
+        self.around
+            .absent
+            .iter_mut()
+            .for_each(|rung| rung.finish(is_told, &Beside::default(), |_, _| String::new()));
+        self.shown.is_left = go_on;
+        self.publish(ctx);
+        if !go_on {
+            self.publish_manifest(ctx, is_told);
+        } else {
+            for rung in std::mem::take(&mut self.rungs) {
+                self.remove(&rung);
             }
         }
-    }
-
-    fn close(&mut self, ctx: &Context<'_>, reason: &str) {
-        self.finish(ctx, StreamEnd::Drain, reason);
-    }
-
-    fn poll_event(&mut self, ctx: &Context<'_>) -> Option<Event> {
-        if !std::mem::replace(&mut self.attached, true) {
-            let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
-            let data = self.settings.metadata.pick();
-            let selection = Selection { video: Pick::All, data, ..Selection::DEFAULT };
-            let format = if is_mp4 { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
-                .select(selection);
-            return Some(Event::Subscription(Handle::ONLY, SubscriptionEvent::Attach(format)));
-        }
-        self.publishing.poll(ctx.now)
-    }
-
-    fn about(&self) -> About {
-        About { protocol: NAME, is_media: true, is_authenticated: true }
-    }
-
-    fn timers(&mut self) -> Option<&mut dyn Timers> {
-        Some(self)
-    }
-
-    fn unit_sink(&mut self) -> Option<&mut dyn UnitSink> {
-        Some(self)
-    }
-}
-
-impl Timers for LadderSink {
-    fn handle_timeout(&mut self, ctx: &Context<'_>) {
-        self.publishing.handle_timeout(ctx.now);
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        self.publishing.poll_timeout()
     }
 }

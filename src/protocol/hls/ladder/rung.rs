@@ -43,14 +43,14 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// The target duration that a window needs with these others beside it.
+    /// Returns the target duration that a window needs with these others beside it.
     fn wanted_target(&self, window: &Window) -> Duration {
         let longest = Duration::from_millis(self.longest_ms.max(0).unsigned_abs().saturating_add(500));
         window.wanted_target().max(Duration::from_secs(longest.as_secs()))
     }
 }
 
-/// The longest of the segments that begin here, or the longest distance of these key frames.
+/// Returns the length of the longest of these segments, or the longest distance between these key frames.
 pub(super) fn longest_ms(marks: &[Mark], keys: &[i64]) -> i64 {
     let distances = keys.windows(2).filter_map(|pair| match pair {
         [a, b] => Some(b.saturating_sub(*a)),
@@ -72,8 +72,8 @@ struct Place {
 }
 
 impl Lead {
-    /// The distance from this time to the nearest of its key frames, in milliseconds; negative for an earlier one. If the
-    /// key frames are evenly apart, the next ones are known, too.
+    /// Returns the distance from this time to the nearest of its key frames, in milliseconds; negative for an earlier one. If the key
+    /// frames are evenly apart, the next ones are known, too.
     pub(super) fn key_beside(&self, at_ms: i64) -> Option<i64> {
         let apart_ms = |key_ms: i64| key_ms.saturating_sub(at_ms);
         let mut nearest =
@@ -93,7 +93,7 @@ impl Lead {
         nearest
     }
 
-    /// The place of a segment that begins at this time. `None`: too far from all that is known.
+    /// Returns the place of a segment that begins at this time; `None` if it is too far from all that is known.
     fn place(&self, begin_ms: i64, segment_ms: i64) -> Option<Place> {
         let at = self.marks.iter().rposition(|mark| mark.begin_ms <= begin_ms.saturating_add(SNAP_MS))?;
         let mark = self.marks.get(at)?;
@@ -128,7 +128,7 @@ enum Form {
     Mp4(Box<Mp4Segmenter>),
 }
 
-/// See the module.
+/// A rendition of a ladder.
 #[derive(Debug)]
 pub(super) struct Rung {
     /// Its place among the video tracks of its stream.
@@ -144,7 +144,7 @@ pub(super) struct Rung {
     pauses: u32,
     form: Form,
     segment_ms: i64,
-    /// Common prefix of its names, once it is known.
+    /// Returns the common prefix of its names, once known.
     name: Option<String>,
     marks: VecDeque<Mark>,
     keys: VecDeque<i64>,
@@ -156,7 +156,7 @@ pub(super) struct Rung {
 }
 
 impl Rung {
-    /// Of this video track; `None`: of sound alone.
+    /// Makes the rendition of a video track; without one, that of the audio alone.
     pub(super) fn new(
         video: Option<&Track>,
         (layout, settings): (Layout, &HlsSettings),
@@ -208,7 +208,7 @@ impl Rung {
         }
     }
 
-    /// The beginning of the segment that grows, as other renditions see it.
+    /// Returns the beginning of the segment that grows, as other renditions see it.
     fn mark(&self) -> Option<Mark> {
         let hls::segmenter::Mark { number, discontinuities, begin_ms } = self.window().mark()?;
         Some(Mark { number, discontinuities, begin_ms })
@@ -223,7 +223,7 @@ impl Rung {
 
     // ---- inputs
 
-    /// Gives it a key that comes from outside, from the next segment on.
+    /// Sets a key from outside, for the segments from the next one on.
     pub(super) fn set_key(&mut self, key: GivenKey) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_key(key),
@@ -231,7 +231,7 @@ impl Rung {
         }
     }
 
-    /// The tracks of the stream. What has come of others is a segment of its own.
+    /// Sets the tracks of the stream. Units of the former ones become a segment of their own.
     pub(super) fn set_tracks(
         &mut self,
         chosen: &Chosen,
@@ -263,7 +263,7 @@ impl Rung {
         }
     }
 
-    /// Puts timed metadata into the segment that grows.
+    /// Adds timed metadata to the segment that grows.
     pub(super) fn metadata(&mut self, at_ms: i64, tags: &Bytes) {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.metadata(at_ms, tags),
@@ -276,7 +276,7 @@ impl Rung {
         self.is_sound
     }
 
-    /// The end of the segment that grows, if it ends before this unit.
+    /// Returns the end of the segment that grows, if it ends before this unit.
     pub(super) fn end_before(&self, entry: &Entry) -> Option<i64> {
         if !self.chosen.contains(entry.unit.track) {
             return None;
@@ -335,7 +335,7 @@ impl Rung {
         self.note_mark(before, beside);
     }
 
-    /// The first segment ends: the rendition gets its name, and its numbers beside the one that leads.
+    /// Gives the rendition its name at the end of the first segment, and its numbers beside the one that leads.
     fn begin_as(&mut self, end_ms: i64, beside: &Beside, named: impl FnOnce(u32, u64) -> String) {
         let begin_ms = self.window().begin_ms().unwrap_or(end_ms);
         let ms = u64::try_from(end_ms.saturating_sub(begin_ms)).unwrap_or(0).max(1);
@@ -419,7 +419,7 @@ impl Rung {
         self.window_mut().adopt(target);
     }
 
-    /// Its track has left the stream, and may come back.
+    /// Pauses the rendition, because its track has left the stream; it may come back.
     pub(super) fn pause(&mut self) {
         if let Form::Mp4(segmenter) = &mut self.form {
             segmenter.pause();
@@ -427,14 +427,14 @@ impl Rung {
         (self.is_paused, self.is_news) = (true, true);
     }
 
-    /// Lists a gap until `end_ms`, where a segment of another rendition has ended. `dated` gives the date of a time.
+    /// Lists a gap until `end_ms`, where a segment of another rendition has ended. `dated` returns the date of a time.
     pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
         if let Form::Mp4(segmenter) = &mut self.form {
             self.is_news |= segmenter.pass(end_ms, dated);
         }
     }
 
-    /// The stream is over, which the playlist tells or does not.
+    /// Ends the rendition with the stream; `is_told` says whether the playlist ends.
     pub(super) fn finish(&mut self, is_told: bool, beside: &Beside, named: impl FnOnce(u32, u64) -> String) {
         if self.name.is_none() {
             let end_ms = self.window().end_ms();
@@ -472,13 +472,13 @@ impl Rung {
         !self.made.is_empty()
     }
 
-    /// The files that can be fetched from now on, init segments first.
+    /// Returns the files that can be fetched from now on, init segments first.
     pub(super) fn take_made(&mut self) -> Vec<(String, Bytes, bool)> {
         self.has_made();
         std::mem::take(&mut self.made).into_iter().map(|made| (made.name, made.bytes, made.is_init)).collect()
     }
 
-    /// Names that its playlist has no longer, and those that nobody fetches any more.
+    /// Returns the names that have left the playlist, and those that nobody fetches any more.
     pub(super) fn take_left(&mut self) -> (Vec<String>, Vec<String>) {
         match &mut self.form {
             Form::Ts(segmenter) => (segmenter.take_left(), segmenter.take_gone()),
@@ -486,7 +486,7 @@ impl Rung {
         }
     }
 
-    /// Its playlist and how far that is, when it names enough to begin with.
+    /// Returns the playlist and its progress, once it has enough segments for players to begin.
     pub(super) fn playlist(&self) -> Option<(MediaPlaylist, Progress)> {
         let window = self.window();
         window.is_enough().then(|| match &self.form {
@@ -495,7 +495,7 @@ impl Rung {
         })
     }
 
-    /// Progress of its playlist.
+    /// Returns the progress of the playlist.
     pub(super) fn progress(&self) -> Progress {
         match &self.form {
             Form::Mp4(segmenter) if !self.window().playlist().ended => {
@@ -506,7 +506,7 @@ impl Rung {
         }
     }
 
-    /// Its segments as a manifest describes them.
+    /// Returns the description of its segments for manifests.
     pub(super) fn outline(&self) -> Option<Outline> {
         match &self.form {
             Form::Ts(_) => None,
@@ -514,7 +514,7 @@ impl Rung {
         }
     }
 
-    /// The channels of its sound.
+    /// Returns the number of audio channels, if known.
     pub(super) fn channels(&self) -> Option<u8> {
         let sound = self.chosen.of_kind(TrackKind::Audio).next();
         sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels)
@@ -525,19 +525,19 @@ impl Rung {
         self.name.as_deref()
     }
 
-    /// As others of its stream follow it.
+    /// Returns what other renditions follow it by.
     pub(super) fn lead(&self) -> Lead {
         let target = Some(self.window().playlist().target_duration).filter(|target| !target.is_zero());
         let (marks, keys) = (self.marks.iter().copied().collect(), self.keys.iter().copied().collect());
         Lead { marks, keys, target }
     }
 
-    /// Size of its pictures.
+    /// Returns the width and height of its video.
     pub(super) fn size(&self) -> Option<(u32, u32)> {
         self.chosen.of_kind(TrackKind::Video).next().and_then(Track::picture_size)
     }
 
-    /// Pictures in a thousand seconds, if that is known.
+    /// Returns the frame rate in frames per 1000 seconds, if known.
     pub(super) fn frame_rate_milli(&self) -> Option<u64> {
         match &self.form {
             Form::Ts(_) => None,
@@ -545,7 +545,7 @@ impl Rung {
         }
     }
 
-    /// Its codecs (RFC 6381), separated by commas.
+    /// Returns its codecs (RFC 6381), separated by commas.
     pub(super) fn codecs(&self) -> String {
         let codecs: Vec<String> = self.chosen.iter().filter_map(|track| track.config.rfc6381()).collect();
         codecs.join(",")

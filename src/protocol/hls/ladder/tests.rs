@@ -16,14 +16,14 @@ use super::*;
 use crate::config::AppSettings;
 use crate::hub::Fit;
 use crate::mail::{MainTrack, SessionSettings, StreamDetails};
-use crate::protocol::{Apps, OrderEvent, schema};
+use crate::protocol::{Apps, Event, OrderEvent, schema};
 
 const WALL_MS: u64 = 1_795_806_797_674;
 const FRAME_MS: i64 = 40;
 
 /// A publisher and the sink of its stream.
 struct Member {
-    sink: LadderSink,
+    sink: Ladder,
     stream: StreamId,
     tracks: Arc<Tracks>,
     chosen: Chosen,
@@ -96,7 +96,7 @@ impl Rig {
         let videos = (0..).zip(heights).map(|(n, height)| video(n, *height));
         let tracks = Arc::new(Tracks::new(1, videos.chain([audio()])));
         let (sink, began_ms) =
-            (LadderSink::new(self.now, &order, self.layout, Seed::from_number(self.lives)), self.at_ms);
+            (Ladder::new(self.now, &order, self.layout, Seed::from_number(self.lives)), self.at_ms);
         let (stream, chosen) = (order.stream, Chosen::default());
         self.members.insert(id, Member { sink, stream, tracks, chosen, began_ms, late_ms, key_ms });
     }
@@ -162,7 +162,7 @@ impl Rig {
                 payload: payload.into(),
             };
             let entry = Entry::new(received, wall_ms, unit, Arc::clone(&member.tracks));
-            member.sink.handle(&ctx, &entry, &chosen);
+            member.sink.take(&ctx, &entry, &chosen);
         }
     }
 
@@ -174,7 +174,9 @@ impl Rig {
             blobs: &self.blobs,
             draining: false,
         };
-        self.members.get_mut(id).unwrap().sink.finish(&ctx, StreamEnd::Unpublished, "the stream ended");
+        let sink = &mut self.members.get_mut(id).unwrap().sink;
+        sink.finish(&ctx, StreamEnd::Unpublished);
+        sink.publishing_mut().finish(self.now, "the stream ended");
         self.publish(id);
         let member = self.members.remove(id).unwrap();
         self.blobs.retire(member.stream);

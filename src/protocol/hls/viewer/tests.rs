@@ -104,7 +104,7 @@ fn segments_from_near_the_end_and_the_playlist_every_target_duration() {
     rig.answer("404 Not Found", "");
     assert_eq!(rig.pieces(), [(true, 5, Some(2000))]);
     rig.waits(Duration::from_secs(2));
-    // What is left of an answer that is none is not read: another connection.
+    // The rest of an invalid answer is not read: the next request goes over another connection.
     rig.gives("/a/x.m3u8?t=1", &(playlist(13, 3) + "#EXT-X-ENDLIST\n"));
     rig.gives("/a/15.ts", "media");
     assert_eq!(rig.pieces(), [(true, 7, Some(6000))]);
@@ -135,7 +135,7 @@ fn low_latency_waits_for_playlists_and_for_hinted_parts_in_turn() {
     rig.gives("/2-3", "media");
     rig.gives("/x.m3u8?_HLS_msn=2&_HLS_part=4&_HLS_skip=YES", &low(7));
     assert_eq!(rig.pieces(), [(true, 5, Some(6000))]);
-    // Those behind one that is gone are not tried.
+    // Segments behind a missing one are not tried.
     assert_eq!(rig.asks(), "/2-4");
     rig.answer("404 Not Found", "");
     rig.gives("/2-7", "media");

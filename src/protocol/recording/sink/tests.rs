@@ -416,7 +416,7 @@ fn q_14_tracks_that_change_with_every_key_frame_do_not_fill_the_disk_with_files(
     assert_eq!(play(&mut rig, 20, false), 1);
     let files = play(&mut rig, 600, true);
     assert!((8..=1 + 8 + 6).contains(&files), "{files} files in a minute");
-    // What settles is recorded again, within a period, in one file.
+    // A stream that settles is recorded again, within a period, in one file.
     let files = play(&mut rig, 110, false);
     assert_eq!(play(&mut rig, 600, false), files);
     let recorded = rig.samples(files - 1).len();

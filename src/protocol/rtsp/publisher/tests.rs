@@ -87,7 +87,7 @@ fn publish(seed: u64, seconds: u64, change: impl Fn(Link, Instant) -> Link) -> O
                 payload: unit.payload,
             };
             let entry = Entry::new(now, 1_700_000_000_000 + ms, unit, Arc::clone(&tracks));
-            for frame in package::frames(&package.unit(&entry, &chosen)) {
+            for frame in package::frames(package.unit(&entry, &chosen).bytes().unwrap()) {
                 let channel = frame.channel;
                 let (head, payload) = frame.into_packet();
                 link.send(now, [&[channel], &head[..], &payload[..]].concat().into());
@@ -122,7 +122,7 @@ fn n_02_n_03_n_04_n_05_delay_disorder_and_doubles_cost_an_rtsp_publisher_nothing
             bad.assert_sound();
             assert!(bad.link.reordered > 50 && bad.link.duplicated > 50, "{:?}", bad.link);
             assert_eq!((bad.video.lost, bad.audio.lost), (0, 0), "{seed} {delay}: {bad:?}");
-            // What is overtaken at the very beginning is not waited for; the next key frame is the first one then.
+            // A key frame that is overtaken at the very beginning is not waited for; the next one is the first then.
             assert!(bad.dropped == 0 || bad.video.first == Some(60), "{seed} {delay}: {bad:?}");
         }
         // More than is waited for: packets are given up, and what goes on is whole.
@@ -208,7 +208,7 @@ fn reports_go_where_their_sections_go_every_five_seconds() {
     publisher.handle_timeout(at(4));
     publisher.take_reports(|_, _| panic!("before five seconds"));
     publisher.handle_timeout(at(5));
-    // Nobody has sent anything in the third section.
+    // Nothing was sent in the third section.
     let mut inside = Vec::new();
     publisher.take_reports(|section, report| {
         inside.push(section);

@@ -30,6 +30,7 @@ static KIND: SinkKind = SinkKind {
     name: "file",
     is_enabled: |_| true,
     stream_of: |_, _| None,
+    root: None,
     file_of: |_, _| None,
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,

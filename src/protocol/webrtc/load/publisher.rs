@@ -12,6 +12,7 @@ use wire::Datagrams;
 
 use super::Endpoint;
 use super::client::{ClientEvent, RtcClient};
+use crate::hub::PacketLogs;
 use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
 use crate::protocol::webrtc::codecs::Codecs;
@@ -114,13 +115,13 @@ impl LoadPublisher for RtcPublisher {
             TagKind::Data | TagKind::Other(_) => None,
         };
         let Some(section) = section else { return };
-        let Some((entry, parts)) = self.mux.unit(now, kind, timestamp, &body) else { return };
-        let Some(unit) = self.mux.package.sent(&parts) else { return };
+        let Some((entry, item)) = self.mux.unit(now, kind, timestamp, &body) else { return };
+        let Some(packets) = item.packets() else { return };
         let track = entry.tracks.get(entry.unit.track);
         let ms = track.map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
         let (base, began) = *self.clock.get_or_insert((ms, now));
         let since = Duration::from_millis(u64::try_from(ms.saturating_sub(base)).unwrap_or(0));
-        self.client.peer().send(section, &unit.packets, began + since);
+        self.client.peer().send(section, &packets.unit, began + since);
     }
 
     fn poll_event(&mut self) -> Option<PublisherEvent> {

@@ -162,7 +162,7 @@ mod tests {
         };
         assert!(seating.take_free(Handle(1)) && !seating.take_free(Handle(1)));
         assert_eq!(speaks(&mut seating, 0, 2), Some(None));
-        // Nobody has heard 1.
+        // Participant 1 has not spoken.
         assert_eq!(speaks(&mut seating, 100, 3), Some(Some(Handle(1))));
         assert_eq!(held(&seating), [3, 2]);
         // Both spoke a moment ago, and 3 goes on.

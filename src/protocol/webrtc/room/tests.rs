@@ -279,14 +279,14 @@ fn seats_are_offered_once_and_carry_who_speaks() {
     }
     ["ann", "ben", "cat", "dan"].into_iter().for_each(|id| bench.enters(id, &BOTH));
     assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben"]);
-    // Who has no seat is not subscribed to, and who speaks gets one without an offer: at a key frame of its own.
+    // Participants without a seat are not subscribed to. One that speaks gets a seat without an offer, at a key frame of its own.
     assert_eq!(bench.speaks("dan"), ["-ann", "+dan", "bdan"]);
     assert_eq!(bench.shown(), ["videoTrack0=dan", "videoTrack1=ben"]);
     assert_eq!(bench.speaks("ben"), ["bben", "sdan"]);
     assert_eq!(bench.speaks("dan"), ["sben", "bdan"]);
     assert_eq!(bench.shown(), ["videoTrack0=dan", "videoTrack1=ben"]);
     assert_eq!(bench.speaks("nobody"), [""; 0]);
-    // Who leaves makes room for who spoke last of those without.
+    // A seat that becomes free goes to the last speaker without one.
     assert_eq!(bench.speaks("cat"), ["-ben", "+cat", "bcat", "sdan"]);
     let dan = bench.room.left("dan").unwrap();
     assert!(!bench.room.members.contains_key(&dan));
@@ -307,7 +307,7 @@ fn a_stream_without_video_keeps_no_seat_for_one() {
     assert_eq!(bench.shown(), ["videoTrack0=ben"]);
     assert_eq!(bench.speaks("ann"), [""; 0]);
     assert_eq!(bench.shown(), ["videoTrack0=ben"]);
-    // What the page does not want has no seat either.
+    // Tracks that the page does not want have no seat either.
     bench.room.want("ben", Some(false), None);
     assert_eq!(bench.steps(&BOTH), ["-ben"]);
     assert_eq!(bench.shown(), ["videoTrack0="]);

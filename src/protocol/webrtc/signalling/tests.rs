@@ -321,7 +321,7 @@ fn an_id_is_published_or_played_once_and_is_free_after_a_stop() {
     say(&mut socket, r#"{"command":"stop","streamId":"a"}"#);
     assert_eq!(socket.said()[0]["definition"], "publish_finished");
     assert!(matches!(socket.told()[..], [ToSession::End]));
-    // What the old session still says is not the new one's.
+    // Late words of the old session are not the new one's.
     say(&mut socket, r#"{"command":"play","streamId":"a"}"#);
     socket.hear(session(5), &FromSession::Ended);
     assert!(socket.said().is_empty() && socket.streams.len() == 1);
@@ -431,7 +431,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     socket.spawned(Handle(0), Some(session(1)));
     socket.hear(session(1), &FromSession::Refused(Refused::Play(NoSubscription::NotFound)));
     assert!(!socket.said().iter().any(|said| said.to_string().contains("CANARY")));
-    // Who is let in is told before what needs it.
+    // An admitted session gets the credentials before the command that needs them.
     say(&mut socket, r#"{"command":"publish","streamId":"b"}"#);
     socket.spawned(Handle(1), Some(session(2)));
     socket.hear(session(2), &FromSession::Granted);
@@ -441,7 +441,7 @@ fn r_51_credentials_of_a_relay_are_for_who_was_let_in() {
     assert_eq!(said[0]["stunServerUri"], "turn:turn.example");
     say(&mut socket, ASK);
     assert_eq!(socket.said()[0]["turnServerCredential"], "CANARY");
-    // Those streams that it was let in to are said when a record is asked for.
+    // A question for a record names the streams that the session was admitted to.
     socket.events.clear();
     say(&mut socket, r#"{"command":"getBroadcastObject","streamId":"c"}"#);
     assert!(

@@ -247,7 +247,7 @@ impl World {
                 };
                 (Duration::ZERO, Outcome::Recording(outcome))
             }
-            // Nobody logs in here.
+            // No user logs in here.
             _ => (Duration::ZERO, Outcome::Failed),
         };
         self.backstage.answer_at(now + after, JobDone { id, outcome });

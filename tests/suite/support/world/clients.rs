@@ -267,7 +267,7 @@ impl SimClient {
             Machine::Http => {}
         }
         self.turn(now);
-        // Who has datagrams goes on without its wire, unless it waits for an answer.
+        // A client with datagrams goes on without its wire, unless it waits for an answer.
         if matches!(self.way, Way::Both { .. }) {
             self.ended |= self.story.left.is_some();
             return;

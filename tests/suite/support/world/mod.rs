@@ -200,7 +200,7 @@ impl World {
             let machine = RtspViewer::new(now, &url(over, app, id, "request"), ports, seed);
             return self.come(over, Machine::Player(Box::new(machine)), role);
         }
-        // Who has nothing to see is told by the server, not by a timer of its own.
+        // A viewer with nothing to see is told by the server, not by a timer of its own.
         let patience = patience(secs(600), secs(600));
         let machine = Machine::Player(target(over, app, id, "request").play(now, patience, seed).unwrap());
         self.come(over, machine, role)
@@ -365,7 +365,7 @@ impl World {
     pub fn crash(&mut self) {
         let now = self.now();
         self.network.cut_all(now.mono);
-        // Who is still calling would go on with the next server, as if nothing had been: nobody here could tell.
+        // A client that is still calling would go on with the next server, as if nothing had happened: nobody here could tell.
         for client in self.clients.iter().filter(|client| client.story.ready.is_none()) {
             if let Some(line) = client.way.line() {
                 self.network.lines[line].is_dark = true;
@@ -572,7 +572,7 @@ impl World {
         let links = self.links();
         let wire = self.network.add_wire([End::Client(client), end], links);
         if conn.is_none() {
-            // Nobody listens any more.
+            // The server no longer listens.
             self.network.wires[wire].links[1].reset_at(now.mono);
         }
         wire

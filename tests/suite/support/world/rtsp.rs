@@ -67,9 +67,9 @@ struct Clock {
 
 impl Clock {
     fn is_right(&mut self, timestamp: u32, payload: &[u8]) -> bool {
-        // What cannot be read is somebody else's concern.
+        // Unreadable messages are not this server's concern.
         let Ok(seen) = Seen::read(payload) else { return true };
-        // What is pulled begins anew after a failure, and where it lies then says the server.
+        // A pull begins anew after a failure, and the server then says where it lies.
         let (ticks, dts_ms) = match self.first {
             Some((ticks, dts_ms, next)) if next == seen.counter => (ticks, dts_ms),
             _ => (timestamp, seen.dts_ms),
@@ -99,7 +99,7 @@ pub(super) struct RtspViewer {
 impl RtspViewer {
     /// Creates a viewer on a connection under way; with `ports` it takes datagrams.
     pub(super) fn new(now: Instant, url: &str, ports: Option<u16>, seed: crypto::Seed) -> Self {
-        // Who has nothing to see is told by the server, not by a timer of its own.
+        // A viewer with nothing to see is told by the server, not by a timer of its own.
         let config = ClientConfig {
             request_timeout: secs(600),
             stall_timeout: None,

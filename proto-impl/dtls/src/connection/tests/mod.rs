@@ -168,7 +168,7 @@ fn server_before_its_last_flight() -> (Ends, Vec<Vec<u8>>) {
 fn d_11_records_leave_in_the_order_of_their_numbers() {
     let (finished, data) = (ContentType::HANDSHAKE, ContentType::APPLICATION_DATA);
     let (mut ends, _) = server_before_its_last_flight();
-    // What the owner answers to `Connected` is behind the flight that it is told of.
+    // Data that the owner sends on `Connected` comes behind the flight that the event reports.
     ends.server.send(b"first").unwrap();
     ends.server.send(b"second").unwrap();
     let protected =

@@ -216,7 +216,7 @@ fn another_stretch_is_another_period_and_the_one_before_stays_as_it_was() {
         period.split("initialization=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
     assert_ne!(init(&before), init(&behind));
-    // What has left the window is no period.
+    // A stretch that has left the window is no period.
     (525..2000).for_each(|n| rig.unit(n * 40, n % 50 == 25));
     assert_eq!(text(&rig, &[first, second]).matches("<Period ").count(), 1);
 }
@@ -310,7 +310,7 @@ fn a_manifest_tells_the_rate_of_pictures_and_of_sound() {
     let text = |track: Track, step: i64| {
         let mut rig = Rig::new(track, true);
         (0..1000).for_each(|n| rig.unit(n * step, n % 50 == 0));
-        // What another init segment describes behind a change is not a second long.
+        // Media of another init segment behind a change is not a second long.
         rig.rendition.set_tracks(vec![rig.track.clone()], 2);
         (1000..1500).for_each(|n| rig.unit(n * step, n % 50 == 0));
         let stretches = [(1, 0), (2, 1000 * step)].map(|(id, begin_ms)| Stretch {
@@ -388,7 +388,7 @@ fn parts_together_are_their_segment() {
     let parts: Vec<u8> = last.parts.iter().flat_map(|part| content(&part.uri)).collect();
     assert!(content(&last.uri).ends_with(&parts));
     assert_eq!(content(&last.uri).len(), parts.len() + styp().len());
-    // What is announced no longer goes, but for what was announced a moment ago.
+    // Segments that are announced no longer go, except those announced a moment ago.
     assert!(rig.rendition.playlist().segments.iter().filter(|one| !one.parts.is_empty()).count() <= 3);
 }
 

@@ -81,7 +81,7 @@ fn check_estimate(run: &Run) {
     let mut estimates = run.estimates();
     estimates.sort_unstable();
     let part = |share: usize| estimates[estimates.len() * share / 100];
-    // What is lost before the queue may be sent besides.
+    // Packets lost before the queue may be sent besides.
     let carries = |thousandths: u64| thousandths * 1000 / (1000 - cell.loss);
     // It takes seconds to know that delays vary by themselves.
     let least = match cell {

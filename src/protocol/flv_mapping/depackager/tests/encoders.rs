@@ -95,7 +95,7 @@ fn aac_in_adts_is_split_into_raw_frames_with_or_without_a_header() {
         );
         let track = ingest.tracks().audio().unwrap();
         assert_eq!((track.config.record(), track.epoch), (&Bytes::from_static(&[0x11, 0x90]), 1));
-        // What does not fit is bad, and what is in front of it is not.
+        // A part that does not fit is bad, and the one in front of it is not.
         let cut = [&several[..], &adts_frame(b"xyz")[..8]].concat();
         let Outcome::Several(outcomes) = audio(&mut ingest, 100, &cut) else { panic!() };
         assert!(matches!(outcomes[..], [Outcome::Unit(_), Outcome::Unit(_), Outcome::Unit(_), Outcome::Bad]));

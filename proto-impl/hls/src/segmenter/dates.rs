@@ -7,12 +7,10 @@
 //! - the media stays behind its arrival, because its publisher paused and its timestamps did not;
 //! - the wall clock was set, and stays set. Manifests leave this out: their time is nobody's but the player's.
 //!
-//! docs/decisions.md has the reasons.
+//! The owner notes each unit as it came ([`Dates::note`]), asks at the beginning of a segment whether dates jump there
+//! ([`Dates::is_due`], [`Dates::jump`]), and says when the first playlist is shown ([`Dates::settle`]).
 
 use std::time::{Duration, Instant};
-
-use crate::hub::Entry;
-use crate::types::{Calendar, Now};
 
 /// The tolerated error of dates.
 const OFF_MS: i64 = 5000;
@@ -41,10 +39,22 @@ struct Errors {
     set_ms: i64,
 }
 
-/// See the module.
+/// A unit's arrival.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    /// Time of the arrival.
+    pub at: Instant,
+    /// The same by the wall clock, in milliseconds of Unix time.
+    pub wall_ms: u64,
+    /// DTS in milliseconds.
+    pub dts_ms: i64,
+}
+
+/// The dates of a stream's media.
 #[derive(Debug)]
-pub(super) struct Dates {
-    calendar: Option<Calendar>,
+pub struct Dates {
+    /// The reading of the wall clock from which dates count on.
+    reading: Option<(Instant, u64)>,
     /// The tracks of the last unit.
     epoch: u32,
     /// From this DTS on `now` holds, and `before` it does not.
@@ -61,10 +71,10 @@ pub(super) struct Dates {
     windows: [Option<Errors>; WINDOWS],
 }
 
-impl Dates {
-    pub(super) fn new() -> Self {
+impl Default for Dates {
+    fn default() -> Self {
         Self {
-            calendar: None,
+            reading: None,
             epoch: 0,
             from_ms: i64::MIN,
             before: Offset::default(),
@@ -75,18 +85,25 @@ impl Dates {
             windows: [None; WINDOWS],
         }
     }
+}
 
-    /// Learns from a unit, whose tracks have this epoch. Gives what is to be added to all dates so far: as long as none was
-    /// shown, media that came in a burst corrects them.
-    pub(super) fn note(&mut self, entry: &Entry, epoch: u32) -> i64 {
-        let Some(calendar) = self.calendar else {
-            self.calendar = Some(Calendar::new(Now { mono: entry.received, wall_ms: entry.wall_ms }));
-            self.now.media_ms = ms(entry.wall_ms).saturating_sub(entry.dts_ms);
+impl Dates {
+    /// Dates without a reading of the clock: the first unit brings it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the arrival of a unit whose tracks have this epoch into account. Returns the milliseconds to add to all dates so far: until a
+    /// playlist is shown, media that came in a burst corrects them.
+    pub fn note(&mut self, unit: Arrival, epoch: u32) -> i64 {
+        let Some(date_ms) = self.today_ms(unit.at) else {
+            self.reading = Some((unit.at, unit.wall_ms));
+            self.now.media_ms = ms(unit.wall_ms).saturating_sub(unit.dts_ms);
             self.epoch = epoch;
             return 0;
         };
-        let date_ms = ms(calendar.date_ms(entry.received));
-        let found_ms = date_ms.saturating_sub(entry.dts_ms);
+        let found_ms = date_ms.saturating_sub(unit.dts_ms);
         let late_ms = found_ms.saturating_sub(self.now.media_ms);
         let is_new = std::mem::replace(&mut self.epoch, epoch) != epoch;
         if self.shown.is_none() && late_ms < 0 {
@@ -95,11 +112,11 @@ impl Dates {
         }
         if is_new && late_ms >= RESUMED_OFF_MS {
             self.next = Some(Offset { media_ms: found_ms, ..self.now });
-            self.jump(entry.dts_ms);
+            self.jump(unit.dts_ms);
             return 0;
         }
-        let set_ms = ms(entry.wall_ms).saturating_sub(date_ms).saturating_sub(self.now.wall_ms);
-        self.measure(entry.received, Errors { late_ms, set_ms });
+        let set_ms = ms(unit.wall_ms).saturating_sub(date_ms).saturating_sub(self.now.wall_ms);
+        self.measure(unit.at, Errors { late_ms, set_ms });
         0
     }
 
@@ -119,7 +136,7 @@ impl Dates {
         self.open = at.checked_add(WINDOW).map(|end| (end, errors));
     }
 
-    /// The right offset, if the last windows agree that another one is.
+    /// Returns the right offset if the last windows agree that another one is.
     fn verdict(&self) -> Option<Offset> {
         let [Some(a), Some(b), Some(c)] = self.windows else { return None };
         let agreed = |values: [i64; WINDOWS]| {
@@ -135,12 +152,13 @@ impl Dates {
     }
 
     /// True if dates jump where the next segment begins.
-    pub(super) const fn is_due(&self) -> bool {
+    #[must_use]
+    pub const fn is_due(&self) -> bool {
         self.next.is_some()
     }
 
-    /// A segment begins at this DTS.
-    pub(super) fn jump(&mut self, at_ms: i64) {
+    /// Applies a jump that is due: a segment begins at this DTS.
+    pub fn jump(&mut self, at_ms: i64) {
         let Some(next) = self.next.take() else { return };
         (self.before, self.now, self.from_ms) = (self.now, next, at_ms);
         (self.open, self.windows) = (None, [None; WINDOWS]);
@@ -150,36 +168,52 @@ impl Dates {
         if dts_ms < self.from_ms { self.before } else { self.now }
     }
 
-    /// The date of media, in milliseconds of Unix time.
-    pub(super) const fn date_ms(&self, dts_ms: i64) -> i64 {
+    /// Returns the date of media, in milliseconds of Unix time.
+    #[must_use]
+    pub const fn date_ms(&self, dts_ms: i64) -> i64 {
         let Offset { media_ms, wall_ms } = self.offset(dts_ms);
         dts_ms.saturating_add(media_ms).saturating_add(wall_ms)
     }
 
-    /// The same by the calendar alone: it goes on where the wall clock is set.
-    pub(super) const fn calendar_ms(&self, dts_ms: i64) -> i64 {
+    /// Returns the date by the calendar alone, which goes on where the wall clock is set.
+    #[must_use]
+    pub const fn calendar_ms(&self, dts_ms: i64) -> i64 {
         dts_ms.saturating_add(self.offset(dts_ms).media_ms)
     }
 
-    /// A playlist is shown.
-    pub(super) fn settle(&mut self) {
+    /// Notes that a playlist is shown: dates in it stay.
+    pub fn settle(&mut self) {
         self.shown.get_or_insert(self.now);
     }
 
     // ---- manifests
 
-    /// The calendar of manifests, whose dates never jump.
-    pub(super) const fn calendar(&self) -> Option<Calendar> {
-        self.calendar
+    /// Returns the reading of the wall clock, in milliseconds of Unix time, from which the dates of manifests count on: they never
+    /// jump. `None` before the first unit.
+    #[must_use]
+    pub const fn reading(&self) -> Option<(Instant, u64)> {
+        self.reading
     }
 
-    /// The date of DTS zero when the first playlist was shown.
-    pub(super) fn zero_ms(&self) -> Option<i64> {
+    /// Returns the date of an instant by that reading, in milliseconds of Unix time.
+    #[must_use]
+    pub fn today_ms(&self, at: Instant) -> Option<i64> {
+        let (read_at, wall_ms) = self.reading?;
+        let since = |from: Instant, to: Instant| {
+            i64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(i64::MAX)
+        };
+        Some(ms(wall_ms).saturating_add(since(read_at, at)).saturating_sub(since(at, read_at)))
+    }
+
+    /// Returns the date of DTS zero when the first playlist was shown.
+    #[must_use]
+    pub fn zero_ms(&self) -> Option<i64> {
         self.shown.map(|shown| shown.media_ms)
     }
 
-    /// The time by which media with this DTS is behind that date, in milliseconds.
-    pub(super) fn delay_ms(&self, dts_ms: i64) -> u64 {
+    /// Returns the time by which media with this DTS is behind that date, in milliseconds.
+    #[must_use]
+    pub fn delay_ms(&self, dts_ms: i64) -> u64 {
         let delay = self.zero_ms().map_or(0, |zero| self.offset(dts_ms).media_ms.saturating_sub(zero));
         u64::try_from(delay).unwrap_or(0)
     }
@@ -191,11 +225,6 @@ fn ms(ms: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use bytes::Bytes;
-    use media::{AccessUnit, TrackId, Tracks};
-
     use super::*;
 
     const BEGAN_MS: i64 = 1_700_000_000_000;
@@ -209,18 +238,13 @@ mod tests {
 
     impl Rig {
         fn new() -> Self {
-            Self { dates: Dates::new(), began: Instant::now() }
+            Self { dates: Dates::new(), began: netsim::Clock::new().now() }
         }
 
         fn unit(&mut self, dts_ms: i64, arrival_ms: i64, set_ms: i64, epoch: u32) -> i64 {
-            let track = TrackId::VIDEO;
-            let payload = Bytes::new();
-            let unit =
-                AccessUnit { track, dts: dts_ms, pts: dts_ms, key_frame: false, config_epoch: 1, payload };
-            let received = self.began + Duration::from_millis(arrival_ms.unsigned_abs());
+            let at = self.began + Duration::from_millis(arrival_ms.unsigned_abs());
             let wall_ms = (BEGAN_MS + arrival_ms + set_ms).unsigned_abs();
-            let entry = Entry { dts_ms, ..Entry::new(received, wall_ms, unit, Arc::new(Tracks::default())) };
-            self.dates.note(&entry, epoch)
+            self.dates.note(Arrival { at, wall_ms, dts_ms }, epoch)
         }
 
         /// Two hundred seconds from `from_ms` on, in which segments of two seconds begin. Gives the jumps: where, and from which date

@@ -8,8 +8,6 @@ use std::collections::BTreeMap;
 
 use media::TrackId;
 
-use crate::hub::{Chosen, Entry};
-
 /// Distance of tracks that are not apart.
 const APART_MS: i64 = 250;
 /// A track that lags more is not waited for.
@@ -48,48 +46,43 @@ impl Lane {
     }
 }
 
-/// See the module.
-#[derive(Debug, Default)]
-pub(super) struct Lineup {
-    /// The tracks of all that waits.
-    chosen: Chosen,
+/// The tracks of a stream beside each other; `U` is a unit as its owner keeps it.
+#[derive(Debug)]
+pub struct Lineup<U> {
     lanes: Vec<Lane>,
-    /// Units that wait, by DTS and arrival.
-    waiting: BTreeMap<(i64, u64), Entry>,
+    /// Waiting units with their sizes, by DTS and arrival.
+    waiting: BTreeMap<(i64, u64), (usize, U)>,
     bytes: usize,
-    /// Units that have waited so far.
+    /// Number of units that have waited so far.
     count: u64,
 }
 
-impl Lineup {
-    /// The tracks of what waits, if they are others than these.
-    pub(super) fn former(&self, chosen: &Chosen) -> Option<Chosen> {
-        (self.chosen.epoch() != chosen.epoch()).then(|| self.chosen.clone())
+impl<U> Default for Lineup<U> {
+    fn default() -> Self {
+        Self { lanes: Vec::new(), waiting: BTreeMap::new(), bytes: 0, count: 0 }
+    }
+}
+
+impl<U> Lineup<U> {
+    /// Forgets how the tracks lie to each other, because others follow. Waiting units stay: take them first.
+    pub fn change_tracks(&mut self) {
+        self.lanes.clear();
     }
 
-    /// The tracks of what waits.
-    pub(super) const fn chosen(&self) -> &Chosen {
-        &self.chosen
-    }
-
-    /// Takes a unit. True when it goes on at once; else it waits until [`Self::pop`] gives it.
-    pub(super) fn passes(&mut self, entry: &Entry, chosen: &Chosen) -> bool {
-        if self.chosen.epoch() != chosen.epoch() {
-            self.lanes.clear();
-        }
-        self.chosen = chosen.clone();
-        self.note(entry.unit.track, entry.dts_ms);
+    /// Takes note of a unit of `bytes` bytes. True if it goes on at once; else `unit` is kept until [`Self::pop`] returns it.
+    pub fn passes(&mut self, track: TrackId, dts_ms: i64, bytes: usize, unit: impl FnOnce() -> U) -> bool {
+        self.note(track, dts_ms);
         if self.waiting.is_empty() && self.lag_ms() <= APART_MS {
             return true;
         }
         self.count = self.count.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(entry.unit.payload.len());
-        self.waiting.insert((entry.dts_ms, self.count), entry.clone());
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.waiting.insert((dts_ms, self.count), (bytes, unit()));
         false
     }
 
-    /// The next unit that all tracks have come as far as.
-    pub(super) fn pop(&mut self) -> Option<Entry> {
+    /// Returns the next unit that all tracks have come as far as.
+    pub fn pop(&mut self) -> Option<U> {
         let ahead_ms = self.lanes.iter().map(|lane| lane.newest_ms.saturating_add(lane.lag_ms)).max()?;
         let (first_ms, _) = *self.waiting.first_key_value()?.0;
         let is_full = self.waiting.len() > UNITS_MAX || self.bytes > BYTES_MAX;
@@ -97,11 +90,11 @@ impl Lineup {
         is_due.then(|| self.pop_rest())?
     }
 
-    /// The next unit, also if tracks have not come as far.
-    pub(super) fn pop_rest(&mut self) -> Option<Entry> {
-        let (_, entry) = self.waiting.pop_first()?;
-        self.bytes = self.bytes.saturating_sub(entry.unit.payload.len());
-        Some(entry)
+    /// Returns the next unit, even if tracks have not come as far.
+    pub fn pop_rest(&mut self) -> Option<U> {
+        let (_, (bytes, unit)) = self.waiting.pop_first()?;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        Some(unit)
     }
 
     fn lag_ms(&self) -> i64 {
@@ -127,58 +120,31 @@ impl Lineup {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::time::Instant;
-
-    use bytes::Bytes;
-    use media::codec::Codec;
-    use media::{AccessUnit, CodecConfig, Timescale, Track, Tracks};
-
     use super::*;
 
-    const H264: &[u8] = &[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0];
-
     /// A line of video and sound with everything that came out of it.
+    #[derive(Default)]
     struct Rig {
-        lineup: Lineup,
-        tracks: Arc<Tracks>,
-        chosen: Chosen,
+        lineup: Lineup<(TrackId, i64)>,
         out: Vec<(TrackId, i64)>,
         waited: usize,
     }
 
     impl Rig {
         fn new() -> Self {
-            let config =
-                |codec, record| CodecConfig::read(codec, Bytes::from_static(record)).unwrap().unwrap();
-            let tracks = Arc::new(Tracks::new(
-                1,
-                [
-                    Track::new(TrackId::VIDEO, config(Codec::H264, H264), Timescale::MILLISECONDS),
-                    Track::new(TrackId::AUDIO, config(Codec::Aac, &[0x11, 0x90]), Timescale::MILLISECONDS),
-                ],
-            ));
-            let chosen = Chosen::all_of(&tracks);
-            Self { lineup: Lineup::default(), tracks, chosen, out: Vec::new(), waited: 0 }
+            Self::default()
         }
 
         fn unit(&mut self, track: TrackId, dts: i64, bytes: usize) {
-            let payload = Bytes::from(vec![0; bytes]);
-            let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 1, payload };
-            let entry = Entry::new(Instant::now(), 0, unit, Arc::clone(&self.tracks));
-            if self.lineup.passes(&entry, &self.chosen) {
+            if self.lineup.passes(track, dts, bytes, || (track, dts)) {
                 self.out.push((track, dts));
             }
-            while let Some(entry) = self.lineup.pop() {
-                self.out.push((entry.unit.track, entry.dts_ms));
-            }
+            self.out.extend(std::iter::from_fn(|| self.lineup.pop()));
             self.waited = self.waited.max(self.lineup.waiting.len());
         }
 
         fn finish(&mut self) {
-            while let Some(entry) = self.lineup.pop_rest() {
-                self.out.push((entry.unit.track, entry.dts_ms));
-            }
+            self.out.extend(std::iter::from_fn(|| self.lineup.pop_rest()));
             assert_eq!(self.lineup.bytes, 0);
         }
 

@@ -1,0 +1,81 @@
+//! A packaged unit: bytes, or packets of a log.
+//!
+//! Subscribers of most formats share the bytes of a unit. Where each session numbers and seals its packets itself, they share the
+//! unencrypted packets instead, which stand in a log per track ([`PacketLogs`]) until they need not be repeated any more.
+
+use media::TrackId;
+use media::codec::Codec;
+use media::codec::dependency::Dependency;
+use rtp::history::{LoggedUnit, PacketLog};
+
+use super::Parts;
+
+/// A unit in the form that the subscribers of a format share.
+#[derive(Debug, Clone)]
+pub enum Item {
+    /// Bytes, the same for all subscribers but for their stamps.
+    Bytes(Parts),
+    /// Packets in the format's log of the unit's track.
+    Packets(Packets),
+}
+
+/// The packets of a unit.
+#[derive(Debug, Clone)]
+pub struct Packets {
+    /// Their place in the log.
+    pub unit: LoggedUnit,
+    /// Pictures that the unit refers to, and those that may refer to it.
+    pub needs: Dependency,
+}
+
+/// Without bytes: the subscribers are not sent the unit.
+impl Default for Item {
+    fn default() -> Self {
+        Self::Bytes(Parts::default())
+    }
+}
+
+impl From<Parts> for Item {
+    fn from(parts: Parts) -> Self {
+        Self::Bytes(parts)
+    }
+}
+
+impl Item {
+    /// The bytes, unless there are none.
+    #[must_use]
+    pub const fn bytes(&self) -> Option<&Parts> {
+        match self {
+            Self::Bytes(parts) if !parts.is_empty() => Some(parts),
+            Self::Bytes(_) | Self::Packets(_) => None,
+        }
+    }
+
+    /// The packets, in a format of packets.
+    #[must_use]
+    pub const fn packets(&self) -> Option<&Packets> {
+        match self {
+            Self::Packets(packets) => Some(packets),
+            Self::Bytes(_) => None,
+        }
+    }
+
+    /// True if there is nothing to send.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        match self {
+            Self::Bytes(parts) => parts.is_empty(),
+            Self::Packets(_) => false,
+        }
+    }
+}
+
+/// The logs of a format of packets: all that its sessions may still send of a stream.
+pub trait PacketLogs: std::fmt::Debug {
+    /// Returns the log of a track.
+    fn log(&self, track: TrackId) -> Option<&PacketLog>;
+    /// Returns the codec of a track, and the RTP timestamp of its newest unit.
+    fn edge(&self, track: TrackId) -> Option<(Codec, u32)>;
+    /// Returns, once, the number of pictures that the format has left out, if there are any.
+    fn take_left_out(&self) -> Option<u64>;
+}
