@@ -162,7 +162,7 @@ impl FanOut {
     }
 }
 
-/// What the estimate of a WebRTC viewer's path is fed.
+/// Input to the estimate of a WebRTC viewer's path.
 enum Told {
     Sent(usize),
     Feedback(Vec<u8>),
