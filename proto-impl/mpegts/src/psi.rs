@@ -29,6 +29,10 @@ const TAG_METADATA: u8 = 0x26;
 const IDENTIFIED: u16 = 0xffff;
 /// Identifier of ID3 tags, registered with SMPTE.
 const ID3: &[u8; 4] = b"ID3 ";
+/// cue_identifier_descriptor (ANSI/SCTE 35 §8.2).
+const TAG_CUE_IDENTIFIER: u8 = 0x8a;
+/// Identifier of splice information (ANSI/SCTE 35 §8.1).
+const CUEI: &[u8; 4] = b"CUEI";
 /// descriptor_tag_extension of Opus (user defined, "Opus in MPEG-TS").
 const TAG_EXTENSION_OPUS: u8 = 0x80;
 
@@ -59,6 +63,8 @@ pub enum StreamKind {
     },
     /// Timed metadata: ID3 tags ("Timed Metadata for HTTP Live Streaming", Apple).
     Id3,
+    /// Splice information in sections (ANSI/SCTE 35).
+    Splice,
     /// Any other stream_type.
     Other(u8),
 }
@@ -78,6 +84,8 @@ impl StreamKind {
             0x24 => Self::H265,
             // ATSC A/53 part 3 and A/52 annex G.
             0x81 => Self::Ac3,
+            // The type is another thing in other systems (DTS on discs).
+            0x86 if has_identifier(descriptors, CUEI) => Self::Splice,
             0x87 => Self::Eac3,
             other => Self::Other(other),
         }
@@ -130,6 +138,7 @@ impl StreamKind {
             Self::Eac3 => 0x87,
             Self::Opus { .. } => 0x06,
             Self::Id3 => 0x15,
+            Self::Splice => 0x86,
             Self::Other(stream_type) => stream_type,
         }
     }
@@ -143,16 +152,16 @@ impl StreamKind {
     /// True for supported audio.
     #[must_use]
     pub const fn is_audio(self) -> bool {
-        !self.is_video() && !matches!(self, Self::Id3 | Self::Other(_))
+        !self.is_video() && !matches!(self, Self::Id3 | Self::Splice | Self::Other(_))
     }
 
-    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
+    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG. Sections have none.
     #[must_use]
     pub const fn stream_id(self) -> u8 {
         match self {
             Self::H264 | Self::H265 => 0xe0,
             Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } => 0xc0,
-            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Id3 | Self::Other(_) => 0xbd,
+            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Id3 | Self::Splice | Self::Other(_) => 0xbd,
         }
     }
 
@@ -162,6 +171,8 @@ impl StreamKind {
             Self::Ac3 => b"AC-3",
             Self::Eac3 => b"EAC3",
             Self::Opus { .. } => b"Opus",
+            // All kinds of commands (§8.2.1).
+            Self::Splice => return out.put_slice(&[TAG_CUE_IDENTIFIER, 1, 1]),
             Self::Id3 => {
                 out.put_slice(&[TAG_METADATA, 13]);
                 put_id3_service(out);
@@ -188,6 +199,18 @@ fn is_id3(descriptors: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Returns true if a registration_descriptor has this identifier, before the first descriptor that is cut off.
+fn has_identifier(descriptors: &[u8], identifier: &[u8; 4]) -> bool {
+    let mut reader = Reader::new(descriptors);
+    while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
+        let Ok(body) = reader.take(usize::from(length)) else { return false };
+        if tag == TAG_REGISTRATION && body.first_chunk::<4>() == Some(identifier) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Writes the formats of ID3 tags and the metadata_service_id, of which there is one: zero.
@@ -264,7 +287,7 @@ impl Pmt {
         let mut reader = Reader::new(section.body);
         let pcr_pid = Pid::new(reader.u16()?);
         let info = reader.u16()? & 0x0fff;
-        reader.take(usize::from(info))?;
+        let is_of_cues = has_identifier(reader.take(usize::from(info))?, CUEI);
         let (mut streams, mut streams_left_out) = (Vec::<Stream>::new(), 0);
         while !reader.is_empty() {
             let stream_type = reader.u8()?;
@@ -278,7 +301,11 @@ impl Pmt {
                     &[]
                 }
             };
-            let kind = StreamKind::read(stream_type, descriptors);
+            let kind = match StreamKind::read(stream_type, descriptors) {
+                // The registration is the program's (ANSI/SCTE 35 §8.1); some encoders give it to the stream.
+                StreamKind::Other(0x86) if is_of_cues => StreamKind::Splice,
+                kind => kind,
+            };
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
             if taken || streams.len() >= streams_max {
                 streams_left_out += 1;
@@ -299,6 +326,10 @@ impl Pmt {
             // No locator; the metadata is in this stream, in the program that follows; reserved bits.
             descriptors.put_u8(0x1f);
             descriptors.put_u16(self.program);
+        }
+        if self.streams.iter().any(|stream| stream.kind == StreamKind::Splice) {
+            descriptors.put_slice(&[TAG_REGISTRATION, 4]);
+            descriptors.put_slice(CUEI);
         }
         body.put_u16(0xf000 | u16::try_from(descriptors.len()).unwrap_or(0));
         body.put_slice(&descriptors.split());
@@ -398,7 +429,8 @@ pub(crate) mod tests {
             StreamKind::Eac3,
             StreamKind::Opus { channels: 6 },
             StreamKind::Id3,
-            StreamKind::Other(0x86),
+            StreamKind::Splice,
+            StreamKind::Other(0x85),
         ];
         let streams = kinds.iter().zip(0x100..).map(|(&kind, pid)| Stream { pid: Pid::new(pid), kind });
         let pmt = Pmt {
@@ -425,6 +457,20 @@ pub(crate) mod tests {
         assert_eq!(kind(b"\x26\x09\x01\x00\xffKLVA\x00\x0f"), StreamKind::Other(0x15));
         assert_eq!(kind(b"\x05\x04KLVA"), StreamKind::Other(0x15));
         assert_eq!(kind(b"\x26\xff\x01"), StreamKind::Id3, "a descriptor that is cut off says nothing");
+    }
+
+    #[test]
+    fn splice_information_is_registered_with_the_program_or_the_stream() {
+        let kinds = |program: &[u8], stream: &[u8]| {
+            let length = |bytes: &[u8]| [0xf0, u8::try_from(bytes.len()).unwrap()];
+            let head = [&[0xe1, 0][..], &length(program), program].concat();
+            let body = [&head[..], &[0x86, 0xe1, 5], &length(stream), stream].concat();
+            Pmt::read(&section(TABLE_PMT, &body), 16).unwrap().streams[0].kind
+        };
+        assert_eq!(kinds(b"\x05\x04CUEI", b""), StreamKind::Splice);
+        assert_eq!(kinds(b"\x05\x04HDMV", b"\x8a\x01\x01\x05\x04CUEI"), StreamKind::Splice);
+        assert_eq!(kinds(b"\x05\x04HDMV", b""), StreamKind::Other(0x86));
+        assert_eq!(kinds(b"\x05\x09CUEI", b"\x05\x04CUE"), StreamKind::Other(0x86), "cut off");
     }
 
     #[test]

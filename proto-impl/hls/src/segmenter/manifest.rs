@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use fmp4::ID3_SCHEME;
+use fmp4::{ID3_SCHEME, SPLICE_SCHEME};
 use media::TrackKind;
 
 use super::mp4::{Described, Span, Spanned};
@@ -298,6 +298,9 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
     }
     if set.iter().any(|one| one.rendition.has_metadata) {
         let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{ID3_SCHEME}\"/>");
+    }
+    if set.iter().any(|one| one.rendition.has_cues) {
+        let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{SPLICE_SCHEME}\"/>");
     }
     if others.is_empty() {
         template(out, stretch, first);

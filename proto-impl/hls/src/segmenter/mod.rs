@@ -12,6 +12,7 @@
 //! Nothing here reads a clock, serves a request or keeps a file: the owner says what time it is, stores the files under their names, and
 //! forgets those that are gone. A stream is bounded by [`Rules::list_size`], [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
 
+mod cues;
 mod manifest;
 mod mp4;
 mod names;
@@ -23,6 +24,7 @@ mod window;
 
 use media::AccessUnit;
 
+pub use cues::Cue;
 pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};
 pub use mp4::{Described, Made, Mp4Segmenter, Span, Spanned};
 pub use names::{Names, Suffix};
