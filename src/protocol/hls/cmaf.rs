@@ -594,17 +594,21 @@ impl CmafSink {
         self.publish(now);
     }
 
-    /// Puts timed metadata into the renditions of pictures, or into the first one where there are none: players look for it there.
+    /// Puts timed metadata into the renditions of pictures, or into the first one where there are none: players look for it there. Splice
+    /// information is in the playlists of all.
     fn take_data(&mut self, entry: &Entry) {
-        let Some(tags) = self.settings.metadata.tags(entry) else { return };
+        let tags = self.settings.metadata.tags(entry);
+        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
+        let cue = self.settings.metadata.cue(entry, at_ms, date_ms);
+        let cue = cue.filter(|_| self.dates.calendar().is_some());
         let has_pictures = |rendition: &Mp4Segmenter| {
             rendition.tracks().iter().any(|track| track.kind() == TrackKind::Video)
         };
         let first = self.renditions.iter().position(has_pictures).unwrap_or(0);
         for (at, rendition) in self.renditions.iter_mut().enumerate() {
-            if at == first || has_pictures(rendition) {
-                rendition.metadata(entry.dts_ms, &tags);
-            }
+            let has_events = at == first || has_pictures(rendition);
+            cue.iter().for_each(|cue| rendition.cue(cue, has_events));
+            tags.iter().filter(|_| has_events).for_each(|tags| rendition.metadata(entry.dts_ms, tags));
         }
     }
 

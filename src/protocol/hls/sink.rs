@@ -198,7 +198,10 @@ impl UnitSink for HlsSink {
         let (entry, chosen) = (unit.entry, unit.chosen);
         if entry.unit.track.is_data() {
             let tags = self.metadata.tags(entry);
-            return tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
+            tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
+            let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
+            let cue = self.metadata.cue(entry, at_ms, date_ms).filter(|_| self.dates.calendar().is_some());
+            return cue.iter().for_each(|cue| self.segmenter.cue(cue));
         }
         if !self.publishing.admits(entry, chosen) {
             return;

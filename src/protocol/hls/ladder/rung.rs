@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hls::playlist::MediaPlaylist;
-use hls::segmenter::{Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
+use hls::segmenter::{
+    Cue, Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window,
+};
 use media::{Track, TrackKind};
 
 use super::Layout;
@@ -268,6 +270,14 @@ impl Rung {
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.metadata(at_ms, tags),
             Form::Mp4(segmenter) => segmenter.metadata(at_ms, tags),
+        }
+    }
+
+    /// Takes splice information, which fragmented MP4 also has in its segments with `has_event`.
+    pub(super) fn cue(&mut self, cue: &Cue, has_event: bool) {
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.cue(cue),
+            Form::Mp4(segmenter) => segmenter.cue(cue, has_event),
         }
     }
 

@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use media::{AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks, id3};
+use media::{
+    AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks, id3, scte35,
+};
 use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream, StreamKind, ZERO};
 
 use self::audio::Audio;
@@ -168,6 +170,7 @@ impl Depackager {
             match event {
                 Event::Program(map) => self.program(&map),
                 Event::Pes(pes) => self.pes(pes),
+                Event::Splice(section) => self.splice(&section),
             }
         }
     }
@@ -239,8 +242,8 @@ impl Depackager {
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
         self.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
         for stream in &map.streams {
-            if self.metadata == Some(*stream) || self.streams.iter().any(|one| one.reader.stream() == *stream)
-            {
+            let is_beside = self.metadata == Some(*stream) || stream.kind == StreamKind::Splice;
+            if is_beside || self.streams.iter().any(|one| one.reader.stream() == *stream) {
                 continue;
             }
             if !self.add(*stream) {
@@ -301,14 +304,29 @@ impl Depackager {
             return self.dropped = self.dropped.saturating_add(1);
         }
         let dts = TICKS.to_ms(self.timeline.map_beside(pts.wrapping_sub(ZERO) & CLOCK_MASK));
-        let unit = AccessUnit {
-            track: TrackId::METADATA,
-            dts,
-            pts: dts,
-            key_frame: false,
-            config_epoch: 0,
-            payload: pes.payload.clone(),
+        self.push_data(TrackId::METADATA, (dts, dts), pes.payload.clone());
+    }
+
+    /// Handles splice information. The section gets the times of the stream, also where they are encrypted; one that says nothing is left
+    /// out, and a splice whose time is over is one of now.
+    fn splice(&mut self, section: &Bytes) {
+        let Some(splice) = scte35::Splice::read(section).filter(|splice| !splice.events.is_empty()) else {
+            return;
         };
+        let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
+        // The lower bits of places and times differ by the same for all times.
+        let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
+        let Some(payload) = shifted.filter(|_| self.units.len() < QUEUE_MAX) else {
+            return self.dropped = self.dropped.saturating_add(1);
+        };
+        let dts = self.timeline.position().dts_ms;
+        let at = splice.pts.and_then(|pts| place(pts.wrapping_sub(ZERO) & CLOCK_MASK));
+        let pts = at.map_or(dts, |at| TICKS.to_ms(at).max(dts));
+        self.push_data(TrackId::CUES, (dts, pts), payload);
+    }
+
+    fn push_data(&mut self, track: TrackId, (dts, pts): (i64, i64), payload: Bytes) {
+        let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         self.units.push_back((unit, Arc::clone(&self.tracks)));
     }
 
