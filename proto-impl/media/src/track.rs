@@ -223,7 +223,7 @@ pub struct Track {
     pub id: TrackId,
     /// Codec and parameter sets of the track.
     pub config: CodecConfig,
-    /// Number of changes of `config` and `extra` since the stream began.
+    /// Number of changes of `config`, `extra` and `language` since the stream began.
     pub epoch: u32,
     /// Timescale of the timestamps.
     pub timescale: Timescale,

@@ -66,12 +66,16 @@ impl Program {
     pub fn set_tracks<'a>(&mut self, tracks: impl IntoIterator<Item = &'a Track>) {
         self.firsts = [None, None];
         let mut streams: Vec<(StreamNumber, StreamKind)> = Vec::new();
+        let mut languages = Vec::new();
         for track in tracks {
             let [video, audio] = &mut self.firsts;
             let first = if track.kind() == TrackKind::Video { video } else { audio };
             first.get_or_insert(track.id);
-            streams.extend(stream_kind(track).map(|kind| (stream_number(track, self.firsts), kind)));
+            let number = stream_number(track, self.firsts);
+            streams.extend(stream_kind(track).map(|kind| (number, kind)));
+            languages.extend(track.language.as_deref().map(|language| (number, language)));
         }
+        self.muxer.set_languages(languages);
         self.streams = streams;
         self.announce();
     }
@@ -388,5 +392,48 @@ mod tests {
         };
         let bytes = program.write(&frame, &track(TrackId::AUDIO)).unwrap();
         assert!((10_000..18_000).contains(&bytes.len()), "{}", bytes.len());
+    }
+
+    #[test]
+    fn languages_of_tracks_are_told_and_a_change_makes_a_new_map() {
+        let id = |n| TrackId::nth(TrackKind::Audio, n).unwrap();
+        let spoken = |n, language: Option<&str>| Track { language: language.map(Into::into), ..track(id(n)) };
+        let frame = AccessUnit {
+            track: id(0),
+            dts: 0,
+            pts: 0,
+            key_frame: false,
+            config_epoch: 1,
+            payload: Bytes::from_static(b"frame"),
+        };
+        let mut program = Program::with_packing(Packing::NONE);
+        let mut bytes = Vec::new();
+        for second in ["deu", "deu", "fra"] {
+            program.set_tracks(&[
+                spoken(0, Some("eng")),
+                spoken(1, Some(second)),
+                spoken(2, Some("pt-BR")),
+                spoken(3, None),
+            ]);
+            bytes.extend(program.write(&frame, &track(id(0))).unwrap());
+        }
+        // Eight streams and their languages are too much for one packet.
+        let many: Vec<Track> = (0..8).map(|n| spoken(n, Some("eng"))).collect();
+        let opus = media::codec::opus::Config { record: Bytes::new(), channels: 2, pre_skip: 0 };
+        let many: Vec<Track> = many
+            .into_iter()
+            .map(|track| Track { config: CodecConfig::Opus(opus.clone()), ..track })
+            .collect();
+        program.set_tracks(&many);
+        bytes.extend(program.tables());
+        let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+        let mut told = Vec::new();
+        while let Some(event) = demuxer.read(&mut input) {
+            if let Event::Program(map) = event {
+                let of = |stream: &crate::Stream| map.language_of(stream.pid).unwrap_or("-").to_owned();
+                told.push(map.streams.iter().map(of).collect::<Vec<_>>().join(" "));
+            }
+        }
+        assert_eq!(told, ["eng deu - -", "eng fra - -", "- - - - - - - -"]);
     }
 }

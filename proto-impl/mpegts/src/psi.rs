@@ -15,6 +15,10 @@ pub(crate) const TABLE_PMT: u8 = 2;
 
 /// registration_descriptor (§2.6.8).
 const TAG_REGISTRATION: u8 = 0x05;
+/// ISO_639_language_descriptor (§2.6.18).
+const TAG_LANGUAGE: u8 = 0x0a;
+/// Code of an undetermined language (ISO 639-2).
+const UNDETERMINED: Language = *b"und";
 /// AC-3_descriptor (ETSI EN 300 468 annex D.3).
 const TAG_AC3: u8 = 0x6a;
 /// enhanced_ac-3_descriptor (ETSI EN 300 468 annex D.5).
@@ -266,6 +270,28 @@ impl Pat {
     }
 }
 
+/// A language by its three letters in lower case (ISO 639-2).
+pub(crate) type Language = [u8; 3];
+
+/// Returns the language with these letters; `None` if they are none, or the language is undetermined.
+pub(crate) fn language(letters: &[u8]) -> Option<Language> {
+    let language = letters.first_chunk::<3>()?.map(|letter| letter.to_ascii_lowercase());
+    let is_known = language != UNDETERMINED && language.iter().all(u8::is_ascii_lowercase);
+    is_known.then_some(language)
+}
+
+/// Reads the first language of a stream, before the first descriptor that is cut off.
+fn language_in(descriptors: &[u8]) -> Option<Language> {
+    let mut reader = Reader::new(descriptors);
+    while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
+        let body = reader.take(usize::from(length)).ok()?;
+        if tag == TAG_LANGUAGE {
+            return language(body);
+        }
+    }
+    None
+}
+
 /// A program map section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pmt {
@@ -279,9 +305,18 @@ pub struct Pmt {
     pub streams: Vec<Stream>,
     /// Number of streams left out: too many, or with a PID already in use.
     pub streams_left_out: usize,
+    /// Languages of streams that tell.
+    pub(crate) languages: Vec<(Pid, Language)>,
 }
 
 impl Pmt {
+    /// Returns the language of a stream, three letters of ISO 639-2, if it is told.
+    #[must_use]
+    pub fn language_of(&self, pid: Pid) -> Option<&str> {
+        let (_, language) = self.languages.iter().find(|(of, _)| *of == pid)?;
+        core::str::from_utf8(language).ok()
+    }
+
     /// Reads a section and keeps at most `streams_max` of its streams.
     pub(crate) fn read(section: &Section<'_>, streams_max: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(section.body);
@@ -289,6 +324,7 @@ impl Pmt {
         let info = reader.u16()? & 0x0fff;
         let is_of_cues = has_identifier(reader.take(usize::from(info))?, CUEI);
         let (mut streams, mut streams_left_out) = (Vec::<Stream>::new(), 0);
+        let mut languages = Vec::new();
         while !reader.is_empty() {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
@@ -301,19 +337,26 @@ impl Pmt {
                     &[]
                 }
             };
-            let kind = match StreamKind::read(stream_type, descriptors) {
-                // The registration is the program's (ANSI/SCTE 35 §8.1); some encoders give it to the stream.
-                StreamKind::Other(0x86) if is_of_cues => StreamKind::Splice,
-                kind => kind,
-            };
+            let kind = StreamKind::read(stream_type, descriptors);
+            // The registration is the program's (ANSI/SCTE 35 §8.1); some encoders give it to the stream.
+            let is_splice = is_of_cues && kind == StreamKind::Other(0x86);
+            let kind = if is_splice { StreamKind::Splice } else { kind };
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
             if taken || streams.len() >= streams_max {
                 streams_left_out += 1;
             } else {
                 streams.push(Stream { pid, kind });
+                languages.extend(language_in(descriptors).map(|language| (pid, language)));
             }
         }
-        Ok(Self { program: section.id, version: section.version, pcr_pid, streams, streams_left_out })
+        Ok(Self {
+            program: section.id,
+            version: section.version,
+            pcr_pid,
+            streams,
+            streams_left_out,
+            languages,
+        })
     }
 
     /// Writes the section.
@@ -335,6 +378,12 @@ impl Pmt {
         body.put_slice(&descriptors.split());
         for stream in &self.streams {
             stream.kind.write_descriptors(&mut descriptors);
+            if let Some((_, language)) = self.languages.iter().find(|(pid, _)| *pid == stream.pid) {
+                descriptors.put_slice(&[TAG_LANGUAGE, 4]);
+                descriptors.put_slice(language);
+                // audio_type: undefined.
+                descriptors.put_u8(0);
+            }
             body.put_u8(stream.kind.stream_type());
             body.put_u16(0xe000 | stream.pid.get());
             body.put_u16(0xf000 | u16::try_from(descriptors.len()).unwrap_or(0));
@@ -439,6 +488,7 @@ pub(crate) mod tests {
             pcr_pid: Pid::new(0x100),
             streams: streams.collect(),
             streams_left_out: 0,
+            languages: vec![(Pid::new(0x102), *b"deu"), (Pid::new(0x108), *b"eng")],
         };
         let mut out = BytesMut::new();
         pmt.write(&mut out);
@@ -446,7 +496,23 @@ pub(crate) mod tests {
         let mut read = None;
         let payload = [&[0], &out[..]].concat();
         assembler.push(0, true, &payload, |result| read = Some(Pmt::read(&result.unwrap(), 16)));
-        assert_eq!(read, Some(Ok(pmt)));
+        assert_eq!(read.as_ref(), Some(&Ok(pmt)));
+        let read = read.unwrap().unwrap();
+        assert_eq!(
+            (read.language_of(Pid::new(0x108)), read.language_of(Pid::new(0x100))),
+            (Some("eng"), None)
+        );
+    }
+
+    #[test]
+    fn languages_are_three_letters_that_mean_one() {
+        let read = |descriptors: &[u8]| language_in(descriptors);
+        assert_eq!(read(b"\x05\x04CUEI\x0a\x08DEU\0eng\0"), Some(*b"deu"), "the first one");
+        for none in
+            [&b"\x0a\x04und\0"[..], b"\x0a\x04e1g\0", b"\x0a\x04en", b"\x0a\x02en", b"\x0a\x00", b"\x0a"]
+        {
+            assert_eq!(read(none), None, "{none:?}");
+        }
     }
 
     #[test]

@@ -168,6 +168,11 @@ pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
 
+/// The name of a track for people: its label, else its language.
+pub(super) fn name_of(track: &Track) -> Option<String> {
+    track.label.as_deref().or(track.language.as_deref()).map(str::to_owned)
+}
+
 /// Completes a segmenter as the settings say.
 pub(super) fn segmenter(
     settings: &HlsSettings,
@@ -474,8 +479,8 @@ impl CmafSink {
         let listed = audio.filter(|_| !is_alone).map(|audio| Listed {
             kind: RenditionKind::Audio,
             group_id: AUDIO.to_owned(),
-            name: AUDIO.to_owned(),
-            language: None,
+            name: audio.tracks().first().and_then(name_of).unwrap_or_else(|| AUDIO.to_owned()),
+            language: audio.newest().and_then(|one| one.language.as_deref()).map(str::to_owned),
             uri: Some(uri(audio)),
             default: true,
             autoselect: true,

@@ -105,7 +105,7 @@ impl MediaPlaylist {
         // A delta update has all date ranges (§4.4.5.2).
         let ranges = self.segments.iter().take(skipped).flat_map(|segment| segment.date_ranges.clone());
         let mut ranges: Vec<DateRange> = ranges.collect();
-        let first = segments.first_mut().or(low_latency.as_mut().map(|low| &mut low.open));
+        let first = segments.first_mut().or_else(|| low_latency.as_mut().map(|low| &mut low.open));
         if let Some(first) = first {
             ranges.append(&mut first.date_ranges);
             first.date_ranges = ranges;

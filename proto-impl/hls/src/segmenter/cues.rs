@@ -254,7 +254,7 @@ mod tests {
         assert!(!window.cue(&cue(7, Kind::Out, 6000, Some(6000))), "a repetition");
         run(&mut window, 2500, 4500);
         let out = (2, "7-6000".to_owned(), None, SpliceKind::Out);
-        assert_eq!(tags(&window), [out.clone()]);
+        assert_eq!(tags(&window), std::slice::from_ref(&out));
         let text = window.playlist().to_string();
         let line = "#EXT-X-DATERANGE:ID=\"7-6000\",START-DATE=\"2023-11-14T22:13:26.000Z\",PLANNED-DURATION=6.000,SCTE35-OUT=0xFC30";
         assert!(text.contains(line), "{text}");

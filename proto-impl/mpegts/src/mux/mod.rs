@@ -27,6 +27,7 @@ use self::clock::{Beat, Clock, signed};
 pub use self::clock::{LATE_MAX, PCR_LEAD};
 use crate::packet::{Head, PACKET_BYTES};
 use crate::pes::PesHeader;
+use crate::psi::{Language, language};
 use crate::{CLOCK_MASK, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
 /// PID of the PMT. All PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
@@ -223,6 +224,8 @@ pub struct Muxer {
     /// Packets of streams that are no longer in the program, to be written before the next tables. Each stream held at
     /// most [`Packing::audio_bytes`], and holds nothing while this is not empty.
     past: BytesMut,
+    /// Languages of streams, and true if they are not in the tables yet.
+    languages: (Vec<(StreamNumber, Language)>, bool),
     /// Packets with sections that stand behind the next tables.
     sections: BytesMut,
 }
@@ -253,6 +256,7 @@ impl Muxer {
             tables_at: None,
             clock: Clock::new(),
             past: BytesMut::new(),
+            languages: (Vec::new(), false),
             sections: BytesMut::new(),
         }
     }
@@ -261,6 +265,17 @@ impl Muxer {
     pub fn set_streams(&mut self, video: Option<StreamKind>, audio: Option<StreamKind>) {
         let first = |of, kind: Option<StreamKind>| kind.map(|kind| (StreamNumber::first(of), kind));
         self.set_program(first(Kind::Video, video).into_iter().chain(first(Kind::Audio, audio)));
+    }
+
+    /// Sets the languages of streams, three letters of ISO 639-2, from the next [`Muxer::set_program`] on. Others are not announced, nor are
+    /// any where the tables would not fit a packet each.
+    pub fn set_languages<'l>(&mut self, languages: impl IntoIterator<Item = (StreamNumber, &'l str)>) {
+        let read = |(number, text): (StreamNumber, &str)| {
+            Some((number, language(text.as_bytes()).filter(|_| text.len() == 3)?))
+        };
+        let languages: Vec<_> = languages.into_iter().filter_map(read).collect();
+        let has_changed = self.languages.0 != languages;
+        self.languages = (languages, self.languages.1 || has_changed);
     }
 
     /// Sets the program's streams, each number once; those beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables are
@@ -275,7 +290,8 @@ impl Muxer {
         streams.sort_unstable_by_key(|(stream, _)| *stream);
         streams.dedup_by_key(|(stream, _)| *stream);
         let had_any = !self.tables.is_empty();
-        let is_same = self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
+        let is_same = !core::mem::take(&mut self.languages.1)
+            && self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
         if !(had_any && is_same) {
             let mut past = core::mem::take(&mut self.past);
             self.let_all_go(&mut past);
@@ -540,7 +556,18 @@ impl Muxer {
         let streams: Vec<Stream> =
             self.lanes.iter().map(|lane| Stream { pid: lane.pid, kind: lane.kind }).collect();
         let pcr_pid = streams.first().map_or(Pid::NULL, |stream| stream.pid);
-        let pmt = Pmt { program: PROGRAM, version: self.version, pcr_pid, streams, streams_left_out: 0 };
+        let languages = self.lanes.iter().filter_map(|lane| {
+            let own = self.languages.0.iter().find(|(number, _)| *number == lane.stream)?;
+            Some((lane.pid, own.1))
+        });
+        let languages = languages.collect();
+        let (program, version) = (PROGRAM, self.version);
+        let mut pmt = Pmt { program, version, pcr_pid, streams, streams_left_out: 0, languages };
+        let mut section = BytesMut::new();
+        pmt.write(&mut section);
+        if section.len() > PACKET_BYTES - 5 {
+            pmt.languages.clear();
+        }
         self.tables.clear();
         for pid in [Pid::PAT, PMT_PID] {
             let head = Head {

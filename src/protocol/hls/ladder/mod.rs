@@ -574,7 +574,7 @@ impl LadderSink {
             playlist: rung.name().map(|name| format!("{name}{ENDING}")),
             is_there: window.is_enough(),
             is_sound: rung.is_sound,
-            channels: rung.channels(),
+            sound: rung.sound(),
             codecs: rung.codecs(),
             // Rounded up, so that the playlist of all does not change with each segment.
             bits: (

@@ -13,7 +13,7 @@ use media::{Track, TrackKind};
 use super::Layout;
 use super::clock::SNAP_MS;
 use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
-use crate::mail::{Mark, Progress};
+use crate::mail::{Mark, Progress, Sound};
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::{cmaf, progress, sink, timed};
 
@@ -524,10 +524,14 @@ impl Rung {
         }
     }
 
-    /// The channels of its sound.
-    pub(super) fn channels(&self) -> Option<u8> {
+    /// Description of its sound.
+    pub(super) fn sound(&self) -> Sound {
         let sound = self.chosen.of_kind(TrackKind::Audio).next();
-        sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels)
+        Sound {
+            channels: sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels),
+            language: sound.and_then(|track| track.language.clone()),
+            name: sound.and_then(cmaf::name_of),
+        }
     }
 
     /// Common prefix of its names, once it is known.

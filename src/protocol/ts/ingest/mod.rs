@@ -77,6 +77,7 @@ enum Made {
 #[derive(Debug)]
 struct Elementary {
     id: TrackId,
+    language: Option<Arc<str>>,
     reader: Reader,
 }
 
@@ -191,7 +192,7 @@ impl Depackager {
         self.demuxer.finish();
         self.handle(&[]);
         for at in 0..self.streams.len() {
-            let Some(Elementary { id, reader: Reader::Video(video) }) = self.streams.get_mut(at) else {
+            let Some(Elementary { id, reader: Reader::Video(video), .. }) = self.streams.get_mut(at) else {
                 continue;
             };
             let id = *id;
@@ -250,6 +251,9 @@ impl Depackager {
                 self.demuxer.ignore(stream.pid);
             }
         }
+        for one in &mut self.streams {
+            one.language = map.language_of(one.reader.stream().pid).map(Arc::from);
+        }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
             // Audio that is under way goes on.
@@ -260,6 +264,24 @@ impl Depackager {
             let tracks = Arc::make_mut(&mut self.tracks);
             tracks.epoch = tracks.epoch.wrapping_add(1);
             tracks.retain(|track| is_there(track.id));
+        }
+        self.set_languages();
+    }
+
+    /// Gives the tracks their languages, which may change while they go on.
+    fn set_languages(&mut self) {
+        let spoken =
+            |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.language != one.language);
+        if !self.streams.iter().any(spoken) {
+            return;
+        }
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        let epoch = tracks.epoch;
+        for one in &self.streams {
+            if let Some(track) = tracks.get_mut(one.id).filter(|track| track.language != one.language) {
+                (track.language, track.epoch) = (one.language.clone(), epoch);
+            }
         }
     }
 
@@ -272,7 +294,7 @@ impl Depackager {
             return false;
         };
         self.key_seen = self.key_seen.without(id);
-        self.streams.push(Elementary { id, reader });
+        self.streams.push(Elementary { id, language: None, reader });
         true
     }
 
@@ -373,6 +395,7 @@ impl Depackager {
 
     /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
+        let language = self.streams.iter().find(|one| one.id == id).and_then(|one| one.language.clone());
         let known = self.tracks.get(id);
         if known.is_some_and(|track| track.config == config) {
             return;
@@ -384,7 +407,7 @@ impl Depackager {
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
         let epoch = tracks.epoch;
-        tracks.put(Track { epoch, ..Track::new(id, config, TICKS) });
+        tracks.put(Track { epoch, language, ..Track::new(id, config, TICKS) });
     }
 
     fn frame(&mut self, track: TrackId, frame: Frame, arrived: Option<Instant>) {

@@ -628,6 +628,9 @@ impl Mp4Segmenter {
             size: track.and_then(Track::picture_size),
             frame_rate_milli: frame_rate_milli.filter(|_| self.is_video()),
             sound: track.and_then(|track| track.config.sound()),
+            language: track
+                .filter(|track| track.kind() == TrackKind::Audio)
+                .and_then(|track| track.language.clone()),
             key_id: self.seal.samples.as_ref().map(|protector| protector.protection().key_id),
         });
         self.news.made.push(Made { name, bytes, is_init: true });
