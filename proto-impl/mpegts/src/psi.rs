@@ -310,7 +310,7 @@ pub struct Pmt {
 }
 
 impl Pmt {
-    /// Returns the language of a stream, three letters of ISO 639-2, if it is told.
+    /// Returns the language of a stream, three letters of ISO 639-2, if the map has one.
     #[must_use]
     pub fn language_of(&self, pid: Pid) -> Option<&str> {
         let (_, language) = self.languages.iter().find(|(of, _)| *of == pid)?;
