@@ -90,7 +90,7 @@ pub use settings::{cidr, properties, url_outbound};
 pub use srt_targets::{srt_conn, srt_handshake, srt_km, srt_packet};
 pub use store_target::store_recover;
 pub use transcode_target::transcode;
-pub use ts_targets::ts_demux;
+pub use ts_targets::{scte35, ts_demux};
 pub use turn_target::turn;
 pub use webm_targets::webm_index;
 pub use webrtc_targets::webrtc_peer;
@@ -138,6 +138,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("rtsp_client", rtsp_client),
     ("rtsp_message", rtsp_message),
     ("rtsp_server", rtsp_server),
+    ("scte35", scte35),
     ("sctp", sctp),
     ("sdp", sdp),
     ("segmenter", segmenter),

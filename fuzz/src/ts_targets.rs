@@ -1,7 +1,8 @@
 //! MPEG transport streams, and what lies in their PES packets.
 
+use bytes::Bytes;
 use media::codec::{aac, ac3, h264, h265, latm, mp3, opus};
-use media::nal;
+use media::{nal, scte35};
 use mpegts::{Demuxer, Event, Kind, Muxer, PES_BYTES_MAX, Pes, STREAMS_MAX, StreamKind, Unit};
 
 use crate::splits::{head, pieces};
@@ -35,6 +36,7 @@ pub fn ts_demux(data: &[u8]) {
                 again(pes);
                 payload(pes);
             }
+            Event::Splice(section) => again_splice(section),
         }
     }
 }
@@ -68,6 +70,34 @@ fn read(pieces: &[&[u8]]) -> Vec<Event> {
     assert!(stats.packets as usize <= bytes / 188, "{stats:?}");
     assert!(stats.others.len() <= 16);
     events
+}
+
+/// Reads splice information, whose checksum is put right first. Moved to another time and back it must be the same.
+pub fn scte35(data: &[u8]) {
+    let mut section = data.to_vec();
+    let Some(end) = section.len().checked_sub(4) else { return };
+    if let [_, high, low, ..] = &mut section[..] {
+        let [upper, lower] = (data.len() as u16).wrapping_sub(3).to_be_bytes();
+        (*high, *low) = (*high & 0xf0 | upper & 0x0f, lower);
+    }
+    let checksum = media::crc32(&section[..end]);
+    section[end..].copy_from_slice(&checksum.to_be_bytes());
+    if scte35::is_section(&section) {
+        again_splice(&Bytes::from(section));
+    }
+}
+
+/// Moved to another time and back, it is the same.
+fn again_splice(section: &Bytes) {
+    let splice = scte35::Splice::read(section);
+    for by in [0, 1, 1 << 32] {
+        let later = scte35::shifted(section, by).expect("it is a section");
+        let back = scte35::shifted(&later, (1 << 33) - by).expect("it is a section");
+        // Reserved bits are kept, and the checksum is right.
+        assert_eq!(&back, section);
+        let events = |splice: &scte35::Splice| splice.events.len();
+        assert_eq!(scte35::Splice::read(&later).as_ref().map(events), splice.as_ref().map(events));
+    }
 }
 
 /// Written and read, it is the same.

@@ -38,8 +38,8 @@ pub struct Rung {
     pub is_there: bool,
     /// True if the rendition is sound that renditions without sound of their own share.
     pub is_sound: bool,
-    /// Number of channels of such sound, if known.
-    pub channels: Option<u8>,
+    /// Description of such sound.
+    pub sound: Sound,
     /// Codecs of the rendition (RFC 6381), separated by commas.
     pub codecs: String,
     /// Peak and average bit rate, in bits per second.
@@ -58,6 +58,17 @@ pub struct Rung {
     pub marks: Vec<Mark>,
     /// Description for sinks of the same kind.
     pub annex: Option<Annex>,
+}
+
+/// A description of sound, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sound {
+    /// Number of channels.
+    pub channels: Option<u8>,
+    /// Language of the sound.
+    pub language: Option<Arc<str>>,
+    /// Name of the sound for people.
+    pub name: Option<String>,
 }
 
 /// A value that only the kind of sink that made it can read.

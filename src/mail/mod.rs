@@ -30,7 +30,7 @@ pub use blob::{
 pub use call::{CallEvent, CallNews};
 pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
-pub use ladder::{Annex, Laddered, MainTrack, Mark, Rung};
+pub use ladder::{Annex, Laddered, MainTrack, Mark, Rung, Sound};
 pub use message::Message;
 pub use outbound::{Proof, Target, Transport};
 pub use play::{NoSubscription, PlayRequest, PolledRequest};
@@ -335,12 +335,16 @@ pub enum ToWorker {
         /// The answer.
         done: JobDone,
     },
-    /// Timed metadata (ID3 tags) for a stream, from the API: its place is where the stream is now.
-    Metadata {
+    /// Timed data for a stream, from the API: its place is where the stream is now.
+    TimedData {
         /// The stream.
         stream: StreamId,
-        /// The tags.
-        tags: Bytes,
+        /// The data track, which nothing describes.
+        track: TrackId,
+        /// The data: ID3 tags, or splice information.
+        data: Bytes,
+        /// Time by which the data is ahead of what it is about, in milliseconds.
+        ahead_ms: u32,
     },
     /// Withdraws the blobs that sinks of these kinds have published of a stream: they may not be served any longer.
     Withdrawn {

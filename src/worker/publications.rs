@@ -25,8 +25,8 @@ use crate::types::{ConnId, Handle, SessionRef, StreamId};
 const CLOCK_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Appends timed metadata to a stream that is published here, at its newest time.
-    pub(super) fn put_metadata(&mut self, id: StreamId, tags: Bytes) {
+    /// Appends timed data to a stream that is published here, at its newest time.
+    pub(super) fn put_timed_data(&mut self, id: StreamId, track: TrackId, payload: Bytes, ahead_ms: u32) {
         let Some(stream) = self.live.streams.get(&id).filter(|stream| stream.source == self.turn.id) else {
             return;
         };
@@ -36,8 +36,8 @@ impl Worker {
             return;
         }
         let dts = self.live.sources.get(&id).map_or(0, |source| source.position.dts_ms);
-        let (track, config_epoch) = (TrackId::METADATA, 0);
-        let unit = AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch, payload: tags };
+        let pts = dts.saturating_add(i64::from(ahead_ms));
+        let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         let entry = Entry::new(self.turn.now.mono, self.turn.now.wall_ms, unit, tracks);
         // A format that panics leaves it out.
         let _ = self.live.append(&mut self.turn, &mut self.conns, &mut self.memory, id, entry);

@@ -784,7 +784,9 @@ fn metadata_of_the_api_waits_for_no_media_and_tells_nobody_of_tracks() {
     let viewer = rig.connect();
     rig.play(&viewer, Handle::ONLY, Selection::DEFAULT);
     let tags = media::id3::text("", "a text").unwrap();
-    rig.worker.handle_mail(rig.now, ToWorker::Metadata { stream: STREAM, tags });
+    let track = TrackId::METADATA;
+    let data = ToWorker::TimedData { stream: STREAM, track, data: tags, ahead_ms: 0 };
+    rig.worker.handle_mail(rig.now, data);
     rig.turn();
     assert!(!rig.worker.live.streams[&STREAM].tracks().iter().any(|_| true));
     assert_eq!(rig.worker.turn.meter.stats.units, 0, "there is nothing that it could stand beside");

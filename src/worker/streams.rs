@@ -302,7 +302,9 @@ impl Worker {
             ToWorker::Connections(stream) => {
                 self.turn.tell_connections(&self.conns, &self.live, &self.polled.leases, stream);
             }
-            ToWorker::Metadata { stream, tags } => self.put_metadata(stream, tags),
+            ToWorker::TimedData { stream, track, data, ahead_ms } => {
+                self.put_timed_data(stream, track, data, ahead_ms);
+            }
             ToWorker::Withdrawn { stream, makers } => self.turn.blobs.withdraw(stream, &makers),
             ToWorker::Blob(mail) => self.polled.take_blob(&mut self.turn, &mut self.conns, &self.live, &mail),
             ToWorker::Leaving(is_leaving) => self.leave(is_leaving),

@@ -80,6 +80,7 @@ mod secrets;
 mod shared_ports;
 mod simulation;
 mod sources;
+mod splices;
 mod srt;
 mod srt_interop;
 mod srt_relay;

@@ -50,6 +50,7 @@ fn demux(path: &Path, streams: usize) -> Vec<Pes> {
     let mut take = |event| match event {
         Event::Pes(pes) => out.push(pes),
         Event::Program(map) => assert_eq!(map.streams.len(), streams),
+        Event::Splice(_) => {}
     };
     for mut piece in bytes.chunks(1316) {
         while let Some(event) = demuxer.read(&mut piece) {

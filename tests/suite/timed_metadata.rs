@@ -10,7 +10,7 @@ use crate::sources::start_source;
 use crate::support::{Home, Program, Server, ffmpeg9, media_file, raw_exchange, secs, wait_for};
 
 /// The body of a file, as bytes; nothing while it is not there.
-fn fetch(server: &Server, path: &str) -> Vec<u8> {
+pub fn fetch(server: &Server, path: &str) -> Vec<u8> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let answer = raw_exchange(server.http, request.as_bytes());
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or(answer.len());
@@ -19,7 +19,7 @@ fn fetch(server: &Server, path: &str) -> Vec<u8> {
 }
 
 /// The segments of a playlist that is there, one behind the other; those of fragmented MP4 behind their init segment.
-fn media(server: &Server, playlist: &str) -> Vec<u8> {
+pub fn media(server: &Server, playlist: &str) -> Vec<u8> {
     let text = String::from_utf8(fetch(server, playlist)).unwrap();
     let folder = playlist.rsplit_once('/').unwrap().0;
     let map = text.lines().find_map(|line| line.strip_prefix("#EXT-X-MAP:URI=\"")?.split_once('"'));
@@ -28,7 +28,7 @@ fn media(server: &Server, playlist: &str) -> Vec<u8> {
     all.flat_map(|uri| fetch(server, &format!("{folder}/{uri}"))).collect()
 }
 
-fn contains(bytes: &[u8], text: &str) -> bool {
+pub fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|some| some == text.as_bytes())
 }
 

@@ -124,6 +124,7 @@ fn main() -> Result<(), Failure> {
                     track.handle_pes(&pes)?;
                 }
             }
+            Some(Event::Splice(_)) => {}
             // The last packet of a stream ends with the stream.
             None if !std::mem::replace(&mut is_at_end, true) => demuxer.finish(),
             None => break,

@@ -21,7 +21,7 @@ pub use reader::{
 };
 pub use samples::{Samples, with_four_byte_lengths};
 pub use writer::{
-    BitRate, Colour, Description, Fragment, FragmentSample, ID3_SCHEME, IndexSample, MEDIA_HEAD_BYTES,
-    PlainHead, Protection, Reference, SUBSAMPLES_MAX, Sidx, Subsample, TrackIndex, file_head, file_type,
-    id3_event, init_segment, media_head, moov, plain_head, prft, recording_head, styp,
+    BitRate, Colour, Description, EventMessage, Fragment, FragmentSample, ID3_SCHEME, IndexSample,
+    MEDIA_HEAD_BYTES, PlainHead, Protection, Reference, SPLICE_SCHEME, SUBSAMPLES_MAX, Sidx, Subsample,
+    TrackIndex, file_head, file_type, init_segment, media_head, moov, plain_head, prft, recording_head, styp,
 };

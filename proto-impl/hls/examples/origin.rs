@@ -93,6 +93,7 @@ impl Cutter {
             | StreamKind::Eac3
             | StreamKind::Opus { .. }
             | StreamKind::Id3
+            | StreamKind::Splice
             | StreamKind::Other(_) => return None,
         };
         let pts = pes.pts?;
@@ -184,6 +185,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             match event {
                 Event::Program(program) => cutter.set_streams(&program.streams),
                 Event::Pes(pes) => cutter.handle_pes(&pes).into_iter().for_each(push),
+                Event::Splice(_) => {}
             }
         }
         if length == 0 {

@@ -12,6 +12,8 @@ pub const SEGMENTS_MAX: usize = 10_000;
 pub const PARTS_MAX: usize = 10_000;
 /// Rendition reports of a playlist.
 pub const REPORTS_MAX: usize = 100;
+/// Date ranges of a playlist that are kept; more are passed over.
+pub const DATE_RANGES_MAX: usize = 256;
 /// Attributes of a tag. `EXT-X-MEDIA` has the most, 17.
 pub const ATTRIBUTES_MAX: usize = 64;
 /// Variants of a multivariant playlist.

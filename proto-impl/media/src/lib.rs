@@ -7,8 +7,10 @@ extern crate alloc;
 extern crate std;
 
 pub mod codec;
+mod crc;
 pub mod id3;
 pub mod nal;
+pub mod scte35;
 mod time;
 #[cfg(feature = "std")]
 mod timeline;
@@ -20,6 +22,7 @@ pub use bytes::{Bytes, BytesMut};
 pub use wire::Reader;
 
 pub use codec::{Codec, CodecConfig};
+pub use crc::crc32;
 #[cfg(feature = "std")]
 use time::nearest;
 pub use time::{Timescale, Unwrap};

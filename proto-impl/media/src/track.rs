@@ -26,6 +26,8 @@ impl TrackId {
     pub const DATA: Self = Self(2);
     /// The data track of timed metadata ([`crate::id3`]), whose times count milliseconds.
     pub const METADATA: Self = Self(5);
+    /// The data track of splice information ([`crate::scte35`]), whose times count milliseconds. PTS is the time of the splice.
+    pub const CUES: Self = Self(8);
     /// The first derived track.
     pub const DERIVED: Self = Self(48);
     /// Upper bound of ids.
@@ -221,7 +223,7 @@ pub struct Track {
     pub id: TrackId,
     /// Codec and parameter sets of the track.
     pub config: CodecConfig,
-    /// Number of changes of `config` and `extra` since the stream began.
+    /// Number of changes of `config`, `extra` and `language` since the stream began.
     pub epoch: u32,
     /// Timescale of the timestamps.
     pub timescale: Timescale,
@@ -422,6 +424,7 @@ mod tests {
         assert_eq!(TrackId::nth(TrackKind::Audio, 0), Some(TrackId::AUDIO));
         assert_eq!(TrackId::nth(TrackKind::Data, 0), Some(TrackId::DATA));
         assert_eq!(TrackId::nth(TrackKind::Data, 1), Some(TrackId::METADATA));
+        assert_eq!(TrackId::nth(TrackKind::Data, 2), Some(TrackId::CUES));
         let last = TrackId::nth(TrackKind::Data, 15).unwrap();
         assert!(!last.is_derived() && last.is_data() && last.index() == 15);
         assert_eq!(TrackId::nth(TrackKind::Video, 16), None);

@@ -15,7 +15,8 @@ use crate::TrackId;
 /// * Opus: a packet (RFC 6716 §3). MP3: whole frames, usually one, each with its header. AC-3, E-AC-3: whole
 ///   syncframes. FLAC: a frame (RFC 9639 §9).
 /// * G.711: samples with interleaved channels, as many as the source put together.
-/// * Data: AMF0 values as in an FLV script tag, with the name first ([`TrackId::DATA`]); ID3v2 tags ([`TrackId::METADATA`]).
+/// * Data: AMF0 values as in an FLV script tag, with the name first ([`TrackId::DATA`]); ID3v2 tags ([`TrackId::METADATA`]);
+///   a splice_info_section ([`TrackId::CUES`]).
 ///
 /// DTS never decreases within a track, and PTS is never before DTS. Both count ticks of the track's timescale.
 #[derive(Debug, Clone, PartialEq, Eq)]

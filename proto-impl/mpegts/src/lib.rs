@@ -24,7 +24,7 @@ pub use demux::{Demuxer, Event, PES_BYTES_MAX, Pes, STREAMS_MAX, Stats};
 pub use error::Error;
 pub use mux::{
     AUDIO_PID, Kind, LATE_MAX, METADATA_PID, Muxer, PCR_LEAD, PMT_PID, PROGRAM_STREAMS_MAX, Packing,
-    StreamNumber, Unit, VIDEO_PID,
+    SPLICE_PID, StreamNumber, Unit, VIDEO_PID,
 };
 pub use packet::{PACKET_BYTES, Packet, Pcr, Pid};
 pub use pes::PesHeader;

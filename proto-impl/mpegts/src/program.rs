@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use media::codec::{h264, h265, opus};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, id3, nal};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, id3, nal, scte35};
 use smallvec::SmallVec;
 
 use crate::{
@@ -35,13 +35,23 @@ pub struct Program {
     firsts: [Option<TrackId>; 2],
     /// True if a stream of timed metadata is announced beside the tracks.
     has_metadata: bool,
+    /// True if a stream of splice information is announced beside the tracks.
+    has_splices: bool,
+    /// Streams of the tracks.
+    streams: Vec<(StreamNumber, StreamKind)>,
 }
 
 impl Program {
     /// Creates a program without tracks.
     #[must_use]
     pub fn with_packing(packing: Packing) -> Self {
-        Self { muxer: Muxer::with_packing(packing), firsts: [None, None], has_metadata: false }
+        Self {
+            muxer: Muxer::with_packing(packing),
+            firsts: [None, None],
+            has_metadata: false,
+            has_splices: false,
+            streams: Vec::new(),
+        }
     }
 
     /// Announces a stream of timed metadata beside the tracks, from the next [`Self::set_tracks`] on. Of the tracks of such a program one
@@ -55,18 +65,31 @@ impl Program {
     /// Sets the tracks, of each kind the first one first. Those that cannot be carried are left out.
     pub fn set_tracks<'a>(&mut self, tracks: impl IntoIterator<Item = &'a Track>) {
         self.firsts = [None, None];
-        let mut streams = Vec::new();
+        let mut streams: Vec<(StreamNumber, StreamKind)> = Vec::new();
+        let mut languages = Vec::new();
         for track in tracks {
             let [video, audio] = &mut self.firsts;
             let first = if track.kind() == TrackKind::Video { video } else { audio };
             first.get_or_insert(track.id);
-            streams.extend(stream_kind(track).map(|kind| (stream_number(track, self.firsts), kind)));
+            let number = stream_number(track, self.firsts);
+            streams.extend(stream_kind(track).map(|kind| (number, kind)));
+            languages.extend(track.language.as_deref().map(|language| (number, language)));
         }
-        if self.has_metadata && !streams.is_empty() {
-            streams.truncate(PROGRAM_STREAMS_MAX - 1);
-            streams.push((StreamNumber::first(Kind::Metadata), StreamKind::Id3));
-        }
-        self.muxer.set_program(streams);
+        self.muxer.set_languages(languages);
+        self.streams = streams;
+        self.announce();
+    }
+
+    /// Sets the program of the tracks' streams and those beside them.
+    fn announce(&mut self) {
+        let others = [
+            (self.has_metadata, Kind::Metadata, StreamKind::Id3),
+            (self.has_splices, Kind::Splice, StreamKind::Splice),
+        ];
+        let others = others.into_iter().filter(|(is_there, ..)| *is_there && !self.streams.is_empty());
+        let others: Vec<_> = others.map(|(_, kind, stream)| (StreamNumber::first(kind), stream)).collect();
+        let tracks = self.streams.iter().copied().take(PROGRAM_STREAMS_MAX.saturating_sub(others.len()));
+        self.muxer.set_program(tracks.chain(others));
     }
 
     /// Begins a segment: the tables stand before the next unit.
@@ -102,6 +125,20 @@ impl Program {
             random_access: false,
             payload,
         })
+    }
+
+    /// Makes the packets of a splice_info_section whose splice is at this time in milliseconds: none if it is no such section. The first one
+    /// has its stream announced; of the tracks of such a program one less can be carried. While tables are due it waits for them.
+    #[must_use]
+    pub fn write_splice(&mut self, pts_ms: i64, section: &[u8]) -> Bytes {
+        let Some(section) = scte35::moved_to(section, ticks(Timescale::MILLISECONDS, pts_ms)) else {
+            return Bytes::new();
+        };
+        if !self.has_splices {
+            self.has_splices = true;
+            self.announce();
+        }
+        self.muxer.write_section(&section)
     }
 
     /// Makes the packets of a unit of this track, with those of frames that have waited for it: none where it waits for others, `None`
@@ -293,6 +330,7 @@ mod tests {
                 match event {
                     Event::Program(map) => kinds.extend(map.streams.iter().map(|stream| stream.kind)),
                     Event::Pes(pes) => units.push((pes.stream.kind, pes.pts, pes.payload)),
+                    Event::Splice(_) => {}
                 }
             }
             let metadata = (StreamKind::Id3, Some(ZERO + 90_000), tags.clone());
@@ -300,5 +338,102 @@ mod tests {
             assert_eq!(units.contains(&metadata), has_metadata);
             assert_eq!(units.len(), 1 + usize::from(has_metadata), "nobody waits for metadata");
         }
+    }
+
+    #[test]
+    fn splice_information_is_announced_with_the_first_section_and_comes_back_at_its_time() {
+        let tracks = [track(TrackId::AUDIO)];
+        let frame = |dts| AccessUnit {
+            track: TrackId::AUDIO,
+            dts,
+            pts: dts,
+            key_frame: false,
+            config_epoch: 1,
+            payload: Bytes::from_static(b"frame"),
+        };
+        // Two packets, and one.
+        let long = scte35::insert(1, scte35::Kind::Out, Some(900_000));
+        let sections = [long, scte35::insert(1, scte35::Kind::Cancel, None)];
+        let mut program = Program::with_packing(Packing::NONE);
+        program.set_tracks(&tracks);
+        let mut bytes = program.write(&frame(0), &tracks[0]).unwrap().to_vec();
+        assert!(program.write_splice(2_000, b"no section").is_empty());
+        assert!(program.write_splice(2_000, &sections[0]).is_empty(), "behind the tables that announce it");
+        bytes.extend(program.write(&frame(1024), &tracks[0]).unwrap());
+        bytes.extend(program.write_splice(3_000, &sections[1]));
+        let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+        let (mut kinds, mut splices) = (Vec::new(), Vec::new());
+        while let Some(event) = demuxer.read(&mut input) {
+            match event {
+                Event::Program(map) => kinds.push(map.streams.len()),
+                Event::Splice(section) => splices.push(scte35::Splice::read(&section).unwrap()),
+                Event::Pes(_) => {}
+            }
+        }
+        assert_eq!(kinds, [1, 2]);
+        let times: Vec<_> = splices.iter().map(|splice| (splice.pts, splice.events[0].kind)).collect();
+        assert_eq!(times, [(Some(ZERO + 180_000), scte35::Kind::Out), (None, scte35::Kind::Cancel)]);
+        assert_eq!(demuxer.stats().sections_invalid, 0);
+    }
+
+    #[test]
+    fn sections_that_wait_for_tables_are_bounded() {
+        let mut program = Program::with_packing(Packing::NONE);
+        program.set_tracks(&[track(TrackId::AUDIO)]);
+        let section = scte35::insert(1, scte35::Kind::Out, None);
+        (0..1_000).for_each(|n| assert!(program.write_splice(n, &section).is_empty()));
+        let frame = AccessUnit {
+            track: TrackId::AUDIO,
+            dts: 0,
+            pts: 0,
+            key_frame: false,
+            config_epoch: 1,
+            payload: Bytes::from_static(b"frame"),
+        };
+        let bytes = program.write(&frame, &track(TrackId::AUDIO)).unwrap();
+        assert!((10_000..18_000).contains(&bytes.len()), "{}", bytes.len());
+    }
+
+    #[test]
+    fn languages_of_tracks_are_told_and_a_change_makes_a_new_map() {
+        let id = |n| TrackId::nth(TrackKind::Audio, n).unwrap();
+        let spoken = |n, language: Option<&str>| Track { language: language.map(Into::into), ..track(id(n)) };
+        let frame = AccessUnit {
+            track: id(0),
+            dts: 0,
+            pts: 0,
+            key_frame: false,
+            config_epoch: 1,
+            payload: Bytes::from_static(b"frame"),
+        };
+        let mut program = Program::with_packing(Packing::NONE);
+        let mut bytes = Vec::new();
+        for second in ["deu", "deu", "fra"] {
+            program.set_tracks(&[
+                spoken(0, Some("eng")),
+                spoken(1, Some(second)),
+                spoken(2, Some("pt-BR")),
+                spoken(3, None),
+            ]);
+            bytes.extend(program.write(&frame, &track(id(0))).unwrap());
+        }
+        // Eight streams and their languages are too much for one packet.
+        let many: Vec<Track> = (0..8).map(|n| spoken(n, Some("eng"))).collect();
+        let opus = opus::Config { record: Bytes::new(), channels: 2, pre_skip: 0 };
+        let many: Vec<Track> = many
+            .into_iter()
+            .map(|track| Track { config: CodecConfig::Opus(opus.clone()), ..track })
+            .collect();
+        program.set_tracks(&many);
+        bytes.extend(program.tables());
+        let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+        let mut told = Vec::new();
+        while let Some(event) = demuxer.read(&mut input) {
+            if let Event::Program(map) = event {
+                let of = |stream: &crate::Stream| map.language_of(stream.pid).unwrap_or("-").to_owned();
+                told.push(map.streams.iter().map(of).collect::<Vec<_>>().join(" "));
+            }
+        }
+        assert_eq!(told, ["eng deu - -", "eng fra - -", "- - - - - - - -"]);
     }
 }

@@ -15,6 +15,10 @@ pub(crate) const TABLE_PMT: u8 = 2;
 
 /// registration_descriptor (§2.6.8).
 const TAG_REGISTRATION: u8 = 0x05;
+/// ISO_639_language_descriptor (§2.6.18).
+const TAG_LANGUAGE: u8 = 0x0a;
+/// Code of an undetermined language (ISO 639-2).
+const UNDETERMINED: Language = *b"und";
 /// AC-3_descriptor (ETSI EN 300 468 annex D.3).
 const TAG_AC3: u8 = 0x6a;
 /// enhanced_ac-3_descriptor (ETSI EN 300 468 annex D.5).
@@ -29,6 +33,10 @@ const TAG_METADATA: u8 = 0x26;
 const IDENTIFIED: u16 = 0xffff;
 /// Identifier of ID3 tags, registered with SMPTE.
 const ID3: &[u8; 4] = b"ID3 ";
+/// cue_identifier_descriptor (ANSI/SCTE 35 §8.2).
+const TAG_CUE_IDENTIFIER: u8 = 0x8a;
+/// Identifier of splice information (ANSI/SCTE 35 §8.1).
+const CUEI: &[u8; 4] = b"CUEI";
 /// descriptor_tag_extension of Opus (user defined, "Opus in MPEG-TS").
 const TAG_EXTENSION_OPUS: u8 = 0x80;
 
@@ -59,6 +67,8 @@ pub enum StreamKind {
     },
     /// Timed metadata: ID3 tags ("Timed Metadata for HTTP Live Streaming", Apple).
     Id3,
+    /// Splice information in sections (ANSI/SCTE 35).
+    Splice,
     /// Any other stream_type.
     Other(u8),
 }
@@ -78,6 +88,8 @@ impl StreamKind {
             0x24 => Self::H265,
             // ATSC A/53 part 3 and A/52 annex G.
             0x81 => Self::Ac3,
+            // The type is another thing in other systems (DTS on discs).
+            0x86 if has_identifier(descriptors, CUEI) => Self::Splice,
             0x87 => Self::Eac3,
             other => Self::Other(other),
         }
@@ -130,6 +142,7 @@ impl StreamKind {
             Self::Eac3 => 0x87,
             Self::Opus { .. } => 0x06,
             Self::Id3 => 0x15,
+            Self::Splice => 0x86,
             Self::Other(stream_type) => stream_type,
         }
     }
@@ -143,16 +156,16 @@ impl StreamKind {
     /// True for supported audio.
     #[must_use]
     pub const fn is_audio(self) -> bool {
-        !self.is_video() && !matches!(self, Self::Id3 | Self::Other(_))
+        !self.is_video() && !matches!(self, Self::Id3 | Self::Splice | Self::Other(_))
     }
 
-    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG.
+    /// Returns the stream_id of the PES packets (table 2-22): private_stream_1 for formats from outside MPEG. Sections have none.
     #[must_use]
     pub const fn stream_id(self) -> u8 {
         match self {
             Self::H264 | Self::H265 => 0xe0,
             Self::AacAdts | Self::AacLatm | Self::MpegAudio { .. } => 0xc0,
-            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Id3 | Self::Other(_) => 0xbd,
+            Self::Ac3 | Self::Eac3 | Self::Opus { .. } | Self::Id3 | Self::Splice | Self::Other(_) => 0xbd,
         }
     }
 
@@ -162,6 +175,8 @@ impl StreamKind {
             Self::Ac3 => b"AC-3",
             Self::Eac3 => b"EAC3",
             Self::Opus { .. } => b"Opus",
+            // All kinds of commands (§8.2.1).
+            Self::Splice => return out.put_slice(&[TAG_CUE_IDENTIFIER, 1, 1]),
             Self::Id3 => {
                 out.put_slice(&[TAG_METADATA, 13]);
                 put_id3_service(out);
@@ -188,6 +203,18 @@ fn is_id3(descriptors: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Returns true if a registration_descriptor has this identifier, before the first descriptor that is cut off.
+fn has_identifier(descriptors: &[u8], identifier: &[u8; 4]) -> bool {
+    let mut reader = Reader::new(descriptors);
+    while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
+        let Ok(body) = reader.take(usize::from(length)) else { return false };
+        if tag == TAG_REGISTRATION && body.first_chunk::<4>() == Some(identifier) {
+            return true;
+        }
+    }
+    false
 }
 
 /// Writes the formats of ID3 tags and the metadata_service_id, of which there is one: zero.
@@ -243,6 +270,28 @@ impl Pat {
     }
 }
 
+/// A language by its three letters in lower case (ISO 639-2).
+pub(crate) type Language = [u8; 3];
+
+/// Returns the language with these letters; `None` if they are none, or the language is undetermined.
+pub(crate) fn language(letters: &[u8]) -> Option<Language> {
+    let language = letters.first_chunk::<3>()?.map(|letter| letter.to_ascii_lowercase());
+    let is_known = language != UNDETERMINED && language.iter().all(u8::is_ascii_lowercase);
+    is_known.then_some(language)
+}
+
+/// Reads the first language of a stream, before the first descriptor that is cut off.
+fn language_in(descriptors: &[u8]) -> Option<Language> {
+    let mut reader = Reader::new(descriptors);
+    while let (Ok(tag), Ok(length)) = (reader.u8(), reader.u8()) {
+        let body = reader.take(usize::from(length)).ok()?;
+        if tag == TAG_LANGUAGE {
+            return language(body);
+        }
+    }
+    None
+}
+
 /// A program map section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pmt {
@@ -256,16 +305,26 @@ pub struct Pmt {
     pub streams: Vec<Stream>,
     /// Number of streams left out: too many, or with a PID already in use.
     pub streams_left_out: usize,
+    /// Languages of streams that tell.
+    pub(crate) languages: Vec<(Pid, Language)>,
 }
 
 impl Pmt {
+    /// Returns the language of a stream, three letters of ISO 639-2, if the map has one.
+    #[must_use]
+    pub fn language_of(&self, pid: Pid) -> Option<&str> {
+        let (_, language) = self.languages.iter().find(|(of, _)| *of == pid)?;
+        core::str::from_utf8(language).ok()
+    }
+
     /// Reads a section and keeps at most `streams_max` of its streams.
     pub(crate) fn read(section: &Section<'_>, streams_max: usize) -> Result<Self, Error> {
         let mut reader = Reader::new(section.body);
         let pcr_pid = Pid::new(reader.u16()?);
         let info = reader.u16()? & 0x0fff;
-        reader.take(usize::from(info))?;
+        let is_of_cues = has_identifier(reader.take(usize::from(info))?, CUEI);
         let (mut streams, mut streams_left_out) = (Vec::<Stream>::new(), 0);
+        let mut languages = Vec::new();
         while !reader.is_empty() {
             let stream_type = reader.u8()?;
             let pid = Pid::new(reader.u16()?);
@@ -279,14 +338,25 @@ impl Pmt {
                 }
             };
             let kind = StreamKind::read(stream_type, descriptors);
+            // The registration is the program's (ANSI/SCTE 35 §8.1); some encoders give it to the stream.
+            let is_splice = is_of_cues && kind == StreamKind::Other(0x86);
+            let kind = if is_splice { StreamKind::Splice } else { kind };
             let taken = !pid.is_assignable() || streams.iter().any(|stream| stream.pid == pid);
             if taken || streams.len() >= streams_max {
                 streams_left_out += 1;
             } else {
                 streams.push(Stream { pid, kind });
+                languages.extend(language_in(descriptors).map(|language| (pid, language)));
             }
         }
-        Ok(Self { program: section.id, version: section.version, pcr_pid, streams, streams_left_out })
+        Ok(Self {
+            program: section.id,
+            version: section.version,
+            pcr_pid,
+            streams,
+            streams_left_out,
+            languages,
+        })
     }
 
     /// Writes the section.
@@ -300,10 +370,20 @@ impl Pmt {
             descriptors.put_u8(0x1f);
             descriptors.put_u16(self.program);
         }
+        if self.streams.iter().any(|stream| stream.kind == StreamKind::Splice) {
+            descriptors.put_slice(&[TAG_REGISTRATION, 4]);
+            descriptors.put_slice(CUEI);
+        }
         body.put_u16(0xf000 | u16::try_from(descriptors.len()).unwrap_or(0));
         body.put_slice(&descriptors.split());
         for stream in &self.streams {
             stream.kind.write_descriptors(&mut descriptors);
+            if let Some((_, language)) = self.languages.iter().find(|(pid, _)| *pid == stream.pid) {
+                descriptors.put_slice(&[TAG_LANGUAGE, 4]);
+                descriptors.put_slice(language);
+                // audio_type: undefined.
+                descriptors.put_u8(0);
+            }
             body.put_u8(stream.kind.stream_type());
             body.put_u16(0xe000 | stream.pid.get());
             body.put_u16(0xf000 | u16::try_from(descriptors.len()).unwrap_or(0));
@@ -398,7 +478,8 @@ pub(crate) mod tests {
             StreamKind::Eac3,
             StreamKind::Opus { channels: 6 },
             StreamKind::Id3,
-            StreamKind::Other(0x86),
+            StreamKind::Splice,
+            StreamKind::Other(0x85),
         ];
         let streams = kinds.iter().zip(0x100..).map(|(&kind, pid)| Stream { pid: Pid::new(pid), kind });
         let pmt = Pmt {
@@ -407,6 +488,7 @@ pub(crate) mod tests {
             pcr_pid: Pid::new(0x100),
             streams: streams.collect(),
             streams_left_out: 0,
+            languages: vec![(Pid::new(0x102), *b"deu"), (Pid::new(0x108), *b"eng")],
         };
         let mut out = BytesMut::new();
         pmt.write(&mut out);
@@ -414,7 +496,23 @@ pub(crate) mod tests {
         let mut read = None;
         let payload = [&[0], &out[..]].concat();
         assembler.push(0, true, &payload, |result| read = Some(Pmt::read(&result.unwrap(), 16)));
-        assert_eq!(read, Some(Ok(pmt)));
+        assert_eq!(read.as_ref(), Some(&Ok(pmt)));
+        let read = read.unwrap().unwrap();
+        assert_eq!(
+            (read.language_of(Pid::new(0x108)), read.language_of(Pid::new(0x100))),
+            (Some("eng"), None)
+        );
+    }
+
+    #[test]
+    fn languages_are_three_letters_that_mean_one() {
+        let read = |descriptors: &[u8]| language_in(descriptors);
+        assert_eq!(read(b"\x05\x04CUEI\x0a\x08DEU\0eng\0"), Some(*b"deu"), "the first one");
+        for none in
+            [&b"\x0a\x04und\0"[..], b"\x0a\x04e1g\0", b"\x0a\x04en", b"\x0a\x02en", b"\x0a\x00", b"\x0a"]
+        {
+            assert_eq!(read(none), None, "{none:?}");
+        }
     }
 
     #[test]
@@ -425,6 +523,20 @@ pub(crate) mod tests {
         assert_eq!(kind(b"\x26\x09\x01\x00\xffKLVA\x00\x0f"), StreamKind::Other(0x15));
         assert_eq!(kind(b"\x05\x04KLVA"), StreamKind::Other(0x15));
         assert_eq!(kind(b"\x26\xff\x01"), StreamKind::Id3, "a descriptor that is cut off says nothing");
+    }
+
+    #[test]
+    fn splice_information_is_registered_with_the_program_or_the_stream() {
+        let kinds = |program: &[u8], stream: &[u8]| {
+            let length = |bytes: &[u8]| [0xf0, u8::try_from(bytes.len()).unwrap()];
+            let head = [&[0xe1, 0][..], &length(program), program].concat();
+            let body = [&head[..], &[0x86, 0xe1, 5], &length(stream), stream].concat();
+            Pmt::read(&section(TABLE_PMT, &body), 16).unwrap().streams[0].kind
+        };
+        assert_eq!(kinds(b"\x05\x04CUEI", b""), StreamKind::Splice);
+        assert_eq!(kinds(b"\x05\x04HDMV", b"\x8a\x01\x01\x05\x04CUEI"), StreamKind::Splice);
+        assert_eq!(kinds(b"\x05\x04HDMV", b""), StreamKind::Other(0x86));
+        assert_eq!(kinds(b"\x05\x09CUEI", b"\x05\x04CUE"), StreamKind::Other(0x86), "cut off");
     }
 
     #[test]

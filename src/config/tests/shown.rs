@@ -442,6 +442,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "src/protocol/hls/copy_tests.rs::an_event_names_everything_on_the_disk_and_to_viewers",
     ),
     ("hlsHttpEndpoint", "tests/suite/hls.rs::what_is_pushed_to_another_server_is_played_there"),
+    (
+        "hls.scte35",
+        "tests/suite/splices.rs::a_splice_from_the_api_is_in_playlists_segments_and_manifests_by_setting",
+    ),
     ("id3TagEnabled", "tests/suite/timed_metadata.rs::a_tag_from_the_api_is_in_the_segments_of_each_form"),
     (
         "relayRTMPMetaDataToMuxers",

@@ -245,21 +245,6 @@ pub(super) fn camera_error(call: &Call<'_>) -> Reply {
     refused(&format!("Camera is not found with streamId: {id}"))
 }
 
-/// `POST /broadcasts/{id}/id3`: puts the body into the segments of a stream, as the text of an ID3 tag.
-pub(super) fn id3(cx: &mut Context, registry: &Registry, call: &Call<'_>) -> Reply {
-    if !call.app.values.boolean("id3TagEnabled").unwrap_or(false) {
-        return refused_with_null(Some("ID3 tag is not enabled"));
-    }
-    let key = call.key();
-    let stream = registry.find(&key).filter(|_| registry.is_live(&key));
-    let source = stream.and_then(|stream| Some((stream, registry.get(&stream)?.source().worker)));
-    let Some((stream, worker)) = source else { return refused_with_null(Some("Stream is not available")) };
-    let text = std::str::from_utf8(&call.request.body).ok();
-    let Some(tags) = text.and_then(|text| media::id3::text("", text)) else { return refused("") };
-    cx.post(worker, ToWorker::Metadata { stream, tags });
-    Reply::Now(Outcome::success().response(200))
-}
-
 /// `POST /broadcasts/{id}/sei`: refused, because frames are not changed.
 pub(super) fn sei(registry: &Registry, call: &Call<'_>) -> Reply {
     if registry.is_live(&call.key()) {

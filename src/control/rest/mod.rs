@@ -37,6 +37,7 @@ mod schemas;
 mod server;
 mod subscribers;
 mod subtracks;
+mod timed_data;
 mod tokens;
 mod users;
 mod vods;

@@ -371,6 +371,9 @@ fn the_other_paths_of_servers_before_3_0_are_there() {
     }
     let tagged = Rig::with(&[], &[("id3TagEnabled", "true")]).post(&format!("{BASE}/a/id3"), "{}").1;
     assert!(tagged.contains("Stream is not available"), "{tagged}");
+    let splice = |rig: &mut Rig, body: &str| rig.post(&format!("{BASE}/a/scte35"), body).1;
+    assert!(splice(&mut rig, r#"{"event":"out"}"#).contains("Stream is not available"));
+    assert!(splice(&mut rig, r#"{"event":"off"}"#).contains("event is out, in or cancel"));
     let mut rig = Rig::new();
     assert!(rig.post(&format!("{BASE}/a/id3"), "{}").1.contains("ID3 tag is not enabled"));
     let text = "subscriberAuthenticationKey is not set or its length is less than 32";

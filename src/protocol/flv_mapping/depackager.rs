@@ -317,14 +317,14 @@ impl Depackager {
             return Outcome::Taken;
         }
         let dts = self.timeline.map_beside(u64::from(timestamp));
-        Outcome::Unit(AccessUnit {
-            track: TrackId::DATA,
-            dts,
-            pts: dts,
-            key_frame: false,
-            config_epoch: 0,
-            payload: body,
-        })
+        let unit = |track, payload| {
+            Outcome::Unit(AccessUnit { track, dts, pts: dts, key_frame: false, config_epoch: 0, payload })
+        };
+        // The message stands at the time of its splice: that of the section is by another clock.
+        match super::script::splice_of(&data) {
+            Some(section) => Outcome::Several(vec![unit(TrackId::DATA, body), unit(TrackId::CUES, section)]),
+            None => unit(TrackId::DATA, body),
+        }
     }
 
     /// Handles parameter sets.

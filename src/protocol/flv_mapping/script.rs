@@ -1,7 +1,11 @@
-//! Script data as text.
+//! Script data as text, and the splice information in it.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use flv::amf0::{Pairs, Value};
 use flv::data::Data;
+use media::scte35::{SECTION_BYTES_MAX, Splice};
 use serde_json::{Value as Json, json};
 
 /// Returns the name of script data, and its values as JSON: one as it is, several in an array. `None` if it is no AMF0.
@@ -12,6 +16,43 @@ pub(in crate::protocol) fn script_data(payload: &[u8]) -> Option<(String, String
         all => Json::Array(all.iter().map(to_json).collect()),
     };
     Some((name, text.to_string()))
+}
+
+/// Names of script data with splice information.
+const CUES: [&str; 4] = ["onCuePoint", "onAdCue", "onSCTE35", "scte35"];
+/// Characters of the largest section in base64.
+const SECTION_CHARS_MAX: usize = SECTION_BYTES_MAX.div_ceil(3) * 4;
+
+/// Returns the splice_info_section in script data: the first text in base64 that is one, whatever its encoder calls it. `None` if there is
+/// none, or it says nothing.
+pub(super) fn splice_of(data: &Data) -> Option<Bytes> {
+    if !CUES.iter().any(|name| data.name.eq_ignore_ascii_case(name)) {
+        return None;
+    }
+    let section = data.values.iter().find_map(section_in)?;
+    Splice::read(&section).filter(|splice| !splice.events.is_empty()).map(|_| section)
+}
+
+/// Searches a value, which the reader of AMF0 has bounded in depth and number.
+fn section_in(value: &Value) -> Option<Bytes> {
+    match value {
+        Value::String(text) | Value::XmlDocument(text) => {
+            // A section begins with 0xfc.
+            let text =
+                Some(text.trim()).filter(|text| text.starts_with('/') && text.len() <= SECTION_CHARS_MAX)?;
+            STANDARD.decode(text).ok().map(Bytes::from).filter(|section| media::scte35::is_section(section))
+        }
+        Value::Object(pairs) | Value::EcmaArray(pairs) | Value::TypedObject { pairs, .. } => {
+            pairs.iter().find_map(|(_, value)| section_in(value))
+        }
+        Value::StrictArray(values) => values.iter().find_map(section_in),
+        Value::Number(_)
+        | Value::Boolean(_)
+        | Value::Date { .. }
+        | Value::Null
+        | Value::Undefined
+        | Value::Unsupported => None,
+    }
 }
 
 /// Converts a value, which the reader of AMF0 has bounded in depth and number.
@@ -34,6 +75,29 @@ fn members(pairs: &Pairs) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn splice_information_is_found_under_any_name_and_depth() {
+        let section = media::scte35::insert(7, media::scte35::Kind::Out, Some(900_000));
+        let text = STANDARD.encode(&section);
+        let cue = |name: &str, value: Value| splice_of(&Data { name: name.to_owned(), values: vec![value] });
+        let object = |key: &str, value| Value::Object(vec![(key.to_owned(), value)]);
+        // As Adobe's advertising has it, as Elemental has it, and within parameters.
+        let flat = object("cue", Value::string(text.as_str()));
+        let deep = object(
+            "parameters",
+            Value::StrictArray(vec![Value::Null, object("data", Value::string(text.as_str()))]),
+        );
+        assert_eq!(cue("onAdCue", flat.clone()), Some(section.clone()));
+        assert_eq!(cue("onCuePoint", deep), Some(section.clone()));
+        assert_eq!(cue("scte35", Value::string(format!(" {text}\n"))), Some(section));
+        assert_eq!(cue("onTextData", flat), None, "a text of viewers");
+        let cut_off = Value::string(text.get(4..).unwrap_or_default());
+        let null = "/DARAAAAAAAAAP/wAAAAAHpPv/8=";
+        for other in [cut_off, Value::string(null), Value::string("/"), Value::Number(1.0)] {
+            assert_eq!(cue("onCuePoint", other.clone()), None, "{other:?}");
+        }
+    }
 
     #[test]
     fn values_are_json_under_their_name() {

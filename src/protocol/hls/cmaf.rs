@@ -165,6 +165,11 @@ pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
 
+/// The name of a track for people: its label, else its language.
+pub(super) fn name_of(track: &Track) -> Option<String> {
+    track.label.as_deref().or(track.language.as_deref()).map(str::to_owned)
+}
+
 /// Completes a segmenter as the settings say.
 pub(super) fn segmenter(
     settings: &HlsSettings,
@@ -467,8 +472,8 @@ impl Cmaf {
         let listed = audio.filter(|_| !is_alone).map(|audio| Listed {
             kind: RenditionKind::Audio,
             group_id: AUDIO.to_owned(),
-            name: AUDIO.to_owned(),
-            language: None,
+            name: audio.tracks().first().and_then(name_of).unwrap_or_else(|| AUDIO.to_owned()),
+            language: audio.newest().and_then(|one| one.language.as_deref()).map(str::to_owned),
             uri: Some(uri(audio)),
             default: true,
             autoselect: true,
@@ -600,17 +605,21 @@ impl Presenter for Cmaf {
         self.take_media(ctx.now, entry, chosen);
     }
 
-    /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there is no video.
+    /// Adds timed metadata to the video renditions, where players look for it, or to the first rendition if there is no video. Splice
+    /// information is in the playlists of all.
     fn take_data(&mut self, entry: &Entry) {
-        let Some(tags) = self.settings.metadata.tags(entry) else { return };
+        let tags = self.settings.metadata.tags(entry);
+        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
+        let cue = self.settings.metadata.cue(entry, at_ms, date_ms);
+        let cue = cue.filter(|_| self.dates.reading().is_some());
         let has_pictures = |rendition: &Mp4Segmenter| {
             rendition.tracks().iter().any(|track| track.kind() == TrackKind::Video)
         };
         let first = self.renditions.iter().position(has_pictures).unwrap_or(0);
         for (at, rendition) in self.renditions.iter_mut().enumerate() {
-            if at == first || has_pictures(rendition) {
-                rendition.metadata(entry.dts_ms, &tags);
-            }
+            let has_events = at == first || has_pictures(rendition);
+            cue.iter().for_each(|cue| rendition.cue(cue, has_events));
+            tags.iter().filter(|_| has_events).for_each(|tags| rendition.metadata(entry.dts_ms, tags));
         }
     }
 

@@ -234,7 +234,7 @@ impl HlsCopy {
         self.in_memory_from = live.media_sequence;
         match self.place {
             Place::Disk { .. } => self.settle(),
-            Place::Server(_) => self.drop_oldest(live.discontinuity_sequence),
+            Place::Server(_) => self.drop_oldest(live),
         }
         self.all.ended = live.ended;
         self.all.independent_segments &= live.independent_segments;
@@ -254,13 +254,17 @@ impl HlsCopy {
     }
 
     /// Drops segments that memory no longer has.
-    fn drop_oldest(&mut self, discontinuity_sequence: u64) {
+    fn drop_oldest(&mut self, live: &MediaPlaylist) {
         let gone = self.gone();
         for segment in self.all.segments.drain(..gone) {
             self.files.lost.remove(&segment.uri);
         }
+        // Date ranges that go on are at the first segment that is there.
+        if let (Some(first), Some(live)) = (self.all.segments.first_mut(), live.segments.first()) {
+            first.date_ranges.clone_from(&live.date_ranges);
+        }
         self.all.media_sequence = self.in_memory_from;
-        self.all.discontinuity_sequence = discontinuity_sequence;
+        self.all.discontinuity_sequence = live.discontinuity_sequence;
     }
 
     /// Settles segments that memory no longer has: each is on the disk, or a gap for ever.

@@ -55,6 +55,13 @@ const APP: &[Key] = &[
         "ID3 tags in segments",
         "Segments of HLS and DASH have timed metadata as ID3 tags, and the API takes some; counts for segments that begin to be made after a change",
     ),
+    key(
+        HLS,
+        "hls.scte35",
+        "true",
+        "Splice information",
+        "Playlists and segments of HLS and DASH have a stream's splice information (SCTE 35); counts for segments that begin to be made after a change",
+    ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
     key(
         HLS,

@@ -180,6 +180,9 @@ impl Presenter for TsPlaylist {
     fn take_data(&mut self, entry: &Entry) {
         let tags = self.metadata.tags(entry);
         tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
+        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
+        let cue = self.metadata.cue(entry, at_ms, date_ms).filter(|_| self.dates.reading().is_some());
+        cue.iter().for_each(|cue| self.segmenter.cue(cue));
     }
 
     fn set_key(&mut self, key: GivenKey) {

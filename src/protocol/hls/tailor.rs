@@ -35,8 +35,8 @@ const TOO_LONG: &str =
 const BAD_DIRECTIVES: &str = "_HLS_msn and _HLS_part are numbers, and a part is of a segment";
 /// Characters that do not stand for themselves in a query (RFC 3986 §2.3).
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The beginning of a line that only playlists with dates have (`hlsflags`).
-const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
+/// Beginnings of lines that only playlists with dates have (`hlsflags`): ranges of dates want them (RFC 8216bis §4.4.5.1).
+const DATES: [&str; 2] = ["#EXT-X-PROGRAM-DATE-TIME:", "#EXT-X-DATERANGE:"];
 /// Lines of a live playlist that a recording has not.
 const OF_LIVE_PLAYLISTS: [&str; 3] = ["#EXT-X-PART:", "#EXT-X-PRELOAD-HINT:", "#EXT-X-RENDITION-REPORT:"];
 
@@ -87,7 +87,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     let parts = window.unwrap_or_else(|| vec![text.clone()]);
     Tailored::new(parts, move |line, out| {
         let is_of_live = is_window && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag));
-        let is_kept = !is_of_live && (is_dated || !line.starts_with(DATE));
+        let is_kept = !is_of_live && (is_dated || !DATES.iter().any(|tag| line.starts_with(tag)));
         is_kept && with_echo(line, &echo, out).is_some()
     })
 }
@@ -340,12 +340,19 @@ mod tests {
             |flags| AppSettings::of(crate::protocol::schema(), "live", &[("hlsflags", flags)]).unwrap();
         let without = flagged("delete_segments");
         let text = tailored_for(&without, &[]).unwrap();
-        assert!(PLAYLIST.contains(DATE) && !text.contains(DATE), "{text}");
-        let kept = |text: &str| text.lines().filter(|line| !line.starts_with(DATE)).count();
+        let [date, range] = DATES;
+        assert!(PLAYLIST.contains(date) && !text.contains(date), "{text}");
+        let kept = |text: &str| text.lines().filter(|line| !line.starts_with(date)).count();
         assert_eq!(text.lines().count(), kept(PLAYLIST), "nothing else is");
         // A part of it is still found by its dates.
         let part = tailored_for(&without, &query(&[("start", "13")])).unwrap();
-        assert!(part.contains("8.m4s") && !part.contains("7.m4s") && !part.contains(DATE), "{part}");
+        assert!(part.contains("8.m4s") && !part.contains("7.m4s") && !part.contains(date), "{part}");
+        let line = format!("{range}ID=\"1\",START-DATE=\"1970-01-01T00:00:10.000Z\"\n");
+        let ranged = PLAYLIST.replacen(date, &format!("{line}{date}"), 1);
+        let requested = Requested { app: &without, name: "a.m3u8", query: &[] };
+        let mut text = tailor(&requested, &Bytes::from(ranged), 0).unwrap();
+        let blocks: Vec<Bytes> = std::iter::from_fn(|| text.next_block()).collect();
+        assert_eq!(blocks.concat(), tailored_for(&without, &[]).unwrap().as_bytes());
         for flags in ["delete_segments+program_date_time", "program_date_time + round_durations"] {
             assert_eq!(tailored_for(&flagged(flags), &[]), None, "{flags}");
         }

@@ -114,7 +114,9 @@ impl Output {
     /// Converts script data or timed metadata, of which no track is described, and whose times count milliseconds.
     fn convert_data(&self, entry: &Entry) -> Option<(AccessUnit, Arc<Tracks>)> {
         let dts = entry.dts_ms.saturating_add(self.shift_ms);
-        let unit = AccessUnit { dts, pts: dts, ..entry.unit.clone() };
+        // Splice information is ahead of its time.
+        let pts = entry.unit.pts.saturating_add(self.shift_ms).max(dts);
+        let unit = AccessUnit { dts, pts, ..entry.unit.clone() };
         (dts >= self.begins_ms && !self.tracks.is_empty()).then(|| (unit, Arc::clone(&self.tracks)))
     }
 

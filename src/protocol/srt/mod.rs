@@ -36,6 +36,7 @@ use ::srt::{CloseReason, Config, Connection, KeyLength, Passphrase, RejectReason
 use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
+use media::TrackId;
 
 use super::publisher::LoadPublisher;
 use super::pull::{Client, Patience};
@@ -43,6 +44,7 @@ use super::row::{Addresses, LoadUse, Outbound, Port, Protocol, Request, Scheme, 
 use super::{Now, Session};
 use crate::auth::access::Secret;
 use crate::config::AppSettings;
+use crate::hub::{Pick, Selection};
 use crate::mail::{NoSubscription, Refusal, Transport};
 use crate::types::{Ingest, StreamKey};
 use load::SrtLoad;
@@ -73,6 +75,9 @@ static FORMAT: FormatKind = FormatKind {
     is_given_up_by_close: false,
     is_for_nodes: false,
 };
+
+/// The tracks of pushes; viewers may ask for others. Splice information is with them.
+const SELECTION: Selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::DEFAULT };
 
 /// SRT's row in [`super::registry`].
 pub(super) static PROTOCOL: Protocol = Protocol {

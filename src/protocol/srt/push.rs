@@ -50,7 +50,10 @@ impl SrtPush {
     fn drain_events(&mut self, now: Instant) {
         while let Some(event) = self.publishing.as_mut().and_then(|publishing| publishing.poll_event()) {
             match event {
-                PublisherEvent::Ready => self.attempt.broadcast(now, Format::new(&super::FORMAT, 0)),
+                PublisherEvent::Ready => {
+                    let format = Format::new(&super::FORMAT, 0).select(super::SELECTION);
+                    self.attempt.broadcast(now, format);
+                }
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
                 // It has one socket, and no byte stream.
                 PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {}

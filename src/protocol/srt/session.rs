@@ -16,7 +16,7 @@ use super::packer::Packer;
 use super::settings::SrtSettings;
 use super::statistics::SrtFigures;
 use super::stream_id::{BadStreamId, Mode, StreamRequest};
-use crate::hub::{Delivery, Parts};
+use crate::hub::{Delivery, Parts, Selection};
 use crate::mail::{Departure, Grant, NoSubscription, Refusal};
 use crate::protocol::ts::{self, Depackager};
 use crate::protocol::usable::{Fault, Usable};
@@ -129,7 +129,8 @@ impl SrtSession {
             }
             Mode::Request => {
                 self.role = Role::AskedPlay;
-                let selection = asked_selection(&params).unwrap_or_default();
+                let asked = asked_selection(&params).unwrap_or_default();
+                let selection = Selection { data: super::SELECTION.data, ..asked };
                 let format = Format::new(&super::FORMAT, 0).select(selection);
                 let ask = PlayAsk {
                     key,

@@ -10,7 +10,7 @@
 //! The packets themselves are [`mpegts::Program`]'s.
 
 use bytes::Bytes;
-use media::Track;
+use media::{Track, TrackId};
 use mpegts::{Packing, Program};
 
 use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts};
@@ -47,6 +47,9 @@ impl TsPackage {
     /// The packets of a unit, with those of frames that have waited for it; `None` when it cannot be carried.
     fn write(&mut self, entry: &Entry, chosen: &Chosen) -> Option<Bytes> {
         self.follow(chosen);
+        if entry.unit.track == TrackId::CUES {
+            return Some(self.program.write_splice(entry.unit.pts, &entry.unit.payload));
+        }
         self.program.write(&entry.unit, entry.tracks.get(entry.unit.track)?)
     }
 }

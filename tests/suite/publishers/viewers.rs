@@ -228,6 +228,7 @@ impl TransportStream {
                         self.frames(now, pts, pes.payload);
                     }
                 }
+                mpegts::Event::Splice(_) => {}
             }
         }
     }

@@ -23,7 +23,7 @@ pub use self::index::{IndexSample, MEDIA_HEAD_BYTES, TrackIndex, file_head, medi
 use self::out::Out;
 pub use self::protection::{Protection, SUBSAMPLES_MAX, Subsample};
 pub use self::recording::{PlainHead, plain_head, recording_head};
-pub use self::segment::{ID3_SCHEME, Reference, Sidx, id3_event, prft, styp};
+pub use self::segment::{EventMessage, ID3_SCHEME, Reference, SPLICE_SCHEME, Sidx, prft, styp};
 use crate::Error;
 
 /// Bit rate of a track's media (`btrt`, ISO/IEC 14496-12 §8.5.2.2). 0 means unknown.

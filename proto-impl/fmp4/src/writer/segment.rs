@@ -67,17 +67,35 @@ impl Sidx {
 /// The scheme of ID3 tags in `emsg` boxes (AOMedia, "Carriage of ID3 Timed Metadata in the Common Media Application Format").
 pub const ID3_SCHEME: &str = "https://aomedia.org/emsg/ID3";
 
-/// Returns an event message (`emsg` of version 1, ISO/IEC 23009-1 §5.10.3.3) with ID3 tags, for this time on the timeline of decode times
-/// in milliseconds. Its duration is unknown; `id` tells events of one time apart.
-#[must_use]
-pub fn id3_event(id: u32, presentation_time_ms: u64, tags: &[u8]) -> Bytes {
-    let mut out = Out::new();
-    out.full(b"emsg", 1, 0, |out| {
-        out.u32(1000).u64(presentation_time_ms).u32(u32::MAX).u32(id);
-        // The scheme has no values.
-        out.bytes(ID3_SCHEME.as_bytes()).bytes(&[0, 0]).bytes(tags);
-    });
-    out.into_bytes()
+/// The scheme of splice information in `emsg` boxes (ANSI/SCTE 214-3 §8.3.3): a splice_info_section.
+pub const SPLICE_SCHEME: &str = "urn:scte:scte35:2013:bin";
+
+/// An event message (`emsg` of version 1, ISO/IEC 23009-1 §5.10.3.3).
+#[derive(Debug, Clone, Copy)]
+pub struct EventMessage<'a> {
+    /// Scheme of the data, which has no values here: [`ID3_SCHEME`], [`SPLICE_SCHEME`].
+    pub scheme: &'a str,
+    /// Tells events of a scheme apart.
+    pub id: u32,
+    /// Time on the timeline of decode times, in milliseconds.
+    pub time_ms: u64,
+    /// Duration in milliseconds; `None` if unknown.
+    pub duration_ms: Option<u32>,
+    /// Data of the event.
+    pub data: &'a [u8],
+}
+
+impl EventMessage<'_> {
+    /// Returns the box.
+    #[must_use]
+    pub fn write(&self) -> Bytes {
+        let mut out = Out::new();
+        out.full(b"emsg", 1, 0, |out| {
+            out.u32(1000).u64(self.time_ms).u32(self.duration_ms.unwrap_or(u32::MAX)).u32(self.id);
+            out.bytes(self.scheme.as_bytes()).bytes(&[0, 0]).bytes(self.data);
+        });
+        out.into_bytes()
+    }
 }
 
 /// Returns the producer reference time of the following fragment (`prft`, ISO/IEC 14496-12 §8.16.5). `ntp` is the

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::date_range::DateRange;
+
 /// Segments of one rendition (RFC 8216 §4.3.3).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MediaPlaylist {
@@ -98,11 +100,20 @@ impl MediaPlaylist {
         };
         let near = self.segments.iter().rev().take_while(is_near).count();
         let skipped = self.segments.len().saturating_sub(near);
-        let segments = self.segments.get(skipped..)?.to_vec();
+        let mut low_latency = self.low_latency.clone();
+        let mut segments = self.segments.get(skipped..)?.to_vec();
+        // A delta update has all date ranges (§4.4.5.2).
+        let ranges = self.segments.iter().take(skipped).flat_map(|segment| segment.date_ranges.clone());
+        let mut ranges: Vec<DateRange> = ranges.collect();
+        let first = segments.first_mut().or_else(|| low_latency.as_mut().map(|low| &mut low.open));
+        if let Some(first) = first {
+            ranges.append(&mut first.date_ranges);
+            first.date_ranges = ranges;
+        }
         (skipped > 0).then(|| Self {
             skipped: u64::try_from(skipped).unwrap_or(u64::MAX),
             segments,
-            low_latency: self.low_latency.clone(),
+            low_latency,
             ..*self
         })
     }
@@ -140,6 +151,8 @@ pub struct Segment {
     pub gap: bool,
     /// Its parts, of one of the newest.
     pub parts: Vec<Part>,
+    /// `EXT-X-DATERANGE` tags before it, at most [`DATE_RANGES_MAX`](crate::limits::DATE_RANGES_MAX) of a playlist.
+    pub date_ranges: Vec<DateRange>,
 }
 
 /// A part of a resource (RFC 8216 §4.3.2.2). Its end fits 64 bits.

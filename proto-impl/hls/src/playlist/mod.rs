@@ -3,12 +3,14 @@
 //! The reader takes what real servers send: a byte order mark, lines that end with CR LF or with blanks, attributes in
 //! any order, unknown tags, durations with or without a fraction. It resolves what depends on earlier lines: every
 //! [`Segment`] says its own key, initialization section and byte offset. What was read and written reads the same; what
-//! is not in the types (date ranges, parts by byte ranges, I-frame and session tags, `EXT-X-BITRATE`) is left out.
+//! is not in the types (attributes of date ranges that clients define, parts by byte ranges, I-frame and session tags, `EXT-X-BITRATE`) is
+//! left out.
 //!
 //! The writer assumes values that make sense. Text of others is safe in it: quotes and control characters are dropped.
 
 mod attributes;
 mod date;
+mod date_range;
 mod media;
 mod multivariant;
 mod number;
@@ -18,6 +20,7 @@ mod read_multivariant;
 mod tests;
 mod write;
 
+pub use date_range::{DateRange, SpliceKind};
 pub use media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
 pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
 pub use write::SegmentLines;

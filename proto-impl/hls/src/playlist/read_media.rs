@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attributes::{Attributes, Fault};
+use super::date_range::DateRange;
 use super::media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
 use super::{BLANKS, Line, date, lines, number};
-use crate::limits::{PARTS_MAX, REPORTS_MAX, SEGMENTS_MAX};
+use crate::limits::{DATE_RANGES_MAX, PARTS_MAX, REPORTS_MAX, SEGMENTS_MAX};
 use crate::{Error, Limit, Violation};
 
 pub(super) fn read(text: &str) -> Result<MediaPlaylist, Error> {
@@ -28,6 +29,13 @@ pub(super) fn read(text: &str) -> Result<MediaPlaylist, Error> {
 struct Range {
     length: u64,
     offset: Option<u64>,
+}
+
+/// Numbers of parts and date ranges so far.
+#[derive(Debug, Default)]
+struct Counts {
+    parts: usize,
+    ranges: usize,
 }
 
 /// The state after the lines so far.
@@ -51,8 +59,7 @@ struct Reader {
     /// The resource of the last byte range, and the offset at which that ended.
     end: Option<(String, u64)>,
     low: Option<LowLatency>,
-    /// Parts so far.
-    parts: usize,
+    counts: Counts,
 }
 
 impl Reader {
@@ -82,6 +89,11 @@ impl Reader {
             "EXT-X-SKIP" => {
                 playlist.skipped = number::integer(Attributes::read(value)?.required("SKIPPED-SEGMENTS")?)?;
             }
+            "EXT-X-DATERANGE" if self.counts.ranges < DATE_RANGES_MAX => {
+                let range = DateRange::read(value);
+                self.counts.ranges = self.counts.ranges.saturating_add(usize::from(range.is_some()));
+                self.next.date_ranges.extend(range);
+            }
             "EXT-X-PART" => self.part(value)?,
             "EXT-X-SERVER-CONTROL" | "EXT-X-PART-INF" | "EXT-X-PRELOAD-HINT" | "EXT-X-RENDITION-REPORT" => {
                 self.low_latency(name, value)?;
@@ -94,8 +106,8 @@ impl Reader {
     /// A part that byte ranges say where it is, or that is not there, is left out: the whole segment has it, too.
     fn part(&mut self, value: &str) -> Result<(), Fault> {
         let attributes = Attributes::read(value)?;
-        self.parts = self.parts.saturating_add(1);
-        if self.parts > PARTS_MAX {
+        self.counts.parts = self.counts.parts.saturating_add(1);
+        if self.counts.parts > PARTS_MAX {
             return Err(Fault::Limit(Limit::Parts));
         }
         let part = Part {

@@ -117,7 +117,9 @@ impl State {
 
     /// The segment that is growing, and what follows it.
     fn open(&mut self, f: &mut Formatter<'_>, low: &LowLatency) -> fmt::Result {
-        if !low.open.parts.is_empty() {
+        if low.open.parts.is_empty() {
+            low.open.date_ranges.iter().try_for_each(|range| range.write(f))?;
+        } else {
             self.tags(f, &low.open)?;
         }
         if let Some(hint) = &low.hint {
@@ -148,6 +150,7 @@ impl State {
         if let Some(ms) = segment.program_date_time {
             writeln!(f, "#EXT-X-PROGRAM-DATE-TIME:{}", Date(ms))?;
         }
+        segment.date_ranges.iter().try_for_each(|range| range.write(f))?;
         if segment.gap {
             f.write_str("#EXT-X-GAP\n")?;
         }

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use fmp4::ID3_SCHEME;
+use fmp4::{ID3_SCHEME, SPLICE_SCHEME};
 use media::TrackKind;
 
 use super::mp4::{Described, Span, Spanned};
@@ -281,10 +281,11 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
     let is_aligned = others.iter().all(|one| one.is_aligned_with(first));
     let is_independent = |one: &Shown<'_>| one.rendition.is_independent;
     let sap = if set.iter().all(is_independent) { " startWithSAP=\"1\"" } else { "" };
-    let _ = writeln!(
-        out,
-        "<AdaptationSet id=\"{id}\" contentType=\"{kind}\" mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>",
-    );
+    let _ = write!(out, "<AdaptationSet id=\"{id}\" contentType=\"{kind}\"");
+    if let Some(language) = &first.described.language {
+        let _ = write!(out, " lang=\"{}\"", Escaped(language));
+    }
+    let _ = writeln!(out, " mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>");
     // Renditions of several streams have keys of their own.
     let is_shared = others.iter().all(|one| one.described.key_id == first.described.key_id);
     first.described.key_id.filter(|_| is_shared).into_iter().for_each(|key_id| protection(out, key_id));
@@ -298,6 +299,9 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
     }
     if set.iter().any(|one| one.rendition.has_metadata) {
         let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{ID3_SCHEME}\"/>");
+    }
+    if set.iter().any(|one| one.rendition.has_cues) {
+        let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{SPLICE_SCHEME}\"/>");
     }
     if others.is_empty() {
         template(out, stretch, first);

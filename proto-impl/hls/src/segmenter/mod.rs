@@ -13,6 +13,7 @@
 //! Nothing here reads a clock, serves a request or keeps a file: the owner says what time it is, stores the files under their names, and
 //! forgets those that are gone. A stream is bounded by [`Rules::list_size`], [`SEGMENT_BYTES_MAX`] and [`PLAYLIST_BYTES_MAX`].
 
+mod cues;
 mod dates;
 mod lineup;
 mod manifest;
@@ -26,6 +27,7 @@ mod window;
 
 use media::AccessUnit;
 
+pub use cues::Cue;
 pub use dates::{Arrival, Dates};
 pub use lineup::Lineup;
 pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};

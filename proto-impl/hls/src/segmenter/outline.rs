@@ -20,6 +20,8 @@ pub struct Outline {
     pub(super) is_independent: bool,
     /// True if its segments may have events.
     pub(super) has_metadata: bool,
+    /// True if its segments have had splice information.
+    pub(super) has_cues: bool,
     pub(super) target: Duration,
     pub(super) bits: u64,
     /// The lengths of the segments of the playlist.
@@ -50,6 +52,7 @@ impl Outline {
             is_enough: window.is_enough(),
             is_independent: window.playlist().independent_segments,
             has_metadata: segmenter.has_metadata(),
+            has_cues: segmenter.has_cues(),
             target: window.playlist().target_duration,
             bits: window.peak_bits().max(1),
             lengths: window.playlist().segments.iter().map(|segment| segment.duration).collect(),

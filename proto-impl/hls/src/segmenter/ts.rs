@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use media::{Track, TrackId, TrackKind};
 use mpegts::{Packing, Program};
 
+use super::cues::Cue;
 use super::seal::{GivenKey, Sealed, Sealer};
 use super::window::{End, SEGMENT_BYTES_MAX, Start, Unit, Window};
 use super::{EVENTS_MAX, Rules, Suffix, Timed};
@@ -149,6 +150,11 @@ impl TsSegmenter {
         self.tags = self.tags.saturating_add(1);
         let packets = self.program.write_metadata(at_ms, tags);
         self.append(&packets);
+    }
+
+    /// Takes splice information: what it says first is in the playlist, before the segment that grows.
+    pub fn cue(&mut self, cue: &Cue) {
+        self.window.cue(cue);
     }
 
     fn unit_of(&self, timed: &Timed<'_>) -> Unit {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Rules;
+use super::cues::{Cue, Cues};
 use crate::playlist::{Map, MediaPlaylist, Part, Segment};
 
 /// The longest segment before the target duration is known, when no key frame comes: 20 s when rounded.
@@ -131,6 +132,15 @@ struct Open {
     begins: Option<bool>,
 }
 
+/// Numbers of segments.
+#[derive(Debug)]
+struct Numbers {
+    /// The number of the first segment.
+    first: u64,
+    /// Segments so far.
+    cut: u64,
+}
+
 /// The segments of one playlist.
 #[derive(Debug)]
 pub struct Window {
@@ -150,15 +160,13 @@ pub struct Window {
     playlist: MediaPlaylist,
     /// Bytes of each segment of the playlist.
     sizes: Vec<usize>,
-    /// The number of the first segment.
-    first: u64,
-    /// Segments so far.
-    cut: u64,
+    numbers: Numbers,
     /// The segment that grows ends at the first key frame from this time on, and not by its length.
     due_ms: Option<i64>,
     /// Nothing more comes.
     is_over: bool,
     left: Left,
+    cues: Cues,
 }
 
 /// Names that the playlist no longer has. They can be fetched for as long as their segment plays, and the longest playlist that had
@@ -204,24 +212,24 @@ impl Window {
             offset_ms: None,
             playlist,
             sizes: Vec::new(),
-            first: start.number,
-            cut: 0,
+            numbers: Numbers { first: start.number, cut: 0 },
             due_ms: None,
             is_over: false,
             left: Left::default(),
+            cues: Cues::default(),
         }
     }
 
     /// The number of the segment that grows.
     #[must_use]
     pub const fn number(&self) -> u64 {
-        self.first.saturating_add(self.cut)
+        self.numbers.first.saturating_add(self.numbers.cut)
     }
 
     /// True if there was a segment.
     #[must_use]
     pub const fn has_cut(&self) -> bool {
-        self.cut > 0
+        self.numbers.cut > 0
     }
 
     /// First numbers of a playlist that runs beside this one from the next segment on.
@@ -234,8 +242,8 @@ impl Window {
 
     /// Gives the first numbers, as long as there is no segment.
     pub const fn begin_at(&mut self, start: Start) {
-        if self.cut == 0 {
-            self.first = start.number;
+        if self.numbers.cut == 0 {
+            self.numbers.first = start.number;
             self.playlist.media_sequence = start.number;
             self.playlist.discontinuity_sequence = start.discontinuities;
         }
@@ -331,8 +339,8 @@ impl Window {
 
     fn has_enough(&self) -> bool {
         let duration = || self.playlist.segments.iter().map(|segment| segment.duration).sum::<Duration>();
-        let is_enough = self.cut >= FIRST_SEGMENTS || self.is_over || duration() >= FIRST_DURATION;
-        is_enough && self.cut > 0
+        let is_enough = self.numbers.cut >= FIRST_SEGMENTS || self.is_over || duration() >= FIRST_DURATION;
+        is_enough && self.numbers.cut > 0
     }
 
     /// Sets the target duration when all segments for a first playlist are there.
@@ -417,10 +425,19 @@ impl Window {
         self.open = Some(Open { begin_ms: unit.dts_ms, date_ms: unit.date_ms, discontinuity, begins });
     }
 
+    /// Takes splice information, and returns true if it says anything new: its tags stand before the segment that grows.
+    pub(super) fn cue(&mut self, cue: &Cue) -> bool {
+        let listed = self.playlist.segments.iter().map(|segment| segment.date_ranges.len()).sum();
+        self.cues.take(cue, listed)
+    }
+
     /// Adds so much to all dates, of which none was shown.
     pub(super) fn move_dates(&mut self, by_ms: i64) {
-        let segments = self.playlist.segments.iter_mut().filter_map(|one| one.program_date_time.as_mut());
         let open = self.open.as_mut().map(|open| &mut open.date_ms);
+        let ranges = self.playlist.segments.iter_mut().flat_map(|one| &mut one.date_ranges);
+        ranges.for_each(|range| range.start_ms = range.start_ms.saturating_add(by_ms));
+        self.cues.move_dates(by_ms);
+        let segments = self.playlist.segments.iter_mut().filter_map(|one| one.program_date_time.as_mut());
         for date in segments.chain(open).chain(&mut self.offset_ms) {
             *date = date.saturating_add(by_ms);
         }
@@ -443,6 +460,7 @@ impl Window {
             program_date_time: Some(open.date_ms),
             map: map.cloned(),
             parts: parts.to_vec(),
+            date_ranges: self.cues.growing().to_vec(),
             ..Segment::default()
         })
     }
@@ -450,12 +468,13 @@ impl Window {
     /// Ends the segment that grows. False when there is none.
     pub(super) fn close(&mut self, end_ms: i64, uri: &str, bytes: usize, segment: Segment) -> bool {
         let Some(open) = self.open.take() else { return false };
+        self.cues.end_segment();
         let [_, largest_ms] = self.lags_ms;
         self.lags_ms = [largest_ms, 0];
         self.due_ms = None;
         let duration = Duration::from_millis(end_ms.saturating_sub(open.begin_ms).max(1).unsigned_abs());
         self.playlist.independent_segments &= open.begins != Some(false);
-        self.cut = self.cut.saturating_add(1);
+        self.numbers.cut = self.numbers.cut.saturating_add(1);
         self.sizes.push(bytes);
         self.playlist.segments.push(Segment { uri: uri.to_owned(), duration, ..segment });
         self.left.passed = self.left.passed.saturating_add(duration);
@@ -475,7 +494,7 @@ impl Window {
     ) -> bool {
         let begin_ms = self.end_ms();
         let missing_ms = end_ms.saturating_sub(begin_ms);
-        if self.open.is_some() || self.cut == 0 || self.epoch.is_none() || missing_ms <= 0 {
+        if self.open.is_some() || self.numbers.cut == 0 || self.epoch.is_none() || missing_ms <= 0 {
             return false;
         }
         // As many of one length as it takes.
@@ -557,6 +576,11 @@ impl Window {
         self.sizes.remove(0);
         let gone = self.playlist.segments.remove(0);
         self.playlist.media_sequence = self.playlist.media_sequence.saturating_add(1);
+        if let Some(next) = self.playlist.segments.first_mut() {
+            let mut lasting = self.cues.lasting(gone.date_ranges, next);
+            lasting.append(&mut next.date_ranges);
+            next.date_ranges = lasting;
+        }
         // A discontinuity counts when its segment is gone (§4.3.3.3).
         let discontinuity = u64::from(gone.discontinuity);
         self.playlist.discontinuity_sequence =

@@ -190,14 +190,21 @@ impl Timeline {
     /// zero at any time. One that makes no sense stands where the stream stands.
     pub fn map_beside(&mut self, raw: u64) -> i64 {
         let near = self.tracks.first().and_then(|clock| {
-            let at =
-                nearest(raw, self.bits, clock.raw).saturating_add(clock.offset).saturating_add(self.common);
+            let at = self.place_of(raw)?;
             (at.saturating_sub(clock.top).saturating_abs() <= self.limits.apart).then_some(at.max(0))
         });
         self.beside = self.beside.max(near.unwrap_or(self.head));
         self.head = self.head.max(self.beside);
         self.started = true;
         self.beside
+    }
+
+    /// The place of a time of the source's clock, however far from the present, by the clock of its first track. Moves nothing; `None` before
+    /// the first unit.
+    #[must_use]
+    pub fn place_of(&self, raw: u64) -> Option<i64> {
+        let clock = self.tracks.first()?;
+        Some(nearest(raw, self.bits, clock.raw).saturating_add(clock.offset).saturating_add(self.common))
     }
 
     /// The position reached so far.

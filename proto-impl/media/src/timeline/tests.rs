@@ -53,6 +53,19 @@ fn a_clean_publisher_passes_to_the_millisecond() {
 }
 
 #[test]
+fn a_time_far_ahead_has_its_place_and_moves_nothing() {
+    let mut timeline = milliseconds();
+    assert_eq!(timeline.place_of(900_000), None);
+    map_all(&mut timeline, &[900_000, 900_033]);
+    let before = timeline.position();
+    assert_eq!(
+        [899_000, 900_033, 1_900_000].map(|raw| timeline.place_of(raw)),
+        [Some(-1_000), Some(33), Some(1_000_000)]
+    );
+    assert_eq!(timeline.position(), before);
+}
+
+#[test]
 fn a_clock_that_starts_near_zero_is_unchanged_and_one_that_starts_high_begins_at_zero() {
     assert_eq!(map_all(&mut milliseconds(), &[23, 56, 90]), [23, 56, 90]);
     assert_eq!(map_all(&mut milliseconds(), &[900_000, 900_033]), [0, 33]);

@@ -17,6 +17,8 @@
 //!
 //! **Losses.** A gap of the continuity counter drops the PES packet that it interrupts, nothing else. A repeated packet
 //! is used once.
+//!
+//! **Splice information** comes in sections of its own PID, each an [`Event::Splice`].
 
 mod stream;
 #[cfg(test)]
@@ -28,12 +30,13 @@ use alloc::vec::Vec;
 use std::time::Instant;
 
 use bytes::Bytes;
+use media::scte35;
 
 use self::stream::Assembly;
 use crate::psi::{TABLE_PAT, TABLE_PMT};
 use crate::section::{Assembler, Section};
 use crate::sync::{Next, Sync};
-use crate::{Error, PACKET_BYTES, Packet, Pat, Pcr, Pid, Pmt, Stream};
+use crate::{Error, PACKET_BYTES, Packet, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
 /// Maximum number of streams of a program that are demultiplexed.
 pub const STREAMS_MAX: usize = 16;
@@ -50,6 +53,8 @@ pub enum Event {
     Program(Pmt),
     /// A complete PES packet.
     Pes(Pes),
+    /// A section of splice information with a right checksum ([`media::scte35`]).
+    Splice(Bytes),
 }
 
 /// A PES packet without its header.
@@ -147,6 +152,8 @@ pub struct Demuxer {
     program: Option<Pat>,
     map: Option<Pmt>,
     streams: Vec<Assembly>,
+    /// Stream of splice information, the first one of the program.
+    splices: Option<(Pid, Assembler)>,
     /// PID of the previous packet, whose stream is blamed for a loss of synchronization.
     last_pid: Option<Pid>,
     pcr: Option<Pcr>,
@@ -262,6 +269,20 @@ impl Demuxer {
             self.tables(&packet, payload, false);
             return;
         }
+        if let Some((_, assembler)) = self.splices.as_mut().filter(|(pid, _)| *pid == packet.pid) {
+            assembler.push_any(packet.continuity, packet.unit_start, payload, |section| {
+                match section.ok().filter(|section| scte35::is_section(section)) {
+                    Some(section) => {
+                        self.sink.ready.push_back(Event::Splice(Bytes::copy_from_slice(section)));
+                    }
+                    None => {
+                        let invalid = &mut self.sink.stats.sections_invalid;
+                        *invalid = invalid.saturating_add(1);
+                    }
+                }
+            });
+            return;
+        }
         let held: usize = self.streams.iter().map(Assembly::held).sum();
         if let Some(stream) = self.streams.iter_mut().find(|one| one.stream().pid == packet.pid) {
             stream.push(&packet, payload, PES_BYTES_MAX.saturating_sub(held), &mut self.sink);
@@ -318,6 +339,11 @@ impl Demuxer {
             let same = former.iter().position(|one| one.stream() == stream);
             let assembly = same.map_or_else(|| Assembly::new(stream), |at| former.swap_remove(at));
             self.streams.push(assembly);
+        }
+        let mut pids = map.streams.iter().filter(|stream| stream.kind == StreamKind::Splice);
+        let pid = pids.next().map(|stream| stream.pid);
+        if self.splices.as_ref().map(|(pid, _)| *pid) != pid {
+            self.splices = pid.map(|pid| (pid, Assembler::with_largest(scte35::SECTION_BYTES_MAX)));
         }
         self.map = Some(map.clone());
         self.sink.ready.push_back(Event::Program(map));

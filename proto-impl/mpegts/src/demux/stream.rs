@@ -60,7 +60,7 @@ pub(super) struct Assembly {
 
 impl Assembly {
     pub(super) fn new(stream: Stream) -> Self {
-        let carried = !matches!(stream.kind, StreamKind::Other(_));
+        let carried = !matches!(stream.kind, StreamKind::Splice | StreamKind::Other(_));
         Self {
             stream,
             state: if carried { State::Idle } else { State::Ignored },

@@ -61,6 +61,7 @@ fn pes(event: &Event) -> Option<&Pes> {
     match event {
         Event::Program(_) => None,
         Event::Pes(pes) => Some(pes),
+        Event::Splice(_) => None,
     }
 }
 
@@ -232,7 +233,7 @@ fn t_05_a_pid_that_becomes_another_stream_is_that_stream() {
 fn version(event: &Event) -> Option<u8> {
     match event {
         Event::Program(map) => Some(map.version),
-        Event::Pes(_) => None,
+        Event::Pes(_) | Event::Splice(_) => None,
     }
 }
 

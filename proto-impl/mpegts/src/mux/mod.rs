@@ -27,6 +27,7 @@ use self::clock::{Beat, Clock, signed};
 pub use self::clock::{LATE_MAX, PCR_LEAD};
 use crate::packet::{Head, PACKET_BYTES};
 use crate::pes::PesHeader;
+use crate::psi::{Language, language};
 use crate::{CLOCK_MASK, Pat, Pcr, Pid, Pmt, Stream, StreamKind};
 
 /// PID of the PMT. All PIDs are those of ffmpeg's muxer, which receivers with fixed settings expect.
@@ -37,6 +38,8 @@ pub const VIDEO_PID: Pid = Pid::new(0x100);
 pub const AUDIO_PID: Pid = Pid::new(0x101);
 /// The PID of timed metadata.
 pub const METADATA_PID: Pid = Pid::new(0x102);
+/// The PID of splice information.
+pub const SPLICE_PID: Pid = Pid::new(0x103);
 /// Base PID of further video streams, to which their number is added.
 const MORE_VIDEO_PID: u16 = 0x110;
 /// Base PID of further audio streams, to which their number is added.
@@ -45,6 +48,8 @@ const MORE_AUDIO_PID: u16 = 0x130;
 pub const PROGRAM_STREAMS_MAX: usize = 8;
 /// Upper bound of stream numbers.
 const NUMBERS: u8 = 32;
+/// Maximum bytes of packets with sections that wait for the tables that announce them.
+const SECTIONS_BYTES_MAX: usize = 16 * 1024;
 /// Default media time after which the tables are repeated: 100 ms.
 const TABLES_INTERVAL: u64 = 9_000;
 /// Largest error of audio timestamps at which frames still count as contiguous: about a millisecond, for RTMP's
@@ -62,6 +67,8 @@ pub enum Kind {
     Audio,
     /// Timed metadata, of which a program has one stream.
     Metadata,
+    /// Splice information, of which a program has one stream, of sections.
+    Splice,
 }
 
 /// Identifies a stream of the program; the first of its kind has number 0.
@@ -86,6 +93,7 @@ impl StreamNumber {
             (Kind::Audio, 0) => AUDIO_PID,
             (Kind::Video, number) => Pid::new(MORE_VIDEO_PID + number as u16),
             (Kind::Metadata, _) => METADATA_PID,
+            (Kind::Splice, _) => SPLICE_PID,
             (Kind::Audio, number) => Pid::new(MORE_AUDIO_PID + number as u16),
         }
     }
@@ -216,6 +224,10 @@ pub struct Muxer {
     /// Packets of streams that are no longer in the program, to be written before the next tables. Each stream held at
     /// most [`Packing::audio_bytes`], and holds nothing while this is not empty.
     past: BytesMut,
+    /// Languages of streams, and true if they are not in the tables yet.
+    languages: (Vec<(StreamNumber, Language)>, bool),
+    /// Packets with sections that stand behind the next tables.
+    sections: BytesMut,
 }
 
 impl Default for Muxer {
@@ -244,6 +256,8 @@ impl Muxer {
             tables_at: None,
             clock: Clock::new(),
             past: BytesMut::new(),
+            languages: (Vec::new(), false),
+            sections: BytesMut::new(),
         }
     }
 
@@ -251,6 +265,17 @@ impl Muxer {
     pub fn set_streams(&mut self, video: Option<StreamKind>, audio: Option<StreamKind>) {
         let first = |of, kind: Option<StreamKind>| kind.map(|kind| (StreamNumber::first(of), kind));
         self.set_program(first(Kind::Video, video).into_iter().chain(first(Kind::Audio, audio)));
+    }
+
+    /// Sets the languages of streams, three letters of ISO 639-2, from the next [`Muxer::set_program`] on. Others are not announced, nor are
+    /// any where the tables would not fit a packet each.
+    pub fn set_languages<'l>(&mut self, languages: impl IntoIterator<Item = (StreamNumber, &'l str)>) {
+        let read = |(number, text): (StreamNumber, &str)| {
+            Some((number, language(text.as_bytes()).filter(|_| text.len() == 3)?))
+        };
+        let languages: Vec<_> = languages.into_iter().filter_map(read).collect();
+        let has_changed = self.languages.0 != languages;
+        self.languages = (languages, self.languages.1 || has_changed);
     }
 
     /// Sets the program's streams, each number once; those beyond [`PROGRAM_STREAMS_MAX`] are left out. The tables are
@@ -265,7 +290,8 @@ impl Muxer {
         streams.sort_unstable_by_key(|(stream, _)| *stream);
         streams.dedup_by_key(|(stream, _)| *stream);
         let had_any = !self.tables.is_empty();
-        let is_same = self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
+        let is_same = !core::mem::take(&mut self.languages.1)
+            && self.lanes.iter().map(|lane| (lane.stream, lane.kind)).eq(streams.iter().copied());
         if !(had_any && is_same) {
             let mut past = core::mem::take(&mut self.past);
             self.let_all_go(&mut past);
@@ -366,6 +392,39 @@ impl Muxer {
         out.freeze()
     }
 
+    /// Returns the packets of a section of splice information. Empty if the program has no such stream, or if tables are due: the section
+    /// then follows them, unless 16 KiB wait already.
+    #[must_use]
+    pub fn write_section(&mut self, section: &[u8]) -> Bytes {
+        let mut out = BytesMut::new();
+        let Some(lane) = self.lanes.iter_mut().find(|lane| lane.stream.kind == Kind::Splice) else {
+            return Bytes::new();
+        };
+        // A pointer field of zero, then the section, and stuffing to the end of the last packet (§2.4.4).
+        let payload = [&[0], section].concat();
+        for (at, piece) in payload.chunks(PACKET_BYTES - 4).enumerate() {
+            let head = Head {
+                pid: lane.pid,
+                unit_start: at == 0,
+                continuity: lane.count(),
+                discontinuity: false,
+                random_access: false,
+                pcr: None,
+            };
+            let room = head.room();
+            head.write(room, &mut out);
+            out.put_slice(piece);
+            out.put_bytes(0xff, room.saturating_sub(piece.len()));
+        }
+        if self.tables_at.is_some() {
+            return out.freeze();
+        }
+        if self.sections.len().saturating_add(out.len()) <= SECTIONS_BYTES_MAX {
+            self.sections.put_slice(&out);
+        }
+        Bytes::new()
+    }
+
     /// Returns the packets of all held frames.
     #[must_use]
     pub fn flush(&mut self) -> Bytes {
@@ -438,7 +497,9 @@ impl Muxer {
             self.write_tables(dts, out);
         }
         // Metadata comes now and then: nobody waits for it.
-        let is_awaited = |other: usize, lane: &Lane| other != at && lane.stream.kind != Kind::Metadata;
+        let is_awaited = |other: usize, lane: &Lane| {
+            other != at && !matches!(lane.stream.kind, Kind::Metadata | Kind::Splice)
+        };
         let others = self.lanes.iter_mut().enumerate().filter(|(other, lane)| is_awaited(*other, lane));
         let floor = others.filter_map(|(_, lane)| lane.floor(dts)).min_by_key(|floor| signed(dts, *floor));
         let beat = Beat { dts, span: piece.span, floor, is_clock: at == 0, is_start: is_start || due };
@@ -495,7 +556,18 @@ impl Muxer {
         let streams: Vec<Stream> =
             self.lanes.iter().map(|lane| Stream { pid: lane.pid, kind: lane.kind }).collect();
         let pcr_pid = streams.first().map_or(Pid::NULL, |stream| stream.pid);
-        let pmt = Pmt { program: PROGRAM, version: self.version, pcr_pid, streams, streams_left_out: 0 };
+        let languages = self.lanes.iter().filter_map(|lane| {
+            let own = self.languages.0.iter().find(|(number, _)| *number == lane.stream)?;
+            Some((lane.pid, own.1))
+        });
+        let languages = languages.collect();
+        let (program, version) = (PROGRAM, self.version);
+        let mut pmt = Pmt { program, version, pcr_pid, streams, streams_left_out: 0, languages };
+        let mut section = BytesMut::new();
+        pmt.write(&mut section);
+        if section.len() > PACKET_BYTES - 5 {
+            pmt.languages.clear();
+        }
         self.tables.clear();
         for pid in [Pid::PAT, PMT_PID] {
             let head = Head {
@@ -528,6 +600,7 @@ impl Muxer {
             number(out.get_mut(start..).unwrap_or_default(), *counter);
             *counter = (*counter + 1) & 0x0f;
         }
+        out.put_slice(&self.sections.split());
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::control::rest::call::AppHandler;
 use crate::control::rest::route::{Base, BodyKind, Handler, Policy, Route};
 use crate::control::rest::{
-    endpoints, features, lists, playback, room_recordings, root, subscribers, subtracks, tokens, vods,
+    endpoints, features, lists, playback, room_recordings, root, subscribers, subtracks, timed_data, tokens,
+    vods,
 };
 use crate::http::Method;
 use Method::{Delete, Get, Post, Put};
@@ -411,10 +412,19 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/id3",
-        |control, _, call| features::id3(&mut control.cx, &control.registry, call),
+        |control, _, call| timed_data::id3(&mut control.cx, &control.registry, call),
         "Result",
         BROADCASTS,
         "Put an ID3 tag into a stream",
+    )
+    .at_origin(),
+    app(
+        Post,
+        "/broadcasts/{id}/scte35",
+        |control, _, call| timed_data::splice(&mut control.cx, &control.registry, call),
+        "Result",
+        BROADCASTS,
+        "Put splice information into a stream",
     )
     .at_origin(),
     app(

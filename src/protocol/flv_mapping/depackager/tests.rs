@@ -414,6 +414,25 @@ fn data_of_every_name_travels_once_media_flows() {
 }
 
 #[test]
+fn splice_information_in_script_data_stands_at_the_time_of_its_message() {
+    let mut ingest = ingest();
+    // The event of the example in ANSI/SCTE 35 §14.2.
+    let text = "/DAvAAAAAAAA///wFAVIAACPf+/+c2nALv4AUsz1AAAAAAAKAAhDVUVJAAABNWLbowo=";
+    let cue = flv::amf0::Value::object([("data", flv::amf0::Value::string(text))]);
+    let body = flv::data::Data { name: "onCuePoint".to_owned(), values: vec![cue] }.write();
+    assert_eq!(ingest.data(0, &body), Outcome::Taken, "nothing to stand beside");
+    ingest.audio(0, &Bytes::from_static(b"\xaf\0\x11\x90"));
+    let Outcome::Several(outcomes) = ingest.data(40, &body) else { panic!() };
+    let [Outcome::Unit(data), Outcome::Unit(splice)] = &outcomes[..] else { panic!("{outcomes:?}") };
+    assert_eq!((data.track, &data.payload), (TrackId::DATA, &body));
+    assert_eq!((splice.track, splice.dts, splice.pts), (TrackId::CUES, data.dts, data.dts));
+    let read = media::scte35::Splice::read(&splice.payload).unwrap();
+    assert_eq!((read.events[0].id, read.events[0].duration), (0x4800_008f, Some(0x52_ccf5)));
+    let entry = crate::hub::Entry::new(Instant::now(), 0, splice.clone(), Arc::clone(ingest.tracks()));
+    assert!(crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).is_none());
+}
+
+#[test]
 fn who_does_not_state_a_frame_type_is_asked_by_its_payload() {
     let mut ingest = ingest();
     assert_eq!(ingest.video(0, &bytes(&[b"\x80hvc1", HVCC])), Outcome::Taken);

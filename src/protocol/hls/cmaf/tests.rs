@@ -30,7 +30,8 @@ fn video(n: u8) -> Track {
 
 fn audio() -> Track {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
-    Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS)
+    let (language, label) = (Some("deu".into()), Some("Deutsch".into()));
+    Track { language, label, ..Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS) }
 }
 
 impl Rig {
@@ -132,6 +133,8 @@ fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_s
     let Ok(Playlist::Multivariant(list)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
     assert_eq!((list.variants.len(), list.renditions.len()), (2, 1), "one group of sound: {text}");
     assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(AUDIO)));
+    let sound = &list.renditions[0];
+    assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("deu"), "Deutsch"));
     let text = rig.text("cam/cam.mpd");
     assert_eq!(text.matches("contentType=\"video\"").count(), 1, "{text}");
     assert_eq!(text.matches("<Representation ").count(), 3, "{text}");

@@ -43,12 +43,12 @@ pub(super) fn master(main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
     let listed = beside.map(|sound| Rendition {
         kind: RenditionKind::Audio,
         group_id: AUDIO.to_owned(),
-        name: AUDIO.to_owned(),
-        language: None,
+        name: sound.sound.name.clone().unwrap_or_else(|| AUDIO.to_owned()),
+        language: sound.sound.language.as_deref().map(str::to_owned),
         uri: Some(format!("{}{ENDING}", shared_sound(main))),
         default: true,
         autoselect: true,
-        channels: sound.channels.map(|channels| channels.to_string()),
+        channels: sound.sound.channels.map(|channels| channels.to_string()),
     });
     MultivariantPlaylist {
         version: 9,

@@ -521,7 +521,7 @@ impl Ladder {
             playlist: rung.name().map(|name| format!("{name}{ENDING}")),
             is_there: window.is_enough(),
             is_sound: rung.is_sound,
-            channels: rung.channels(),
+            sound: rung.sound(),
             codecs: rung.codecs(),
             // Rounded up, so that the playlist of all does not change with each segment.
             bits: (
@@ -651,15 +651,21 @@ impl Presenter for Ladder {
         }
     }
 
-    /// Adds timed metadata to the video renditions, or to the audio rendition if there is no video.
+    /// Adds timed metadata to the video renditions, or to the audio rendition if there is no video, and splice information to the playlists
+    /// of all.
     fn take_data(&mut self, entry: &Entry) {
-        let Some(tags) = self.settings.metadata.tags(entry).filter(|_| self.clock.is_settled()) else {
+        if !self.clock.is_settled() {
             return;
-        };
+        }
         let at_ms = self.clock.shared(entry).dts_ms;
+        let splice_ms = at_ms.saturating_add(entry.unit.pts.saturating_sub(entry.dts_ms));
+        let tags = self.settings.metadata.tags(entry);
+        let cue = self.settings.metadata.cue(entry, splice_ms, self.clock.date_ms(entry.unit.pts));
         let is_alone = self.rungs.iter().all(Rung::is_sound);
-        for rung in self.rungs.iter_mut().filter(|rung| is_alone || !rung.is_sound()) {
-            rung.metadata(at_ms, &tags);
+        for rung in &mut self.rungs {
+            let has_events = is_alone || !rung.is_sound();
+            cue.iter().for_each(|cue| rung.cue(cue, has_events));
+            tags.iter().filter(|_| has_events).for_each(|tags| rung.metadata(at_ms, tags));
         }
     }
 

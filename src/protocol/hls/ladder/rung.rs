@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hls::playlist::MediaPlaylist;
-use hls::segmenter::{Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window};
+use hls::segmenter::{
+    Cue, Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window,
+};
 use media::{Track, TrackKind};
 
 use super::Layout;
 use super::clock::SNAP_MS;
 use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
-use crate::mail::{Mark, Progress};
+use crate::mail::{Mark, Progress, Sound};
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::{cmaf, progress, sink, timed};
 
@@ -271,6 +273,14 @@ impl Rung {
         }
     }
 
+    /// Takes splice information, which fragmented MP4 also has in its segments with `has_event`.
+    pub(super) fn cue(&mut self, cue: &Cue, has_event: bool) {
+        match &mut self.form {
+            Form::Ts(segmenter) => segmenter.cue(cue),
+            Form::Mp4(segmenter) => segmenter.cue(cue, has_event),
+        }
+    }
+
     /// True if it is of sound alone, beside renditions of pictures.
     pub(super) const fn is_sound(&self) -> bool {
         self.is_sound
@@ -514,10 +524,14 @@ impl Rung {
         }
     }
 
-    /// Returns the number of audio channels, if known.
-    pub(super) fn channels(&self) -> Option<u8> {
+    /// Returns the description of its sound.
+    pub(super) fn sound(&self) -> Sound {
         let sound = self.chosen.of_kind(TrackKind::Audio).next();
-        sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels)
+        Sound {
+            channels: sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels),
+            language: sound.and_then(|track| track.language.clone()),
+            name: sound.and_then(cmaf::name_of),
+        }
     }
 
     /// Common prefix of its names, once it is known.

@@ -56,7 +56,7 @@ fn video(n: u8, height: u32) -> Track {
 
 fn audio() -> Track {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
-    Track::new(TrackId::AUDIO, config, Timescale::new(48_000))
+    Track { language: Some("deu".into()), ..Track::new(TrackId::AUDIO, config, Timescale::new(48_000)) }
 }
 
 impl Rig {

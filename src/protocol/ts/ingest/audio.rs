@@ -161,9 +161,11 @@ impl Audio {
                 config: Hint::Ac3 { enhanced: frame.enhanced },
             }),
             StreamKind::Opus { channels } => opus_head(rest, channels),
-            StreamKind::H264 | StreamKind::H265 | StreamKind::Id3 | StreamKind::Other(_) => {
-                Err(Error::Invalid("kind"))
-            }
+            StreamKind::H264
+            | StreamKind::H265
+            | StreamKind::Id3
+            | StreamKind::Splice
+            | StreamKind::Other(_) => Err(Error::Invalid("kind")),
         }?;
         if found.bytes > FRAME_BYTES_MAX || found.bytes <= found.skip {
             return Err(Error::Invalid("frame size"));
@@ -186,7 +188,11 @@ impl Audio {
                 !matches!(ac3::Syncframe::read(head), Err(Error::Invalid(_)))
             }
             StreamKind::Opus { .. } => !matches!(opus::Control::read(head), Err(Error::Invalid(_))),
-            StreamKind::H264 | StreamKind::H265 | StreamKind::Id3 | StreamKind::Other(_) => false,
+            StreamKind::H264
+            | StreamKind::H265
+            | StreamKind::Id3
+            | StreamKind::Splice
+            | StreamKind::Other(_) => false,
         }
     }
 

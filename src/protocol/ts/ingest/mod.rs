@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use media::{AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks, id3};
+use media::{
+    AccessUnit, ClockNews, CodecConfig, Timeline, Track, TrackId, TrackKind, TrackSet, Tracks, id3, scte35,
+};
 use mpegts::{CLOCK_BITS, CLOCK_MASK, Demuxer, Event, Pes, Pmt, Stream, StreamKind, ZERO};
 
 use self::audio::Audio;
@@ -75,6 +77,7 @@ enum Made {
 #[derive(Debug)]
 struct Elementary {
     id: TrackId,
+    language: Option<Arc<str>>,
     reader: Reader,
 }
 
@@ -168,6 +171,7 @@ impl Depackager {
             match event {
                 Event::Program(map) => self.program(&map),
                 Event::Pes(pes) => self.pes(pes),
+                Event::Splice(section) => self.splice(&section),
             }
         }
     }
@@ -188,7 +192,7 @@ impl Depackager {
         self.demuxer.finish();
         self.handle(&[]);
         for at in 0..self.streams.len() {
-            let Some(Elementary { id, reader: Reader::Video(video) }) = self.streams.get_mut(at) else {
+            let Some(Elementary { id, reader: Reader::Video(video), .. }) = self.streams.get_mut(at) else {
                 continue;
             };
             let id = *id;
@@ -239,13 +243,16 @@ impl Depackager {
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
         self.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
         for stream in &map.streams {
-            if self.metadata == Some(*stream) || self.streams.iter().any(|one| one.reader.stream() == *stream)
-            {
+            let is_beside = self.metadata == Some(*stream) || stream.kind == StreamKind::Splice;
+            if is_beside || self.streams.iter().any(|one| one.reader.stream() == *stream) {
                 continue;
             }
             if !self.add(*stream) {
                 self.demuxer.ignore(stream.pid);
             }
+        }
+        for one in &mut self.streams {
+            one.language = map.language_of(one.reader.stream().pid).map(Arc::from);
         }
         self.streams.sort_unstable_by_key(|one| (matches!(one.reader, Reader::Audio(_)), one.id));
         if self.lead() != lead {
@@ -258,6 +265,24 @@ impl Depackager {
             tracks.epoch = tracks.epoch.wrapping_add(1);
             tracks.retain(|track| is_there(track.id));
         }
+        self.set_languages();
+    }
+
+    /// Gives the tracks their languages, which may change while they go on.
+    fn set_languages(&mut self) {
+        let spoken =
+            |one: &Elementary| self.tracks.get(one.id).is_some_and(|track| track.language != one.language);
+        if !self.streams.iter().any(spoken) {
+            return;
+        }
+        let tracks = Arc::make_mut(&mut self.tracks);
+        tracks.epoch = tracks.epoch.wrapping_add(1);
+        let epoch = tracks.epoch;
+        for one in &self.streams {
+            if let Some(track) = tracks.get_mut(one.id).filter(|track| track.language != one.language) {
+                (track.language, track.epoch) = (one.language.clone(), epoch);
+            }
+        }
     }
 
     /// Adds a stream; returns false if its codec is not supported, or there are too many.
@@ -269,7 +294,7 @@ impl Depackager {
             return false;
         };
         self.key_seen = self.key_seen.without(id);
-        self.streams.push(Elementary { id, reader });
+        self.streams.push(Elementary { id, language: None, reader });
         true
     }
 
@@ -301,14 +326,29 @@ impl Depackager {
             return self.dropped = self.dropped.saturating_add(1);
         }
         let dts = TICKS.to_ms(self.timeline.map_beside(pts.wrapping_sub(ZERO) & CLOCK_MASK));
-        let unit = AccessUnit {
-            track: TrackId::METADATA,
-            dts,
-            pts: dts,
-            key_frame: false,
-            config_epoch: 0,
-            payload: pes.payload.clone(),
+        self.push_data(TrackId::METADATA, (dts, dts), pes.payload.clone());
+    }
+
+    /// Handles splice information. The section gets the times of the stream, also where they are encrypted; one that says nothing is left
+    /// out, and a splice whose time is over is one of now.
+    fn splice(&mut self, section: &Bytes) {
+        let Some(splice) = scte35::Splice::read(section).filter(|splice| !splice.events.is_empty()) else {
+            return;
         };
+        let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
+        // The lower bits of places and times differ by the same for all times.
+        let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
+        let Some(payload) = shifted.filter(|_| self.units.len() < QUEUE_MAX) else {
+            return self.dropped = self.dropped.saturating_add(1);
+        };
+        let dts = self.timeline.position().dts_ms;
+        let at = splice.pts.and_then(|pts| place(pts.wrapping_sub(ZERO) & CLOCK_MASK));
+        let pts = at.map_or(dts, |at| TICKS.to_ms(at).max(dts));
+        self.push_data(TrackId::CUES, (dts, pts), payload);
+    }
+
+    fn push_data(&mut self, track: TrackId, (dts, pts): (i64, i64), payload: Bytes) {
+        let unit = AccessUnit { track, dts, pts, key_frame: false, config_epoch: 0, payload };
         self.units.push_back((unit, Arc::clone(&self.tracks)));
     }
 
@@ -355,6 +395,7 @@ impl Depackager {
 
     /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, config: CodecConfig) {
+        let language = self.streams.iter().find(|one| one.id == id).and_then(|one| one.language.clone());
         let known = self.tracks.get(id);
         if known.is_some_and(|track| track.config == config) {
             return;
@@ -366,7 +407,7 @@ impl Depackager {
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
         let epoch = tracks.epoch;
-        tracks.put(Track { epoch, ..Track::new(id, config, TICKS) });
+        tracks.put(Track { epoch, language, ..Track::new(id, config, TICKS) });
     }
 
     fn frame(&mut self, track: TrackId, frame: Frame, arrived: Option<Instant>) {

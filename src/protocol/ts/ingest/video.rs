@@ -143,6 +143,7 @@ impl Video {
             | StreamKind::Eac3
             | StreamKind::Opus { .. }
             | StreamKind::Id3
+            | StreamKind::Splice
             | StreamKind::Other(_) => return None,
         };
         Some(Self {

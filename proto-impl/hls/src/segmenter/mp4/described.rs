@@ -1,5 +1,7 @@
 //! The files of a segmenter, and descriptions of its segments.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use media::{Timescale, TrackKind};
 
@@ -42,6 +44,8 @@ pub struct Described {
     pub frame_rate_milli: Option<u64>,
     /// Sampling rate and channels.
     pub sound: Option<(u32, u8)>,
+    /// Language of the sound.
+    pub language: Option<Arc<str>>,
     /// Identifier of the key of the samples, if they are encrypted.
     pub key_id: Option<[u8; 16]>,
 }

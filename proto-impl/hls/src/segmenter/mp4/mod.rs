@@ -8,20 +8,23 @@
 //! short rather than too long; alone it may exceed the target, as it cannot be cut.
 
 mod described;
+mod events;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use fmp4::{Fragment, Samples, id3_event, init_segment, styp};
+use fmp4::{Fragment, ID3_SCHEME, SPLICE_SCHEME, Samples, init_segment, styp};
 use media::{CodecConfig, Timescale, Track, TrackId, TrackKind};
 
 pub use self::described::{Described, Made, Span, Spanned};
+use self::events::{Fragments, Waiting};
+use super::cues::Cue;
 use super::protect::Protector;
 use super::seal::{GivenKey, Sealed, Sealer};
 use super::window::{End, Start, Unit, Window};
-use super::{EVENTS_MAX, Names, Rules, Timed};
+use super::{Names, Rules, Timed};
 use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
 /// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
@@ -104,33 +107,6 @@ pub struct Mp4Segmenter {
     /// Descriptions of the init segments in the playlist, the newest last.
     described: Vec<Described>,
     seal: Seal,
-}
-
-/// The numbers and times of fragments, and the events before them.
-#[derive(Debug, Default)]
-struct Fragments {
-    /// Milliseconds that decode times are put ahead, so that none is negative; the same for all renditions of a stream.
-    shift_ms: i64,
-    sequence: u32,
-    /// True if there may be timed metadata: manifests announce it.
-    has_metadata: bool,
-    /// Events before the next fragment: time in milliseconds and tags.
-    events: VecDeque<(i64, Bytes)>,
-    /// Number of events so far.
-    event_count: u32,
-}
-
-impl Fragments {
-    /// Takes the boxes of the events that wait.
-    fn take_events(&mut self) -> Vec<Bytes> {
-        let waiting = std::mem::take(&mut self.events).into_iter();
-        let boxes = waiting.map(|(at_ms, tags)| {
-            self.event_count = self.event_count.wrapping_add(1);
-            let time_ms = u64::try_from(at_ms.saturating_add(self.shift_ms)).unwrap_or(0);
-            id3_event(self.event_count, time_ms, &tags)
-        });
-        boxes.collect()
-    }
 }
 
 /// Encryption of the segments.
@@ -259,10 +235,28 @@ impl Mp4Segmenter {
         if !self.fragments.has_metadata || self.window.begin_ms().is_none() {
             return;
         }
-        if self.fragments.events.len() >= EVENTS_MAX {
-            self.fragments.events.pop_front();
+        let data = tags.clone();
+        self.fragments.add_event(Waiting { scheme: ID3_SCHEME, at_ms, duration_ms: None, data });
+    }
+
+    /// Takes splice information: what it says first is in the playlist, before the segment that grows, and with `has_event` before the
+    /// fragment that grows.
+    pub fn cue(&mut self, cue: &Cue, has_event: bool) {
+        if self.window.cue(cue) && has_event {
+            self.fragments.has_cues = true;
+            self.fragments.add_event(Waiting {
+                scheme: SPLICE_SCHEME,
+                at_ms: cue.at_ms,
+                duration_ms: cue.duration_ms(),
+                data: cue.section.clone(),
+            });
         }
-        self.fragments.events.push_back((at_ms, tags.clone()));
+    }
+
+    /// True if its segments have had splice information, which manifests announce from then on.
+    #[must_use]
+    pub const fn has_cues(&self) -> bool {
+        self.fragments.has_cues
     }
 
     /// True if the track belongs to this segmenter.
@@ -634,6 +628,9 @@ impl Mp4Segmenter {
             size: track.and_then(Track::picture_size),
             frame_rate_milli: frame_rate_milli.filter(|_| self.is_video()),
             sound: track.and_then(|track| track.config.sound()),
+            language: track
+                .filter(|track| track.kind() == TrackKind::Audio)
+                .and_then(|track| track.language.clone()),
             key_id: self.seal.samples.as_ref().map(|protector| protector.protection().key_id),
         });
         self.news.made.push(Made { name, bytes, is_init: true });

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use media::codec::Codec;
 use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId};
 
-use super::super::{Moments, Outline, Presentation, Start, Stretch};
+use super::super::{EVENTS_MAX, Moments, Outline, Presentation, Start, Stretch};
 use super::*;
 use crate::Playlist;
 
@@ -658,22 +658,32 @@ fn a_segment_that_is_sealed_as_a_whole_is_opened_to_the_clear_one() {
     }
 }
 
-/// The event messages of a file: their times and texts.
-fn events(file: &[u8]) -> Vec<(u64, String)> {
-    let mut events = Vec::new();
+/// The event messages of a file with this scheme: their bodies.
+fn messages<'f>(file: &'f [u8], scheme: &str) -> Vec<&'f [u8]> {
+    let mut messages = Vec::new();
     let mut rest = file;
     while let Some((size, _)) = rest.split_first_chunk::<4>() {
         let (one, behind) = rest.split_at(u32::from_be_bytes(*size) as usize);
         if let Some(body) = one.strip_prefix(&[size, &b"emsg"[..], &[1, 0, 0, 0, 0, 0, 3, 0xe8]].concat()[..])
         {
-            let tags = body.windows(4).position(|four| four == b"ID3\x04").unwrap();
-            assert_eq!(&body[16..tags], [fmp4::ID3_SCHEME.as_bytes(), &[0, 0]].concat());
-            let text = media::id3::texts(&body[tags..])[0].1.to_owned();
-            events.push((u64::from_be_bytes(body[..8].try_into().unwrap()), text));
+            messages.extend(
+                body.get(16..).is_some_and(|rest| rest.starts_with(scheme.as_bytes())).then_some(body),
+            );
         }
         rest = behind;
     }
-    events
+    messages
+}
+
+/// The ID3 tags of a file: their times and texts.
+fn events(file: &[u8]) -> Vec<(u64, String)> {
+    let text = |body: &[u8]| {
+        let tags = body.windows(4).position(|four| four == b"ID3\x04").unwrap();
+        assert_eq!(&body[16..tags], [ID3_SCHEME.as_bytes(), &[0, 0]].concat());
+        let text = media::id3::texts(&body[tags..])[0].1.to_owned();
+        (u64::from_be_bytes(body[..8].try_into().unwrap()), text)
+    };
+    messages(file, ID3_SCHEME).into_iter().map(text).collect()
 }
 
 #[test]
@@ -720,4 +730,45 @@ fn metadata_stands_before_the_fragment_of_its_time_and_in_the_manifest() {
     (1..100).for_each(|n| rig.unit(n * 40, n % 50 == 0));
     let count: usize = rig.there.iter().map(|(_, file)| events(file).len()).sum();
     assert_eq!(count, EVENTS_MAX, "the newest of a flood");
+}
+
+#[test]
+fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta_updates() {
+    let section = media::scte35::insert(7, media::scte35::Kind::Out, Some(540_000));
+    let splice = media::scte35::Splice::read(&section).unwrap();
+    let cue = Cue { at_ms: 12_000, date_ms: 1_700_000_012_000, splice, section: section.clone() };
+    for has_event in [true, false] {
+        let mut rig = Rig::with(video(), &Rules::DEFAULT, true, 500);
+        let told = |rig: &Rig| {
+            let text = manifest(&rig.rendition, &[Stretch { id: 1, begin_ms: 0, delay_ms: 0 }], None);
+            text.contains("<InbandEventStream schemeIdUri=\"urn:scte:scte35:2013:bin\"/>")
+        };
+        for n in 0..1000 {
+            rig.unit(n * 40, n % 50 == 0);
+            if n == 210 || n == 220 {
+                assert_eq!(told(&rig), n == 220 && has_event);
+                rig.rendition.cue(&cue, has_event);
+            }
+            if n == 230 {
+                let low = rig.rendition.playlist().low_latency.unwrap();
+                assert_eq!(low.open.date_ranges.len(), 1, "players need not wait for the segment");
+            }
+        }
+        let whole = rig.there.iter().filter(|(name, _)| name.matches('.').count() == 1);
+        let found: Vec<&[u8]> = whole.flat_map(|(_, file)| messages(file, SPLICE_SCHEME)).collect();
+        // The time, the duration and a number, then the scheme and the section.
+        let time = [&12_500u64.to_be_bytes()[..], &6000u32.to_be_bytes(), &1u32.to_be_bytes()].concat();
+        let event = [&time[..], SPLICE_SCHEME.as_bytes(), &[0, 0], &section].concat();
+        let expected: Vec<&[u8]> = has_event.then_some(&event[..]).into_iter().collect();
+        assert_eq!(found, expected);
+        let playlist = rig.rendition.playlist();
+        let ranges = |playlist: &MediaPlaylist| {
+            playlist.segments.iter().map(|segment| segment.date_ranges.len()).collect::<Vec<_>>()
+        };
+        // The segment that began at 8 s is the oldest that is there.
+        assert_eq!((ranges(&playlist)[0], ranges(&playlist).iter().sum::<usize>()), (1, 1));
+        let delta = playlist.delta().unwrap();
+        assert!(delta.skipped > 2);
+        assert_eq!((ranges(&delta)[0], ranges(&delta).iter().sum::<usize>()), (1, 1));
+    }
 }

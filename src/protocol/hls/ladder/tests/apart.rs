@@ -103,6 +103,7 @@ fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
     assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some("audio")), "{list:?}");
     let [sound] = &list.renditions[..] else { panic!("one group of sound: {list:?}") };
     assert_eq!((sound.uri.as_deref(), sound.channels.as_deref()), (Some(SOUND), Some("2")));
+    assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("deu"), "deu"));
     rig.assert_beside(5);
     // Each says how far the others are.
     for uri in rig.variants() {
@@ -121,7 +122,7 @@ fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
     }
     let text = rig.manifest();
     assert_eq!(text.matches("contentType=\"video\"").count(), 1, "{text}");
-    assert_eq!(text.matches("contentType=\"audio\"").count(), 1, "{text}");
+    assert_eq!(text.matches("contentType=\"audio\" lang=\"deu\" ").count(), 1, "{text}");
     assert_eq!(text.matches("<Representation ").count(), 4, "{text}");
     assert_eq!(text.matches("segmentAlignment=\"true\"").count(), 2, "{text}");
     assert!(text.contains("availabilityStartTime=\"2026-01-01T00:00:00.000Z\""), "{text}");
