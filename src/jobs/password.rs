@@ -112,6 +112,6 @@ mod tests {
             [include_str!("../../panel/panel-login.js"), include_str!("../../panel/panel-users.js")].concat();
         let lengths: Vec<&str> =
             pages.split("minlength=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
-        assert_eq!(lengths, vec![PASSWORD_CHARS_MIN.to_string(); 3]);
+        assert_eq!(lengths, vec![PASSWORD_CHARS_MIN.to_string(); 4]);
     }
 }
