@@ -209,9 +209,12 @@ impl Feedback {
     }
 
     /// Applies a receiver report in place of missing feedback. Returns true if it was used.
+    ///
+    /// Before the first feedback is overdue none is: of the few packets of a join many seem lost where they overtake each other.
     pub(super) fn handle_report(&mut self, now: Instant, loss: u16, losses: &mut Losses) -> bool {
         let has_feedback = self.has_feedback && !self.is_silent();
-        if has_feedback || self.unheard.is_none() {
+        let Some(unheard) = self.unheard.filter(|_| !has_feedback) else { return false };
+        if self.heard.is_none() && micros_since(self.epoch, now).saturating_sub(unheard) < SILENCE_FIRST {
             return false;
         }
         self.leave_most(now);

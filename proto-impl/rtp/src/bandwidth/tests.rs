@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 
 use super::*;
+use bytes::Bytes;
+
 use crate::number::Ssrc;
 use crate::rtcp::{Compound, Rtcp, packets};
 use crate::transport_cc::ArrivalRecorder;
@@ -603,4 +605,64 @@ fn what_a_new_viewer_drops_bounds_nothing() {
     assert!(estimate > 4_000_000, "{estimate}");
     let (target, _) = run(8_000);
     assert!(target.is_some(), "a path that begins to lose a quarter");
+}
+
+/// A viewer joins with a GOP that waits, over a path where packets overtake each other by up to 100 ms. Returns the estimate after two seconds.
+fn join_over_jitter(seed: u64) -> u64 {
+    let clock = netsim::Clock::new();
+    let pictures_at = seed % 4 * 60;
+    let seed = crypto::Seed::from_number(seed);
+    let link = |name| {
+        netsim::Link::new(&seed.derive(name, 0)).latency(netsim::ms(20)).jitter(netsim::ms(100)).overtaking()
+    };
+    let (mut there, mut back) = (link("there").rate(10_000_000), link("back"));
+    let mut estimator = BandwidthEstimator::new();
+    estimator.number_packets(clock.now());
+    let mut recorder = ArrivalRecorder::new(clock.now());
+    // Bytes that may leave, and those that wait.
+    let (mut credit, mut waiting) = (0, 400_000);
+    for ms in 0..2_000 {
+        let now = clock.at(Duration::from_millis(ms));
+        waiting += if ms % 40 == 0 { 12_500 } else { 0 };
+        credit = (credit + estimator.pace(now).unwrap_or(10_000_000) / 8_000).min(5_000);
+        if ms == 60 {
+            // A report that comes before the feedback: packets were overtaken.
+            estimator.handle_report(now, 128);
+        }
+        // Sound leaves first, 64 kb/s of it, and pictures some time later.
+        let (sounds, is_video) = (usize::from(ms % 20 == 0), ms >= pictures_at);
+        let mut leave = |bytes: usize, estimator: &mut BandwidthEstimator| {
+            let number = estimator.packet_sent(now, bytes).unwrap();
+            there.send_sized(now, Bytes::copy_from_slice(&number.to_be_bytes()), bytes);
+        };
+        (0..sounds).for_each(|_| leave(180, &mut estimator));
+        while is_video && waiting >= 1_200 && credit >= 1_200 {
+            leave(1_200, &mut estimator);
+            (credit, waiting) = (credit - 1_200, waiting - 1_200);
+        }
+        while let Some(came) = there.poll_delivery(now) {
+            recorder.handle_packet(now, u16::from_be_bytes([came[0], came[1]]));
+        }
+        let mut out = Compound::new(1200);
+        while recorder.poll_feedback(now, Ssrc(1), Ssrc(2), &mut out) {
+            back.send(
+                now,
+                Bytes::copy_from_slice(std::mem::replace(&mut out, Compound::new(1200)).as_bytes()),
+            );
+        }
+        while let Some(told) = back.poll_delivery(now) {
+            let Some(Ok(Rtcp::TransportFeedback(feedback))) = packets(&told).next() else {
+                panic!("feedback")
+            };
+            estimator.handle_feedback(now, &feedback);
+        }
+    }
+    estimator.estimate(clock.at(Duration::from_secs(2))).unwrap_or(0)
+}
+
+#[test]
+fn jitter_and_an_early_report_at_a_join_are_no_congestion() {
+    let mut estimates: Vec<u64> = (0..300).map(join_over_jitter).collect();
+    estimates.sort_unstable();
+    assert!(estimates[0] > 2_000_000, "{:?}", &estimates[..30]);
 }
