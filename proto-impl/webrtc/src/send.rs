@@ -30,6 +30,7 @@ use crate::probe::Prober;
 use crate::redundancy::Redundancy;
 use crate::stats::SentStats;
 
+mod head;
 mod outflow;
 mod seat;
 mod tail;
@@ -39,6 +40,7 @@ mod unbegun;
 
 pub(crate) use outflow::{Outflow, Purpose};
 
+use head::Head;
 use tail::Tail;
 
 /// Maximum number of packet ranges queued for a peer: a second of frames. Beyond it the oldest are dropped.
@@ -278,6 +280,7 @@ struct Repairs {
     echoes: VecDeque<(Instant, SequenceNumber)>,
     has_echoes: bool,
     rtx_next: SequenceNumber,
+    head: Head,
     tail: Tail,
 }
 
@@ -291,6 +294,7 @@ impl Repairs {
             echoes: VecDeque::new(),
             has_echoes: false,
             rtx_next: first,
+            head: Head::default(),
             tail: Tail::default(),
         }
     }
@@ -471,10 +475,13 @@ impl Sender {
     }
 
     /// Handles a key frame request of the peer.
-    pub(crate) const fn handle_key_frame_request(&mut self) {
+    pub(crate) fn handle_key_frame_request(&mut self) {
         if self.agreed.is_video {
             self.sent.key_frame_requests += 1;
             self.requests.request();
+            let Repairs { asked, head, .. } = &mut self.repairs;
+            let room = ASKED_MAX.saturating_sub(asked.len());
+            asked.extend(head.take().take(room));
         }
     }
 
@@ -657,6 +664,7 @@ impl Sender {
         if sealed.is_ok() {
             self.repairs.history.sent(self.next, id, packet.payload.len());
             if self.agreed.is_video && self.agreed.nack {
+                self.repairs.head.sent(self.next.number());
                 self.repairs.tail.sent(now, self.next.number(), number, self.repairs.round_trip);
             }
             self.state.sent(packet.payload.len());

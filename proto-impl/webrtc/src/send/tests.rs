@@ -296,6 +296,23 @@ fn audio_passes_while_repairs_and_video_wait() {
     }
 }
 
+/// Checks that who asks for a key frame soon is sent the first packets again, which it may have dropped.
+#[test]
+fn the_first_packets_of_video_are_repeated_on_a_key_frame_request() {
+    let mut bench = Bench::new(Codec::G711(g711::Law::A), "0");
+    bench.sender.agreed.is_video = true;
+    (0..3).for_each(|n| bench.push(n * 8000, &[1; 3000]));
+    let first: Vec<u16> = bench.sent().iter().map(|packet| packet.0).collect();
+    assert_eq!(first.len(), 9);
+    bench.sender.handle_key_frame_request();
+    let asked = bench.sender.repairs.asked.iter().map(|number| number.0);
+    assert_eq!(asked.collect::<Vec<u16>>(), first[..4]);
+    bench.now += Duration::from_millis(300);
+    let mut out = Datagrams::new();
+    assert!(bench.fill(&mut out) && out.len() == 4, "they are still there");
+    assert!(bench.sender.poll_key_frame_request(bench.now), "the owner is asked all the same");
+}
+
 /// Checks that a key frame replaces waiting units: a unit in progress is completed, and the others leave no gap.
 #[test]
 fn what_was_not_begun_is_left_out_without_a_gap() {
