@@ -43,7 +43,7 @@ def series(row):
 
 def panel(row, top):
     cell, lines = series(row)
-    # What is above twice the stream is cut off: a wide line says nothing.
+    # Rates above twice the stream are cut off: how wide a wide line is says nothing.
     most = min(2 * cells.STREAM / 1e6, 1.1 * max(rate for points in lines.values() for _, rate in points))
     x = lambda at: LEFT + at / cell.seconds * (WIDTH - LEFT - 12)
     y = lambda rate: top + HEIGHT - min(rate, most) / most * HEIGHT

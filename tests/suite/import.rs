@@ -134,7 +134,7 @@ fn c_19_an_rdb_file_has_the_records_of_its_server() {
     let mut put = |hash: &str, id: &str, record: &str| {
         redis::cmd("HSET").arg(hash).arg(kryo(id)).arg(kryo(record)).query::<()>(&mut connection).unwrap();
     };
-    // One hash is a table, whose long values are compressed, and the others are packed.
+    // The first hash is a table with compressed long values, and the others are packed.
     for n in 0..300 {
         let record = format!(r#"{{"streamId":"s{n}","name":"{}"}}"#, "long ".repeat(n));
         put("liveappBroadcasts", &format!("s{n}"), &record);

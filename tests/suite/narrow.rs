@@ -63,6 +63,8 @@ struct Row {
     back: Duration,
     /// `maxLatencyMs` of the application.
     max_latency: &'static str,
+    /// The worst pictures, freeze and delay of a viewer that is out of luck, if it may be.
+    rarely: Option<(usize, Duration, Duration)>,
 }
 
 /// So many percent of the stream's rate, 64 KB of queue, a round trip of 40 ms.
@@ -88,6 +90,7 @@ const fn row(name: &'static str, path: Path, pictures: usize, freeze: u64, late:
         late: ms(late),
         back: Duration::MAX,
         max_latency: "5000",
+        rarely: None,
     }
 }
 
@@ -102,6 +105,10 @@ impl Row {
 
     const fn max_latency(self, max_latency: &'static str) -> Self {
         Self { max_latency, ..self }
+    }
+
+    const fn rarely(self, pictures: usize, freeze: u64, late: u64) -> Self {
+        Self { rarely: Some((pictures, ms(freeze), ms(late))), ..self }
     }
 
     const fn over(self, over: &'static [Over]) -> Self {
@@ -131,9 +138,9 @@ const fn cut(path: Path, percent: u64) -> Path {
     Path { cut: Some((secs(10), secs(18), STREAM * percent / 100)), ..path }
 }
 
-/// Bounds hold for seeds 1 to 8 (`MILLSTREAM_SEEDS=8`). The worst of them decides where a viewer tells of losses each five seconds alone (over
-/// RTSP, one seed of eight loses the ends of its key frames until a report says so), and where a lost packet comes again too late for
-/// the latency that a viewer of SRT has asked for.
+/// Bounds hold for seeds 1 to 8 (`MILLSTREAM_SEEDS=8`); those of [`Row::rarely`] for a quarter of them. Chance decides much where a viewer tells of
+/// losses each five seconds alone (over RTSP, one seed of eight loses the ends of its key frames until a report says so), and where a lost
+/// packet comes again too late for the latency that a viewer of SRT has asked for.
 const ROWS: &[Row] = &[
     row("twice the rate", path(200), 99, 400, 400),
     row("120 %", path(120), 98, 450, 450),
@@ -144,18 +151,19 @@ const ROWS: &[Row] = &[
     row("30 %", path(30), 16, 2300, 2250),
     row("60 %, a queue of 20 KB", queue(path(60), 20_000), 42, 1700, 1400),
     row("60 %, a queue of 500 KB", queue(path(60), 500_000), 47, 960, 1400),
-    row("60 %, 500 ms there and back", round_trip(path(60), 250, 0), 44, 1450, 1750),
+    row("60 %, 500 ms there and back", round_trip(path(60), 250, 0), 46, 1200, 1750).rarely(44, 1450, 1750),
     row("60 %, 50 ms of jitter", round_trip(path(60), 20, 50), 46, 1400, 1650),
     row("60 %, 2 % lost", loss(path(60), 0.02), 38, 1900, 1700),
-    row("twice the rate, 5 % lost", loss(path(200), 0.05), 97, 500, 500),
+    row("twice the rate, 5 % lost", loss(path(200), 0.05), 98, 450, 500).rarely(97, 500, 500),
     row("twice the rate, 30 ms of overtaking", overtaking(path(200), 30), 98, 800, 800),
     row("four times the rate, 100 ms of overtaking", overtaking(path(400), 100), 98, 1700, 1800),
     row("75 %, 100 ms of overtaking", overtaking(path(75), 100), 30, 3600, 4200),
-    row("twice the rate, 15 % lost", loss(path(200), 0.15), 88, 1400, 850),
-    row("three times the rate, 25 % lost", loss(path(300), 0.25), 90, 1300, 1400),
-    row("four times the rate, 35 % lost", loss(path(400), 0.35), 62, 1400, 1400),
+    row("twice the rate, 15 % lost", loss(path(200), 0.15), 98, 500, 800).rarely(88, 1400, 850),
+    row("three times the rate, 25 % lost", loss(path(300), 0.25), 98, 500, 700).rarely(90, 1300, 1400),
+    row("four times the rate, 35 % lost", loss(path(400), 0.35), 95, 700, 1200).rarely(62, 1400, 1400),
     row("60 %, 15 % lost", loss(path(60), 0.15), 33, 3000, 2400),
-    row("twice the rate, 500 ms there and back", round_trip(path(200), 250, 0), 98, 1100, 3400),
+    row("twice the rate, 500 ms there and back", round_trip(path(200), 250, 0), 98, 850, 3400)
+        .rarely(98, 1100, 3400),
     row("twice the rate, cut to 30 %", cut(path(200), 30), 60, 3700, 2400).back(3500),
     row("twice the rate, cut to 10 %", cut(path(200), 10), 45, 9500, 4300).back(5000),
     row("75 %, two layers", path(75), 51, 700, 850).layers(),
@@ -163,22 +171,24 @@ const ROWS: &[Row] = &[
     row("45 %, two layers", path(45), 32, 1100, 1400).layers(),
     row("60 %", path(60), 48, 1000, 6200).over(OTHERS),
     row("twice the rate", path(200), 99, 450, 400).over(SRT),
-    row("120 %", path(120), 90, 2000, 2200).over(SRT),
+    row("120 %", path(120), 98, 450, 2200).over(SRT).rarely(90, 2000, 2200),
     row("90 %", path(90), 75, 1600, 6200).over(SRT),
     row("30 %", path(30), 20, 2000, 7000).over(SRT),
-    row("60 %, a queue of 20 KB", queue(path(60), 20_000), 42, 3300, 6200).over(SRT),
+    row("60 %, a queue of 20 KB", queue(path(60), 20_000), 42, 1200, 6200).over(SRT).rarely(42, 3300, 6200),
     row("60 %, a queue of 500 KB", queue(path(60), 500_000), 45, 1200, 6200).over(SRT),
     row("twice the rate, cut to 30 %", cut(path(200), 30), 36, 8500, 6500).over(SRT),
     row("ten times the rate, 1 % lost", loss(round_trip(path(1000), 10, 0), 0.01), 98, 450, 400).over(SRT),
     row("ten times the rate, 5 % lost", loss(round_trip(path(1000), 10, 0), 0.05), 98, 450, 400).over(SRT),
-    row("twice the rate", path(200), 48, 8400, 900).over(RTSP_UDP),
-    row("120 %", path(120), 40, 8400, 900).over(RTSP_UDP),
+    row("twice the rate", path(200), 99, 450, 900).over(RTSP_UDP).rarely(48, 8400, 900),
+    row("120 %", path(120), 98, 450, 900).over(RTSP_UDP).rarely(40, 8400, 900),
     row("90 %", path(90), 65, 700, 1100).over(RTSP_UDP),
-    row("75 %", path(75), 50, 900, 1300).over(RTSP_UDP),
-    row("60 %", path(60), 41, 1200, 1500).over(RTSP_UDP),
-    row("30 %", path(30), 10, 2200, 2900).over(RTSP_UDP),
+    row("75 %", path(75), 57, 800, 1300).over(RTSP_UDP).rarely(50, 900, 1300),
+    row("60 %", path(60), 42, 1100, 1500).over(RTSP_UDP).rarely(41, 1200, 1500),
+    row("30 %", path(30), 11, 1800, 2900).over(RTSP_UDP).rarely(11, 2200, 2900),
     row("60 %, two layers", path(60), 43, 850, 1100).layers().over(RTSP_UDP),
-    row("twice the rate, 1 % lost", loss(path(200), 0.01), 3, 18_000, 900).over(RTSP_UDP),
+    row("twice the rate, 1 % lost", loss(path(200), 0.01), 10, 10_000, 900)
+        .over(RTSP_UDP)
+        .rarely(3, 18_000, 900),
     row("60 %, 2 s at most", path(60), 45, 1000, 3200).over(OTHERS).max_latency("2000"),
     row("60 %, 1 s at most", path(60), 45, 1000, 3200).over(OTHERS).max_latency("1000"),
     row("30 %, 2 s at most", path(30), 15, 2200, 4000).over(OTHERS).max_latency("2000"),
@@ -301,25 +311,29 @@ fn latest(row: &Row) -> Duration {
 }
 
 impl Row {
-    fn judge(&self, over: Over, seen: &Seen) -> Result<(), String> {
+    /// Judges a viewer, which may be out of luck.
+    fn judge(&self, over: Over, seen: &Seen, is_rare: bool) -> Result<(), String> {
+        let (pictures, freeze, late) =
+            self.rarely.filter(|_| is_rare).unwrap_or((self.pictures, self.freeze, self.late));
         let (dropped, sent) = seen.dropped;
         // A sender of SRT finds out how narrow the path is by what it has sent of the time before the viewer came.
         let share = match over {
-            Over::Srt => 7,
-            Over::RtspUdp => 20,
+            Over::Srt if is_rare => 7,
+            Over::Srt => 10,
+            Over::RtspUdp if is_rare => 20,
             _ => 33,
         };
         let row_is_cut = self.path.cut.is_some();
         let has_chance = self.path.loss > 0.0 || self.path.jitter > Duration::ZERO;
         let most_a_second = match over {
-            Over::RtspUdp => SENT_BY_REPORTS_MAX,
+            Over::RtspUdp if is_rare => SENT_BY_REPORTS_MAX,
             _ if has_chance => SENT_BY_CHANCE_MAX,
             _ => SENT_MAX.1,
         };
         let checks = [
-            (seen.shown * 100 >= seen.of * self.pictures, "too few pictures"),
-            (seen.freeze <= self.freeze, "a freeze"),
-            (seen.late <= self.late, "late"),
+            (seen.shown * 100 >= seen.of * pictures, "too few pictures"),
+            (seen.freeze <= freeze, "a freeze"),
+            (seen.late <= late, "late"),
             (seen.back <= self.back, "back too late behind a cut"),
             (over == Over::WebRtc || row_is_cut || seen.late <= latest(self), "later than any may be"),
             (
@@ -342,10 +356,16 @@ fn viewers_on_narrow_paths_get_fewer_pictures_and_never_none() {
     for row in ROWS {
         for over in row.over.iter().filter(|over| format!("{} over {over:?}", row.name).contains(&only)) {
             let open = OPEN.iter().find(|(name, of, _)| (*name, *of) == (row.name, *over));
+            let mut luckless = 0;
             for seed in 1..=seeds() {
                 let seen = run(row, *over, seed);
                 println!("{} over {over:?}: {seen:?}", row.name);
-                match (row.judge(*over, &seen), open) {
+                let mut judged = row.judge(*over, &seen, false);
+                if judged.is_err() && row.rarely.is_some() && luckless < (seeds() / 4).max(1) {
+                    luckless += 1;
+                    judged = row.judge(*over, &seen, true);
+                }
+                match (judged, open) {
                     (Err(why), None) => failed.push(format!("{} over {over:?}: {why}: {seen:?}", row.name)),
                     (Ok(()), Some(_)) => {
                         failed.push(format!("{} over {over:?} is mended: it is not OPEN", row.name))

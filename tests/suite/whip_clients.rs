@@ -51,7 +51,7 @@ fn obs_is_answered_as_it_needs_it_and_deletes_its_session_with_its_token() {
     assert!(has("a=rtpmap:111 opus/48000/2") && has("a=rtpmap:96 H264/90000"), "{}", reply.body);
     let count = |line: &str| answer.iter().filter(|one| **one == line).count();
     assert_eq!((count("a=mid:0"), count("a=mid:1"), count("a=recvonly")), (1, 1, 2), "{}", reply.body);
-    // It is told of addresses here and nowhere else.
+    // The answer has all candidates: the client takes none later.
     assert!(reply.body.contains("a=candidate:") && has("a=end-of-candidates"), "{}", reply.body);
 
     let location = header(&reply, "Location");

@@ -97,7 +97,7 @@ def check_every_query_has_data_and_alerts_work():
                 rules = prometheus.ask("rules")["groups"][0]["rules"]
                 assert len(rules) == alerts.count("- alert:")
                 wait_for("the rules", lambda: all(rule["health"] == "ok" for rule in prometheus.ask("rules")["groups"][0]["rules"]))
-                # Those of the machine are left out: whoever compiles beside this fills its disk and its processors.
+                # Alerts of the machine are left out: a compilation beside this fills its disk and its processors.
                 firing = prometheus.values('ALERTS{alertname!~"MillstreamMemory|MillstreamWorkerBusy|MillstreamDisk.*"}')
                 assert not firing, prometheus.ask("query", query="ALERTS")
                 server.process.terminate()

@@ -46,7 +46,7 @@ fn hashes_of_a_real_file_are_found_among_everything_else() {
     assert_eq!(of(1, 0), [&b"\x03{\"tokenId\":\"t1\"\xfd"[..], b"7", b"-70000"]);
     assert_eq!(of(3, 0), [b"{\"email\":\"a@b\"}"]);
     assert_eq!(found.len(), 7);
-    // Who wants no more ends it.
+    // A reader that wants no more ends it.
     let mut count = 0;
     let mut one = |_: Found, _: &[u8]| {
         count += 1;

@@ -156,7 +156,7 @@ pub(super) struct HlsCopy {
     cleared: bool,
     /// The playlist on the disk is an old one.
     list_due: bool,
-    /// Closes the playlist, because no more segments fit.
+    /// No more segments fit, so that the playlist is to be closed.
     full: bool,
     /// The last file could not be written.
     failing: bool,

@@ -161,7 +161,7 @@ pub(super) struct HlsSettings {
     pub(super) dash: bool,
     /// Encryption of segments.
     pub(super) sealing: Sealing,
-    /// Reads `hlsEncryptionKeyInfoFile`: the key of segments is in this file.
+    /// `hlsEncryptionKeyInfoFile`: the file with the key of segments.
     pub(super) key_file: Option<Arc<Path>>,
     /// Timed metadata.
     pub(super) metadata: Metadata,

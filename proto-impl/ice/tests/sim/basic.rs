@@ -156,7 +156,7 @@ fn nobody_answers_and_the_wait_ends() {
     signal(&mut pair);
     pair.run_for(secs(16)).unwrap();
     assert_eq!(ends(&pair), [Some(CloseReason::ConnectTimeout); 2]);
-    // One at once, one half a second later, and then one each second.
+    // Checks at once, half a second later, and then each second.
     assert_eq!(pair.a.stats().checks_sent, 15);
 }
 

@@ -112,7 +112,7 @@ impl Splice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Period {
     stretch: Stretch,
-    /// Returns the names of the segments of its renditions, and of their init segments.
+    /// Names of the segments of its renditions, and of their init segments.
     members: Vec<(String, String)>,
 }
 

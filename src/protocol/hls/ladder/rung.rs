@@ -146,7 +146,7 @@ pub(super) struct Rung {
     pauses: u32,
     form: Form,
     segment_ms: i64,
-    /// Returns the common prefix of its names, once known.
+    /// Common prefix of its names, once known.
     name: Option<String>,
     marks: VecDeque<Mark>,
     keys: VecDeque<i64>,
