@@ -331,7 +331,8 @@ fn no_play(why: usize) -> NoSubscription {
         NoSubscription::NotFound,
         NoSubscription::Disabled,
         NoSubscription::Denied(Denial::Viewers),
-        NoSubscription::Unavailable,
+        NoSubscription::Draining,
+        NoSubscription::Resources,
     ];
     all[why % all.len()].clone()
 }
