@@ -87,6 +87,8 @@ const fn bounds(lie: Lie) -> (u64, u64) {
     match lie {
         // Repairs take a quarter, and what was saved up: 64 KiB for each of two sections.
         Lie::NacksAll => (100, 130),
+        // A path that loses half needs as much again.
+        Lie::HalfLost => (100, 200),
         // Sound goes on over a path that carries nothing.
         _ => (3, 101),
     }
