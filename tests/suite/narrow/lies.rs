@@ -37,8 +37,12 @@ fn x_13_a_viewer_whose_feedback_lies_takes_nothing_from_others() {
         let [fair, lied] = [honest, liar].map(|viewer| world.line_bytes(viewer));
         println!("{lie:?}: {lied} bytes where an honest viewer has {fair}; {seen:?}");
         assert!(seen.shown + 1 >= seen.of && seen.freeze <= netsim::ms(450), "{lie:?}: {seen:?}");
-        // Repairs take a quarter, and what was saved up.
-        let repairs = if lie == Lie::NacksAll { fair / 4 + 131_072 } else { 0 };
+        // Repairs take a quarter, and what was saved up; of a path that loses half as much as the stream.
+        let repairs = match lie {
+            Lie::NacksAll => fair / 4 + 131_072,
+            Lie::HalfLost => fair,
+            _ => 0,
+        };
         assert!(lied <= fair + fair / 50 + repairs && lied * 50 >= fair, "{lie:?}: {lied} of {fair}");
     }
 }
