@@ -12,10 +12,17 @@ use media::scte35::{Event, Kind, Splice, TICKS_PER_SECOND};
 
 use crate::playlist::{DateRange, Segment, SpliceKind};
 
-/// Tags with splice information in a playlist. A section has 4 KiB at most, and an ordinary one a hundred bytes.
+/// Tags with splice information in a playlist, and their bytes there: with more the oldest ranges leave.
 const TAGS_MAX: usize = 64;
+const TAGS_BYTES_MAX: usize = 32 << 10;
+/// Bytes of a tag beside its section, of which each has two digits.
+const TAG_BYTES: usize = 160;
+/// Largest section that a tag has, in bytes: a range with a larger one is shown without. An ordinary one has a hundred.
+const SECTION_SHOWN_MAX: usize = 2048;
 /// Ranges that are remembered.
 const KNOWN_MAX: usize = 64;
+/// Longest break without an announced end.
+const OPEN_MAX: Duration = Duration::from_hours(24);
 /// Largest distance of the times of one event in its repetitions, in milliseconds.
 const SAME_MS: i64 = 1000;
 
@@ -49,6 +56,17 @@ fn ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// The section of a cue as a tag shows it.
+fn shown(kind: SpliceKind, cue: &Cue) -> Option<(SpliceKind, Bytes)> {
+    (cue.section.len() <= SECTION_SHOWN_MAX).then(|| (kind, cue.section.clone()))
+}
+
+/// Bytes of a tag in a playlist.
+fn bytes_of(tag: &DateRange) -> usize {
+    let section = tag.splice.as_ref().map_or(0, |(_, section)| section.len());
+    section.saturating_mul(2).saturating_add(TAG_BYTES)
+}
+
 /// A range that was announced.
 #[derive(Debug)]
 struct Known {
@@ -58,8 +76,8 @@ struct Known {
     /// `ID` and `START-DATE` of its tags.
     id: String,
     start_ms: i64,
-    /// Date at which it ends, as far as that is known.
-    end_ms: Option<i64>,
+    /// Date at which it ends, as far as that is known: a break without an announced end after [`OPEN_MAX`].
+    end_ms: i64,
     /// True if a second tag has ended it.
     is_closed: bool,
 }
@@ -73,13 +91,13 @@ pub(super) struct Cues {
 }
 
 impl Cues {
-    /// Takes the events of a cue, and returns true if any is new. `listed` is the number of tags that the playlist has.
-    pub(super) fn take(&mut self, cue: &Cue, listed: usize) -> bool {
+    /// Takes the events of a cue, and returns true if any is new. Where the segments of the playlist have too many tags with those of the one
+    /// that grows, the oldest leave.
+    pub(super) fn take(&mut self, cue: &Cue, segments: &mut [Segment]) -> bool {
         let mut is_new = false;
         for event in &cue.splice.events {
-            if listed.saturating_add(self.growing.len()) < TAGS_MAX
-                && let Some(tag) = self.tag(cue, event)
-            {
+            if let Some(tag) = self.tag(cue, event) {
+                self.make_room(&tag, cue.date_ms, segments);
                 self.growing.push(tag);
                 is_new = true;
             }
@@ -87,11 +105,37 @@ impl Cues {
         is_new
     }
 
+    /// Drops ranges until a tag has room, the oldest first: of those that a playlist has shown those that are over, then the others, then those
+    /// with tags before the segment that grows. The tag's own range stays.
+    fn make_room(&mut self, tag: &DateRange, now_ms: i64, segments: &mut [Segment]) {
+        let listed = segments.iter().flat_map(|segment| &segment.date_ranges).chain(&self.growing);
+        let mut count = listed.clone().count().saturating_add(1);
+        let mut bytes = listed.chain([tag]).fold(0, |sum: usize, tag| sum.saturating_add(bytes_of(tag)));
+        while count > TAGS_MAX || bytes > TAGS_BYTES_MAX || self.known.len() > KNOWN_MAX {
+            let is_growing = |known: &Known| self.growing.iter().any(|tag| tag.id == known.id);
+            let others = self.known.iter().enumerate().filter(|(_, known)| known.id != tag.id);
+            // The first of the lowest rank.
+            let oldest = others.min_by_key(|(_, known)| (is_growing(known), !known.is_over(now_ms)));
+            let Some(gone) = oldest.map(|(at, _)| at).and_then(|at| self.known.remove(at)) else { return };
+            let lists = segments.iter_mut().map(|segment| &mut segment.date_ranges);
+            for list in lists.chain([&mut self.growing]) {
+                list.retain(|tag| {
+                    let stays = tag.id != gone.id;
+                    if !stays {
+                        count = count.saturating_sub(1);
+                        bytes = bytes.saturating_sub(bytes_of(tag));
+                    }
+                    stays
+                });
+            }
+        }
+    }
+
     /// The tag of an event; `None` if it says nothing new.
     fn tag(&mut self, cue: &Cue, event: &Event) -> Option<DateRange> {
         let last = self.known.iter_mut().rev().find(|known| known.event == event.id);
         let is_same_time = |known: &Known| known.at_ms.saturating_sub(cue.at_ms).saturating_abs() <= SAME_MS;
-        let is_open = |known: &Known| !known.is_closed && known.end_ms.is_none_or(|end| end > cue.date_ms);
+        let is_open = |known: &Known| !known.is_over(cue.date_ms);
         match (event.kind, last) {
             (Kind::Out, Some(known))
                 if known.kind == Kind::Out && (is_same_time(known) || is_open(known)) =>
@@ -104,10 +148,10 @@ impl Cues {
             }
             (Kind::In, Some(known)) if known.kind == Kind::Out => {
                 let length = cue.date_ms.saturating_sub(known.start_ms).max(0);
-                Some(known.close(length, (SpliceKind::In, cue.section.clone())))
+                Some(known.close(length, shown(SpliceKind::In, cue)))
             }
             (Kind::Cancel, Some(known)) if !known.is_closed => {
-                Some(known.close(0, (SpliceKind::Command, cue.section.clone())))
+                Some(known.close(0, shown(SpliceKind::Command, cue)))
             }
             (Kind::Cancel, _) => None,
             (Kind::Out | Kind::In | Kind::Other, _) => Some(self.begin(cue, event)),
@@ -116,11 +160,9 @@ impl Cues {
 
     fn begin(&mut self, cue: &Cue, event: &Event) -> DateRange {
         let planned = event.duration.map(duration_of);
-        let end_ms = match (event.kind, planned) {
-            // A break without an announced end lasts until its return.
-            (Kind::Out, None) => None,
-            (_, planned) => Some(cue.date_ms.saturating_add(ms(planned.unwrap_or_default()))),
-        };
+        // A break without an announced end lasts until its return.
+        let unannounced = if event.kind == Kind::Out { OPEN_MAX } else { Duration::ZERO };
+        let end_ms = cue.date_ms.saturating_add(ms(planned.unwrap_or(unannounced)));
         let splice = match event.kind {
             Kind::Out => SpliceKind::Out,
             Kind::In => SpliceKind::In,
@@ -128,9 +170,6 @@ impl Cues {
         };
         // Ids of events come again; all playlists of a stream count the same time.
         let id = format!("{}-{}", event.id, cue.at_ms);
-        if self.known.len() >= KNOWN_MAX {
-            self.known.pop_front();
-        }
         self.known.push_back(Known {
             event: event.id,
             kind: event.kind,
@@ -140,13 +179,7 @@ impl Cues {
             end_ms,
             is_closed: false,
         });
-        DateRange {
-            id,
-            start_ms: cue.date_ms,
-            duration: None,
-            planned,
-            splice: Some((splice, cue.section.clone())),
-        }
+        DateRange { id, start_ms: cue.date_ms, duration: None, planned, splice: shown(splice, cue) }
     }
 
     /// Tags before the segment that grows.
@@ -164,7 +197,7 @@ impl Cues {
         let begin_ms = next.program_date_time.unwrap_or(i64::MIN);
         let lasts = |tag: &DateRange| {
             let known = self.known.iter().find(|known| known.id == tag.id);
-            known.is_some_and(|known| known.end_ms.is_none_or(|end_ms| end_ms > begin_ms))
+            known.is_some_and(|known| known.end_ms > begin_ms)
         };
         gone.into_iter().filter(lasts).collect()
     }
@@ -173,23 +206,28 @@ impl Cues {
     pub(super) fn move_dates(&mut self, by_ms: i64) {
         for known in &mut self.known {
             known.start_ms = known.start_ms.saturating_add(by_ms);
-            known.end_ms = known.end_ms.map(|end_ms| end_ms.saturating_add(by_ms));
+            known.end_ms = known.end_ms.saturating_add(by_ms);
         }
         self.growing.iter_mut().for_each(|tag| tag.start_ms = tag.start_ms.saturating_add(by_ms));
     }
 }
 
 impl Known {
+    /// True if it has been ended, or ends by itself until this date.
+    const fn is_over(&self, now_ms: i64) -> bool {
+        self.is_closed || self.end_ms <= now_ms
+    }
+
     /// Ends the range after this time, by a tag with this splice information.
-    fn close(&mut self, length_ms: i64, splice: (SpliceKind, Bytes)) -> DateRange {
+    fn close(&mut self, length_ms: i64, splice: Option<(SpliceKind, Bytes)>) -> DateRange {
         self.is_closed = true;
-        self.end_ms = Some(self.start_ms.saturating_add(length_ms));
+        self.end_ms = self.start_ms.saturating_add(length_ms);
         DateRange {
             id: self.id.clone(),
             start_ms: self.start_ms,
             duration: Some(Duration::from_millis(length_ms.unsigned_abs())),
             planned: None,
-            splice: Some(splice),
+            splice,
         }
     }
 }
@@ -321,13 +359,89 @@ mod tests {
     fn t_18_tags_of_a_playlist_are_bounded() {
         let mut window = window();
         run(&mut window, 0, 2500);
-        let told = (0..1000).filter(|id| window.cue(&cue(*id, Kind::Out, 2500, None))).count();
-        assert_eq!(told, TAGS_MAX);
+        assert!((0..1000).all(|id| window.cue(&cue(id, Kind::Out, 2500, None))), "all are new");
         run(&mut window, 2500, 4500);
-        assert!(!window.cue(&cue(2000, Kind::Out, 4500, None)));
-        assert_eq!(tags(&window).len(), TAGS_MAX);
+        let ids = |window: &Window| tags(window).into_iter().map(|(_, id, ..)| id).collect::<Vec<_>>();
+        let newest = |from: u32| (from..1000).map(|id| format!("{id}-2500")).collect::<Vec<_>>();
+        assert_eq!(ids(&window), newest(936), "the newest");
+        assert!(window.cue(&cue(2000, Kind::Out, 4500, None)));
         run(&mut window, 4500, 30_500);
-        assert_eq!(tags(&window).len(), KNOWN_MAX, "breaks without an end are still there");
+        let open = [newest(937), vec!["2000-4500".to_owned()]].concat();
+        assert_eq!(ids(&window), open, "breaks without an end are still there");
+    }
+
+    #[test]
+    fn t_18_breaks_return_and_are_cancelled_where_all_room_is_taken() {
+        let mut window = window();
+        run(&mut window, 0, 2500);
+        (0..64).for_each(|id| assert!(window.cue(&cue(id, Kind::Out, 2500, None))));
+        run(&mut window, 2500, 4500);
+        assert!(window.cue(&cue(0, Kind::In, 4500, None)), "of the oldest");
+        assert!(window.cue(&cue(40, Kind::Cancel, 4500, None)));
+        run(&mut window, 4500, 6500);
+        let of = |window: &Window, wanted: &str| {
+            let tags = tags(window).into_iter().filter(|(_, id, ..)| id == wanted);
+            tags.map(|(.., length, _)| length).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&window, "40-2500"), [None, Some(0)]);
+        assert!(tags(&window).len() <= TAGS_MAX);
+        (41..64).for_each(|id| assert!(window.cue(&cue(id, Kind::In, 6500, None)), "{id}"));
+        run(&mut window, 6500, 8500);
+        assert_eq!(of(&window, "63-2500"), [None, Some(4000)]);
+        run(&mut window, 8500, 20_500);
+        assert!(window.cue(&cue(99, Kind::Out, 20_500, Some(6000))));
+        run(&mut window, 20_500, 22_500);
+        assert_eq!(of(&window, "99-20500"), [None]);
+    }
+
+    #[test]
+    fn t_18_in_a_long_list_the_oldest_ranges_leave_and_one_that_goes_on_stays() {
+        let rules = Rules { list_size: 500, ..Rules::DEFAULT };
+        let mut window = Window::new(&rules, 3, Start { number: 1, discontinuities: 0 });
+        run(&mut window, 0, 2500);
+        assert!(window.cue(&cue(1, Kind::Out, 2500, None)));
+        for (id, at_ms) in (2..202).zip((4500..).step_by(2000)) {
+            run(&mut window, at_ms - 2000, at_ms);
+            assert!(window.cue(&cue(id, Kind::Out, at_ms, Some(1000))));
+        }
+        run(&mut window, 402_500, 404_500);
+        let ids: Vec<String> = tags(&window).into_iter().map(|(_, id, ..)| id).collect();
+        assert_eq!((ids.len(), ids[0].as_str()), (TAGS_MAX, "1-2500"));
+        assert_eq!(ids[1..], (139..202).map(|id| format!("{id}-{}", id * 2000 + 500)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn t_18_a_break_without_an_end_leaves_after_a_day() {
+        let mut window = window();
+        run(&mut window, 0, 2500);
+        window.cue(&cue(1, Kind::Out, 2500, None));
+        run(&mut window, 2500, 4500);
+        let day_ms = ms(OPEN_MAX);
+        run(&mut window, day_ms - 8000, day_ms);
+        assert_eq!(tags(&window).len(), 1);
+        run(&mut window, day_ms, day_ms + 20_500);
+        assert_eq!(tags(&window), []);
+    }
+
+    #[test]
+    fn t_18_bytes_of_tags_are_bounded_and_large_sections_are_not_shown() {
+        let mut window = window();
+        run(&mut window, 0, 2500);
+        let large = |id, bytes: usize| {
+            let section = Bytes::from(vec![0xfc; bytes]);
+            Cue { section, ..cue(id, Kind::Out, 2500, None) }
+        };
+        assert!((0..64).all(|id| window.cue(&large(id, SECTION_SHOWN_MAX))));
+        run(&mut window, 2500, 4500);
+        let text = window.playlist().to_string();
+        assert!(text.len() < TAGS_BYTES_MAX + 1000, "{} bytes", text.len());
+        assert_eq!(tags(&window).last().map(|(_, id, ..)| id.as_str()), Some("63-2500"), "the newest");
+        assert!(tags(&window).len() >= 7, "{text}");
+        assert!(window.cue(&large(64, SECTION_SHOWN_MAX + 1)));
+        run(&mut window, 4500, 6500);
+        let text = window.playlist().to_string();
+        let line = text.lines().find(|line| line.contains("ID=\"64-2500\"")).unwrap();
+        assert!(!line.contains("SCTE35"), "{line}");
     }
 
     #[test]

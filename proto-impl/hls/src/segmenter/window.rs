@@ -427,8 +427,7 @@ impl Window {
 
     /// Takes splice information, and returns true if it says anything new: its tags stand before the segment that grows.
     pub(super) fn cue(&mut self, cue: &Cue) -> bool {
-        let listed = self.playlist.segments.iter().map(|segment| segment.date_ranges.len()).sum();
-        self.cues.take(cue, listed)
+        self.cues.take(cue, &mut self.playlist.segments)
     }
 
     /// Adds so much to all dates, of which none was shown.
