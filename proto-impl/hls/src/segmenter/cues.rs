@@ -1,14 +1,17 @@
 //! Splice information of a playlist: `EXT-X-DATERANGE` (RFC 8216bis §4.4.5.1), each range once however often encoders repeat it.
 //!
 //! 1. An event begins a range, whose tag stands before the segment that grows: a playlist is only appended to (§6.2.1).
-//! 2. A return ends the range of its break by a second tag with the same id, a cancellation by one that lasts no time.
-//! 3. A range that goes on when the segment behind its tag leaves keeps its tags; one that is over goes with that segment.
+//! 2. A return ends the range of its break by a second tag with the same id, a cancellation by one that lasts no time. Encoders that give
+//!    returns ids of their own end the newest break that has no announced end.
+//! 3. A break without an announced end that begins again at another time is another one: its encoder has begun anew, and will not end the one
+//!    before. Encoders that repeat a break with the time that remains of it have announced its end, which keeps it one range.
+//! 4. A range that goes on when the segment behind its tag leaves keeps its tags; one that is over goes with that segment.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use media::scte35::{Event, Kind, Splice, TICKS_PER_SECOND};
+use media::scte35::{self, Event, Kind, Splice, TICKS_PER_SECOND};
 
 use crate::playlist::{DateRange, Segment, SpliceKind};
 
@@ -25,6 +28,9 @@ const KNOWN_MAX: usize = 64;
 const OPEN_MAX: Duration = Duration::from_hours(24);
 /// Largest distance of the times of one event in its repetitions, in milliseconds.
 const SAME_MS: i64 = 1000;
+
+/// Longest time between repetitions of a section without a time, in milliseconds: encrypted and immediate ones come at any time.
+const REPEAT_MS: i64 = 30_000;
 
 /// Splice information for a place in the time of the playlist.
 #[derive(Debug, Clone)]
@@ -78,8 +84,37 @@ struct Known {
     start_ms: i64,
     /// Date at which it ends, as far as that is known: a break without an announced end after [`OPEN_MAX`].
     end_ms: i64,
-    /// True if a second tag has ended it.
-    is_closed: bool,
+    /// True if its end was not announced.
+    is_endless: bool,
+    state: State,
+    /// Checksum of its section, if that has no time, and the time at which it came last.
+    checksum: Option<u32>,
+    seen_ms: i64,
+}
+
+/// State of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No second tag has ended it.
+    Open,
+    Ended,
+    Cancelled,
+}
+
+/// Effect of an event on the ranges that are known, each by its place.
+#[derive(Debug, Clone, Copy)]
+enum Effect {
+    /// Nothing is to be cancelled.
+    None,
+    /// A range is announced again.
+    Repeats(usize),
+    Begins,
+    /// A break begins in place of one that was left open.
+    Replaces(usize),
+    Ends(usize),
+    /// A return with an id of its own ends a break.
+    EndsOther(usize),
+    Cancels(usize),
 }
 
 /// Date ranges of one playlist.
@@ -94,9 +129,10 @@ impl Cues {
     /// Takes the events of a cue, and returns true if any is new. Where the segments of the playlist have too many tags with those of the one
     /// that grows, the oldest leave.
     pub(super) fn take(&mut self, cue: &Cue, segments: &mut [Segment]) -> bool {
+        let checksum = cue.splice.pts.is_none().then(|| scte35::checksum(&cue.section));
         let mut is_new = false;
         for event in &cue.splice.events {
-            if let Some(tag) = self.tag(cue, event) {
+            for tag in self.tags(cue, event, checksum) {
                 self.make_room(&tag, cue.date_ms, segments);
                 self.growing.push(tag);
                 is_new = true;
@@ -131,55 +167,100 @@ impl Cues {
         }
     }
 
-    /// The tag of an event; `None` if it says nothing new.
-    fn tag(&mut self, cue: &Cue, event: &Event) -> Option<DateRange> {
-        let last = self.known.iter_mut().rev().find(|known| known.event == event.id);
-        let is_same_time = |known: &Known| known.at_ms.saturating_sub(cue.at_ms).saturating_abs() <= SAME_MS;
-        let is_open = |known: &Known| !known.is_over(cue.date_ms);
+    /// The tags of an event; none if it says nothing new.
+    fn tags(&mut self, cue: &Cue, event: &Event, checksum: Option<u32>) -> Vec<DateRange> {
+        let effect = self.effect(cue, event, checksum);
+        let mut close = |at: usize, state, splice| {
+            self.known.get_mut(at).map(|known| known.close(cue.date_ms, state, splice))
+        };
+        let closed = match effect {
+            Effect::None => return Vec::new(),
+            Effect::Repeats(at) => {
+                if let Some(known) = self.known.get_mut(at) {
+                    known.seen_ms = cue.at_ms;
+                }
+                return Vec::new();
+            }
+            Effect::Begins => None,
+            Effect::Replaces(at) => close(at, State::Ended, None),
+            Effect::Ends(at) | Effect::EndsOther(at) => close(at, State::Ended, shown(SpliceKind::In, cue)),
+            Effect::Cancels(at) => close(at, State::Cancelled, shown(SpliceKind::Command, cue)),
+        };
+        if let (Effect::EndsOther(_), Some(tag)) = (effect, &closed) {
+            // Its repetitions are known by its own id.
+            let id = tag.id.clone();
+            self.known.push_back(Known { state: State::Ended, ..Known::of(cue, event, checksum, id) });
+        }
+        let begins = matches!(effect, Effect::Begins | Effect::Replaces(_));
+        let begun = begins.then(|| self.begin(cue, event, checksum));
+        closed.into_iter().chain(begun).collect()
+    }
+
+    fn effect(&self, cue: &Cue, event: &Event, checksum: Option<u32>) -> Effect {
+        let last = self.known.iter().enumerate().rev().find(|(_, known)| known.event == event.id);
+        let repeats = |known: &Known| known.is_at(cue) || known.is_section(cue, checksum);
         match (event.kind, last) {
-            (Kind::Out, Some(known))
-                if known.kind == Kind::Out && (is_same_time(known) || is_open(known)) =>
+            (Kind::Out, Some((at, known))) if known.kind == Kind::Out && known.state != State::Cancelled => {
+                let is_open = !known.is_over(cue.date_ms);
+                if known.is_at(cue) || is_open && (!known.is_endless || known.is_section(cue, checksum)) {
+                    Effect::Repeats(at)
+                } else if is_open {
+                    Effect::Replaces(at)
+                } else {
+                    Effect::Begins
+                }
+            }
+            (Kind::Other, Some((at, known))) if repeats(known) => Effect::Repeats(at),
+            (Kind::In, Some((at, known))) if known.kind == Kind::Out => match known.state {
+                State::Open => Effect::Ends(at),
+                State::Ended | State::Cancelled => Effect::Repeats(at),
+            },
+            (Kind::In, Some((at, known)))
+                if known.kind == Kind::In
+                    && (known.is_at(cue)
+                        || known.is_section(cue, checksum) && !self.has_break_behind(at)) =>
             {
-                None
+                Effect::Repeats(at)
             }
-            (Kind::Other, Some(known)) if is_same_time(known) => None,
-            (Kind::In, Some(known)) if known.is_closed || known.kind == Kind::In && is_same_time(known) => {
-                None
-            }
-            (Kind::In, Some(known)) if known.kind == Kind::Out => {
-                let length = cue.date_ms.saturating_sub(known.start_ms).max(0);
-                Some(known.close(length, shown(SpliceKind::In, cue)))
-            }
-            (Kind::Cancel, Some(known)) if !known.is_closed => {
-                Some(known.close(0, shown(SpliceKind::Command, cue)))
-            }
-            (Kind::Cancel, _) => None,
-            (Kind::Out | Kind::In | Kind::Other, _) => Some(self.begin(cue, event)),
+            (Kind::In, _) => self.endless_before(cue).map_or(Effect::Begins, Effect::EndsOther),
+            (Kind::Cancel, Some((at, known))) if known.state == State::Open => Effect::Cancels(at),
+            (Kind::Cancel, _) => Effect::None,
+            (Kind::Out | Kind::Other, _) => Effect::Begins,
         }
     }
 
-    fn begin(&mut self, cue: &Cue, event: &Event) -> DateRange {
+    /// True if a break without an announced end that is open was announced after this place.
+    fn has_break_behind(&self, at: usize) -> bool {
+        self.known.iter().skip(at).any(|known| known.is_endless && known.state == State::Open)
+    }
+
+    /// The newest break without an announced end that is open at the time of a cue.
+    fn endless_before(&self, cue: &Cue) -> Option<usize> {
+        let is_open = |known: &Known| known.is_endless && !known.is_over(cue.date_ms);
+        self.known.iter().rposition(|known| is_open(known) && known.at_ms <= cue.at_ms)
+    }
+
+    fn begin(&mut self, cue: &Cue, event: &Event, checksum: Option<u32>) -> DateRange {
         let planned = event.duration.map(duration_of);
-        // A break without an announced end lasts until its return.
-        let unannounced = if event.kind == Kind::Out { OPEN_MAX } else { Duration::ZERO };
-        let end_ms = cue.date_ms.saturating_add(ms(planned.unwrap_or(unannounced)));
         let splice = match event.kind {
             Kind::Out => SpliceKind::Out,
             Kind::In => SpliceKind::In,
             Kind::Other | Kind::Cancel => SpliceKind::Command,
         };
-        // Ids of events come again; all playlists of a stream count the same time.
-        let id = format!("{}-{}", event.id, cue.at_ms);
-        self.known.push_back(Known {
-            event: event.id,
-            kind: event.kind,
-            at_ms: cue.at_ms,
-            id: id.clone(),
-            start_ms: cue.date_ms,
-            end_ms,
-            is_closed: false,
-        });
+        let id = self.new_id(cue, event);
+        self.known.push_back(Known::of(cue, event, checksum, id.clone()));
         DateRange { id, start_ms: cue.date_ms, duration: None, planned, splice: shown(splice, cue) }
+    }
+
+    /// An id that no range has. Ids of events come again; all playlists of a stream count the same time.
+    fn new_id(&self, cue: &Cue, event: &Event) -> String {
+        let mut id = format!("{}-{}", event.id, cue.at_ms);
+        let mut number = 1_u32;
+        while self.known.iter().any(|known| known.id == id) {
+            number = number.saturating_add(1);
+            id = format!("{}-{}-{number}", event.id, cue.at_ms);
+        }
+        id
     }
 
     /// Tags before the segment that grows.
@@ -213,14 +294,47 @@ impl Cues {
 }
 
 impl Known {
-    /// True if it has been ended, or ends by itself until this date.
-    const fn is_over(&self, now_ms: i64) -> bool {
-        self.is_closed || self.end_ms <= now_ms
+    /// The range that an event begins.
+    fn of(cue: &Cue, event: &Event, checksum: Option<u32>, id: String) -> Self {
+        // A break without an announced end lasts until its return.
+        let is_endless = event.kind == Kind::Out && event.duration.is_none();
+        let announced = event.duration.map(duration_of).unwrap_or_default();
+        let length = if is_endless { OPEN_MAX } else { announced };
+        Self {
+            event: event.id,
+            kind: event.kind,
+            at_ms: cue.at_ms,
+            id,
+            start_ms: cue.date_ms,
+            end_ms: cue.date_ms.saturating_add(ms(length)),
+            is_endless,
+            state: State::Open,
+            checksum,
+            seen_ms: cue.at_ms,
+        }
     }
 
-    /// Ends the range after this time, by a tag with this splice information.
-    fn close(&mut self, length_ms: i64, splice: Option<(SpliceKind, Bytes)>) -> DateRange {
-        self.is_closed = true;
+    /// True if the splice of a cue is at the same time.
+    const fn is_at(&self, cue: &Cue) -> bool {
+        self.at_ms.saturating_sub(cue.at_ms).saturating_abs() <= SAME_MS
+    }
+
+    /// True if a cue without a time has the same section, and that came a short time before.
+    fn is_section(&self, cue: &Cue, checksum: Option<u32>) -> bool {
+        let since_ms = cue.at_ms.saturating_sub(self.seen_ms).saturating_abs();
+        checksum.is_some() && self.checksum == checksum && since_ms <= REPEAT_MS
+    }
+
+    /// True if it has been ended, or ends by itself until this date.
+    const fn is_over(&self, now_ms: i64) -> bool {
+        !matches!(self.state, State::Open) || self.end_ms <= now_ms
+    }
+
+    /// Ends the range at this date, or cancels it, by a tag with this splice information.
+    fn close(&mut self, date_ms: i64, state: State, splice: Option<(SpliceKind, Bytes)>) -> DateRange {
+        let is_cancelled = state == State::Cancelled;
+        let length_ms = if is_cancelled { 0 } else { date_ms.saturating_sub(self.start_ms).max(0) };
+        self.state = state;
         self.end_ms = self.start_ms.saturating_add(length_ms);
         DateRange {
             id: self.id.clone(),
@@ -234,8 +348,6 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use media::scte35;
-
     use super::super::Rules;
     use super::super::window::{Start, Unit, Window};
     use super::*;
@@ -350,9 +462,105 @@ mod tests {
         run(&mut window, 0, 2500);
         let mark = |at_ms| {
             let events = vec![Event { id: 9, kind: Kind::Other, duration: None, auto_return: false }];
-            Cue { splice: Splice { pts: None, events }, ..cue(9, Kind::Out, at_ms, None) }
+            Cue { splice: Splice { pts: Some(0), events }, ..cue(9, Kind::Out, at_ms, None) }
         };
         assert!(window.cue(&mark(2500)) && !window.cue(&mark(3400)) && window.cue(&mark(4000)));
+    }
+
+    /// Ids, durations and kinds of the tags that these cues make.
+    fn told(cues: &[Cue]) -> Vec<(String, Option<i64>, Option<SpliceKind>)> {
+        let mut known = Cues::default();
+        for cue in cues {
+            known.take(cue, &mut []);
+        }
+        let tags = known.growing().iter();
+        tags.map(|tag| (tag.id.clone(), tag.duration.map(ms), tag.splice.as_ref().map(|(kind, _)| *kind)))
+            .collect()
+    }
+
+    fn tag(id: &str, length_ms: Option<i64>, kind: SpliceKind) -> (String, Option<i64>, Option<SpliceKind>) {
+        (id.to_owned(), length_ms, Some(kind))
+    }
+
+    /// A cue without a time of its own, which is taken for the time at which it comes.
+    fn immediate(id: u32, kind: Kind, at_ms: i64, duration_ms: Option<u64>) -> Cue {
+        let cue = cue(id, kind, at_ms, duration_ms);
+        Cue { splice: Splice { pts: None, ..cue.splice.clone() }, ..cue }
+    }
+
+    #[test]
+    fn a_return_with_an_id_of_its_own_ends_the_newest_break_without_an_end() {
+        let out = |id, at_ms| cue(id, Kind::Out, at_ms, None);
+        let back = |id, at_ms| cue(id, Kind::In, at_ms, None);
+        let all = [out(1, 2000), out(3, 4000), cue(5, Kind::Out, 5000, Some(60_000)), out(6, 90_000)];
+        let returns = [back(2, 8000), back(2, 8500), back(4, 12_000), back(7, 14_000)];
+        let expected = [
+            tag("1-2000", None, SpliceKind::Out),
+            tag("3-4000", None, SpliceKind::Out),
+            tag("5-5000", None, SpliceKind::Out),
+            tag("6-90000", None, SpliceKind::Out),
+            tag("3-4000", Some(4000), SpliceKind::In),
+            tag("1-2000", Some(10_000), SpliceKind::In),
+            tag("7-14000", None, SpliceKind::In),
+        ];
+        assert_eq!(told(&[&all[..], &returns].concat()), expected);
+        // The same two ids for all breaks, half a minute apart.
+        let pairs = [out(1, 2000), back(2, 4000), out(1, 9000), back(2, 12_000), back(2, 12_000)];
+        let lengths: Vec<_> = told(&pairs).into_iter().map(|(_, length, _)| length).collect();
+        assert_eq!(lengths, [None, Some(2000), None, Some(3000)]);
+    }
+
+    #[test]
+    fn a_break_that_begins_anew_ends_the_one_that_was_left_open() {
+        let cues =
+            [cue(1, Kind::Out, 2000, None), cue(1, Kind::Out, 2900, None), cue(1, Kind::Out, 9000, None)];
+        let expected = [
+            tag("1-2000", None, SpliceKind::Out),
+            ("1-2000".to_owned(), Some(7000), None),
+            tag("1-9000", None, SpliceKind::Out),
+        ];
+        assert_eq!(told(&cues), expected);
+        let remaining = (0..10).map(|n| cue(1, Kind::Out, n * 2000, Some(30_000 - 2000 * n.unsigned_abs())));
+        assert_eq!(told(&remaining.collect::<Vec<_>>()), [tag("1-0", None, SpliceKind::Out)]);
+    }
+
+    #[test]
+    fn a_break_that_is_announced_again_after_a_cancellation_is_another_one() {
+        let out = || cue(1, Kind::Out, 9000, Some(30_000));
+        let cues = [out(), cue(1, Kind::Cancel, 2000, None), out(), out(), cue(1, Kind::In, 39_000, None)];
+        let expected = [
+            tag("1-9000", None, SpliceKind::Out),
+            tag("1-9000", Some(0), SpliceKind::Command),
+            tag("1-9000-2", None, SpliceKind::Out),
+            tag("1-9000-2", Some(30_000), SpliceKind::In),
+        ];
+        assert_eq!(told(&cues), expected);
+    }
+
+    #[test]
+    fn t_18_sections_without_a_time_are_told_once_while_they_are_repeated() {
+        let out = |at_ms| immediate(1, Kind::Out, at_ms, None);
+        let back = |id, at_ms| immediate(id, Kind::In, at_ms, None);
+        let repeated: Vec<_> = (0..40).map(|n| out(n * 2000)).collect();
+        assert_eq!(told(&repeated), [tag("1-0", None, SpliceKind::Out)]);
+        let returns: Vec<_> = (0..40).map(|n| back(2, n * 2000)).collect();
+        assert_eq!(told(&returns), [tag("2-0", None, SpliceKind::In)]);
+        let lengths = |cues: &[Cue]| told(cues).into_iter().map(|(_, length, _)| length).collect::<Vec<_>>();
+        // Breaks of the same bytes, soon after one another, with returns of the same id and of their own.
+        for id in [1, 2] {
+            let cues = [out(0), out(2000), back(id, 6000), back(id, 8000), out(12_000), back(id, 20_000)];
+            assert_eq!(lengths(&cues), [None, Some(6000), None, Some(8000)], "{id}");
+        }
+        let planned = |at_ms| immediate(1, Kind::Out, at_ms, Some(10_000));
+        assert_eq!(lengths(&[planned(0), planned(2000), planned(20_000)]), [None, None]);
+        let mark = |at_ms, adjustment| {
+            let section = scte35::shifted(&immediate(9, Kind::In, 0, None).section, adjustment).unwrap();
+            let events = vec![Event { id: 9, kind: Kind::Other, duration: None, auto_return: false }];
+            Cue { splice: Splice { pts: None, events }, section, ..out(at_ms) }
+        };
+        let marks: Vec<_> = (0..10).map(|n| mark(n * 2000, n.unsigned_abs() * 180_000)).collect();
+        assert_eq!(told(&marks), [tag("9-0", None, SpliceKind::Command)]);
+        assert_eq!(lengths(&[mark(0, 0), mark(REPEAT_MS + 1, 0)]), [None, None], "another one");
     }
 
     #[test]
