@@ -756,11 +756,11 @@ fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta
         }
         let whole = rig.there.iter().filter(|(name, _)| name.matches('.').count() == 1);
         let found: Vec<&[u8]> = whole.flat_map(|(_, file)| messages(file, SPLICE_SCHEME)).collect();
-        // The time, the duration and a number, then the scheme and the section.
-        let time = [&12_500u64.to_be_bytes()[..], &6000u32.to_be_bytes(), &1u32.to_be_bytes()].concat();
-        let event = [&time[..], SPLICE_SCHEME.as_bytes(), &[0, 0], &section].concat();
-        let expected: Vec<&[u8]> = has_event.then_some(&event[..]).into_iter().collect();
-        assert_eq!(found, expected);
+        // The time and the duration, a number that stands for them, then the scheme and the section.
+        let time = [&12_500u64.to_be_bytes()[..], &6000u32.to_be_bytes()].concat();
+        let event = [SPLICE_SCHEME.as_bytes(), &[0, 0], &section].concat();
+        let expected: Vec<_> = has_event.then_some((&time[..], &event[..])).into_iter().collect();
+        assert_eq!(found.iter().map(|one| (&one[..12], &one[16..])).collect::<Vec<_>>(), expected);
         let playlist = rig.rendition.playlist();
         let ranges = |playlist: &MediaPlaylist| {
             playlist.segments.iter().map(|segment| segment.date_ranges.len()).collect::<Vec<_>>()
