@@ -23,6 +23,9 @@ pub struct DateRange {
     pub planned: Option<Duration>,
     /// Splice information of the range, a splice_info_section.
     pub splice: Option<(SpliceKind, Bytes)>,
+    /// Number of parts of its segment that stand before the tag. A playlist is only appended to (RFC 8216bis §6.2.1), also where a tag comes in
+    /// the middle of a segment whose parts are listed.
+    pub parts_before: usize,
 }
 
 /// The attribute with the splice information of a range.
@@ -87,6 +90,7 @@ impl DateRange {
             duration: seconds("DURATION"),
             planned: seconds("PLANNED-DURATION"),
             splice,
+            parts_before: 0,
         })
     }
 

@@ -107,6 +107,7 @@ impl MediaPlaylist {
         let mut ranges: Vec<DateRange> = ranges.collect();
         let first = segments.first_mut().or_else(|| low_latency.as_mut().map(|low| &mut low.open));
         if let Some(first) = first {
+            ranges.iter_mut().for_each(|range| range.parts_before = 0);
             ranges.append(&mut first.date_ranges);
             first.date_ranges = ranges;
         }

@@ -1,6 +1,7 @@
 //! Splice information of a playlist: `EXT-X-DATERANGE` (RFC 8216bis §4.4.5.1), each range once however often encoders repeat it.
 //!
-//! 1. An event begins a range, whose tag stands before the segment that grows: a playlist is only appended to (§6.2.1).
+//! 1. An event begins a range, whose tag stands before the segment that grows, behind those of its parts that are listed: a playlist is only
+//!    appended to (§6.2.1).
 //! 2. A return ends the range of its break by a second tag with the same id, a cancellation by one that lasts no time. Encoders that give
 //!    returns ids of their own end the newest break that has no announced end.
 //! 3. A break without an announced end that begins again at another time is another one: its encoder has begun anew, and will not end the one
@@ -127,14 +128,14 @@ pub(super) struct Cues {
 
 impl Cues {
     /// Takes the events of a cue, and returns true if any is new. Where the segments of the playlist have too many tags with those of the one
-    /// that grows, the oldest leave.
-    pub(super) fn take(&mut self, cue: &Cue, segments: &mut [Segment]) -> bool {
+    /// that grows, the oldest leave. So many parts of the one that grows are listed.
+    pub(super) fn take(&mut self, cue: &Cue, parts_before: usize, segments: &mut [Segment]) -> bool {
         let checksum = cue.splice.pts.is_none().then(|| scte35::checksum(&cue.section));
         let mut is_new = false;
         for event in &cue.splice.events {
             for tag in self.tags(cue, event, checksum) {
                 self.make_room(&tag, cue.date_ms, segments);
-                self.growing.push(tag);
+                self.growing.push(DateRange { parts_before, ..tag });
                 is_new = true;
             }
         }
@@ -249,7 +250,14 @@ impl Cues {
         };
         let id = self.new_id(cue, event);
         self.known.push_back(Known::of(cue, event, checksum, id.clone()));
-        DateRange { id, start_ms: cue.date_ms, duration: None, planned, splice: shown(splice, cue) }
+        DateRange {
+            id,
+            start_ms: cue.date_ms,
+            duration: None,
+            planned,
+            splice: shown(splice, cue),
+            parts_before: 0,
+        }
     }
 
     /// An id that no range has. Ids of events come again; all playlists of a stream count the same time.
@@ -280,7 +288,7 @@ impl Cues {
             let known = self.known.iter().find(|known| known.id == tag.id);
             known.is_some_and(|known| known.end_ms > begin_ms)
         };
-        gone.into_iter().filter(lasts).collect()
+        gone.into_iter().filter(lasts).map(|tag| DateRange { parts_before: 0, ..tag }).collect()
     }
 
     /// Adds so much to all dates, of which none was shown.
@@ -342,6 +350,7 @@ impl Known {
             duration: Some(Duration::from_millis(length_ms.unsigned_abs())),
             planned: None,
             splice,
+            parts_before: 0,
         }
     }
 }
@@ -471,7 +480,7 @@ mod tests {
     fn told(cues: &[Cue]) -> Vec<(String, Option<i64>, Option<SpliceKind>)> {
         let mut known = Cues::default();
         for cue in cues {
-            known.take(cue, &mut []);
+            known.take(cue, 0, &mut []);
         }
         let tags = known.growing().iter();
         tags.map(|tag| (tag.id.clone(), tag.duration.map(ms), tag.splice.as_ref().map(|(kind, _)| *kind)))

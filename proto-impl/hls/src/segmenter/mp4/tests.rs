@@ -772,3 +772,28 @@ fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta
         assert_eq!((ranges(&delta)[0], ranges(&delta).iter().sum::<usize>()), (1, 1));
     }
 }
+
+#[test]
+fn a_tag_in_the_middle_of_a_segment_stands_behind_the_parts_that_were_listed() {
+    let mut rig = Rig::with(video(), &Rules::DEFAULT, true, 0);
+    let mut shown: Vec<String> = Vec::new();
+    for n in 0..500i64 {
+        rig.unit(n * 40, n % 50 == 0);
+        if n % 30 == 0 && n > 200 {
+            let section = media::scte35::insert(7, media::scte35::Kind::Out, Some(90_000));
+            let splice = media::scte35::Splice::read(&section).unwrap();
+            rig.rendition
+                .cue(&Cue { at_ms: n * 40, date_ms: 1_700_000_000_000 + n * 40, splice, section }, false);
+        }
+        let text = rig.rendition.playlist().to_string();
+        let is_listed = |line: &&str| {
+            ["#EXTINF", "#EXT-X-DATE", "#EXT-X-PRO", "#EXT-X-PART:"].iter().any(|tag| line.starts_with(tag))
+        };
+        let lines: Vec<String> = text.lines().filter(is_listed).map(str::to_owned).collect();
+        let last = shown.iter().filter_map(|line| lines.iter().position(|one| one == line)).max();
+        let former = &lines[..last.map_or(0, |last| last + 1)];
+        assert!(former.iter().all(|line| shown.contains(line)), "only appended to: {text}");
+        shown = lines;
+    }
+    assert!(shown.iter().filter(|line| line.starts_with("#EXT-X-DATE")).count() > 3);
+}
