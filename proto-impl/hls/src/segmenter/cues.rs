@@ -361,6 +361,7 @@ mod tests {
     use super::super::window::{Start, Unit, Window};
     use super::*;
     use crate::Playlist;
+    use crate::playlist::{LowLatency, MediaPlaylist};
 
     const DATES_MS: i64 = 1_700_000_000_000;
 
@@ -601,6 +602,7 @@ mod tests {
             tags.map(|(.., length, _)| length).collect::<Vec<_>>()
         };
         assert_eq!(of(&window, "40-2500"), [None, Some(0)]);
+        assert_eq!(of(&window, "0-2500"), [None, Some(2000)], "not shown before, and not dropped");
         assert!(tags(&window).len() <= TAGS_MAX);
         (41..64).for_each(|id| assert!(window.cue(&cue(id, Kind::In, 6500, None)), "{id}"));
         run(&mut window, 6500, 8500);
@@ -609,6 +611,31 @@ mod tests {
         assert!(window.cue(&cue(99, Kind::Out, 20_500, Some(6000))));
         run(&mut window, 20_500, 22_500);
         assert_eq!(of(&window, "99-20500"), [None]);
+    }
+
+    #[test]
+    fn t_18_ranges_that_are_remembered_are_bounded() {
+        let mut cues = Cues::default();
+        for id in 0..1000 {
+            assert!(cues.take(&cue(id, Kind::Out, i64::from(id) * 2000, Some(1000)), 0, &mut []));
+            cues.end_segment();
+        }
+        assert_eq!(cues.known.len(), KNOWN_MAX);
+    }
+
+    #[test]
+    fn a_tag_stands_behind_parts_of_its_own_segment_alone() {
+        let mut window = window();
+        run(&mut window, 0, 2500);
+        assert!(window.cue_behind(&cue(1, Kind::Out, 2500, None), 3));
+        run(&mut window, 2500, 4500);
+        // The parts have left, the tag has not.
+        assert!(window.playlist().to_string().contains("ID=\"1-2500\""));
+        let low = LowLatency { skip_until: Some(Duration::from_secs(1)), ..LowLatency::default() };
+        let delta = MediaPlaylist { low_latency: Some(Box::new(low)), ..window.playlist().clone() }.delta();
+        assert_eq!(delta.unwrap().low_latency.unwrap().open.date_ranges[0].parts_before, 0);
+        run(&mut window, 4500, 20_500);
+        assert_eq!(window.playlist().segments[0].date_ranges[0].parts_before, 0);
     }
 
     #[test]
