@@ -51,7 +51,7 @@ pub enum Kind {
 /// An event of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// splice_event_id or segmentation_event_id; of a section without either its checksum, which its repetitions share.
+    /// splice_event_id or segmentation_event_id; of a section without either its [`checksum`], which its repetitions share.
     pub id: u32,
     /// Meaning of the event.
     pub kind: Kind,
@@ -77,7 +77,7 @@ impl Splice {
         if !is_section(section) {
             return None;
         }
-        let checksum = u32::from_be_bytes(*section.last_chunk::<4>()?);
+        let checksum = checksum(section);
         let other = |id| Event { id, kind: Kind::Other, duration: None, auto_return: false };
         if is_encrypted(section)? {
             return Some(Self { pts: None, events: Vec::from([other(checksum)]) });
@@ -119,6 +119,12 @@ pub fn is_section(bytes: &[u8]) -> bool {
     (ADJUSTMENT_AT + 5 + 7 + 4..=SECTION_BYTES_MAX).contains(&bytes.len())
         && bytes.len() == HEAD_BYTES + length
         && crc32(bytes) == 0
+}
+
+/// Returns the checksum that a section would have without its pts_adjustment: repetitions of a section share it, however they were moved.
+#[must_use]
+pub fn checksum(section: &[u8]) -> u32 {
+    adjusted(section, 0).last_chunk::<4>().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
 /// Returns a section whose times are this much later, by its pts_adjustment. `None` if the bytes are no section.
@@ -398,6 +404,7 @@ mod tests {
         let later = shifted(&encrypted, 7).unwrap();
         assert_eq!((later[ADJUSTMENT_AT], adjustment(&later)), (0x80, 7));
         assert_eq!(later[ADJUSTMENT_AT + 5..end], encrypted[ADJUSTMENT_AT + 5..end]);
+        assert_eq!(Splice::read(&later).unwrap(), splice, "a repetition is the same mark");
     }
 
     #[test]
@@ -410,6 +417,10 @@ mod tests {
         assert_eq!(events(BANDWIDTH_RESERVATION, b""), []);
         assert_eq!(events(0xff, b"CUEIprivate")[0].kind, Kind::Other);
         assert_eq!(events(TIME_SIGNAL, &[0x7f])[0].kind, Kind::Other);
+        let private = section(0xff, b"CUEIprivate", 11);
+        let later = Splice::read(&shifted(&private, 9).unwrap()).unwrap();
+        assert_eq!(later.events[0].id, Splice::read(&private).unwrap().events[0].id);
+        assert_ne!(later.events[0].id, events(0xff, b"CUEIanother")[0].id);
         let cancel = Splice::read(&insert(9, Kind::Cancel, None)).unwrap();
         assert_eq!((cancel.pts, cancel.events[0].id, cancel.events[0].kind), (None, 9, Kind::Cancel));
     }

@@ -193,7 +193,9 @@ impl Window {
         let is_of = |segment: &&Segment| segment.program_date_time.unwrap_or(0) < self.end_ms;
         let count = behind.iter().take_while(is_of).count();
         playlist.media_sequence = playlist.media_sequence.saturating_add(before as u64);
-        playlist.segments.drain(..before.min(playlist.segments.len()));
+        let gone = playlist.segments.drain(..before.min(playlist.segments.len()));
+        let ranges = gone.flat_map(|segment| segment.date_ranges).collect();
+        playlist.carry(ranges);
         playlist.segments.truncate(count.min(1));
         playlist.segments.iter_mut().for_each(|segment| segment.parts.clear());
         (playlist.kind, playlist.ended, playlist.low_latency) = (Some(Kind::Vod), false, None);
@@ -356,6 +358,37 @@ mod tests {
         for flags in ["delete_segments+program_date_time", "program_date_time + round_durations"] {
             assert_eq!(tailored_for(&flagged(flags), &[]), None, "{flags}");
         }
+    }
+
+    #[test]
+    fn a_window_has_the_ranges_that_go_on_where_it_begins() {
+        let range = |id, start: u64, rest: &str| {
+            let (ten, date) = (start % 60, "1970-01-01T00:00");
+            format!("#EXT-X-DATERANGE:ID=\"{id}\",START-DATE=\"{date}:{ten:02}.000Z\",{rest}\n")
+        };
+        let before = [
+            range("open", 10, "SCTE35-OUT=0xFC"),
+            range("long", 10, "PLANNED-DURATION=3.000,SCTE35-OUT=0xFC"),
+            range("over", 10, "PLANNED-DURATION=2.000,SCTE35-OUT=0xFC"),
+            range("ended", 10, "SCTE35-OUT=0xFC"),
+            range("ended", 10, "DURATION=1.000,SCTE35-IN=0xFC"),
+            range("ends", 10, "SCTE35-OUT=0xFC"),
+            range("mark", 10, "SCTE35-CMD=0xFC"),
+        ];
+        let date = "#EXT-X-PROGRAM-DATE-TIME:1970-01-01T00:00:14";
+        let end = range("ends", 10, "DURATION=4.000,SCTE35-IN=0xFC");
+        let text = PLAYLIST.replace("#EXT-X-MAP", &format!("{}#EXT-X-MAP", before.concat()));
+        let text = Bytes::from(text.replace(date, &format!("{end}{date}")));
+        let shown = |start_ms| {
+            let window = Window { start_ms, end_ms: i64::MAX };
+            let text = window.select(&text).unwrap().concat();
+            let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { panic!() };
+            let ranges = playlist.segments.into_iter().flat_map(|segment| segment.date_ranges);
+            ranges.map(|range| range.id).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(12_000), ["open", "long", "ends", "ends"]);
+        assert_eq!(shown(14_000), ["open", "ends"]);
+        assert_eq!(shown(99_000), [""; 0]);
     }
 
     #[test]

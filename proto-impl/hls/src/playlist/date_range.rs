@@ -23,6 +23,9 @@ pub struct DateRange {
     pub planned: Option<Duration>,
     /// Splice information of the range, a splice_info_section.
     pub splice: Option<(SpliceKind, Bytes)>,
+    /// Number of parts of its segment that stand before the tag. A playlist is only appended to (RFC 8216bis §6.2.1), also where a tag comes in
+    /// the middle of a segment whose parts are listed.
+    pub parts_before: usize,
 }
 
 /// The attribute with the splice information of a range.
@@ -87,7 +90,23 @@ impl DateRange {
             duration: seconds("DURATION"),
             planned: seconds("PLANNED-DURATION"),
             splice,
+            parts_before: 0,
         })
+    }
+
+    /// The end of the range of these tags, in milliseconds of Unix time. `None`: of a break whose end is not known.
+    pub(super) fn end_ms<'t>(tags: impl Iterator<Item = &'t Self> + Clone) -> Option<i64> {
+        let start_ms = tags.clone().next()?.start_ms;
+        let duration = tags.clone().find_map(|tag| tag.duration);
+        let length = duration.or_else(|| tags.clone().find_map(|tag| tag.planned));
+        let is_moment = |tag: &Self| matches!(&tag.splice, Some((SpliceKind::Command | SpliceKind::In, _)));
+        let length = length.or_else(|| tags.clone().any(is_moment).then_some(Duration::ZERO))?;
+        Some(start_ms.saturating_add(i64::try_from(length.as_millis()).unwrap_or(i64::MAX)))
+    }
+
+    /// True for the same tag, wherever it stands.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.id == other.id && self.duration == other.duration && self.splice == other.splice
     }
 
     pub(super) fn write(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -87,6 +87,30 @@ impl MediaPlaylist {
         self.segments.len().saturating_sub(from_end.count().max(1))
     }
 
+    /// Puts date ranges of segments that are left out before the first one that is there: of those that go on there the tags that the playlist
+    /// does not have.
+    pub fn carry(&mut self, gone: Vec<DateRange>) {
+        let Some(first) = self.segments.first() else { return };
+        let begin_ms = first.program_date_time.unwrap_or(i64::MIN);
+        let segments = self.segments.iter().chain(self.low_latency.as_ref().map(|low| &low.open));
+        let there: Vec<&DateRange> = segments.flat_map(|segment| &segment.date_ranges).collect();
+        let goes_on = |tag: &DateRange| {
+            let of_range = gone.iter().chain(there.iter().copied()).filter(|other| other.id == tag.id);
+            DateRange::end_ms(of_range).is_none_or(|end_ms| end_ms > begin_ms)
+        };
+        let mut carried: Vec<DateRange> = Vec::new();
+        for tag in &gone {
+            let is_there = there.iter().copied().chain(&carried).any(|other| other.is_same(tag));
+            if !is_there && goes_on(tag) {
+                carried.push(DateRange { parts_before: 0, ..tag.clone() });
+            }
+        }
+        if let Some(first) = self.segments.first_mut() {
+            carried.append(&mut first.date_ranges);
+            first.date_ranges = carried;
+        }
+    }
+
     /// The playlist without what a player has that was here no longer than half of `CAN-SKIP-UNTIL` ago (RFC 8216bis §6.2.5.1). `None`
     /// where nothing is to be left out.
     #[must_use]
@@ -107,6 +131,7 @@ impl MediaPlaylist {
         let mut ranges: Vec<DateRange> = ranges.collect();
         let first = segments.first_mut().or_else(|| low_latency.as_mut().map(|low| &mut low.open));
         if let Some(first) = first {
+            ranges.iter_mut().for_each(|range| range.parts_before = 0);
             ranges.append(&mut first.date_ranges);
             first.date_ranges = ranges;
         }

@@ -90,7 +90,8 @@ impl Reader {
                 playlist.skipped = number::integer(Attributes::read(value)?.required("SKIPPED-SEGMENTS")?)?;
             }
             "EXT-X-DATERANGE" if self.counts.ranges < DATE_RANGES_MAX => {
-                let range = DateRange::read(value);
+                let parts_before = self.next.parts.len();
+                let range = DateRange::read(value).map(|range| DateRange { parts_before, ..range });
                 self.counts.ranges = self.counts.ranges.saturating_add(usize::from(range.is_some()));
                 self.next.date_ranges.extend(range);
             }

@@ -133,6 +133,10 @@ impl State {
 
     /// Writes the tags before the duration.
     fn tags(&mut self, f: &mut Formatter<'_>, segment: &Segment) -> fmt::Result {
+        // Ranges are there before the other tags where the segment has no parts yet.
+        let ranges =
+            |parts: usize| segment.date_ranges.iter().filter(move |range| range.parts_before == parts);
+        ranges(0).try_for_each(|range| range.write(f))?;
         if segment.discontinuity {
             f.write_str("#EXT-X-DISCONTINUITY\n")?;
         }
@@ -150,11 +154,16 @@ impl State {
         if let Some(ms) = segment.program_date_time {
             writeln!(f, "#EXT-X-PROGRAM-DATE-TIME:{}", Date(ms))?;
         }
-        segment.date_ranges.iter().try_for_each(|range| range.write(f))?;
         if segment.gap {
             f.write_str("#EXT-X-GAP\n")?;
         }
-        segment.parts.iter().try_for_each(|part| write_part(f, part))
+        for (part, number) in segment.parts.iter().zip(1..) {
+            write_part(f, part)?;
+            ranges(number).try_for_each(|range| range.write(f))?;
+        }
+        // Older segments have no parts any more.
+        let mut behind = segment.date_ranges.iter().filter(|range| range.parts_before > segment.parts.len());
+        behind.try_for_each(|range| range.write(f))
     }
 
     fn key(&mut self, f: &mut Formatter<'_>, key: Option<&Arc<Key>>) -> fmt::Result {

@@ -427,8 +427,12 @@ impl Window {
 
     /// Takes splice information, and returns true if it says anything new: its tags stand before the segment that grows.
     pub(super) fn cue(&mut self, cue: &Cue) -> bool {
-        let listed = self.playlist.segments.iter().map(|segment| segment.date_ranges.len()).sum();
-        self.cues.take(cue, listed)
+        self.cue_behind(cue, 0)
+    }
+
+    /// As [`Self::cue`], behind so many parts of the segment that grows.
+    pub(super) fn cue_behind(&mut self, cue: &Cue, parts: usize) -> bool {
+        self.cues.take(cue, parts, &mut self.playlist.segments)
     }
 
     /// Adds so much to all dates, of which none was shown.

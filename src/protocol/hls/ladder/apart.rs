@@ -91,7 +91,8 @@ impl Splice {
         Self { former: before.segments, first }
     }
 
-    /// Replaces segments by those of the other stream with the same numbers. Returns false while its last one is not over here.
+    /// Replaces segments by those of the other stream with the same numbers, and keeps date ranges that go on. Returns false while its last
+    /// one is not over here.
     pub(super) fn apply(&self, playlist: &mut MediaPlaylist) -> bool {
         let replaced =
             usize::try_from(self.first.saturating_sub(playlist.media_sequence)).unwrap_or(usize::MAX);
@@ -99,9 +100,12 @@ impl Splice {
             return false;
         }
         let kept = replaced.min(self.former.len());
-        let former = self.former.iter().rev().take(kept).rev().cloned();
-        let segments: Vec<Segment> = former.chain(playlist.segments.drain(..).skip(replaced)).collect();
-        playlist.segments = segments;
+        let (gone, former) = self.former.split_at(self.former.len().saturating_sub(kept));
+        let behind = playlist.segments.split_off(replaced);
+        let gone = gone.iter().chain(&playlist.segments).flat_map(|segment| segment.date_ranges.clone());
+        let ranges = gone.collect();
+        playlist.segments = former.iter().cloned().chain(behind).collect();
+        playlist.carry(ranges);
         let left_out = replaced.saturating_sub(kept) as u64;
         playlist.media_sequence = playlist.media_sequence.saturating_add(left_out);
         true
@@ -226,4 +230,48 @@ fn changed_ms(last: &Period, there: &[Arc<Outline>]) -> Option<u64> {
         is_changed.then(|| first.begin_ms())
     };
     there.iter().filter_map(changed).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use hls::playlist::DateRange;
+
+    use super::*;
+
+    /// A playlist with segments of two seconds from this number on, each with the breaks that are said to begin before it.
+    fn playlist(first: u64, segments: &[&[&str]]) -> MediaPlaylist {
+        let range = |id: &&str| DateRange {
+            id: (*id).to_owned(),
+            start_ms: 0,
+            duration: None,
+            planned: None,
+            splice: None,
+            parts_before: 0,
+        };
+        let segment = |(number, ids): (u64, &&[&str])| Segment {
+            uri: format!("{number}.m4s"),
+            program_date_time: i64::try_from(number * 2000).ok(),
+            date_ranges: ids.iter().map(range).collect(),
+            ..Segment::default()
+        };
+        let segments = (first..).zip(segments).map(segment).collect();
+        MediaPlaylist { media_sequence: first, segments, ..MediaPlaylist::default() }
+    }
+
+    #[test]
+    fn breaks_that_go_on_stay_where_their_segments_are_replaced() {
+        let former = playlist(1, &[&["a"], &[], &["b"]]);
+        let splice = Splice::behind(former.to_string().as_bytes());
+        let shown = |first, segments: &[&[&str]]| {
+            let mut playlist = playlist(first, segments);
+            assert!(splice.apply(&mut playlist));
+            let ids = |segment: &Segment| segment.date_ranges.iter().map(|tag| tag.id.clone()).collect();
+            let ids: Vec<Vec<String>> = playlist.segments.iter().map(ids).collect();
+            ids.iter().map(|ids| ids.join(" ")).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(1, &[&["a"], &[], &["b"], &[]]), ["a", "", "b", ""]);
+        assert_eq!(shown(2, &[&["a"], &["b", "c"], &[]]), ["a c", "b", ""]);
+        assert_eq!(shown(3, &[&["a", "b"], &["d"]]), ["a b", "d"]);
+        assert_eq!(shown(4, &[&["a", "b", "d"]]), ["a b d"]);
+    }
 }

@@ -19,8 +19,6 @@ pub(super) struct Fragments {
     pub(super) has_cues: bool,
     /// Events before the next fragment.
     pub(super) events: VecDeque<Waiting>,
-    /// Number of events so far.
-    pub(super) event_count: u32,
 }
 
 /// An event that waits for the next fragment.
@@ -37,9 +35,9 @@ impl Fragments {
     pub(super) fn take_events(&mut self) -> Vec<Bytes> {
         let waiting = std::mem::take(&mut self.events).into_iter();
         let boxes = waiting.map(|Waiting { scheme, at_ms, duration_ms, data }| {
-            self.event_count = self.event_count.wrapping_add(1);
             let time_ms = u64::try_from(at_ms.saturating_add(self.shift_ms)).unwrap_or(0);
-            EventMessage { scheme, id: self.event_count, time_ms, duration_ms, data: &data }.write()
+            let id = id_of(time_ms, duration_ms, &data);
+            EventMessage { scheme, id, time_ms, duration_ms, data: &data }.write()
         });
         boxes.collect()
     }
@@ -50,5 +48,48 @@ impl Fragments {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+}
+
+/// The id of an event by its content and time, the same in all renditions: of two messages with one id and scheme players take one
+/// (ISO/IEC 23009-1 §5.10.3.3). FNV-1a of 32 bits: the CRC-32 of any section that ends with its own is zero.
+fn id_of(time_ms: u64, duration_ms: Option<u32>, data: &[u8]) -> u32 {
+    let duration = duration_ms.unwrap_or(u32::MAX).to_be_bytes();
+    let bytes = time_ms.to_be_bytes().into_iter().chain(duration).chain(data.iter().copied());
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use media::scte35::{Kind, insert};
+
+    use super::*;
+
+    /// The ids of events at these times, as one rendition writes them.
+    fn ids(events: &[(i64, Option<u32>, Bytes)]) -> Vec<u32> {
+        let mut fragments = Fragments::default();
+        for (at_ms, duration_ms, data) in events.iter().cloned() {
+            fragments.add_event(Waiting { scheme: "urn:x", at_ms, duration_ms, data });
+        }
+        let boxes = fragments.take_events();
+        // Behind the header, the version, the timescale, the time and the duration.
+        boxes.iter().map(|one| u32::from_be_bytes(one[28..32].try_into().unwrap())).collect()
+    }
+
+    #[test]
+    fn equal_events_have_equal_ids_in_all_renditions_and_others_have_others() {
+        let [one, other] = [1, 2].map(|id| insert(id, Kind::Out, None));
+        let events = [
+            (1000, None, one.clone()),
+            (1000, None, other.clone()),
+            (2000, None, one.clone()),
+            (1000, Some(500), one),
+        ];
+        let mut all = ids(&events);
+        // A rendition that joins later has not had the first one.
+        assert_eq!(ids(&events[1..]), all[1..]);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), events.len());
     }
 }

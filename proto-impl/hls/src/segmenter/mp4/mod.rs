@@ -239,10 +239,10 @@ impl Mp4Segmenter {
         self.fragments.add_event(Waiting { scheme: ID3_SCHEME, at_ms, duration_ms: None, data });
     }
 
-    /// Takes splice information: what it says first is in the playlist, before the segment that grows, and with `has_event` before the
-    /// fragment that grows.
+    /// Takes splice information: what it says first is in the playlist, before the segment that grows and behind its listed parts, and with
+    /// `has_event` before the fragment that grows.
     pub fn cue(&mut self, cue: &Cue, has_event: bool) {
-        if self.window.cue(cue) && has_event {
+        if self.window.cue_behind(cue, self.growing.parts.len()) && has_event {
             self.fragments.has_cues = true;
             self.fragments.add_event(Waiting {
                 scheme: SPLICE_SCHEME,

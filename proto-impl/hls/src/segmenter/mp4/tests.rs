@@ -756,11 +756,11 @@ fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta
         }
         let whole = rig.there.iter().filter(|(name, _)| name.matches('.').count() == 1);
         let found: Vec<&[u8]> = whole.flat_map(|(_, file)| messages(file, SPLICE_SCHEME)).collect();
-        // The time, the duration and a number, then the scheme and the section.
-        let time = [&12_500u64.to_be_bytes()[..], &6000u32.to_be_bytes(), &1u32.to_be_bytes()].concat();
-        let event = [&time[..], SPLICE_SCHEME.as_bytes(), &[0, 0], &section].concat();
-        let expected: Vec<&[u8]> = has_event.then_some(&event[..]).into_iter().collect();
-        assert_eq!(found, expected);
+        // The time and the duration, a number that stands for them, then the scheme and the section.
+        let time = [&12_500u64.to_be_bytes()[..], &6000u32.to_be_bytes()].concat();
+        let event = [SPLICE_SCHEME.as_bytes(), &[0, 0], &section].concat();
+        let expected: Vec<_> = has_event.then_some((&time[..], &event[..])).into_iter().collect();
+        assert_eq!(found.iter().map(|one| (&one[..12], &one[16..])).collect::<Vec<_>>(), expected);
         let playlist = rig.rendition.playlist();
         let ranges = |playlist: &MediaPlaylist| {
             playlist.segments.iter().map(|segment| segment.date_ranges.len()).collect::<Vec<_>>()
@@ -771,4 +771,29 @@ fn splice_information_is_an_event_of_pictures_and_a_range_in_playlists_and_delta
         assert!(delta.skipped > 2);
         assert_eq!((ranges(&delta)[0], ranges(&delta).iter().sum::<usize>()), (1, 1));
     }
+}
+
+#[test]
+fn a_tag_in_the_middle_of_a_segment_stands_behind_the_parts_that_were_listed() {
+    let mut rig = Rig::with(video(), &Rules::DEFAULT, true, 0);
+    let mut shown: Vec<String> = Vec::new();
+    for n in 0..500i64 {
+        rig.unit(n * 40, n % 50 == 0);
+        if n % 30 == 0 && n > 200 {
+            let section = media::scte35::insert(7, media::scte35::Kind::Out, Some(90_000));
+            let splice = media::scte35::Splice::read(&section).unwrap();
+            rig.rendition
+                .cue(&Cue { at_ms: n * 40, date_ms: 1_700_000_000_000 + n * 40, splice, section }, false);
+        }
+        let text = rig.rendition.playlist().to_string();
+        let is_listed = |line: &&str| {
+            ["#EXTINF", "#EXT-X-DATE", "#EXT-X-PRO", "#EXT-X-PART:"].iter().any(|tag| line.starts_with(tag))
+        };
+        let lines: Vec<String> = text.lines().filter(is_listed).map(str::to_owned).collect();
+        let last = shown.iter().filter_map(|line| lines.iter().position(|one| one == line)).max();
+        let former = &lines[..last.map_or(0, |last| last + 1)];
+        assert!(former.iter().all(|line| shown.contains(line)), "only appended to: {text}");
+        shown = lines;
+    }
+    assert!(shown.iter().filter(|line| line.starts_with("#EXT-X-DATE")).count() > 3);
 }
