@@ -10,7 +10,7 @@ use hls::segmenter::{Cut, Dates, GivenKey, Sealer, TsSegmenter};
 use media::{Codec, Track};
 
 use super::live::{LiveSink, Presenter};
-use super::metadata::Metadata;
+use super::metadata::{Lag, Metadata, Place};
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
 use super::{ENDING, NAME, arrival, file_of, progress, start, stream_of, tailor, timed};
@@ -101,6 +101,7 @@ struct TsPlaylist {
     ends: Ends,
     segmenter: TsSegmenter,
     metadata: Metadata,
+    lag: Lag,
     /// The [`Chosen::epoch`] of its tracks.
     chosen_epoch: u32,
     dates: Dates,
@@ -120,6 +121,7 @@ impl TsPlaylist {
             playlist,
             segmenter: segmenter(&settings, TsSegmenter::new(id, &settings.rules, start(now)), sealer),
             metadata: settings.metadata,
+            lag: Lag::default(),
             chosen_epoch: 0,
             dates: Dates::new(),
             folder,
@@ -165,6 +167,7 @@ impl Presenter for TsPlaylist {
             self.chosen_epoch = chosen.epoch();
             self.segmenter.set_tracks(chosen.iter().cloned().collect(), chosen.epoch());
         }
+        self.lag.note(entry, chosen);
         let moved_ms = self.dates.note(arrival(entry), chosen.epoch());
         self.segmenter.move_dates(moved_ms);
         let mut at = timed(entry, self.dates.date_ms(entry.dts_ms));
@@ -180,8 +183,9 @@ impl Presenter for TsPlaylist {
     fn take_data(&mut self, entry: &Entry) {
         let tags = self.metadata.tags(entry);
         tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
-        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
-        let cue = self.metadata.cue(entry, at_ms, date_ms).filter(|_| self.dates.reading().is_some());
+        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(self.lag.dts_ms(entry.unit.pts)));
+        let place = Place { at_ms, date_ms, zero_ms: Place::ts_zero_ms() };
+        let cue = self.metadata.cue(entry, place).filter(|_| self.dates.reading().is_some());
         cue.iter().for_each(|cue| self.segmenter.cue(cue));
     }
 
