@@ -27,6 +27,7 @@ use self::audio::Audio;
 use self::video::Video;
 use super::TICKS;
 use crate::mail::Grant;
+use crate::protocol::cue_rate::CueRate;
 use crate::protocol::usable::Supply;
 
 /// Maximum time that audio waits for announced video, in ticks: 3 s.
@@ -114,6 +115,7 @@ pub(crate) struct Depackager {
     streams: Vec<Elementary>,
     /// The stream of timed metadata, if there is one.
     metadata: Option<Stream>,
+    cues: CueRate,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     /// Time since which audio has been waiting for video.
@@ -140,6 +142,7 @@ impl Depackager {
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             streams: Vec::new(),
             metadata: None,
+            cues: CueRate::new(),
             key_seen: TrackSet::EMPTY,
             waits_since: None,
             waited: false,
@@ -330,7 +333,7 @@ impl Depackager {
     }
 
     /// Handles splice information. The section gets the times of the stream, also where they are encrypted; one that says nothing is left
-    /// out, and a splice whose time is over is one of now.
+    /// out, a splice whose time is over is one of now, and those beyond the rate of [`CueRate`] are dropped.
     fn splice(&mut self, section: &Bytes) {
         let Some(splice) = scte35::Splice::read(section).filter(|splice| !splice.events.is_empty()) else {
             return;
@@ -338,10 +341,11 @@ impl Depackager {
         let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
         // The lower bits of places and times differ by the same for all times.
         let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
-        let Some(payload) = shifted.filter(|_| self.units.len() < QUEUE_MAX) else {
+        let dts = self.timeline.position().dts_ms;
+        let has_room = self.units.len() < QUEUE_MAX;
+        let Some(payload) = shifted.filter(|_| has_room && self.cues.takes(dts)) else {
             return self.dropped = self.dropped.saturating_add(1);
         };
-        let dts = self.timeline.position().dts_ms;
         let at = splice.pts.and_then(|pts| place(pts.wrapping_sub(ZERO) & CLOCK_MASK));
         let pts = at.map_or(dts, |at| TICKS.to_ms(at).max(dts));
         self.push_data(TrackId::CUES, (dts, pts), payload);
