@@ -105,6 +105,14 @@ impl Reader {
     }
 }
 
+/// Data beside audio and video.
+#[derive(Debug)]
+struct Beside {
+    /// The stream of timed metadata, if there is one.
+    metadata: Option<Stream>,
+    cues: CueRate,
+}
+
 /// The state of one publisher.
 #[derive(Debug)]
 pub(crate) struct Depackager {
@@ -113,9 +121,7 @@ pub(crate) struct Depackager {
     tracks: Arc<Tracks>,
     /// The supported streams, lowest id first, video before audio.
     streams: Vec<Elementary>,
-    /// The stream of timed metadata, if there is one.
-    metadata: Option<Stream>,
-    cues: CueRate,
+    beside: Beside,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     /// Time since which audio has been waiting for video.
@@ -141,8 +147,7 @@ impl Depackager {
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             streams: Vec::new(),
-            metadata: None,
-            cues: CueRate::new(),
+            beside: Beside { metadata: None, cues: CueRate::new() },
             key_seen: TrackSet::EMPTY,
             waits_since: None,
             waited: false,
@@ -244,9 +249,9 @@ impl Depackager {
     fn program(&mut self, map: &Pmt) {
         let lead = self.lead();
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
-        self.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
+        self.beside.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
         for stream in &map.streams {
-            let is_beside = self.metadata == Some(*stream) || stream.kind == StreamKind::Splice;
+            let is_beside = self.beside.metadata == Some(*stream) || stream.kind == StreamKind::Splice;
             if is_beside || self.streams.iter().any(|one| one.reader.stream() == *stream) {
                 continue;
             }
@@ -308,7 +313,7 @@ impl Depackager {
     }
 
     fn pes(&mut self, pes: Pes) {
-        if self.metadata == Some(pes.stream) {
+        if self.beside.metadata == Some(pes.stream) {
             return self.metadata(&pes);
         }
         let Some(one) = self.streams.iter_mut().find(|one| one.reader.stream() == pes.stream) else { return };
@@ -343,7 +348,7 @@ impl Depackager {
         let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
         let dts = self.timeline.position().dts_ms;
         let has_room = self.units.len() < QUEUE_MAX;
-        let Some(payload) = shifted.filter(|_| has_room && self.cues.takes(dts)) else {
+        let Some(payload) = shifted.filter(|_| has_room && self.beside.cues.takes(dts)) else {
             return self.dropped = self.dropped.saturating_add(1);
         };
         let at = splice.pts.and_then(|pts| place(pts.wrapping_sub(ZERO) & CLOCK_MASK));
