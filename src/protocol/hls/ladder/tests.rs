@@ -44,6 +44,8 @@ struct Rig {
     members: BTreeMap<&'static str, Member>,
     lives: u64,
     at_ms: i64,
+    /// Time from decoding to presentation of pictures.
+    lag_ms: i64,
 }
 
 fn video(n: u8, height: u32) -> Track {
@@ -77,6 +79,7 @@ impl Rig {
             members: BTreeMap::new(),
             lives: 0,
             at_ms: 0,
+            lag_ms: 0,
         }
     }
 
@@ -149,6 +152,7 @@ impl Rig {
         for track in Arc::clone(&member.tracks).iter() {
             let dts = Timescale::MILLISECONDS.convert(dts_ms, track.timescale);
             let is_video = track.kind() == TrackKind::Video;
+            let lag = Timescale::MILLISECONDS.convert(self.lag_ms, track.timescale);
             let height = track.rendition.as_ref().map_or(0, |rendition| rendition.height);
             let length = if is_video { usize::try_from(height).unwrap() * 5 } else { 100 };
             let mut payload = vec![0; length];
@@ -156,7 +160,7 @@ impl Rig {
             let unit = AccessUnit {
                 track: track.id,
                 dts,
-                pts: dts,
+                pts: dts.saturating_add(if is_video { lag } else { 0 }),
                 key_frame: key_frame || !is_video,
                 config_epoch: 1,
                 payload: payload.into(),
@@ -452,9 +456,10 @@ fn a_break_is_the_same_in_all_renditions_and_has_their_times() {
     for fragmented in [false, true] {
         let form = if fragmented { "fmp4" } else { "mpegts" };
         let mut rig = Rig::new(&[("hlsSegmentType", form)]);
+        rig.lag_ms = 80;
         rig.begin("cam", &[720, 360], 0, 1000);
         rig.pass(9000);
-        rig.cue("cam", scte35::insert(7, scte35::Kind::Out, Some(900_000)), 3000);
+        rig.cue("cam", scte35::insert(7, scte35::Kind::Out, Some(900_000)), 3080);
         rig.pass(5000);
         rig.cue("cam", scte35::insert(7, scte35::Kind::In, None), 0);
         rig.pass(4000);
@@ -467,7 +472,7 @@ fn a_break_is_the_same_in_all_renditions_and_has_their_times() {
         // The time of the ladder is that of the calendar.
         let out = &all[0][0];
         let zero_ms = if fragmented { 0 } else { 1400 };
-        let at_ms = out.start_ms - i64::try_from(hls::segmenter::NUMBERS_FROM_MS).unwrap() + zero_ms;
+        let at_ms = out.start_ms - i64::try_from(hls::segmenter::NUMBERS_FROM_MS).unwrap() + 80 + zero_ms;
         let section = &out.splice.as_ref().unwrap().1;
         let pts = i64::try_from(scte35::Splice::read(section).unwrap().pts.unwrap()).unwrap();
         assert_eq!(pts, at_ms * 90 % (1 << 33), "{form}");
