@@ -6,6 +6,7 @@
 mod audio;
 mod carrier;
 mod conversation;
+mod cue_rate;
 mod decode_order;
 pub mod derived;
 mod first_bytes;

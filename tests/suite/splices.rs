@@ -1,5 +1,6 @@
 //! Splice information (SCTE 35): from the API, over SRT from server to server, and in script data, to playlists, segments and manifests.
 
+use media::scte35::Splice;
 use serde_json::json;
 
 use crate::publish_play::is_broadcasting;
@@ -25,6 +26,14 @@ fn id_of(tag: &str) -> &str {
     tag.split_once("ID=\"").and_then(|(_, rest)| rest.split_once('"')).unwrap().0
 }
 
+/// The splice information in an attribute of a tag.
+fn splice_of(tag: &str, attribute: &str) -> Splice {
+    let (_, hex) = tag.split_once(&format!("{attribute}=0x")).unwrap();
+    let hex = hex.split(',').next().unwrap();
+    let bytes = (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap());
+    Splice::read(&bytes.collect::<Vec<_>>()).unwrap()
+}
+
 #[test]
 fn a_splice_from_the_api_is_in_playlists_segments_and_manifests_by_setting() {
     let fragmented = "app.hlsSegmentType=fmp4";
@@ -43,6 +52,8 @@ fn a_splice_from_the_api_is_in_playlists_segments_and_manifests_by_setting() {
         wait_for("segments", secs(20), || playlist(&server, "cam.m3u8").contains("#EXTINF"));
         assert_eq!(post(out.clone())["success"], true);
         assert_eq!(post(out)["success"], true, "a repetition");
+        let null = post(json!({"section": "/DARAAAAAAAAAP/wAAAAAHpPv/8="}));
+        assert_eq!((&null["success"], null["message"].as_str().is_some()), (&json!(false), true));
         let segments = playlist(&server, "cam.m3u8").matches("#EXTINF").count();
         if !is_wanted {
             wait_for("three segments", secs(20), || {
@@ -56,12 +67,17 @@ fn a_splice_from_the_api_is_in_playlists_segments_and_manifests_by_setting() {
             wait_for("the break", secs(20), || tags(&server, list, "SCTE35-OUT=0xFC").len() == 1);
             let tag = tags(&server, list, "SCTE35-OUT")[0].clone();
             assert!(tag.contains("PLANNED-DURATION=3.500") && id_of(&tag).starts_with("77-"), "{tag}");
+            // A second and a half behind the first media, which is a second behind the zero of segments or more.
+            let times = 2.5 * 90_000.0..60.0 * 90_000.0;
+            let pts = splice_of(&tag, "SCTE35-OUT").pts.unwrap();
+            assert!(times.contains(&f64::from(u32::try_from(pts).unwrap())), "{pts} {tag}");
         }
         assert_eq!(post(json!({"event": "in", "id": 77}))["success"], true);
         for list in lists {
             wait_for("the return", secs(20), || tags(&server, list, "SCTE35-IN=0xFC").len() == 1);
             let (out, back) = (tags(&server, list, "SCTE35-OUT"), tags(&server, list, "SCTE35-IN"));
             assert_eq!((id_of(&out[0]), out.len()), (id_of(&back[0]), 1));
+            assert_eq!(splice_of(&back[0], "SCTE35-IN").pts, None, "it is immediate");
         }
         if form.contains(&fragmented) {
             let message = "urn:scte:scte35:2013:bin\0\0\u{fffd}0";

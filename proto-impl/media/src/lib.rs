@@ -9,6 +9,7 @@ extern crate std;
 pub mod codec;
 mod crc;
 pub mod id3;
+pub mod language;
 pub mod nal;
 pub mod scte35;
 mod time;

@@ -147,6 +147,16 @@ pub fn moved_to(section: &[u8], pts: u64) -> Option<Bytes> {
 /// one the program comes back by itself.
 #[must_use]
 pub fn insert(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
+    inserted(id, kind, duration, true)
+}
+
+/// Returns a section like that of [`insert`], whose splice is immediate: where it is received.
+#[must_use]
+pub fn immediate(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
+    inserted(id, kind, duration, false)
+}
+
+fn inserted(id: u32, kind: Kind, duration: Option<u64>, is_timed: bool) -> Bytes {
     let mut command = BytesMut::new();
     command.put_u32(id);
     if kind == Kind::Cancel {
@@ -155,8 +165,11 @@ pub fn insert(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
         command.put_u8(0x7f);
         let is_out = if kind == Kind::Out { 0x80 } else { 0 };
         // program_splice_flag, event_id_compliance_flag and reserved bits.
-        command.put_u8(is_out | 0x40 | if duration.is_some() { 0x20 } else { 0 } | 0x0f);
-        put_time(0xfe, 0, &mut command);
+        let is_immediate = if is_timed { 0 } else { 0x10 };
+        command.put_u8(is_out | 0x40 | if duration.is_some() { 0x20 } else { 0 } | is_immediate | 0x0f);
+        if is_timed {
+            put_time(0xfe, 0, &mut command);
+        }
         duration.into_iter().for_each(|duration| put_time(0xfe, duration & TIME_MASK, &mut command));
         // unique_program_id, avail_num, avails_expected.
         command.put_slice(&[0, 1, 0, 0]);
@@ -176,6 +189,14 @@ pub fn insert(id: u32, kind: Kind, duration: Option<u64>) -> Bytes {
     let checksum = crc32(&out);
     out.put_u32(checksum);
     out.freeze()
+}
+
+/// Returns a section moved along with a stream that is this much later, also where its times are encrypted. Bytes that are no section stay
+/// as they are.
+#[must_use]
+pub fn moved_along(section: &Bytes, later_ms: i64) -> Bytes {
+    let by = later_ms.saturating_mul(i64::from(TICKS_PER_SECOND / 1000)).cast_unsigned();
+    shifted(section, by).unwrap_or_else(|| section.clone())
 }
 
 /// Writes 33 bits behind the flags in the upper seven of these.
@@ -387,6 +408,10 @@ mod tests {
         let later = shifted(&bytes(INSERTED), TIME_MASK).unwrap();
         assert_eq!(Splice::read(&later).unwrap().pts, Some(0x7369_c02d), "one tick before");
         assert_eq!((shifted(b"no section", 1), moved_to(b"", 1)), (None, None));
+        let later = |ms| moved_along(&Bytes::from(bytes(INSERTED)), ms);
+        assert_eq!(Some(later(-1000)), shifted(&bytes(INSERTED), TIME_MASK + 1 - 90_000));
+        assert_eq!(Splice::read(&later(2)).unwrap().pts, Some(0x7369_c02e + 180));
+        assert_eq!(moved_along(&Bytes::from_static(b"no section"), 1), "no section");
     }
 
     #[test]
@@ -453,6 +478,9 @@ mod tests {
             let moved = moved_to(&insert(77, kind, duration), 90_000).unwrap();
             let event = Event { id: 77, kind, duration, auto_return: duration.is_some() };
             assert_eq!(Splice::read(&moved), Some(Splice { pts: Some(90_000), events: vec![event] }));
+            let immediate = immediate(77, kind, duration);
+            assert_eq!(Splice::read(&immediate), Some(Splice { pts: None, events: vec![event] }));
+            assert_eq!(moved_to(&immediate, 90_000), Some(immediate));
         }
     }
 

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use bytes::Bytes;
 use media::codec::{h264, h265, opus};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, id3, nal, scte35};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, id3, language, nal, scte35};
 use smallvec::SmallVec;
 
 use crate::{
@@ -73,18 +73,24 @@ impl Program {
             first.get_or_insert(track.id);
             let number = stream_number(track, self.firsts);
             streams.extend(stream_kind(track).map(|kind| (number, kind)));
-            languages.extend(track.language.as_deref().map(|language| (number, language)));
+            let code = track.language.as_deref().and_then(language::three_letters);
+            languages.extend(code.map(|code| (number, code)));
         }
-        self.muxer.set_languages(languages);
+        let texts =
+            languages.iter().filter_map(|(number, code)| Some((*number, core::str::from_utf8(code).ok()?)));
+        self.muxer.set_languages(texts);
         self.streams = streams;
         self.announce();
     }
 
-    /// Sets the program of the tracks' streams and those beside them.
+    /// Sets the program of the tracks' streams and those beside them. Splice information has a stream if there is room beside all tracks:
+    /// none of them goes away because it comes.
     fn announce(&mut self) {
+        let media = self.streams.len().saturating_add(usize::from(self.has_metadata));
+        let has_splices = self.has_splices && media < PROGRAM_STREAMS_MAX;
         let others = [
             (self.has_metadata, Kind::Metadata, StreamKind::Id3),
-            (self.has_splices, Kind::Splice, StreamKind::Splice),
+            (has_splices, Kind::Splice, StreamKind::Splice),
         ];
         let others = others.into_iter().filter(|(is_there, ..)| *is_there && !self.streams.is_empty());
         let others: Vec<_> = others.map(|(_, kind, stream)| (StreamNumber::first(kind), stream)).collect();
@@ -128,7 +134,7 @@ impl Program {
     }
 
     /// Makes the packets of a splice_info_section whose splice is at this time in milliseconds: none if it is no such section. The first one
-    /// has its stream announced; of the tracks of such a program one less can be carried. While tables are due it waits for them.
+    /// has its stream announced; without room for one beside the tracks it is left out. While tables are due it waits for them.
     #[must_use]
     pub fn write_splice(&mut self, pts_ms: i64, section: &[u8]) -> Bytes {
         let Some(section) = scte35::moved_to(section, ticks(Timescale::MILLISECONDS, pts_ms)) else {
@@ -395,6 +401,40 @@ mod tests {
     }
 
     #[test]
+    fn splice_information_takes_no_track_away() {
+        for (count, has_room) in [(7, true), (8, false)] {
+            let tracks: Vec<Track> =
+                (0..count).map(|n| track(TrackId::nth(TrackKind::Audio, n).unwrap())).collect();
+            let mut program = Program::with_packing(Packing::NONE);
+            program.set_tracks(&tracks);
+            let frame = |dts| AccessUnit {
+                track: TrackId::AUDIO,
+                dts,
+                pts: dts,
+                key_frame: false,
+                config_epoch: 1,
+                payload: Bytes::from_static(b"frame"),
+            };
+            let mut bytes = program.write(&frame(0), &tracks[0]).unwrap().to_vec();
+            bytes.extend(program.write_splice(1000, &scte35::insert(1, scte35::Kind::Out, None)));
+            bytes.extend(program.write(&frame(48_000), &tracks[0]).unwrap());
+            let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
+            let (mut splices, mut sounds) = (0, Vec::new());
+            while let Some(event) = demuxer.read(&mut input) {
+                match event {
+                    Event::Program(map) => {
+                        sounds.push(map.streams.iter().filter(|stream| stream.kind.is_audio()).count());
+                    }
+                    Event::Splice(_) => splices += 1,
+                    Event::Pes(_) => {}
+                }
+            }
+            assert!(sounds.iter().all(|sounds| *sounds == usize::from(count)), "{sounds:?}");
+            assert_eq!(splices, usize::from(has_room), "{count}");
+        }
+    }
+
+    #[test]
     fn languages_of_tracks_are_told_and_a_change_makes_a_new_map() {
         let id = |n| TrackId::nth(TrackKind::Audio, n).unwrap();
         let spoken = |n, language: Option<&str>| Track { language: language.map(Into::into), ..track(id(n)) };
@@ -408,7 +448,7 @@ mod tests {
         };
         let mut program = Program::with_packing(Packing::NONE);
         let mut bytes = Vec::new();
-        for second in ["deu", "deu", "fra"] {
+        for second in ["deu", "de", "fre"] {
             program.set_tracks(&[
                 spoken(0, Some("eng")),
                 spoken(1, Some(second)),
@@ -434,6 +474,6 @@ mod tests {
                 told.push(map.streams.iter().map(of).collect::<Vec<_>>().join(" "));
             }
         }
-        assert_eq!(told, ["eng deu - -", "eng fra - -", "- - - - - - - -"]);
+        assert_eq!(told, ["eng deu por -", "eng fra por -", "- - - - - - - -"]);
     }
 }

@@ -284,6 +284,16 @@ const OBJECTS: &[(&str, &[(&str, &str)])] = &[
         ],
     ),
     (
+        "Splice",
+        &[
+            ("section", "string?"),
+            ("event", "string?"),
+            ("id", "integer"),
+            ("duration", "number?"),
+            ("offset", "number"),
+        ],
+    ),
+    (
         "Token",
         &[
             ("tokenId", "string"),

@@ -91,15 +91,22 @@ impl Splice {
         let kind = match (asked.section, asked.event.as_deref()) {
             (Some(text), None) => {
                 let section = STANDARD.decode(text.trim()).map(Bytes::from).ok();
-                let section = section.filter(|section| scte35::Splice::read(section).is_some());
-                return Ok((section.ok_or("section is no splice_info_section in base64")?, offset));
+                let splice = section.as_deref().and_then(scte35::Splice::read);
+                let (Some(section), Some(splice)) = (section, splice) else {
+                    return Err("section is no splice_info_section in base64");
+                };
+                if splice.events.is_empty() {
+                    return Err("section says nothing: it is a splice_null, or reserves bandwidth");
+                }
+                return Ok((section, offset));
             }
             (None, Some("out")) => Kind::Out,
             (None, Some("in")) => Kind::In,
             (None, Some("cancel")) => Kind::Cancel,
             (_, _) => return Err("event is out, in or cancel, or there is a section in its place"),
         };
-        Ok((scte35::insert(asked.id, kind, duration.filter(|_| kind == Kind::Out)), offset))
+        let made = if offset == 0 { scte35::immediate } else { scte35::insert };
+        Ok((made(asked.id, kind, duration.filter(|_| kind == Kind::Out)), offset))
     }
 }
 
@@ -129,7 +136,7 @@ mod tests {
         let text = STANDARD.encode(&made);
         assert_eq!(read(r#"{"event":"out","id":7,"duration":30,"offset":4.5}"#), Ok((made.clone(), 4500)));
         assert_eq!(read(&format!(r#"{{"section":"{text}"}}"#)), Ok((made, 0)));
-        assert_eq!(read(r#"{"event":"in","duration":1}"#), Ok((scte35::insert(1, Kind::In, None), 0)));
+        assert_eq!(read(r#"{"event":"in","duration":1}"#), Ok((scte35::immediate(1, Kind::In, None), 0)));
         assert_eq!(read(r#"{"event":"cancel","id":3}"#), Ok((scte35::insert(3, Kind::Cancel, None), 0)));
     }
 
@@ -142,6 +149,8 @@ mod tests {
         for body in ["{}", r#"{"event":"begin"}"#, r#"{"event":"out","section":""}"#] {
             assert!(refusal(body).starts_with("event is"), "{body}");
         }
+        let null = "/DARAAAAAAAAAP/wAAAAAHpPv/8=";
+        assert!(refusal(&format!(r#"{{"section":"{null}"}}"#)).starts_with("section says nothing"));
         for section in ["", "???", "/DARAAAAAAAAAP/wAAAAAHpPv/4="] {
             assert!(refusal(&format!(r#"{{"section":"{section}"}}"#)).starts_with("section is"), "{section}");
         }

@@ -27,6 +27,7 @@ use media::{
 use self::compositions::Compositions;
 use self::sets::ParameterSets;
 use crate::mail::Grant;
+use crate::protocol::cue_rate::CueRate;
 use crate::protocol::usable::Supply;
 
 /// Number of bits of RTMP timestamps, which are in milliseconds (RTMP 1.0 §5.3.1.3).
@@ -95,6 +96,7 @@ pub(crate) struct Depackager {
     tracks: Arc<Tracks>,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
+    cues: CueRate,
     others: OtherTracks,
     /// Parameter sets by video track and codec, for codecs that have such.
     sets: Vec<(TrackId, ParameterSets)>,
@@ -117,6 +119,7 @@ impl Depackager {
             timeline: Timeline::new(CLOCK_BITS, Timescale::MILLISECONDS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             key_seen: TrackSet::EMPTY,
+            cues: CueRate::new(),
             others: OtherTracks::default(),
             sets: Vec::new(),
             compositions: Compositions::default(),
@@ -322,7 +325,10 @@ impl Depackager {
         };
         // The message stands at the time of its splice: that of the section is by another clock.
         match super::script::splice_of(&data) {
-            Some(section) => Outcome::Several(vec![unit(TrackId::DATA, body), unit(TrackId::CUES, section)]),
+            Some(section) => {
+                let cue = if self.cues.takes(dts) { unit(TrackId::CUES, section) } else { Outcome::Dropped };
+                Outcome::Several(vec![unit(TrackId::DATA, body), cue])
+            }
             None => unit(TrackId::DATA, body),
         }
     }

@@ -20,10 +20,11 @@ use hls::segmenter::{
     Dates, GivenKey, Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Sealer, Start, Stretch,
     Window, is_protectable,
 };
-use media::{Codec, Track, TrackKind};
+use media::{Codec, Track, TrackKind, language};
 
 use super::ladder::SNAP_MS;
 use super::live::{LiveSink, Presenter};
+use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::{DashSettings, HlsSettings};
 use super::{DASH, DELTA, ENDING, NAME, arrival, calendar, file_of, start, stream_of, tailor, timed};
@@ -211,6 +212,7 @@ struct Cmaf {
     /// Milliseconds that decode times are put ahead.
     shift_ms: i64,
     dates: Dates,
+    lag: Lag,
     shown: Shown,
 }
 
@@ -252,6 +254,7 @@ impl Cmaf {
             chosen_epoch: 0,
             shift_ms: 0,
             dates: Dates::new(),
+            lag: Lag::default(),
             shown: Shown::default(),
         }
     }
@@ -473,7 +476,10 @@ impl Cmaf {
             kind: RenditionKind::Audio,
             group_id: AUDIO.to_owned(),
             name: audio.tracks().first().and_then(name_of).unwrap_or_else(|| AUDIO.to_owned()),
-            language: audio.newest().and_then(|one| one.language.as_deref()).map(str::to_owned),
+            language: audio
+                .newest()
+                .and_then(|one| one.language.as_deref())
+                .map(|one| language::tag(one).to_owned()),
             uri: Some(uri(audio)),
             default: true,
             autoselect: true,
@@ -565,6 +571,7 @@ impl Cmaf {
             }
             self.set_tracks(chosen);
         }
+        self.lag.note(entry, chosen);
         let date_ms = self.date(entry);
         let boundary = self.boundary_ms;
         let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {
@@ -609,8 +616,9 @@ impl Presenter for Cmaf {
     /// information is in the playlists of all.
     fn take_data(&mut self, entry: &Entry) {
         let tags = self.settings.metadata.tags(entry);
-        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
-        let cue = self.settings.metadata.cue(entry, at_ms, date_ms);
+        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(self.lag.dts_ms(entry.unit.pts)));
+        let place = Place { at_ms, date_ms, zero_ms: self.shift_ms };
+        let cue = self.settings.metadata.cue(entry, place);
         let cue = cue.filter(|_| self.dates.reading().is_some());
         let has_pictures = |rendition: &Mp4Segmenter| {
             rendition.tracks().iter().any(|track| track.kind() == TrackKind::Video)
@@ -620,6 +628,11 @@ impl Presenter for Cmaf {
             let has_events = at == first || has_pictures(rendition);
             cue.iter().for_each(|cue| rendition.cue(cue, has_events));
             tags.iter().filter(|_| has_events).for_each(|tags| rendition.metadata(entry.dts_ms, tags));
+        }
+        // A break ends also where its tracks are away.
+        for rendition in &mut self.absent {
+            let has_events = has_pictures(rendition);
+            cue.iter().for_each(|cue| rendition.cue(cue, has_events));
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crypto::Seed;
 use hls::Playlist;
-use hls::playlist::{Kind, Map, MediaPlaylist, Segment};
+use hls::playlist::{DateRange, Kind, Map, MediaPlaylist, Segment};
 
 use super::copy::HlsCopy;
 use crate::config::AppSettings;
@@ -33,6 +33,8 @@ struct Rig {
     fragmented: bool,
     /// Digits of a segment's name.
     digits: usize,
+    /// Date ranges before the next segment.
+    ranges: Vec<DateRange>,
 }
 
 fn copies(settings: &[(&str, &str)]) -> Vec<HlsCopy> {
@@ -75,6 +77,7 @@ impl Rig {
             job: None,
             fragmented,
             digits: 9,
+            ranges: Vec::new(),
         }
     }
 
@@ -98,11 +101,15 @@ impl Rig {
             duration: Duration::from_secs(2),
             program_date_time: Some(BEGUN_MS + i64::try_from(number).unwrap() * 2000),
             map,
+            date_ranges: std::mem::take(&mut self.ranges),
             ..Segment::default()
         });
         let mut gone = Vec::new();
         while self.live.segments.len() > LIST_SIZE {
-            gone.push(format!("a/{}", self.live.segments.remove(0).uri));
+            let first = self.live.segments.remove(0);
+            // A range that goes on stays in front.
+            self.live.segments[0].date_ranges.splice(..0, first.date_ranges);
+            gone.push(format!("a/{}", first.uri));
             self.live.media_sequence += 1;
         }
         for name in self.copy.release(gone) {
@@ -419,6 +426,30 @@ fn a_server_has_what_memory_has() {
     rig.end();
     remote.serve(&mut rig, |_| false);
     assert!(remote.list().ended && rig.copy.is_settled());
+}
+
+#[test]
+fn a_range_that_goes_on_is_at_the_first_segment_that_a_server_has() {
+    let (mut rig, mut remote) = (pushed(), Remote::default());
+    for number in 1..=12 {
+        if number == 2 {
+            let range = DateRange {
+                id: "7-4000".to_owned(),
+                start_ms: BEGUN_MS + 4000,
+                duration: None,
+                planned: None,
+                splice: None,
+            };
+            rig.ranges = vec![range];
+        }
+        rig.segment(number, 100);
+        remote.serve(&mut rig, |_| false);
+        let ranges = |list: &MediaPlaylist| -> Vec<usize> {
+            list.segments.iter().map(|segment| segment.date_ranges.len()).collect()
+        };
+        assert_eq!(ranges(&remote.list()), ranges(&rig.live), "{number}");
+        assert_eq!(ranges(&remote.list()).iter().sum::<usize>(), usize::from(number > 1));
+    }
 }
 
 #[test]

@@ -2,12 +2,15 @@
 
 use bytes::Bytes;
 use hls::segmenter::Cue;
-use media::scte35::Splice;
-use media::{TrackId, id3};
+use media::scte35::{self, Splice};
+use media::{Timescale, TrackId, id3};
 
 use crate::config::{Error, Values};
-use crate::hub::{Entry, Pick};
+use crate::hub::{Chosen, Entry, Pick};
 use crate::protocol::flv_mapping;
+
+/// Times of splice information.
+const TICKS: Timescale = Timescale::new(scte35::TICKS_PER_SECOND);
 
 /// The metadata that segments have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,14 +60,69 @@ impl Metadata {
         }
     }
 
-    /// Returns the splice information of a unit of a data track, whose splice is at this time and date in milliseconds. `None` if it has
-    /// none that is wanted.
-    pub(super) fn cue(self, entry: &Entry, at_ms: i64, date_ms: i64) -> Option<Cue> {
+    /// Returns the splice information of a unit of a data track, at this place. `None` if it has none that is wanted.
+    pub(super) fn cue(self, entry: &Entry, place: Place) -> Option<Cue> {
         if !self.has_cues || entry.unit.track != TrackId::CUES {
             return None;
         }
-        let section = entry.unit.payload.clone();
-        Some(Cue { at_ms, date_ms, splice: Splice::read(&section)?, section })
+        // Events without a number are known by the checksum of the section as it came.
+        let splice = Splice::read(&entry.unit.payload)?;
+        let section = place.section(&splice, entry)?;
+        Some(Cue { at_ms: place.at_ms, date_ms: place.date_ms, splice, section })
+    }
+}
+
+/// The place of a splice in segments and playlists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Time in milliseconds.
+    pub(super) at_ms: i64,
+    /// Date in milliseconds of Unix time.
+    pub(super) date_ms: i64,
+    /// Time of the zero in the timestamps of the segments, in milliseconds.
+    pub(super) zero_ms: i64,
+}
+
+impl Place {
+    /// Returns the time of the zero in segments of MPEG-TS, in milliseconds.
+    pub(super) fn ts_zero_ms() -> i64 {
+        TICKS.to_ms(i64::try_from(mpegts::ZERO).unwrap_or(0))
+    }
+
+    /// Returns the section with its times as the segments have them. Encrypted times, which nobody here can read, are moved as far as the
+    /// stream is: sections in the hub count as segments of MPEG-TS do.
+    fn section(self, splice: &Splice, entry: &Entry) -> Option<Bytes> {
+        let ticks = |ms: i64| Timescale::MILLISECONDS.convert(ms, TICKS).cast_unsigned();
+        let payload = &entry.unit.payload;
+        if splice.pts.is_some() {
+            return scte35::moved_to(payload, ticks(self.at_ms.saturating_add(self.zero_ms)));
+        }
+        let later_ms = self.at_ms.saturating_sub(entry.unit.pts).saturating_add(self.zero_ms);
+        scte35::shifted(payload, ticks(later_ms.saturating_sub(Self::ts_zero_ms())))
+    }
+}
+
+/// Time from decoding to presentation of the newest key frame that ends segments, in milliseconds. Segments are dated by when they are
+/// decoded and splices name what is presented, so that a splice on a key frame has the date of its segment without this time.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Lag(i64);
+
+impl Lag {
+    /// Takes a unit into account.
+    pub(super) fn note(&mut self, entry: &Entry, chosen: &Chosen) {
+        let unit = &entry.unit;
+        match (chosen.lead(), entry.tracks.get(unit.track)) {
+            (None, _) => self.0 = 0,
+            (Some(lead), Some(track)) if lead == unit.track && unit.key_frame => {
+                self.0 = track.timescale.to_ms(unit.pts).saturating_sub(track.timescale.to_ms(unit.dts));
+            }
+            (Some(_), _) => {}
+        }
+    }
+
+    /// Returns the DTS, in milliseconds, whose date a presentation time has.
+    pub(super) const fn dts_ms(self, pts_ms: i64) -> i64 {
+        pts_ms.saturating_sub(self.0)
     }
 }
 
@@ -101,18 +159,67 @@ mod tests {
         let none = Metadata { has_tags: false, has_script_data: true, has_cues: false };
         assert_eq!((none.tags(&tag_unit), none.tags(&cue_unit), none.pick()), (None, None, Pick::None));
         assert_eq!(both.tags(&entry(TrackId::DATA, Bytes::from_static(b"no AMF"))), None);
-        let section = media::scte35::insert(7, media::scte35::Kind::Out, None);
+        let section = scte35::insert(7, scte35::Kind::Out, None);
         let splice = entry(TrackId::CUES, section.clone());
         let cues = Metadata { has_cues: true, ..none };
         assert_eq!(
             (cues.pick(), Metadata { has_cues: true, ..tags_alone }.pick()),
             (Pick::Only(TrackId::CUES), Pick::All)
         );
-        assert_eq!(
-            cues.cue(&splice, 1, 2).map(|cue| (cue.at_ms, cue.date_ms, cue.section)),
-            Some((1, 2, section))
+        let place = Place { at_ms: 1, date_ms: 2, zero_ms: 0 };
+        assert_eq!(cues.cue(&splice, place).map(|cue| (cue.at_ms, cue.date_ms)), Some((1, 2)));
+        assert!(
+            cues.cue(&tag_unit, place).is_none() && cues.cue(&entry(TrackId::CUES, tag), place).is_none()
         );
-        assert!(cues.cue(&tag_unit, 1, 2).is_none() && cues.cue(&entry(TrackId::CUES, tag), 1, 2).is_none());
-        assert!(none.cue(&splice, 1, 2).is_none() && cues.tags(&splice).is_none());
+        assert!(none.cue(&splice, place).is_none() && cues.tags(&splice).is_none());
+    }
+
+    /// The cue of a section at ten seconds of its stream, in segments whose zero is at this time and whose stream is so much later.
+    fn cued(section: Bytes, zero_ms: i64, later_ms: i64) -> Cue {
+        let unit = AccessUnit {
+            track: TrackId::CUES,
+            dts: 9000,
+            pts: 10_000,
+            key_frame: false,
+            config_epoch: 0,
+            payload: section,
+        };
+        let entry = Entry::new(Instant::now(), 0, unit, Arc::new(Tracks::new(1, [])));
+        let place = Place { at_ms: 10_000 + later_ms, date_ms: 0, zero_ms };
+        Metadata::DEFAULT.cue(&entry, place).unwrap()
+    }
+
+    #[test]
+    fn sections_have_the_times_of_the_segments_whatever_clock_they_came_with() {
+        let pts = |section: &[u8]| Splice::read(section).unwrap().pts;
+        let made = scte35::insert(7, scte35::Kind::Out, None);
+        for came in [0, 126_000 + 900_000, (1 << 33) - 1] {
+            let section = scte35::moved_to(&made, came).unwrap();
+            for (zero_ms, later_ms, expected) in
+                [(1400, 0, 1_026_000), (1000, 0, 990_000), (0, 20_000, 2_700_000)]
+            {
+                let cue = cued(section.clone(), zero_ms, later_ms);
+                assert_eq!(pts(&cue.section), Some(expected), "{came} {zero_ms} {later_ms}");
+                assert_eq!(cue.splice.events[0].id, 7);
+            }
+        }
+        assert_eq!(Place::ts_zero_ms(), 1400);
+    }
+
+    #[test]
+    fn encrypted_sections_are_moved_along_and_keep_their_number() {
+        let mut section = scte35::insert(7, scte35::Kind::Out, None).to_vec();
+        section[4] |= 0x80;
+        let end = section.len() - 4;
+        let checksum = media::crc32(&section[..end]);
+        section[end..].copy_from_slice(&checksum.to_be_bytes());
+        let section = Bytes::from(section);
+        for (zero_ms, later_ms, by) in
+            [(1400, 0, 0), (1000, 0, (1 << 33) - 36_000), (1400, 20_000, 1_800_000)]
+        {
+            let cue = cued(section.clone(), zero_ms, later_ms);
+            assert_eq!(Some(cue.section), scte35::shifted(&section, by));
+            assert_eq!(cue.splice.events[0].id, checksum);
+        }
     }
 }

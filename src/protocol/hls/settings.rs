@@ -60,7 +60,7 @@ const APP: &[Key] = &[
         "hls.scte35",
         "true",
         "Splice information",
-        "Playlists and segments of HLS and DASH have a stream's splice information (SCTE 35); counts for segments that begin to be made after a change",
+        "Playlists and segments of HLS and DASH have a stream's splice information (SCTE 35); counts for HLS and DASH that begin to be made after a change, not for those of streams that are live",
     ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
     key(

@@ -10,7 +10,7 @@ use hls::segmenter::{Cut, Dates, GivenKey, Sealer, TsSegmenter};
 use media::{Codec, Track};
 
 use super::live::{LiveSink, Presenter};
-use super::metadata::Metadata;
+use super::metadata::{Lag, Metadata, Place};
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
 use super::{ENDING, NAME, arrival, file_of, progress, start, stream_of, tailor, timed};
@@ -101,6 +101,7 @@ struct TsPlaylist {
     ends: Ends,
     segmenter: TsSegmenter,
     metadata: Metadata,
+    lag: Lag,
     /// The [`Chosen::epoch`] of its tracks.
     chosen_epoch: u32,
     dates: Dates,
@@ -120,6 +121,7 @@ impl TsPlaylist {
             playlist,
             segmenter: segmenter(&settings, TsSegmenter::new(id, &settings.rules, start(now)), sealer),
             metadata: settings.metadata,
+            lag: Lag::default(),
             chosen_epoch: 0,
             dates: Dates::new(),
             folder,
@@ -165,6 +167,7 @@ impl Presenter for TsPlaylist {
             self.chosen_epoch = chosen.epoch();
             self.segmenter.set_tracks(chosen.iter().cloned().collect(), chosen.epoch());
         }
+        self.lag.note(entry, chosen);
         let moved_ms = self.dates.note(arrival(entry), chosen.epoch());
         self.segmenter.move_dates(moved_ms);
         let mut at = timed(entry, self.dates.date_ms(entry.dts_ms));
@@ -180,8 +183,9 @@ impl Presenter for TsPlaylist {
     fn take_data(&mut self, entry: &Entry) {
         let tags = self.metadata.tags(entry);
         tags.iter().for_each(|tags| self.segmenter.metadata(entry.dts_ms, tags));
-        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(entry.unit.pts));
-        let cue = self.metadata.cue(entry, at_ms, date_ms).filter(|_| self.dates.reading().is_some());
+        let (at_ms, date_ms) = (entry.unit.pts, self.dates.date_ms(self.lag.dts_ms(entry.unit.pts)));
+        let place = Place { at_ms, date_ms, zero_ms: Place::ts_zero_ms() };
+        let cue = self.metadata.cue(entry, place).filter(|_| self.dates.reading().is_some());
         cue.iter().for_each(|cue| self.segmenter.cue(cue));
     }
 
@@ -192,5 +196,79 @@ impl Presenter for TsPlaylist {
     fn finish(&mut self, _ctx: &Context<'_>, end: StreamEnd) {
         let cut = self.segmenter.finish(self.ends.with(end));
         self.publish_cut(cut);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use bytes::Bytes;
+    use hls::Playlist;
+    use hls::playlist::SpliceKind;
+    use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
+
+    use super::*;
+    use crate::mail::StreamDetails;
+    use crate::protocol::{Event, OrderEvent, schema};
+    use crate::types::{StreamId, StreamKey};
+
+    const WALL_MS: u64 = 1_795_806_797_674;
+
+    #[test]
+    fn a_splice_on_a_key_frame_has_the_date_and_the_time_of_its_segment() {
+        let order = SinkOrder {
+            stream: StreamId(1),
+            kind: "hls",
+            key: StreamKey::new("live", "cam"),
+            settings: Arc::new(AppSettings::of(schema(), "live", &[]).unwrap()),
+            details: StreamDetails::default(),
+            recording: None,
+        };
+        let begun = Instant::now();
+        let now = |ms: u64| Now { mono: begun + Duration::from_millis(ms), wall_ms: WALL_MS + ms };
+        let mut sink = TsPlaylist::new(now(0), &order, Seed::from_number(1));
+        let config = Bytes::from_static(&[1, 0x64, 0, 0x1f, 0xff, 0xe0, 0]);
+        let config = CodecConfig::read(Codec::H264, config).unwrap().unwrap();
+        let tracks = Arc::new(Tracks::new(1, [Track::new(TrackId::VIDEO, config, Timescale::MILLISECONDS)]));
+        let chosen = Chosen::all_of(&tracks);
+        let apps = [("live".into(), Arc::clone(&order.settings))].into();
+        let (server, blobs) = (crate::mail::SessionSettings::default(), crate::hub::Blobs::new());
+        let mut text = Bytes::new();
+        for dts in (0..14_000_i64).step_by(40) {
+            let now = now(dts.unsigned_abs());
+            let entry = |unit| Entry::new(now.mono, now.wall_ms, unit, Arc::clone(&tracks));
+            let unit = AccessUnit {
+                track: TrackId::VIDEO,
+                dts,
+                pts: dts + 80,
+                key_frame: dts % 1000 == 0,
+                config_epoch: 1,
+                payload: Bytes::from_static(&[0, 0, 0, 1, 9]),
+            };
+            let ctx = Context { now, apps: &apps, server: &server, blobs: &blobs, draining: false };
+            sink.take(&ctx, &entry(unit.clone()), &chosen);
+            if dts == 7000 {
+                // The picture decoded at ten seconds.
+                let payload = scte35::insert(7, scte35::Kind::Out, None);
+                let cue = AccessUnit { track: TrackId::CUES, pts: 10_080, payload, key_frame: false, ..unit };
+                sink.take_data(&entry(cue));
+            }
+            while let Some(event) = sink.publishing.poll(now) {
+                if let Event::Order(OrderEvent::Blob(blob)) = event
+                    && blob.name.ends_with(ENDING)
+                {
+                    text = blob.bytes;
+                }
+            }
+        }
+        let Ok(Playlist::Media(playlist)) = Playlist::read(&text) else { panic!("{text:?}") };
+        let tag = playlist.segments.iter().find_map(|segment| segment.date_ranges.first()).unwrap();
+        let (kind, section) = tag.splice.as_ref().unwrap();
+        let pts = scte35::Splice::read(section).unwrap().pts;
+        let date_ms = i64::try_from(WALL_MS).unwrap() + 10_000;
+        assert_eq!((*kind, tag.start_ms, pts), (SpliceKind::Out, date_ms, Some((10_080 + 1400) * 90)));
+        assert!(playlist.segments.iter().any(|segment| segment.program_date_time == Some(date_ms)));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::relay::{Client as Machine, ClientEvent as Heard, Ended, Playing, Refused, Viewers};
-use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks};
+use media::{AccessUnit, Timescale, Track, TrackId, TrackKind, TrackSet, Tracks, scte35};
 use wire::SendQueue;
 
 use super::settings;
@@ -228,6 +228,9 @@ impl Clock {
         let shift = Timescale::MILLISECONDS.convert(shift_ms, timescale);
         unit.dts = unit.dts.saturating_add(shift);
         unit.pts = unit.pts.saturating_add(shift);
+        if unit.track == TrackId::CUES {
+            unit.payload = scte35::moved_along(&unit.payload, shift_ms);
+        }
         let is_video = track.is_some_and(|track| track.kind() == TrackKind::Video);
         if self.was_had(timescale.to_ms(unit.dts)) || (is_video && !self.may_begin(&unit)) {
             return ClientEvent::Dropped(0);

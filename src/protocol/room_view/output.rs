@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use media::{AccessUnit, Origin, Timescale, Track, TrackId, TrackKind, Tracks};
+use media::{AccessUnit, Origin, Timescale, Track, TrackId, TrackKind, Tracks, scte35};
 
 use crate::hub::{Chosen, Entry};
 use crate::mail::Grant;
@@ -116,7 +116,10 @@ impl Output {
         let dts = entry.dts_ms.saturating_add(self.shift_ms);
         // Splice information is ahead of its time.
         let pts = entry.unit.pts.saturating_add(self.shift_ms).max(dts);
-        let unit = AccessUnit { dts, pts, ..entry.unit.clone() };
+        let mut unit = AccessUnit { dts, pts, ..entry.unit.clone() };
+        if unit.track == TrackId::CUES {
+            unit.payload = scte35::moved_along(&unit.payload, self.shift_ms);
+        }
         (dts >= self.begins_ms && !self.tracks.is_empty()).then(|| (unit, Arc::clone(&self.tracks)))
     }
 
@@ -276,6 +279,13 @@ mod tests {
         shown(&mut output, &ann, &first);
         assert_eq!(moved(&mut output, &ann, TrackId::METADATA, 70_020), Some(20));
         assert_eq!(moved(&mut output, &ann, TrackId::DATA, 70_020), Some(20));
+        // A splice is ahead of its time, and moved along with its unit.
+        let section = scte35::moved_to(&scte35::insert(7, scte35::Kind::Out, None), 72_000 * 90).unwrap();
+        let mut splice = data(&ann, TrackId::CUES, 70_020);
+        (splice.unit.pts, splice.unit.payload) = (72_000, section);
+        let (unit, _) = output.convert(&splice, &ann.chosen).unwrap();
+        let pts = scte35::Splice::read(&unit.payload).unwrap().pts;
+        assert_eq!((unit.dts, unit.pts, pts), (20, 2000, Some(2000 * 90)));
         let cut = ben.unit(start + Duration::from_secs(1), ben.video, 5, true);
         output.cut(&cut);
         shown(&mut output, &ben, &cut);

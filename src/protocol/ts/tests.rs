@@ -1,16 +1,19 @@
+mod languages;
+mod splices;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use media::codec::{aac, ac3, flac, h264, h265, mp3, opus};
-use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks, nal, scte35};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks, nal};
 use mpegts::{
     CLOCK_MASK, Demuxer, Event, Kind, Muxer, PACKET_BYTES, PMT_PID, Packet, Pes, Pid, StreamKind, Unit, ZERO,
 };
 
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::{Entry, FormatKey, Packager, Pick, Selection};
+use crate::hub::{Entry, FormatKey, Packager, Selection};
 use crate::mail::Grant;
 use crate::protocol::usable::Supply;
 use crate::types::StreamId;
@@ -787,137 +790,4 @@ fn pictures_without_dts_get_decode_times_from_their_order() {
     publisher.send(Kind::Video, 70 * 3600, 72 * 3600, false, &annex_b(&[AUD, INTER]));
     let next = publisher.video(71 * 3600, &[AUD, INTER]);
     assert_eq!((next[0].dts, next[0].pts), (71 * 3600, 71 * 3600));
-}
-
-/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds in: time and splice of each unit.
-fn spliced(zero: u64, sections: &[Bytes]) -> Vec<(i64, i64, Option<u64>)> {
-    let mut muxer = Muxer::new();
-    let streams = [(Kind::Audio, StreamKind::AacAdts), (Kind::Splice, StreamKind::Splice)];
-    muxer.set_program(streams.map(|(kind, stream)| (mpegts::StreamNumber::first(kind), stream)));
-    let mut ingest = ingest();
-    let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(4).unwrap()[..], b"tone"].concat();
-    for n in 0..94 {
-        let pts = (zero + n * 1920) & CLOCK_MASK;
-        let audio =
-            Unit { kind: Kind::Audio, number: 0, pts, dts: pts, random_access: true, payload: &[&frame] };
-        ingest.handle(&muxer.write(&audio));
-    }
-    sections.iter().for_each(|section| ingest.handle(&muxer.write_section(section)));
-    let units = units(&mut ingest).into_iter().filter(|unit| unit.track == TrackId::CUES);
-    let splice = |unit: AccessUnit| (unit.dts, unit.pts, scte35::Splice::read(&unit.payload).unwrap().pts);
-    units.map(splice).collect()
-}
-
-#[test]
-fn splices_get_the_times_of_the_stream_over_a_wrapped_clock_too() {
-    let out = scte35::insert(7, scte35::Kind::Out, None);
-    let null = Bytes::from_static(&[
-        0xfc, 0x30, 0x11, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xf0, 0, 0, 0, 0, 0x7a, 0x4f, 0xbf, 0xff,
-    ]);
-    assert!(scte35::is_section(&null));
-    for zero in [ZERO, 5_000_000, (1 << 33) - 90_000] {
-        let at = |seconds: u64| scte35::moved_to(&out, (zero + seconds * 90_000) & CLOCK_MASK).unwrap();
-        // Five and 4000 seconds in, one second in, which is over, immediately, and nothing.
-        let immediate = scte35::insert(7, scte35::Kind::Cancel, None);
-        let units = spliced(zero, &[at(5), at(4000), at(1), immediate, null.clone()]);
-        let now = units[0].0;
-        assert!((1_900..=2_000).contains(&now), "{now}");
-        let times = [(now, 5_000), (now, 4_000_000), (now, now), (now, now)];
-        assert_eq!(units.iter().map(|unit| (unit.0, unit.1)).collect::<Vec<_>>(), times, "{zero}");
-        // As transport streams of this server show them.
-        let shown = |seconds: u64| Some(ZERO + seconds * 90_000);
-        let own: Vec<_> = units.iter().map(|unit| unit.2).collect();
-        assert_eq!(own, [shown(5), shown(4000), shown(1), None], "{zero}");
-    }
-}
-
-#[test]
-fn splices_before_the_first_unit_are_dropped() {
-    let mut muxer = Muxer::new();
-    let streams = [(Kind::Audio, StreamKind::AacAdts), (Kind::Splice, StreamKind::Splice)];
-    muxer.set_program(streams.map(|(kind, stream)| (mpegts::StreamNumber::first(kind), stream)));
-    let mut ingest = ingest();
-    ingest.handle(&muxer.tables());
-    let _ = muxer.write(&Unit {
-        kind: Kind::Audio,
-        number: 0,
-        pts: 0,
-        dts: 0,
-        random_access: true,
-        payload: &[],
-    });
-    let section = muxer.write_section(&scte35::insert(7, scte35::Kind::Out, None));
-    assert!(!section.is_empty());
-    ingest.handle(&section);
-    assert_eq!((units(&mut ingest), ingest.stats().dropped), (Vec::new(), 1));
-}
-
-#[test]
-fn viewers_are_sent_splices_at_the_times_of_their_own_clock() {
-    let tracks = tracks(1, TICKS, None, Some(aac_config()));
-    let frame = |dts| unit(TrackId::AUDIO, dts, dts, false, &Bytes::from_static(b"tone"));
-    let selection = Selection { data: Pick::Only(TrackId::CUES), ..Selection::DEFAULT };
-    let key = FormatKey { selection, ..FormatKey::new("ts", 0) };
-    let mut out = Packager::new(key, Some(Box::new(TsPackage::at_once())), &Arc::default(), 0);
-    let mut bytes = package(&mut out, &tracks, frame(0));
-    let payload = scte35::insert(7, scte35::Kind::Out, Some(900_000));
-    let splice = AccessUnit { pts: 6_000, payload, ..unit(TrackId::CUES, 20, 20, false, &Bytes::new()) };
-    bytes.extend(package(&mut out, &tracks, splice));
-    bytes.extend(package(&mut out, &tracks, frame(1920)));
-    let mut demuxer = Demuxer::new();
-    let mut input = &bytes[..];
-    let events = std::iter::from_fn(|| demuxer.read(&mut input));
-    let splices = events.filter_map(|event| if let Event::Splice(one) = event { Some(one) } else { None });
-    let times: Vec<_> = splices.map(|section| scte35::Splice::read(&section).unwrap().pts).collect();
-    assert_eq!(times, [Some(ZERO + 540_000)]);
-}
-
-#[test]
-fn languages_of_sounds_are_those_of_the_program_map_and_follow_it() {
-    let number = |number| mpegts::StreamNumber { kind: Kind::Audio, number };
-    let mut muxer = Muxer::new();
-    let mut ingest = ingest();
-    let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(4).unwrap()[..], b"tone"].concat();
-    let mut told = Vec::new();
-    for (n, second) in (0u64..).zip(["deu", "deu", "fra"]) {
-        muxer.set_languages([(number(0), "eng"), (number(1), second)]);
-        muxer.set_program([0, 1].map(|index| (number(index), StreamKind::AacAdts)));
-        for index in [0, 1] {
-            let pts = ZERO + n * 1920;
-            let audio = Unit {
-                kind: Kind::Audio,
-                number: index,
-                pts,
-                dts: pts,
-                random_access: true,
-                payload: &[&frame],
-            };
-            ingest.handle(&muxer.write(&audio));
-        }
-        let languages =
-            ingest.tracks().iter().map(|track| track.language.as_deref().unwrap_or("-").to_owned());
-        told.push((languages.collect::<Vec<_>>().join(" "), ingest.tracks().epoch));
-    }
-    assert_eq!(
-        told.iter().map(|(told, _)| told.as_str()).collect::<Vec<_>>(),
-        ["eng deu", "eng deu", "eng fra"]
-    );
-    assert!(told[0].1 == told[1].1 && told[1].1 < told[2].1, "{told:?}");
-    // Out again.
-    let tracks = Arc::clone(ingest.tracks());
-    let mut packager = Packager::new(
-        FormatKey { selection: Selection::ALL, ..FormatKey::new("ts", 0) },
-        Some(Box::new(TsPackage::at_once())),
-        &Arc::default(),
-        0,
-    );
-    let bytes =
-        package(&mut packager, &tracks, unit(TrackId::AUDIO, 0, 0, false, &Bytes::from_static(b"tone")));
-    let mut demuxer = Demuxer::new();
-    let mut input = &bytes[..];
-    let Some(Event::Program(map)) = demuxer.read(&mut input) else { panic!() };
-    let languages: Vec<_> = map.streams.iter().filter_map(|stream| map.language_of(stream.pid)).collect();
-    assert_eq!(languages, ["eng", "fra"]);
 }

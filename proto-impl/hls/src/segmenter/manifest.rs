@@ -283,7 +283,7 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
     let sap = if set.iter().all(is_independent) { " startWithSAP=\"1\"" } else { "" };
     let _ = write!(out, "<AdaptationSet id=\"{id}\" contentType=\"{kind}\"");
     if let Some(language) = &first.described.language {
-        let _ = write!(out, " lang=\"{}\"", Escaped(language));
+        let _ = write!(out, " lang=\"{}\"", Escaped(media::language::tag(language)));
     }
     let _ = writeln!(out, " mimeType=\"{kind}/mp4\" segmentAlignment=\"{is_aligned}\"{sap}>");
     // Renditions of several streams have keys of their own.

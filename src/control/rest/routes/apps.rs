@@ -426,7 +426,8 @@ pub(super) const ROUTES: &[Route] = &[
         BROADCASTS,
         "Put splice information into a stream",
     )
-    .at_origin(),
+    .at_origin()
+    .takes("Splice"),
     app(
         Post,
         "/broadcasts/{id}/sei",

@@ -430,6 +430,10 @@ fn splice_information_in_script_data_stands_at_the_time_of_its_message() {
     assert_eq!((read.events[0].id, read.events[0].duration), (0x4800_008f, Some(0x52_ccf5)));
     let entry = crate::hub::Entry::new(Instant::now(), 0, splice.clone(), Arc::clone(ingest.tracks()));
     assert!(crate::protocol::flv_mapping::unit(&entry, &Chosen::all_of(&entry.tracks)).is_none());
+    // Beyond the rate the message passes without its splice.
+    let last = (0..500).map(|_| ingest.data(40, &body)).last();
+    let Some(Outcome::Several(outcomes)) = last else { panic!() };
+    assert!(matches!(&outcomes[..], [Outcome::Unit(_), Outcome::Dropped]), "{outcomes:?}");
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::Playlist;
-use hls::playlist::MediaPlaylist;
-use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
+use hls::playlist::{MediaPlaylist, SpliceKind};
+use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
 
 use super::*;
 use crate::mail::StreamDetails;
@@ -20,6 +20,8 @@ struct Rig {
     begun: Instant,
     chosen: Chosen,
     blobs: BTreeMap<String, Bytes>,
+    /// Time from decoding to presentation of pictures.
+    lag_ms: i64,
 }
 
 fn video(n: u8) -> Track {
@@ -48,7 +50,21 @@ impl Rig {
         let begun = Instant::now();
         let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
         let sink = Cmaf::new(now, &order, Layout::Apart, Seed::from_number(1));
-        Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new() }
+        Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new(), lag_ms: 0 }
+    }
+
+    /// Splice information comes at a time of the stream, for another one.
+    fn cue(&mut self, section: Bytes, dts: i64, pts: i64) {
+        let unit = AccessUnit {
+            track: TrackId::CUES,
+            dts,
+            pts,
+            key_frame: false,
+            config_epoch: 0,
+            payload: section,
+        };
+        let list = Arc::new(Tracks::new(1, []));
+        self.sink.take_data(&Entry::new(self.begun, 1_795_806_797_674, unit, list));
     }
 
     /// The stream has these tracks, each with the time of its first unit, from one time to another; key frames every second.
@@ -62,7 +78,14 @@ impl Rig {
             for (track, _) in tracks.iter().filter(|(_, first_ms)| dts >= *first_ms) {
                 let key_frame = dts % 1000 == 0 || track.kind() == TrackKind::Audio;
                 let payload = Bytes::from_static(&[0, 0, 0, 1, 9]);
-                let unit = AccessUnit { track: track.id, dts, pts: dts, key_frame, config_epoch: 1, payload };
+                let unit = AccessUnit {
+                    track: track.id,
+                    dts,
+                    pts: dts + if track.kind() == TrackKind::Video { self.lag_ms } else { 0 },
+                    key_frame,
+                    config_epoch: 1,
+                    payload,
+                };
                 let entry = Entry::new(now.mono, now.wall_ms, unit, Arc::clone(&list));
                 self.sink.take_media(now, &entry, &self.chosen);
             }
@@ -134,9 +157,54 @@ fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_s
     assert_eq!((list.variants.len(), list.renditions.len()), (2, 1), "one group of sound: {text}");
     assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(AUDIO)));
     let sound = &list.renditions[0];
-    assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("deu"), "Deutsch"));
+    assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("de"), "Deutsch"));
     let text = rig.text("cam/cam.mpd");
     assert_eq!(text.matches("contentType=\"video\"").count(), 1, "{text}");
     assert_eq!(text.matches("<Representation ").count(), 3, "{text}");
     assert_eq!(text.matches("segmentAlignment=\"true\"").count(), 2, "{text}");
+}
+
+/// The tags of a playlist: kind, date, time of the section.
+fn tags(playlist: &MediaPlaylist) -> Vec<(SpliceKind, i64, Option<u64>)> {
+    let tags = playlist.segments.iter().flat_map(|segment| &segment.date_ranges);
+    tags.map(|tag| {
+        let (kind, section) = tag.splice.as_ref().unwrap();
+        (*kind, tag.start_ms, scte35::Splice::read(section).unwrap().pts)
+    })
+    .collect()
+}
+
+#[test]
+fn a_splice_on_a_key_frame_has_the_date_and_the_time_of_its_segment() {
+    let mut rig = Rig::new();
+    rig.lag_ms = 80;
+    let tracks = [(video(0), 0), (audio(), 0)];
+    rig.pass(&tracks, 1, 0..9000);
+    // The picture decoded at twelve seconds.
+    rig.cue(scte35::insert(7, scte35::Kind::Out, None), 9000, 12_080);
+    rig.pass(&tracks, 1, 9000..16_000);
+    for base in ["cam__video", "cam__audio"] {
+        let playlist = rig.media(base);
+        // The first unit of the stream is at a second of the segments.
+        let expected = (SpliceKind::Out, 1_795_806_797_674 + 12_000, Some(13_080 * 90));
+        assert_eq!(tags(&playlist), [expected], "{base}");
+        let begins = |segment: &&hls::playlist::Segment| segment.program_date_time == Some(expected.1);
+        assert!(playlist.segments.iter().any(|segment| begins(&segment)), "{base}: {playlist}");
+    }
+}
+
+#[test]
+fn a_break_ends_also_where_its_tracks_are_away() {
+    let mut rig = Rig::new();
+    let both = [(video(0), 0), (audio(), 0)];
+    rig.pass(&both, 1, 0..9000);
+    rig.cue(scte35::insert(7, scte35::Kind::Out, None), 9000, 9000);
+    rig.pass(&both, 1, 9000..13_000);
+    rig.pass(&both[..1], 2, 13_000..15_000);
+    rig.cue(scte35::insert(7, scte35::Kind::In, None), 15_000, 15_000);
+    rig.pass(&both[..1], 2, 15_000..20_000);
+    for base in ["cam__video", "cam__audio"] {
+        let kinds: Vec<SpliceKind> = tags(&rig.media(base)).into_iter().map(|(kind, ..)| kind).collect();
+        assert_eq!(kinds.last(), Some(&SpliceKind::In), "{base}: {kinds:?}");
+    }
 }

@@ -44,7 +44,7 @@ pub(super) fn master(main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
         kind: RenditionKind::Audio,
         group_id: AUDIO.to_owned(),
         name: sound.sound.name.clone().unwrap_or_else(|| AUDIO.to_owned()),
-        language: sound.sound.language.as_deref().map(str::to_owned),
+        language: sound.sound.language.as_deref().map(|one| media::language::tag(one).to_owned()),
         uri: Some(format!("{}{ENDING}", shared_sound(main))),
         default: true,
         autoselect: true,

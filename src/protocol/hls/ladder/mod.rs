@@ -41,6 +41,7 @@ pub(super) use self::clock::SNAP_MS;
 use self::rung::{Beside, Lead, Rung, longest_ms};
 use super::cmaf;
 use super::live::{LiveSink, Presenter};
+use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sink;
@@ -155,6 +156,7 @@ struct Ladder {
     start: Start,
     publishing: Publishing,
     clock: Clock,
+    lag: Lag,
     /// The largest number of tracks so far is bounded by that of a stream.
     rungs: Vec<Rung>,
     around: Around,
@@ -214,10 +216,16 @@ impl Ladder {
             publishing: Publishing::of_ladder(now, order, seed, Arc::clone(&id)),
             main: id,
             clock: Clock::new(),
+            lag: Lag::default(),
             rungs: Vec::new(),
             around: Around::default(),
             shown: Shown::default(),
         }
+    }
+
+    /// True if its segments are fragmented MP4.
+    const fn has_mp4(&self) -> bool {
+        matches!(self.layout, Layout::Apart) || self.settings.fragmented
     }
 
     /// Returns the renditions of other streams.
@@ -325,6 +333,7 @@ impl Ladder {
         if chosen.epoch() != self.around.chosen_epoch {
             self.set_tracks(ctx, chosen);
         }
+        self.lag.note(entry, chosen);
         let shared = self.clock.shared(entry);
         let is_end = |rung: &Rung| rung.end_before(&shared).is_some();
         let jumps = self.clock.is_due() && self.rungs.first().is_some_and(is_end);
@@ -628,10 +637,10 @@ fn master(rungs: &[&mail::Rung]) -> MultivariantPlaylist {
 
 impl Presenter for Ladder {
     fn format(&self) -> Format {
-        let is_mp4 = self.layout == Layout::Apart || self.settings.fragmented;
         let data = self.settings.metadata.pick();
         let selection = Selection { video: Pick::All, data, ..Selection::DEFAULT };
-        if is_mp4 { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }.select(selection)
+        if self.has_mp4() { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
+            .select(selection)
     }
 
     fn publishing(&self) -> &Publishing {
@@ -660,12 +669,21 @@ impl Presenter for Ladder {
         let at_ms = self.clock.shared(entry).dts_ms;
         let splice_ms = at_ms.saturating_add(entry.unit.pts.saturating_sub(entry.dts_ms));
         let tags = self.settings.metadata.tags(entry);
-        let cue = self.settings.metadata.cue(entry, splice_ms, self.clock.date_ms(entry.unit.pts));
+        let place = Place {
+            at_ms: splice_ms,
+            date_ms: self.clock.date_ms(self.lag.dts_ms(entry.unit.pts)),
+            zero_ms: if self.has_mp4() { 0 } else { Place::ts_zero_ms() },
+        };
+        let cue = self.settings.metadata.cue(entry, place);
         let is_alone = self.rungs.iter().all(Rung::is_sound);
         for rung in &mut self.rungs {
             let has_events = is_alone || !rung.is_sound();
             cue.iter().for_each(|cue| rung.cue(cue, has_events));
             tags.iter().filter(|_| has_events).for_each(|tags| rung.metadata(at_ms, tags));
+        }
+        for rung in &mut self.around.absent {
+            let has_events = !rung.is_sound();
+            cue.iter().for_each(|cue| rung.cue(cue, has_events));
         }
     }
 

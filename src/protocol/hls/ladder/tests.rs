@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::Playlist;
-use hls::playlist::{MediaPlaylist, MultivariantPlaylist};
+use hls::playlist::{DateRange, MediaPlaylist, MultivariantPlaylist, SpliceKind};
 use media::codec::Codec;
-use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks};
+use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
 use mpegts::{Demuxer, Event as TsEvent};
 
 use super::*;
@@ -44,6 +44,8 @@ struct Rig {
     members: BTreeMap<&'static str, Member>,
     lives: u64,
     at_ms: i64,
+    /// Time from decoding to presentation of pictures.
+    lag_ms: i64,
 }
 
 fn video(n: u8, height: u32) -> Track {
@@ -77,6 +79,7 @@ impl Rig {
             members: BTreeMap::new(),
             lives: 0,
             at_ms: 0,
+            lag_ms: 0,
         }
     }
 
@@ -149,6 +152,7 @@ impl Rig {
         for track in Arc::clone(&member.tracks).iter() {
             let dts = Timescale::MILLISECONDS.convert(dts_ms, track.timescale);
             let is_video = track.kind() == TrackKind::Video;
+            let lag = Timescale::MILLISECONDS.convert(self.lag_ms, track.timescale);
             let height = track.rendition.as_ref().map_or(0, |rendition| rendition.height);
             let length = if is_video { usize::try_from(height).unwrap() * 5 } else { 100 };
             let mut payload = vec![0; length];
@@ -156,7 +160,7 @@ impl Rig {
             let unit = AccessUnit {
                 track: track.id,
                 dts,
-                pts: dts,
+                pts: dts.saturating_add(if is_video { lag } else { 0 }),
                 key_frame: key_frame || !is_video,
                 config_epoch: 1,
                 payload: payload.into(),
@@ -164,6 +168,24 @@ impl Rig {
             let entry = Entry::new(received, wall_ms, unit, Arc::clone(&member.tracks));
             member.sink.take(&ctx, &entry, &chosen);
         }
+    }
+
+    /// Splice information comes, for a time so far ahead of the newest frames.
+    fn cue(&mut self, id: &str, section: Bytes, ahead_ms: i64) {
+        let member = self.members.get_mut(id).unwrap();
+        let dts = self.at_ms - FRAME_MS - member.late_ms - member.began_ms;
+        let pts = dts + ahead_ms;
+        let unit = AccessUnit {
+            track: TrackId::CUES,
+            dts,
+            pts,
+            key_frame: false,
+            config_epoch: 0,
+            payload: section,
+        };
+        let entry = Entry::new(self.now.mono, self.now.wall_ms, unit, Arc::clone(&member.tracks));
+        member.sink.take_data(&entry);
+        self.publish(id);
     }
 
     fn end(&mut self, id: &str) {
@@ -421,5 +443,40 @@ fn only_the_playlist_of_all_begins_a_ladder() {
         ("cam_720p800kbps.m3u8", None),
     ] {
         assert_eq!(of_master(name), main, "{name}");
+    }
+}
+
+/// The tags of a playlist.
+fn tags(playlist: &MediaPlaylist) -> Vec<DateRange> {
+    playlist.segments.iter().flat_map(|segment| segment.date_ranges.clone()).collect()
+}
+
+#[test]
+fn a_break_is_the_same_in_all_renditions_and_has_their_times() {
+    for fragmented in [false, true] {
+        let form = if fragmented { "fmp4" } else { "mpegts" };
+        let mut rig = Rig::new(&[("hlsSegmentType", form)]);
+        rig.lag_ms = 80;
+        rig.begin("cam", &[720, 360], 0, 1000);
+        rig.pass(9000);
+        rig.cue("cam", scte35::insert(7, scte35::Kind::Out, Some(900_000)), 3080);
+        rig.pass(5000);
+        rig.cue("cam", scte35::insert(7, scte35::Kind::In, None), 0);
+        rig.pass(4000);
+        let uris = rig.uris();
+        assert_eq!(uris.len(), 2);
+        let all: Vec<_> = uris.iter().map(|uri| tags(&rig.media(uri).unwrap())).collect();
+        assert_eq!(all[0], all[1]);
+        let kinds: Vec<_> = all[0].iter().map(|tag| tag.splice.as_ref().unwrap().0).collect();
+        assert_eq!(kinds, [SpliceKind::Out, SpliceKind::In], "{form}");
+        // The time of the ladder is that of the calendar.
+        let out = &all[0][0];
+        let zero_ms = if fragmented { 0 } else { 1400 };
+        let at_ms = out.start_ms - i64::try_from(hls::segmenter::NUMBERS_FROM_MS).unwrap() + 80 + zero_ms;
+        let section = &out.splice.as_ref().unwrap().1;
+        let pts = i64::try_from(scte35::Splice::read(section).unwrap().pts.unwrap()).unwrap();
+        assert_eq!(pts, at_ms * 90 % (1 << 33), "{form}");
+        assert_eq!(out.start_ms, i64::try_from(WALL_MS).unwrap() + 9000 - FRAME_MS + 3000, "{form}");
+        assert!(out.id.starts_with("7-"));
     }
 }

@@ -107,3 +107,16 @@ fn a_track_keeps_its_epoch_while_it_is_described_alike() {
     assert_eq!((sound.2, clock.tracks.epoch), (10, 11));
     assert_eq!(converted(&mut clock, picture(40, false), &changed).unwrap().2, 11);
 }
+
+#[test]
+fn splices_are_moved_along_with_the_copy() {
+    let mut clock = Clock::new(&grant(ZERO_MS, Some(5000), 4), ZERO_MS + 20_000);
+    let tracks = tracks(1);
+    assert!(converted(&mut clock, picture(100, true), &tracks).is_some());
+    let made = scte35::insert(7, scte35::Kind::Out, None);
+    let payload = scte35::moved_to(&made, 4000 * 90).unwrap();
+    let cue = AccessUnit { payload, pts: 4000, ..unit(TrackId::CUES, 200, false) };
+    let ClientEvent::Unit { unit, .. } = clock.convert(cue, &tracks) else { panic!("the cue is left out") };
+    let pts = scte35::Splice::read(&unit.payload).unwrap().pts;
+    assert_eq!((unit.dts, unit.pts, pts), (20_200, 24_000, Some(24_000 * 90)));
+}

@@ -27,6 +27,7 @@ use self::audio::Audio;
 use self::video::Video;
 use super::TICKS;
 use crate::mail::Grant;
+use crate::protocol::cue_rate::CueRate;
 use crate::protocol::usable::Supply;
 
 /// Maximum time that audio waits for announced video, in ticks: 3 s.
@@ -104,6 +105,14 @@ impl Reader {
     }
 }
 
+/// Data beside audio and video.
+#[derive(Debug)]
+struct Beside {
+    /// The stream of timed metadata, if there is one.
+    metadata: Option<Stream>,
+    cues: CueRate,
+}
+
 /// The state of one publisher.
 #[derive(Debug)]
 pub(crate) struct Depackager {
@@ -112,8 +121,7 @@ pub(crate) struct Depackager {
     tracks: Arc<Tracks>,
     /// The supported streams, lowest id first, video before audio.
     streams: Vec<Elementary>,
-    /// The stream of timed metadata, if there is one.
-    metadata: Option<Stream>,
+    beside: Beside,
     /// Video tracks that have had a key frame; frames before it are dropped.
     key_seen: TrackSet,
     /// Time since which audio has been waiting for video.
@@ -139,7 +147,7 @@ impl Depackager {
             timeline: Timeline::new(CLOCK_BITS, TICKS, grant.position),
             tracks: Arc::new(Tracks::new(grant.epoch, [])),
             streams: Vec::new(),
-            metadata: None,
+            beside: Beside { metadata: None, cues: CueRate::new() },
             key_seen: TrackSet::EMPTY,
             waits_since: None,
             waited: false,
@@ -241,9 +249,9 @@ impl Depackager {
     fn program(&mut self, map: &Pmt) {
         let lead = self.lead();
         self.streams.retain(|one| map.streams.contains(&one.reader.stream()));
-        self.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
+        self.beside.metadata = map.streams.iter().find(|stream| stream.kind == StreamKind::Id3).copied();
         for stream in &map.streams {
-            let is_beside = self.metadata == Some(*stream) || stream.kind == StreamKind::Splice;
+            let is_beside = self.beside.metadata == Some(*stream) || stream.kind == StreamKind::Splice;
             if is_beside || self.streams.iter().any(|one| one.reader.stream() == *stream) {
                 continue;
             }
@@ -305,7 +313,7 @@ impl Depackager {
     }
 
     fn pes(&mut self, pes: Pes) {
-        if self.metadata == Some(pes.stream) {
+        if self.beside.metadata == Some(pes.stream) {
             return self.metadata(&pes);
         }
         let Some(one) = self.streams.iter_mut().find(|one| one.reader.stream() == pes.stream) else { return };
@@ -330,7 +338,7 @@ impl Depackager {
     }
 
     /// Handles splice information. The section gets the times of the stream, also where they are encrypted; one that says nothing is left
-    /// out, and a splice whose time is over is one of now.
+    /// out, a splice whose time is over is one of now, and those beyond the rate of [`CueRate`] are dropped.
     fn splice(&mut self, section: &Bytes) {
         let Some(splice) = scte35::Splice::read(section).filter(|splice| !splice.events.is_empty()) else {
             return;
@@ -338,10 +346,11 @@ impl Depackager {
         let place = |raw: u64| self.timeline.place_of(raw).filter(|_| self.delivers);
         // The lower bits of places and times differ by the same for all times.
         let shifted = place(0).and_then(|by| scte35::shifted(section, by.cast_unsigned()));
-        let Some(payload) = shifted.filter(|_| self.units.len() < QUEUE_MAX) else {
+        let dts = self.timeline.position().dts_ms;
+        let has_room = self.units.len() < QUEUE_MAX;
+        let Some(payload) = shifted.filter(|_| has_room && self.beside.cues.takes(dts)) else {
             return self.dropped = self.dropped.saturating_add(1);
         };
-        let dts = self.timeline.position().dts_ms;
         let at = splice.pts.and_then(|pts| place(pts.wrapping_sub(ZERO) & CLOCK_MASK));
         let pts = at.map_or(dts, |at| TICKS.to_ms(at).max(dts));
         self.push_data(TrackId::CUES, (dts, pts), payload);

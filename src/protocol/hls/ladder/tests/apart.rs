@@ -103,7 +103,7 @@ fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
     assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some("audio")), "{list:?}");
     let [sound] = &list.renditions[..] else { panic!("one group of sound: {list:?}") };
     assert_eq!((sound.uri.as_deref(), sound.channels.as_deref()), (Some(SOUND), Some("2")));
-    assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("deu"), "deu"));
+    assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("de"), "deu"));
     rig.assert_beside(5);
     // Each says how far the others are.
     for uri in rig.variants() {
@@ -122,7 +122,7 @@ fn streams_of_one_main_track_have_playlists_and_a_manifest_beside_each_other() {
     }
     let text = rig.manifest();
     assert_eq!(text.matches("contentType=\"video\"").count(), 1, "{text}");
-    assert_eq!(text.matches("contentType=\"audio\" lang=\"deu\" ").count(), 1, "{text}");
+    assert_eq!(text.matches("contentType=\"audio\" lang=\"de\" ").count(), 1, "{text}");
     assert_eq!(text.matches("<Representation ").count(), 4, "{text}");
     assert_eq!(text.matches("segmentAlignment=\"true\"").count(), 2, "{text}");
     assert!(text.contains("availabilityStartTime=\"2026-01-01T00:00:00.000Z\""), "{text}");
@@ -304,5 +304,35 @@ fn only_lists_and_manifests_of_the_application_begin_renditions_of_single_tracks
     ] {
         assert_eq!(of(&low, name).as_deref(), of_low.then_some("cam"), "{name}");
         assert_eq!(of(&dash, name).as_deref(), of_dash.then_some("cam"), "{name}");
+    }
+}
+
+#[test]
+fn events_are_with_the_pictures_and_a_break_ends_also_where_its_tracks_are_away() {
+    let mut rig = rig();
+    rig.begin("cam", &[720], 0, 1000);
+    rig.pass(9000);
+    rig.cue("cam", scte35::insert(7, scte35::Kind::Out, None), 0);
+    rig.pass(4000);
+    let uri = rig.variants().remove(0);
+    let sounds = rig.list().unwrap().renditions.remove(0).uri.unwrap();
+    let has_event = |rig: &Rig, uri: &str| {
+        let playlist = rig.track(uri).unwrap();
+        let scheme = b"urn:scte:scte35:2013:bin";
+        playlist.segments.iter().any(|segment| {
+            let blob = rig.blobs.get("live", &format!("{FOLDER}{}", segment.uri));
+            blob.is_some_and(|blob| blob.bytes.windows(scheme.len()).any(|bytes| bytes == scheme))
+        })
+    };
+    assert_eq!([&uri, &sounds].map(|uri| has_event(&rig, uri)), [true, false]);
+    let member = rig.members.get_mut("cam").unwrap();
+    member.tracks = Arc::new(Tracks::new(2, [video(0, 720)]));
+    rig.pass(2000);
+    rig.cue("cam", scte35::insert(7, scte35::Kind::In, None), 0);
+    rig.pass(5000);
+    for uri in [&uri, &sounds] {
+        let kinds: Vec<_> =
+            tags(&rig.track(uri).unwrap()).into_iter().map(|tag| tag.splice.unwrap().0).collect();
+        assert_eq!(kinds.last(), Some(&SpliceKind::In), "{uri}: {kinds:?}");
     }
 }
