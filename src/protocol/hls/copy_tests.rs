@@ -439,6 +439,7 @@ fn a_range_that_goes_on_is_at_the_first_segment_that_a_server_has() {
                 duration: None,
                 planned: None,
                 splice: None,
+                parts_before: 0,
             };
             rig.ranges = vec![range];
         }
