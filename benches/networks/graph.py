@@ -61,7 +61,7 @@ def panel(row, top):
 
 
 def legend():
-    words = {"line": "the line", "sent": "sent", "estimate": "estimate; none while nothing limits"}
+    words = {"line": "the line", "sent": "sent", "estimate": "estimated by the server"}
     return [f'<text x="{LEFT + 130 * (place + 2)}" y="{TOP - 8}" fill="{LINES[name][0]}">{words[name]}</text>' for place, name in enumerate(LINES)]
 
 
