@@ -55,6 +55,15 @@ def answers(url, wanted=(200,)):
         return False
 
 
+def told(url):
+    """The JSON at an address; an empty object while nobody answers."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return json.load(answer)
+    except OSError:
+        return {}
+
+
 def first_line(*command):
     said = subprocess.run(command, capture_output=True, text=True, check=False)
     return (said.stdout + said.stderr).strip().splitlines()[0]
@@ -146,16 +155,8 @@ paths:
         self.begin([program("mediamtx"), f"{place}/mediamtx.yml"], f"{place}/mediamtx.log")
         stage.wait_for("MediaMTX", lambda: answers(f"http://127.0.0.1:{api}/v3/paths/list"))
         self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://127.0.0.1:{rtsp}/{STREAM}"])
-        stage.wait_for("the stream at MediaMTX", lambda: self.is_ready(f"http://127.0.0.1:{api}/v3/paths/get/{STREAM}"))
+        stage.wait_for("the stream at MediaMTX", lambda: told(f"http://127.0.0.1:{api}/v3/paths/get/{STREAM}").get("ready"))
         self.kind, self.options = "whep", {"url": f"http://127.0.0.1:{http}/{STREAM}/whep"}
-
-    @staticmethod
-    def is_ready(url):
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return json.load(answer).get("ready")
-        except OSError:
-            return False
 
 
 class Janus(Running):
@@ -307,16 +308,9 @@ vhost __defaultVhost__ {{ rtc {{ enabled on; rtmp_to_rtc off; rtc_to_rtmp off; }
         api = f"http://127.0.0.1:{http}"
         stage.wait_for("SRS", lambda: answers(f"{api}/api/v1/versions"))
         self.publish(path, ["-f", "whip", f"{api}/rtc/v1/whip/?app=live&stream={STREAM}"])
-        stage.wait_for("the stream at SRS", lambda: self.is_live(f"{api}/api/v1/streams/"))
+        streams = lambda: told(f"{api}/api/v1/streams/").get("streams", [])
+        stage.wait_for("the stream at SRS", lambda: any(stream["publish"]["active"] for stream in streams()))
         self.kind, self.options = "whep", {"url": f"{api}/rtc/v1/whep/?app=live&stream={STREAM}"}
-
-    @staticmethod
-    def is_live(url):
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return any(stream["publish"]["active"] for stream in json.load(answer).get("streams", []))
-        except OSError:
-            return False
 
 
 ALL = (Millstream, MediaMtx, Janus, LiveKit, Srs)
