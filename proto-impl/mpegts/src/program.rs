@@ -279,6 +279,18 @@ mod tests {
         Track::new(id, CodecConfig::Aac(aac), Timescale::new(48_000))
     }
 
+    /// A frame of the first sound.
+    fn frame(dts: i64) -> AccessUnit {
+        AccessUnit {
+            track: TrackId::AUDIO,
+            dts,
+            pts: dts,
+            key_frame: false,
+            config_epoch: 1,
+            payload: Bytes::from_static(b"frame"),
+        }
+    }
+
     #[test]
     fn the_first_track_of_a_kind_is_its_first_stream_and_time_begins_at_zero() {
         let id = TrackId::nth(TrackKind::Audio, 3).unwrap();
@@ -321,14 +333,7 @@ mod tests {
             let mut bytes = program.write_metadata(1000, &tags).to_vec();
             assert_eq!(bytes.is_empty(), !has_metadata);
             assert!(program.write_metadata(1000, b"no tags").is_empty());
-            let frame = AccessUnit {
-                track: TrackId::AUDIO,
-                dts: 96_000,
-                pts: 96_000,
-                key_frame: false,
-                config_epoch: 1,
-                payload: Bytes::from_static(b"frame"),
-            };
+            let frame = frame(96_000);
             bytes.extend(program.write(&frame, &tracks[0]).unwrap());
             let (mut demuxer, mut input) = (Demuxer::new(), &bytes[..]);
             let (mut kinds, mut units) = (Vec::new(), Vec::new());
@@ -349,14 +354,6 @@ mod tests {
     #[test]
     fn splice_information_is_announced_with_the_first_section_and_comes_back_at_its_time() {
         let tracks = [track(TrackId::AUDIO)];
-        let frame = |dts| AccessUnit {
-            track: TrackId::AUDIO,
-            dts,
-            pts: dts,
-            key_frame: false,
-            config_epoch: 1,
-            payload: Bytes::from_static(b"frame"),
-        };
         // Two packets, and one.
         let long = scte35::insert(1, scte35::Kind::Out, Some(900_000));
         let sections = [long, scte35::insert(1, scte35::Kind::Cancel, None)];
@@ -388,14 +385,7 @@ mod tests {
         program.set_tracks(&[track(TrackId::AUDIO)]);
         let section = scte35::insert(1, scte35::Kind::Out, None);
         (0..1_000).for_each(|n| assert!(program.write_splice(n, &section).is_empty()));
-        let frame = AccessUnit {
-            track: TrackId::AUDIO,
-            dts: 0,
-            pts: 0,
-            key_frame: false,
-            config_epoch: 1,
-            payload: Bytes::from_static(b"frame"),
-        };
+        let frame = frame(0);
         let bytes = program.write(&frame, &track(TrackId::AUDIO)).unwrap();
         assert!((10_000..18_000).contains(&bytes.len()), "{}", bytes.len());
     }
@@ -407,14 +397,6 @@ mod tests {
                 (0..count).map(|n| track(TrackId::nth(TrackKind::Audio, n).unwrap())).collect();
             let mut program = Program::with_packing(Packing::NONE);
             program.set_tracks(&tracks);
-            let frame = |dts| AccessUnit {
-                track: TrackId::AUDIO,
-                dts,
-                pts: dts,
-                key_frame: false,
-                config_epoch: 1,
-                payload: Bytes::from_static(b"frame"),
-            };
             let mut bytes = program.write(&frame(0), &tracks[0]).unwrap().to_vec();
             bytes.extend(program.write_splice(1000, &scte35::insert(1, scte35::Kind::Out, None)));
             bytes.extend(program.write(&frame(48_000), &tracks[0]).unwrap());

@@ -5,14 +5,19 @@ use media::scte35;
 use super::*;
 use crate::hub::Pick;
 
-/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds in: time and splice of each unit.
-fn spliced(zero: u64, sections: &[Bytes]) -> Vec<(i64, i64, Option<u64>)> {
+/// A publisher of sound and splice information: its muxer, a frame, and where its bytes go.
+fn publisher() -> (Muxer, Vec<u8>, Depackager) {
     let mut muxer = Muxer::new();
     let streams = [(Kind::Audio, StreamKind::AacAdts), (Kind::Splice, StreamKind::Splice)];
     muxer.set_program(streams.map(|(kind, stream)| (mpegts::StreamNumber::first(kind), stream)));
-    let mut ingest = ingest();
     let CodecConfig::Aac(config) = aac_config() else { panic!() };
     let frame = [&config.adts(4).unwrap()[..], b"tone"].concat();
+    (muxer, frame, ingest())
+}
+
+/// Splice information at these times of a publisher whose clock shows `zero` at the beginning, two seconds in: time and splice of each unit.
+fn spliced(zero: u64, sections: &[Bytes]) -> Vec<(i64, i64, Option<u64>)> {
+    let (mut muxer, frame, mut ingest) = publisher();
     for n in 0..94 {
         let pts = (zero + n * 1920) & CLOCK_MASK;
         let audio =
@@ -93,12 +98,7 @@ fn viewers_are_sent_splices_at_the_times_of_their_own_clock() {
 fn t_17_a_flood_of_splices_is_cut_to_its_rate_and_counted() {
     let sections = vec![scte35::insert(7, scte35::Kind::Out, None); 1000];
     assert_eq!(spliced(ZERO, &sections).len(), 100);
-    let mut muxer = Muxer::new();
-    let streams = [(Kind::Audio, StreamKind::AacAdts), (Kind::Splice, StreamKind::Splice)];
-    muxer.set_program(streams.map(|(kind, stream)| (mpegts::StreamNumber::first(kind), stream)));
-    let mut ingest = ingest();
-    let CodecConfig::Aac(config) = aac_config() else { panic!() };
-    let frame = [&config.adts(4).unwrap()[..], b"tone"].concat();
+    let (mut muxer, frame, mut ingest) = publisher();
     let mut taken = 0;
     // Five seconds with twenty sections for each frame.
     for n in 0..235 {
