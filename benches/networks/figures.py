@@ -153,7 +153,7 @@ def is_worse(name, ours, theirs):
 
 
 def worse(rows, ours=servers.Millstream.NAME):
-    """Where another server is better: network, figure, both medians and their spread."""
+    """Figures in which another server is better: network, figure, both medians and their spread."""
     out = []
     for cell in dict.fromkeys(row["cell"] for row in rows):
         of_cell = {}

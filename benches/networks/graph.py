@@ -26,7 +26,7 @@ def rates(line, begun):
 
 
 def capacity(cell):
-    """What the line carries, in steps."""
+    """Capacity of the line, in steps."""
     wide, cut = cell.bits / 1e6, cell.cut_bits / 1e6
     if not cell.cut:
         return [(0, wide), (cell.seconds, wide)]

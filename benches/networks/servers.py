@@ -259,7 +259,7 @@ rtc:
         self.kind, self.options = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("viewer")}
 
     def token(self, identity, **grants):
-        """Who may join the room."""
+        """A token that lets an identity join the room."""
         grants = {"roomJoin": True, "room": STREAM, "canPublish": True, "canSubscribe": True, **grants}
         claims = {"iss": self.KEY, "sub": identity, "exp": int(time.time()) + 3600, "nbf": int(time.time()) - 60, "video": grants}
         plain = lambda data: base64.urlsafe_b64encode(data).rstrip(b"=")

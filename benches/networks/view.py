@@ -76,7 +76,7 @@ def wanted(browser):
 
 
 def run(cell, server, seed):
-    """What was seen: of the page, and of the relay each half second."""
+    """Returns the observations of the page, and those of the relay each half second."""
     browser = Chromium()
     relay = None
     try:

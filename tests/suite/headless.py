@@ -19,7 +19,7 @@ EMAIL, PASSWORD = "admin@example.com", "correct horse"
 
 
 class Browser:
-    """One page of a headless browser with a profile of its own; what a person does to it."""
+    """A page of a headless browser with a profile of its own, and the actions of a person on it."""
 
     def __init__(self):
         self.profile = tempfile.mkdtemp(prefix="millstream-panel-")

@@ -157,7 +157,7 @@ fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
         ids.push(push(&server, "holes", &url));
     }
     let publisher = Publisher::start(server.rtmp, "live", "holes");
-    // One that tries again may still have its former socket for a moment.
+    // A push that tries again may still have its former socket for a moment.
     wait_for("a socket for each try", secs(20), || {
         (files + 91..=files + 110).contains(&server.open_sockets())
     });
