@@ -24,6 +24,12 @@ pub(super) const WAITING_BYTES_MAX: usize = 1 << 20;
 /// overflow its socket.
 pub(super) const PACE_BYTES: usize = 32 << 10;
 pub(super) const PACE_INTERVAL: Duration = Duration::from_millis(2);
+/// Maximum bytes sent at once to a distant viewer while little waits: most pictures, and the head of a key frame.
+const FAR_BYTES: usize = 16 << 10;
+/// Bytes per interval that a distant viewer is sent behind those (20 Mb/s).
+const FAR_STEP: usize = 5 << 10;
+/// Intervals in which most of the bytes that wait for a distant viewer leave, if that is faster: 25 ms, little beside its round trip.
+const FAR_INTERVALS: usize = 12;
 /// Time for which a narrow path may be behind its pace and catch up at once.
 const CATCH_UP: Duration = Duration::from_millis(5);
 /// Time for which sound may wait on a narrow path; older sound is dropped.
@@ -78,8 +84,10 @@ pub(super) struct Line {
     sound_bytes: usize,
     sound_in_order: usize,
     waiting_bytes: usize,
-    /// Start of the pacing window and bytes sent in it.
+    /// Start of the pacing window, and the bytes that may still leave in it.
     paced: (Instant, usize),
+    /// True for a distant viewer, in whose path queues may be shorter than a key frame.
+    is_far: bool,
     /// Time from which the next datagram may leave on a narrow path.
     next: Instant,
     path: ReportedPath,
@@ -94,11 +102,19 @@ impl Line {
             sound_bytes: 0,
             sound_in_order: 0,
             waiting_bytes: 0,
-            paced: (now, 0),
+            paced: (now, PACE_BYTES),
+            is_far: false,
             next: now,
             path: ReportedPath::new(),
             numbers: Vec::new(),
         }
+    }
+
+    /// Spreads large units over some milliseconds from now on, for a distant viewer: reports come each five seconds, so that pictures would
+    /// stand that long before the first one tells of a queue that has no room for key frames.
+    pub(super) fn spread_for_distance(&mut self) {
+        self.is_far = true;
+        self.paced.1 = self.paced.1.min(FAR_BYTES);
     }
 
     /// True if there is room for another unit.
@@ -173,9 +189,7 @@ impl Line {
 
     /// Adds the next datagrams of one path, as far as the pace allows. Returns their path.
     pub(super) fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> Option<PathId> {
-        if now.saturating_duration_since(self.paced.0) >= PACE_INTERVAL {
-            self.paced = (now, 0);
-        }
+        self.refill(now);
         let path = self.front()?.path;
         while self.may_send(now)
             && let Some(packet) = self.front()
@@ -186,6 +200,22 @@ impl Line {
             self.leave(now, &packet, out);
         }
         Some(path)
+    }
+
+    /// Begins a pacing window if the last one is over.
+    fn refill(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.paced.0).as_micros() / PACE_INTERVAL.as_micros();
+        if elapsed == 0 {
+            return;
+        }
+        let bytes = if self.is_far {
+            let steps = usize::try_from(elapsed).unwrap_or(usize::MAX);
+            let kept = self.paced.1.saturating_add(steps.saturating_mul(FAR_STEP)).min(FAR_BYTES);
+            kept.max(self.waiting_bytes / FAR_INTERVALS).min(PACE_BYTES)
+        } else {
+            PACE_BYTES
+        };
+        self.paced = (now, bytes);
     }
 
     fn front(&self) -> Option<&Packet> {
@@ -209,12 +239,12 @@ impl Line {
     }
 
     fn may_send(&self, now: Instant) -> bool {
-        if self.limit().is_some() { self.next <= now } else { self.paced.1 < PACE_BYTES }
+        if self.limit().is_some() { self.next <= now } else { self.paced.1 > 0 }
     }
 
     fn leave(&mut self, now: Instant, packet: &Packet, out: &mut Datagrams) {
         let bytes = packet.bytes();
-        self.paced.1 = self.paced.1.saturating_add(bytes);
+        self.paced.1 = self.paced.1.saturating_sub(bytes);
         if let Some(limit) = self.limit() {
             let earliest = now.checked_sub(CATCH_UP).unwrap_or(now);
             self.next = after(self.next.max(earliest), time_of(bytes, limit));

@@ -183,6 +183,8 @@ impl RtspSession {
         let found = match &mut self.role {
             Role::Publisher(_) => transports.next(),
             Role::Viewer(viewer) => {
+                viewer.note_request(now);
+                viewer.note_answer(now);
                 let chosen = transports.find(|transport| viewer.may_use(transport.lower));
                 chosen.zip(viewer.track(index)).map(|(transport, track)| match transport.lower {
                     Lower::Tcp => {
@@ -216,6 +218,8 @@ impl RtspSession {
         let Role::Viewer(viewer) = &mut self.role else {
             return self.machine.reject(ctx.now.mono, Status::NOT_VALID_IN_STATE);
         };
+        viewer.note_request(ctx.now.mono);
+        viewer.play();
         if let Some(selection) = viewer.narrowed(self.format.key().selection) {
             self.format = self.format.select(selection);
             self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Select(selection)));
@@ -357,6 +361,7 @@ impl RtspSession {
             (Opened::Pair(track, ports), Some(transport)) => {
                 if let Role::Viewer(viewer) = &mut self.role {
                     viewer.set_up(track, Lower::Udp);
+                    viewer.note_answer(ctx.now.mono);
                 }
                 let transport = Transport { server_ports: Some(ports), ..transport.clone() };
                 self.machine.accept_setup(ctx.now.mono, transport);

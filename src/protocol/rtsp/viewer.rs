@@ -18,6 +18,8 @@ use crate::protocol::thinning::{Load, Picture, Thinning};
 
 /// Queue time from which pictures are left out before the first key frame on a path that has turned out to be narrow.
 const QUEUED_MAX: Duration = Duration::from_millis(500);
+/// Time from an answer to the next request from which a viewer is distant: in a local network none takes that long.
+const FAR_FROM: Duration = Duration::from_millis(10);
 
 /// Returns the time `duration` after `now`.
 pub(super) fn after(now: Instant, duration: Duration) -> Instant {
@@ -44,6 +46,9 @@ pub(super) struct Viewer {
     tracks: Vec<Described>,
     description: Description,
     line: Line,
+    /// Time of the last answer, and the shortest time from one to the next request: the round trip is not longer.
+    answered: Instant,
+    answer_to_request: Option<Duration>,
     /// True once it was noticed that the stream has a kind of media that the description does not have.
     lack_noticed: bool,
 }
@@ -68,7 +73,14 @@ impl Viewer {
                 waits_for_key: false,
             });
         }
-        Self { tracks, description, line: Line::new(now), lack_noticed: false }
+        Self {
+            tracks,
+            description,
+            line: Line::new(now),
+            answered: now,
+            answer_to_request: None,
+            lack_noticed: false,
+        }
     }
 
     /// True if there is no track that the viewer could be sent.
@@ -95,6 +107,24 @@ impl Viewer {
     pub(super) fn set_up(&mut self, section: usize, lower: Lower) {
         if let Some(one) = self.tracks.get_mut(section) {
             one.lower = Some(lower);
+        }
+    }
+
+    /// Notes a request of the viewer, which comes a round trip or more behind the last answer.
+    pub(super) fn note_request(&mut self, now: Instant) {
+        let took = now.saturating_duration_since(self.answered);
+        self.answer_to_request = Some(self.answer_to_request.map_or(took, |least| least.min(took)));
+    }
+
+    /// Notes an answer to the viewer.
+    pub(super) const fn note_answer(&mut self, now: Instant) {
+        self.answered = now;
+    }
+
+    /// Starts playing. Large units are spread if the viewer is distant.
+    pub(super) fn play(&mut self) {
+        if self.answer_to_request.is_some_and(|took| took >= FAR_FROM) {
+            self.line.spread_for_distance();
         }
     }
 
@@ -309,21 +339,23 @@ mod tests {
         assert_eq!((viewer.poll_timeout(), viewer.line.waiting_bytes()), (None, 0));
     }
 
+    /// Takes all that may leave now, and counts its bytes.
+    fn bytes_of(viewer: &mut Viewer, now: Instant) -> usize {
+        let mut all = 0;
+        loop {
+            let mut out = Datagrams::new();
+            viewer.poll_datagrams(now, &mut out);
+            if out.is_empty() {
+                return all;
+            }
+            all += out.bytes();
+        }
+    }
+
     #[test]
     fn datagrams_wait_for_the_pace_and_units_for_the_datagrams() {
         let now = Instant::now();
         let (mut viewer, mut package, tracks) = of_datagrams(now);
-        let bytes_of = |viewer: &mut Viewer, now| {
-            let mut all = 0;
-            loop {
-                let mut out = Datagrams::new();
-                viewer.poll_datagrams(now, &mut out);
-                if out.is_empty() {
-                    return all;
-                }
-                all += out.bytes();
-            }
-        };
         while viewer.has_room() {
             viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 100_000), true);
             assert!(viewer.line.waiting_bytes() < WAITING_BYTES_MAX + 110_000);
@@ -338,6 +370,25 @@ mod tests {
         assert_eq!(viewer.poll_timeout(), Some(now + PACE_INTERVAL * 2));
         (2..5).for_each(|n| assert!(bytes_of(&mut viewer, now + PACE_INTERVAL * n) > 0));
         assert!(viewer.has_room());
+    }
+
+    #[test]
+    fn a_viewer_whose_every_request_comes_late_is_distant() {
+        let bytes_at_once = |after_ms: [u64; 3]| {
+            let mut now = Instant::now();
+            let (mut viewer, mut package, tracks) = of_datagrams(now);
+            for ms in after_ms {
+                now += Duration::from_millis(ms);
+                viewer.note_request(now);
+                now += Duration::from_millis(50);
+                viewer.note_answer(now);
+            }
+            viewer.play();
+            viewer.push(&parts(&mut package, &tracks, TrackId::VIDEO, 100_000), true);
+            bytes_of(&mut viewer, now)
+        };
+        assert!(bytes_at_once([30, 3, 40]) >= PACE_BYTES);
+        assert!(bytes_at_once([30, 25, 40]) < PACE_BYTES);
     }
 
     #[test]

@@ -162,3 +162,36 @@ fn sound_keeps_its_order_when_the_line_becomes_narrow() {
     assert_eq!(rig.numbers(1).len(), 6, "the next one overtakes");
     assert!(rig.now > rig.start);
 }
+
+#[test]
+fn a_key_frame_is_spread_for_a_distant_viewer_alone() {
+    let after_ms = |rig: &mut Rig, ms| {
+        rig.run(ms);
+        rig.left.iter().map(|left| left.2).sum::<usize>()
+    };
+    let mut near = Rig::new();
+    near.unit(0, 70);
+    assert_eq!(after_ms(&mut near, 5), 70_000);
+    let mut far = Rig::new();
+    far.line.spread_for_distance();
+    // A picture leaves at once, a key frame in 25 ms.
+    far.unit(0, 15);
+    assert_eq!(after_ms(&mut far, 1), 15_000);
+    far.run(40);
+    far.left.clear();
+    far.unit(0, 70);
+    let first = after_ms(&mut far, 1);
+    assert!((FAR_BYTES..FAR_BYTES + 1000).contains(&first), "{first}");
+    let half = after_ms(&mut far, 12);
+    assert!((40_000..55_000).contains(&half), "{half}");
+    assert_eq!(after_ms(&mut far, 12), 70_000);
+    // A stream of 100 Mb/s is not held up.
+    far.left.clear();
+    (0..10).for_each(|_| {
+        far.unit(0, 125);
+        far.run(10);
+    });
+    assert!(far.left.len() > 1000, "{}", far.left.len());
+    far.run(60);
+    assert_eq!(far.left.len(), 1250);
+}
