@@ -42,7 +42,7 @@ const USAGE: &str = "\
 udp_relay: a network that loses, in front of a UDP port
 
   cargo bench --bench udp_relay -- --to ADDRESS [--seed N] [--loss SHARE] [--rtt MS] [--jitter MS] [--mtu BYTES]
-      [--rate BITS] [--queue BYTES]
+      [--rate BITS] [--queue BYTES] [--narrow back|there]
 
   --to ADDRESS   the port behind it, 127.0.0.1:50000
   --seed N       the n-th datagram has the same fate in every run of one seed (1)
@@ -50,8 +50,9 @@ udp_relay: a network that loses, in front of a UDP port
   --rtt MS       round trip (0)
   --jitter MS    most that a datagram of either direction is delayed more; they overtake each other (0)
   --mtu BYTES    of an IP packet, with its 28 bytes of headers; longer ones are lost (0: any)
-  --rate BITS    per second, towards the client (0: any)
+  --rate BITS    per second, in one direction (0: any)
   --queue BYTES  that wait for the rate (0: half a second of it)
+  --narrow WAY   the direction of rate and queue: back to the client, or there, to the port (back)
 
 Commands on standard input: loss SHARE, rtt MS, rate BITS, cut BITS SECONDS, dark SECONDS, stats
 ";
@@ -59,7 +60,7 @@ Commands on standard input: loss SHARE, rtt MS, rate BITS, cut BITS SECONDS, dar
 /// Headers of IPv4 and UDP.
 const HEADERS: usize = 28;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Options {
     to: Option<SocketAddr>,
     seed: u64,
@@ -69,6 +70,7 @@ struct Options {
     mtu: usize,
     rate: u64,
     queue: usize,
+    narrow: Way,
 }
 
 fn main() -> ExitCode {
@@ -94,7 +96,8 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Result<Option<(SocketAddr, Options)>, lexopt::Error> {
-    let mut options = Options { seed: 1, ..Options::default() };
+    let mut options =
+        Options { to: None, seed: 1, loss: 0.0, rtt: 0.0, jitter: 0.0, mtu: 0, rate: 0, queue: 0, narrow: Way::Back };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -106,6 +109,13 @@ fn options() -> Result<Option<(SocketAddr, Options)>, lexopt::Error> {
             Long("mtu") => options.mtu = arguments.value()?.parse()?,
             Long("rate") => options.rate = arguments.value()?.parse()?,
             Long("queue") => options.queue = arguments.value()?.parse()?,
+            Long("narrow") => {
+                options.narrow = match arguments.value()?.to_str() {
+                    Some("back") => Way::Back,
+                    Some("there") => Way::There,
+                    _ => return Err("--narrow is back or there".into()),
+                }
+            }
             Long("bench") => {}
             Short('h') | Long("help") => return Ok(None),
             other @ (Short(_) | Long(_) | Value(_)) => return Err(other.unexpected()),
@@ -135,13 +145,17 @@ fn narrow(link: Link, options: &Options) -> Link {
 }
 
 fn run(to: SocketAddr, options: &Options) {
-    let (there, back) = (options.clone(), options.clone());
+    let narrow_way = options.narrow;
+    let link = |way: Way| {
+        let options = options.clone();
+        move |link| if way == options.narrow { narrow(path(link, &options), &options) } else { path(link, &options) }
+    };
     let sent: Arc<Sent> = Arc::default();
     let tap = Arc::clone(&sent);
     let relay = Relay::to(to)
         .seed(options.seed)
-        .link(Way::There, move |link| path(link, &there))
-        .link(Way::Back, move |link| narrow(path(link, &back), &back))
+        .link(Way::There, link(Way::There))
+        .link(Way::Back, link(Way::Back))
         .tap(move |way, datagram| {
             tap.of(way).fetch_add(u64::try_from(datagram.len()).unwrap_or(u64::MAX), Ordering::Relaxed);
         })
@@ -156,11 +170,11 @@ fn run(to: SocketAddr, options: &Options) {
             "rtt" => Way::BOTH
                 .into_iter()
                 .for_each(|way| relay.change(way, |link| link.latency(ms(number(1) / 2.0)))),
-            "rate" => relay.change(Way::Back, |link| link.rate(any(bits))),
+            "rate" => relay.change(narrow_way, |link| link.rate(any(bits))),
             "cut" => {
                 let from = Instant::now();
                 let to = from + Duration::from_secs_f64(number(2).max(0.0));
-                relay.change(Way::Back, |link| link.rate_between(from, to, any(bits)));
+                relay.change(narrow_way, |link| link.rate_between(from, to, any(bits)));
             }
             "dark" => relay.blackout(Duration::from_secs_f64(number(1).max(0.0))),
             "stats" => println!("{}", stats(&relay, &sent)),

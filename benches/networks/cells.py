@@ -29,7 +29,7 @@ TRIES = 60
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One network. Loss, jitter and MTU are those of both directions, rate and queue those towards the viewer."""
+    """A network. Loss, jitter and MTU are those of both directions, rate and queue those of the media's."""
 
     name: str
     rate: float = WIDE
@@ -50,7 +50,7 @@ class Cell:
 
     @property
     def seconds(self):
-        """Those that are watched: enough to see whether pictures come back behind a cut."""
+        """Seconds of watching: enough to see whether pictures come back behind a cut."""
         return max(SECONDS, round(CUT_AT + self.cut + AFTER_CUT))
 
     def relay(self, to, seed):

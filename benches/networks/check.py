@@ -77,6 +77,15 @@ class Figures(unittest.TestCase):
         self.assertAlmostEqual(found["dropped"], 10)
         self.assertAlmostEqual(figures.of(cells.Cell(""), run_of(even(0, 24)))["sent"], 100_000 * 8 / cells.STREAM)
 
+    def test_of_a_publisher_the_way_to_the_server_and_the_video_that_came_count(self):
+        line = [{"at": at * 1000, "back": {"bytes": 0}, "there": {"bytes": at * 50_000, "offered": at * 50_000, "dropped": 0}} for at in range(25)]
+        looks = [{"video": {"framesDecoded": 1, "bytesReceived": 3_000_000}}]
+        cell = cells.Cell("", rate=0.5)
+        found = figures.of(cell, {**run_of(even(0, 24)), "line": line, "looks": looks, "way": "there"})
+        self.assertAlmostEqual(found["sent"], 50_000 * 8 / cell.bits)
+        self.assertEqual((found["video"], found["dropped"]), (1, 0))
+        self.assertIsNone(figures.of(cell, run_of(even(0, 24)))["video"])
+
     def test_lips_count_only_while_pictures_come(self):
         look = lambda frames, apart: {"video": {"framesDecoded": frames, "estimatedPlayoutTimestamp": 1000 + apart},
                                       "audio": {"estimatedPlayoutTimestamp": 1000}}

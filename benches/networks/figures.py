@@ -22,6 +22,7 @@ COLUMNS = {
     "still": ("still, s", 1, False, 0.3),
     "concealed": ("sound concealed, %", 1, False, 0.5),
     "lips": ("lips p95, ms", 0, False, 40),
+    "video": ("video, Mb/s", 2, True, 0.1),
     "recovery": ("back after a cut, s", 1, False, 0.3),
     "sent": ("sent / deliverable", 2, None, 0.0),
     "dropped": ("dropped by the queue, %", 1, None, 0.0),
@@ -44,7 +45,8 @@ def of(cell, seen):
         "concealed": concealed(seen["looks"]),
         "lips": lips(seen["looks"]),
         "recovery": recovery(at, cell),
-        **carried(cell, seen["line"], begun),
+        "video": 8 * (last.get("bytesReceived") or 0) / cell.seconds / 1e6 if seen.get("way") == "there" else None,
+        **carried(cell, seen["line"], begun, seen.get("way", "back")),
         "lost": last.get("packetsLost"), "asked": last.get("nackCount"), "keys": last.get("keyFramesDecoded"), "plis": last.get("pliCount"),
     }
 
@@ -78,7 +80,7 @@ def concealed(looks):
 
 
 def lips(looks):
-    """How far picture and sound were apart in 95 of 100 looks, while pictures came."""
+    """Milliseconds by which picture and sound were apart in 95 of 100 looks, while pictures came."""
     apart, before = [], 0
     for look in looks:
         video, audio = look.get("video") or {}, look.get("audio") or {}
@@ -101,10 +103,10 @@ def recovery(at, cell):
     return back - end
 
 
-def carried(cell, line, begun):
+def carried(cell, line, begun, way):
     """Bytes sent over those that the line, or the stream where that takes less, can have had, once the path is known; and what its queue
     dropped of all."""
-    back = [(((look["at"] - begun) / 1000), look["back"]) for look in line]
+    back = [(((look["at"] - begun) / 1000), look[way]) for look in line]
     settled = next((one for one in back if one[0] >= SETTLED_S), back[-1])
     (begin, first), (end, last) = settled, back[-1]
     possible = cell.deliverable(begin, end)

@@ -1,6 +1,6 @@
 """Real Chromium behind a seeded network, at one server after the other: docs/networks.md.
 
-networks.py [--only TEXT] [--servers TEXT] [--seeds N] [--first N] [--table short|pairwise]: TEXT is a part of names, or several with commas between.
+networks.py [--side viewer|publisher] [--only TEXT] [--servers TEXT] [--seeds N] [--first N] [--table short|pairwise]: TEXT is a part of names, or several with commas between.
 PROGRAM and RELAY are the built server and relay.
 """
 
@@ -40,11 +40,14 @@ def chosen(options):
 
 
 def one(server, cell, seed, film):
-    """A server of its own for each run, whose viewer comes at a moment that the seed decides."""
+    """A server of its own for each run, whose viewer comes at a moment that the seed decides; without a film a browser publishes."""
     place = stage.folder()
     running = None
     try:
-        running = server(place, film)
+        running = server(place)
+        if film is None:
+            return view.run_publisher(cell, running, seed)
+        running.send(film)
         return view.run(cell, running, seed)
     finally:
         if running:
@@ -54,7 +57,7 @@ def one(server, cell, seed, film):
 
 
 def keep_logs(place, target):
-    """Those of the latest run of a server."""
+    """Keeps the logs of the latest run of a server."""
     os.makedirs(target, exist_ok=True)
     for name in os.listdir(place):
         if name.endswith("log"):
@@ -103,6 +106,7 @@ def main():
         options.add_argument(f"--{name}", default="")
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--first", type=int, default=1, help="the first seed")
+    options.add_argument("--side", choices=("viewer", "publisher"), default="viewer", help="who is behind the network")
     options.add_argument("--table", choices=("short", "pairwise"), default="short")
     options.add_argument("--report", help="no run: the tables of this file of JSON lines")
     options = options.parse_args()
@@ -114,7 +118,7 @@ def main():
     if not names or not table:
         raise SystemExit("no server, or no network, is called so")
     print(", ".join(server.version() for server in names), flush=True)
-    film = servers.film(stage.folder(), FILM_S)
+    film = servers.film(stage.folder(), FILM_S) if options.side == "viewer" else None
     rows = []
     with open(f"{TARGET}/cells.jsonl", "w") as out:
         for seed in range(options.first, options.first + options.seeds):

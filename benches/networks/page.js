@@ -49,7 +49,7 @@ function bare(sdp) {
     return sdp.split("\r\n").filter((line) => !/^a=(candidate|end-of-candidates)/.test(line)).join("\r\n");
 }
 
-// Whatever makes connections here makes these.
+// Takes the place of the browser's own: every connection of the page is one.
 class Peer extends RTCPeerConnection {
     constructor(...configuration) {
         super(...configuration);

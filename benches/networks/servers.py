@@ -21,6 +21,8 @@ import stage  # noqa: E402: programs in the background that end with this one
 PEERS = f"{stage.ROOT}/target/peers"
 STREAM = "networks"
 FPS, GOP_S, VIDEO_BITS = 25, 2, 2_400_000
+# For the page of a publisher.
+MEDIA = {"fps": FPS, "bits": VIDEO_BITS}
 
 
 def film(place, seconds):
@@ -70,10 +72,14 @@ def first_line(*command):
 
 
 class Running:
-    """A server that has the stream, until it is closed. `kind` and `options` are for the viewer's page."""
+    """A server, until it is closed. `kind` and `options` are for the viewer's page, `way_in` for that of a publisher."""
 
     def __init__(self):
         self.processes, self.begun = [], None
+
+    def send(self, path):
+        """Publishes the film, and waits until it is there."""
+        raise NotImplementedError
 
     def publish(self, path, *outputs):
         """Publishes the film in real time, as it is."""
@@ -108,15 +114,18 @@ class Millstream(Running):
     def version():
         return first_line(stage.PROGRAM, "--version")
 
-    def __init__(self, place, path):
+    def __init__(self, place):
         super().__init__()
         server = stage.Server("server.workers=1", "app.publisherGraceMs=0", "metrics.per_stream=true", *os.environ.get("SETTINGS", "").split())
         self.processes.append(server.process)
-        rtsp = server.ready["rtsp"]
-        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{rtsp}/live/{STREAM}"])
-        stage.wait_for("the stream at millstream", lambda: server.is_live(STREAM))
+        self.server = server
         self.kind, self.options = "whep", {"url": f"http://{server.http}/live/whep/{STREAM}"}
+        self.way_in = "whip", {"url": f"http://{server.http}/live/whip/{STREAM}"}
         self.metrics = f"http://{server.http}/metrics"
+
+    def send(self, path):
+        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://{self.server.ready['rtsp']}/live/{STREAM}"])
+        stage.wait_for("the stream at millstream", lambda: self.server.is_live(STREAM))
 
     def estimate(self):
         with urllib.request.urlopen(self.metrics, timeout=5) as answer:
@@ -135,7 +144,7 @@ class MediaMtx(Running):
     def version():
         return f"MediaMTX {first_line(program('mediamtx'), '--version')}"
 
-    def __init__(self, place, path):
+    def __init__(self, place):
         super().__init__()
         http, rtsp, media, api = free_port(), free_port(), free_port(socket.SOCK_DGRAM), free_port()
         off = "".join(f"{name}: no\n" for name in ("rtmp", "hls", "srt", "moq", "metrics", "pprof", "playback"))
@@ -154,13 +163,17 @@ paths:
 """)
         self.begin([program("mediamtx"), f"{place}/mediamtx.yml"], f"{place}/mediamtx.log")
         stage.wait_for("MediaMTX", lambda: answers(f"http://127.0.0.1:{api}/v3/paths/list"))
-        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://127.0.0.1:{rtsp}/{STREAM}"])
-        stage.wait_for("the stream at MediaMTX", lambda: told(f"http://127.0.0.1:{api}/v3/paths/get/{STREAM}").get("ready"))
+        self.rtsp, self.api = rtsp, api
         self.kind, self.options = "whep", {"url": f"http://127.0.0.1:{http}/{STREAM}/whep"}
+        self.way_in = "whip", {"url": f"http://127.0.0.1:{http}/{STREAM}/whip"}
+
+    def send(self, path):
+        self.publish(path, ["-f", "rtsp", "-rtsp_transport", "tcp", f"rtsp://127.0.0.1:{self.rtsp}/{STREAM}"])
+        stage.wait_for("the stream at MediaMTX", lambda: told(f"http://127.0.0.1:{self.api}/v3/paths/get/{STREAM}").get("ready"))
 
 
 class Janus(Running):
-    """The streaming plugin, which passes on RTP: the latest key frame is kept for who joins."""
+    """The streaming plugin, which passes on RTP: the latest key frame is kept for who joins. Browsers publish to a room."""
 
     NAME = "Janus"
     LOOPBACK = f"{PEERS}/janus_loopback.so"
@@ -173,7 +186,7 @@ class Janus(Running):
     def version():
         return re.sub(r"\s+", " ", first_line(program("janus"), "--version"))
 
-    def __init__(self, place, path):
+    def __init__(self, place):
         super().__init__()
         http, audio, video = free_port(), free_port(socket.SOCK_DGRAM), free_port(socket.SOCK_DGRAM)
         folder = f"{place}/janus"
@@ -181,7 +194,7 @@ class Janus(Running):
         settings = {
             "janus": 'general: { debug_level = 4 }\nmedia: { }\nnat: { ice_enforce_list = "127.0.0.1" }\n'
                      'plugins: { disable = "' + ",".join(f"libjanus_{name}.so" for name in (
-                         "audiobridge", "duktape", "echotest", "lua", "nosip", "recordplay", "sip", "textroom", "videocall", "videoroom",
+                         "audiobridge", "duktape", "echotest", "lua", "nosip", "recordplay", "sip", "textroom", "videocall",
                          "voicemail")) + '" }\n'
                      'transports: { disable = "' + ",".join(f"libjanus_{name}.so" for name in (
                          "mqtt", "nanomsg", "pfunix", "rabbitmq", "websockets")) + '" }\nevents: { broadcast = false }\n',
@@ -204,18 +217,31 @@ class Janus(Running):
     videobufferkf = true
 }}
 """,
+            "janus.plugin.videoroom": """general: { }
+room-1: {
+    publishers = 2
+    bitrate = 0
+    fir_freq = 0
+    audiocodec = "opus"
+    videocodec = "h264"
+}
+""",
         }
         for name, text in settings.items():
             with open(f"{folder}/{name}.jcfg", "w") as out:
                 out.write(text)
         self.begin([program("janus"), "-F", folder, "-C", f"{folder}/janus.jcfg", "--interface", "127.0.0.1"], f"{place}/janus.log",
                    LD_PRELOAD=self.LOOPBACK)
+        self.video, self.audio = video, audio
         self.kind, self.options = "janus", {"url": f"http://127.0.0.1:{http}/janus", "id": 1}
+        self.way_in = "janus", self.options
         stage.wait_for("Janus", lambda: answers(f"{self.options['url']}/info"))
+
+    def send(self, path):
         to = lambda port: f"rtp://127.0.0.1:{port}?pkt_size=1200"
         self.publish(
-            path, ["-map", "0:v", "-bsf:v", "h264_mp4toannexb", "-payload_type", "96", "-f", "rtp", to(video)],
-            ["-map", "0:a", "-payload_type", "97", "-f", "rtp", to(audio)])
+            path, ["-map", "0:v", "-bsf:v", "h264_mp4toannexb", "-payload_type", "96", "-f", "rtp", to(self.video)],
+            ["-map", "0:a", "-payload_type", "97", "-f", "rtp", to(self.audio)])
 
 
 class LiveKit(Running):
@@ -235,7 +261,7 @@ class LiveKit(Running):
         with open(f"{HERE}/livekit/go.mod") as file:
             return f"LiveKit {re.search(r'livekit-server v([0-9.]+)', file.read())[1]}"
 
-    def __init__(self, place, path):
+    def __init__(self, place):
         super().__init__()
         http, media, tcp = free_port(), free_port(socket.SOCK_DGRAM), free_port()
         with open(f"{place}/livekit.yaml", "w") as out:
@@ -253,10 +279,13 @@ rtc:
 """)
         self.begin([program("livekit-server"), "--config", f"{place}/livekit.yaml", "--node-ip", "127.0.0.1"], f"{place}/livekit.log")
         stage.wait_for("LiveKit", lambda: answers(f"http://127.0.0.1:{http}/"))
-        to = ["-f", "whip", "-authorization", self.token("publisher"), f"http://127.0.0.1:{http}/whip/v1"]
-        self.publish(path, to)
-        stage.wait_for("the stream at LiveKit", lambda: self.publishes(http))
+        self.http = http
         self.kind, self.options = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("viewer")}
+        self.way_in = "livekit", {"url": f"ws://127.0.0.1:{http}", "token": self.token("publisher")}
+
+    def send(self, path):
+        self.publish(path, ["-f", "whip", "-authorization", self.token("publisher"), f"http://127.0.0.1:{self.http}/whip/v1"])
+        stage.wait_for("the stream at LiveKit", self.publishes)
 
     def token(self, identity, **grants):
         """A token that lets an identity join the room."""
@@ -266,10 +295,10 @@ rtc:
         text = b".".join(plain(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
         return (text + b"." + plain(hmac.new(self.SECRET.encode(), text, hashlib.sha256).digest())).decode()
 
-    def publishes(self, http):
-        """Whether both tracks are there."""
+    def publishes(self):
+        """True if both tracks are there."""
         request = urllib.request.Request(
-            f"http://127.0.0.1:{http}/twirp/livekit.RoomService/ListParticipants", json.dumps({"room": STREAM}).encode(),
+            f"http://127.0.0.1:{self.http}/twirp/livekit.RoomService/ListParticipants", json.dumps({"room": STREAM}).encode(),
             {"Content-Type": "application/json", "Authorization": f"Bearer {self.token('admin', roomAdmin=True)}"})
         try:
             with urllib.request.urlopen(request, timeout=5) as answer:
@@ -291,7 +320,7 @@ class Srs(Running):
     def version():
         return f"SRS {first_line(program('srs-webrtc'), '-v')}"
 
-    def __init__(self, place, path):
+    def __init__(self, place):
         super().__init__()
         http, rtmp, media = free_port(), free_port(), free_port(socket.SOCK_DGRAM)
         with open(f"{place}/srs.conf", "w") as out:
@@ -307,10 +336,14 @@ vhost __defaultVhost__ {{ rtc {{ enabled on; rtmp_to_rtc off; rtc_to_rtmp off; }
         self.begin([program("srs-webrtc"), "-c", f"{place}/srs.conf"], f"{place}/srs.log")
         api = f"http://127.0.0.1:{http}"
         stage.wait_for("SRS", lambda: answers(f"{api}/api/v1/versions"))
-        self.publish(path, ["-f", "whip", f"{api}/rtc/v1/whip/?app=live&stream={STREAM}"])
-        streams = lambda: told(f"{api}/api/v1/streams/").get("streams", [])
-        stage.wait_for("the stream at SRS", lambda: any(stream["publish"]["active"] for stream in streams()))
+        self.api = api
         self.kind, self.options = "whep", {"url": f"{api}/rtc/v1/whep/?app=live&stream={STREAM}"}
+        self.way_in = "whip", {"url": f"{api}/rtc/v1/whip/?app=live&stream={STREAM}"}
+
+    def send(self, path):
+        self.publish(path, ["-f", "whip", self.way_in[1]["url"]])
+        streams = lambda: told(f"{self.api}/api/v1/streams/").get("streams", [])
+        stage.wait_for("the stream at SRS", lambda: any(stream["publish"]["active"] for stream in streams()))
 
 
 ALL = (Millstream, MediaMtx, Janus, LiveKit, Srs)

@@ -1,5 +1,6 @@
-"""One viewer of one server behind one network: what it saw, and what the line carried."""
+"""A viewer or publisher of one server behind one network: what was seen, and what the line carried."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,7 +18,7 @@ import headless  # noqa: E402: a page of a headless browser
 
 HERE = servers.HERE
 RELAY = os.environ.get("RELAY", "")
-SCRIPTS = ("page.js", "node_modules/livekit-client/dist/livekit-client.umd.js")
+SCRIPTS = ("page.js", "publish.js", "node_modules/livekit-client/dist/livekit-client.umd.js")
 LOOK_S = 0.5
 # Viewers come so long after the publisher, and at another moment of the GOP with each seed.
 JOIN_S, STEP = 5, 0.618
@@ -44,8 +45,8 @@ class Chromium(headless.Chromium):
 class Relay:
     """A network in front of one address."""
 
-    def __init__(self, cell, to, seed):
-        command = [RELAY, "--bench", *cell.relay(to, seed)]
+    def __init__(self, cell, to, seed, way="back"):
+        command = [RELAY, "--bench", *cell.relay(to, seed), "--narrow", way]
         self.process = stage.begin(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline().rsplit(":", 1)[1])
 
@@ -76,31 +77,58 @@ def wanted(browser):
 
 
 def run(cell, server, seed):
-    """Returns the observations of the page, and those of the relay each half second."""
-    browser = Chromium()
-    relay = None
-    try:
-        browser.go(pages.serve("networks", "autoplay width=640", SCRIPTS, HERE))
+    """Returns the observations of a viewer's page behind the network, and those of the relay each half second."""
+    with contextlib.ExitStack() as left:
+        browser = page(left)
         join = server.begun + JOIN_S + seed * STEP % 1 * servers.GOP_S
         time.sleep(max(0, join - time.monotonic()))
         browser.run(f"watch({json.dumps(server.kind)}, {json.dumps(server.options)}); 0")
-        relay = Relay(cell, wanted(browser), seed)
-        browser.run(f"relayAt({relay.port}); 0")
-        return follow(cell, browser, relay, server)
-    finally:
-        browser.close()
-        if relay:
-            relay.close()
+        relay = behind(left, browser, cell, seed, "back")
+        return follow(cell, browser, relay, server.estimate)
 
 
-def follow(cell, browser, relay, server):
+# How a viewer asks who is there before the stream.
+WAITING = {"whep": "waiting", "janus": "janus_room"}
+
+
+def run_publisher(cell, server, seed):
+    """The same of a viewer without a network, of a publisher behind it. Times are counted from the publisher's answer on."""
+    with contextlib.ExitStack() as left:
+        publisher, viewer = page(left), page(left)
+        kind, options = server.way_in
+        publisher.run(f"publish({json.dumps(kind)}, {json.dumps({**options, **servers.MEDIA})}); 0")
+        relay = behind(left, publisher, cell, seed, "there")
+        viewer.run(f"watch({json.dumps(WAITING.get(server.kind, server.kind))}, {json.dumps(server.options)}); 0")
+        viewer.run(f"relayAt({wanted(viewer).rsplit(':', 1)[1]}); 0")
+        seen = follow(cell, viewer, relay, lambda: None)
+        sending = publisher.run("finish()")
+        return {**seen, "began": sending["began"], "way": "there", "sending": sending["looks"]}
+
+
+def page(left):
+    """A browser with the page, until `left` is left."""
+    browser = Chromium()
+    left.callback(browser.close)
+    browser.go(pages.serve("networks", "autoplay width=640", SCRIPTS, HERE))
+    return browser
+
+
+def behind(left, browser, cell, seed, way):
+    """Puts a network in front of the server that a page has asked."""
+    relay = Relay(cell, wanted(browser), seed, way)
+    left.callback(relay.close)
+    browser.run(f"relayAt({relay.port}); 0")
+    return relay
+
+
+def follow(cell, browser, relay, estimate):
     begun, line, is_cut = time.monotonic(), [relay.stats()], False
     while time.monotonic() < begun + cell.seconds:
         past = time.monotonic() - begun
         if cell.cut and not is_cut and past >= cells.CUT_AT:
             relay.say("cut", cell.cut_bits, cell.cut)
             is_cut = True
-        line.append({**relay.stats(), "estimate": server.estimate()})
+        line.append({**relay.stats(), "estimate": estimate()})
         next_look = begun + (int(past / LOOK_S) + 1) * LOOK_S
         time.sleep(max(0, next_look - time.monotonic()))
     seen = browser.run("finish()")
