@@ -12,7 +12,7 @@ count=${2:-}
 seconds=${3:-15}
 kbps=${KBPS:-2500}
 program=${PROGRAM:-$(dirname "$0")/../target/release/millstream}
-# What is recorded goes to a disk.
+# Recordings go to a disk.
 folder=$(mktemp -d "$([ "$what" = recordings ] && echo "${TMPDIR:-/tmp}" || echo /dev/shm)/hls.XXXXXX")
 pids=()
 finish() {
@@ -48,13 +48,13 @@ worker() {
         case $(cat "$task/comm") in worker*) cut -d' ' -f1 "$task/schedstat" ;; esac
     done | awk '{ sum += $1 } END { printf "%.3f", sum / 1e9 }'
 }
-# How large the writes to recordings are, for two seconds.
+# Prints the sizes of writes to recordings, for two seconds.
 write_sizes() {
     timeout 2 strace -f -y -e trace=write,pwrite64,writev,pwritev,fdatasync -o "$folder/calls" -p "$server" 2>"$folder/strace" || true
     grep '/vods\|recording\|mp4' "$folder/calls" | sed -n 's/.* \([a-z0-9]*\)([0-9]*<.*) *= \([0-9]*\).*/\1 \2/p' |
         awk '{ calls[$1]++; bytes[$1] += $2 } END { for (name in calls) printf "    %s: %d in 2 s, %d KB each\n", name, calls[name], bytes[name] / calls[name] / 1024 }'
 }
-# One line of a report.
+# Prints a line of a report.
 line() {
     python3 -c 'import json, sys
 name, before, report = sys.argv[1], int(sys.argv[2]), json.load(open(sys.argv[3]))

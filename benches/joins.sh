@@ -6,7 +6,7 @@ BIN=$(realpath "$1"); CLIP="--bitrate 2500"; [ $# -gt 1 ] && CLIP="--file $(real
 D=$(mktemp -d); cd "$D" || exit 1
 port() { python3 -c 'import socket;s=socket.socket();s.bind(("127.0.0.1",0));print(s.getsockname()[1])'; }
 RTMP=$(port); HTTP=$(port); URL=rtmp://127.0.0.1:$RTMP/live/s
-# Those who join share a core with those who measure, and give way to them: what is asked is what the server makes these wait.
+# Joining clients share a core with the measured ones and give way to them: the question is how long the server makes these wait.
 bench() { taskset -c 1 nice -n "${GIVES_WAY:-${NICE:-0}}" "$BIN" bench "$@" 2>/dev/null; }
 resident() { grep VmRSS /proc/$SERVER/status; }
 taskset -c 0 nice -n "${NICE:-0}" "$BIN" --home "$D/home" --set http.port=$HTTP --set rtmp.port=$RTMP --set srt.enabled=false \

@@ -1,4 +1,4 @@
-"""What a copy of a stream costs its origin and its edge, and how much later it comes, beside local viewers in the same run.
+"""Measures the cost of a copy of a stream at its origin and its edge, and the time that it comes later, beside local viewers in the same run.
 
 python3 benches/nodes.py target/release/millstream [STREAMS] [KBPS] [SECONDS]
 

@@ -8,7 +8,7 @@ tools=$(ls -d "$(rustc --print sysroot)"/lib/rustlib/*/bin | head -1)
 [ -x "$tools/llvm-cov" ] || { echo "rustup component add llvm-tools"; exit 2; }
 folder="${COVERAGE_DIR:-../target/coverage}"
 mkdir -p "$folder"
-# What runs while it is built (build scripts, macros) would leave profiles beside the sources.
+# Programs that run while it is built (build scripts, macros) would leave profiles beside the sources.
 replay=$(LLVM_PROFILE_FILE=/dev/null RUSTFLAGS="-C instrument-coverage" cargo test --no-run --locked --test replay --target-dir "$folder" 2>&1 |
     sed -n 's/.*(\(.*replay-[0-9a-f]*\)).*/\1/p')
 

@@ -29,7 +29,7 @@ build() {
     "$engine" build -f "$file" --build-arg "BUILD_COMMIT=$commit" --build-arg "BUILD_DATE=$date" -t "millstream:$version" -t millstream:latest .
 }
 
-# What the Dockerfile says of the sources, which changes there would make wrong.
+# Statements of the Dockerfile about the sources, which changes there would make wrong.
 check_file() {
     channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' rust-toolchain.toml)
     grep -q "^FROM rust:$channel-slim-bookworm AS build$" "$file" || fail "$file does not build with Rust $channel"

@@ -50,7 +50,7 @@ for page in README CHANGELOG ARCHITECTURE CONTRIBUTING; do
 done
 cp -R "$from/docs" "$doc/"
 cp -R "$from/licenses" "$from/LICENSE-APACHE" "$from/LICENSE-MIT" "$doc/"
-# Where Debian looks for it, in its form.
+# The place and form in which Debian looks for it.
 cat > "$doc/copyright" <<END
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
 Upstream-Name: millstream

@@ -1,4 +1,4 @@
-// One broadcast: what it looks like, where it comes from and goes to, who may see it.
+// The page of a broadcast: its picture, its source and targets, its viewers' rights.
 
 import { HERE, Refusal, call, callApp, doApp } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";

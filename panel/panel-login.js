@@ -1,4 +1,4 @@
-// Who is it? The first user, somebody who comes, or somebody whose session is over.
+// The login page: for the first user, for a visitor, and for a user whose session is over.
 
 import { call, doCall } from "./panel-api.js";
 import { Dialog, Field, html, useState, valuesOf } from "./panel-kit.js";

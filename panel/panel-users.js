@@ -1,4 +1,4 @@
-// Who may log in, and do what.
+// The page of users and their rights.
 
 import { call, doCall, pageOf } from "./panel-api.js";
 import { Confirm, Dialog, Field, attempt, html, useEffect, usePolled, useState, valuesOf } from "./panel-kit.js";

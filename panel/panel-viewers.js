@@ -1,4 +1,4 @@
-// Who watches a broadcast, and the way to disconnect somebody.
+// The viewers of a broadcast, each with a button that disconnects them.
 
 import { callApp, doApp } from "./panel-api.js";
 import { Icon } from "./panel-icons.js";

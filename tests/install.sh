@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what the tests run besides Rust, only what is missing: Debian packages, and Python packages into tests/.venv.
-# Where nothing is missing, no right is needed.
+# No right is needed if nothing is missing.
 set -eu
 cd "$(dirname "$0")"
 # Debian has nginx in a folder that only root's path names, and Go's own archive is unpacked into one that no path names.

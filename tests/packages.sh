@@ -17,7 +17,7 @@ for file in target/package/*.crate; do
     tar -xzf "$file" -C "$outside/packages"
 done
 
-# One program that has every package, and those of tests/outside, each with a single one.
+# A program that has every package, and those of tests/outside, each with a single one.
 {
     printf '[package]\nname = "outside-all"\nversion = "0.1.0"\nedition = "2024"\n\n[dependencies]\n'
     for folder in "$outside"/packages/*; do

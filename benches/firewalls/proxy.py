@@ -11,7 +11,7 @@ HEAD_MAX = 65536
 
 
 class Client(socketserver.StreamRequestHandler):
-    """One connection: its first request says where to, and all that follows goes there."""
+    """Passes on a connection: its first request names the target of all that follows."""
 
     def handle(self):
         lines = []

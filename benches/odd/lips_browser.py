@@ -42,7 +42,7 @@ class Blank(http.server.BaseHTTPRequestHandler):
 
 
 class Chromium:
-    """One page, driven over the DevTools protocol."""
+    """A page, driven over the DevTools protocol."""
 
     def __init__(self):
         self.profile, self.number = pathlib.Path(tempfile.mkdtemp(prefix="lips-chromium-")), 0
@@ -102,7 +102,7 @@ def send_whip(server, change, seconds, browser=None):
 
 
 def row(reader, watched, length, corrections):
-    """One row of the table."""
+    """Prints a row of the table."""
     pictures = reader["pictures"]
     zero = pictures[0][1]
     middle = [(at, wall) for at, wall in pictures if 5 <= wall - zero <= 33]

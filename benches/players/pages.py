@@ -1,4 +1,4 @@
-"""One page of players, and the scripts beside it, on a port of its own."""
+"""A page of players, and the scripts beside it, on a port of its own."""
 
 import functools
 import http.server

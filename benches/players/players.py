@@ -51,7 +51,7 @@ def is_meant(text, name):
 
 
 def parts(stream, form):
-    """Whether video and audio are to be played."""
+    """Returns for video and for audio whether it is to be played."""
     video, audio = stage.STREAMS[stream]
     carried = [part for part in stream.split(" + ") if form != "HLS TS" or part not in NOT_IN_TS]
     both = " + " in stream
@@ -59,7 +59,7 @@ def parts(stream, form):
 
 
 def verdict(found, video, audio, seconds):
-    """One word, and what was seen. A third of the time is enough: players begin some segments behind, or wait for them."""
+    """Returns a word, and the observations behind it. A third of the time is enough: players begin some segments behind, or wait for them."""
     wrong = []
     if video and found["frames"] < seconds * 30 / 3:
         wrong.append(f"{found['frames']} pictures")

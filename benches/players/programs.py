@@ -12,7 +12,7 @@ FAULT = re.compile(r"error|fail|unable|not negotiated|no decoder|missing|unsuppo
 
 
 def listen(command, seconds, **more):
-    """What it says on both streams in so many seconds."""
+    """Returns the output of a program on both streams in so many seconds."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, start_new_session=True, **more)
         try:
@@ -68,7 +68,7 @@ def as_somebody():
 
 
 def vlc(_, url, seconds, low):
-    """What its statistics say, asked for over its standard input."""
+    """Returns its statistics, asked for over its standard input."""
     home = tempfile.mkdtemp(prefix="players.vlc.")
     os.chmod(home, 0o777)
     quiet = ["--no-media-library", "--vout", "dummy", "--aout", "dummy", "--no-video-title-show"]

@@ -38,7 +38,7 @@ STREAMS = {
 
 
 def folder():
-    """One that goes with the process."""
+    """Makes a folder that is removed with the process."""
     path = tempfile.mkdtemp(prefix="players.")
     os.chmod(path, 0o755)
     atexit.register(shutil.rmtree, path, ignore_errors=True)
@@ -91,7 +91,7 @@ def wait_for(what, look):
 
 
 class Server:
-    """One of its own, on ports that the kernel gives."""
+    """A server of its own, on ports that the kernel gives."""
 
     def __init__(self, *settings):
         self.home = folder()

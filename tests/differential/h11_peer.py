@@ -1,4 +1,4 @@
-"""What h11 makes of byte streams: one line of base64 in, one line of JSON out."""
+"""Reads byte streams by h11: one line of base64 in, one line of JSON out."""
 import base64, json, sys
 import h11
 

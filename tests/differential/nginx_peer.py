@@ -1,4 +1,4 @@
-"""What nginx sees: a line of base64 in, a line of JSON out. It proxies to a server here that writes down method and body.
+"""Reads byte streams by nginx: a line of base64 in, a line of JSON out. It proxies to a server here that writes down method and body.
 
 An answer that is not this server's is an error: nginx has refused a request, or what it could not read of one.
 """

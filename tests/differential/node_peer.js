@@ -1,4 +1,4 @@
-// What Node's http makes of byte streams: one line of base64 in, one line of JSON out.
+// Reads byte streams by Node's http: one line of base64 in, one line of JSON out.
 "use strict";
 const http = require("http");
 const { Duplex } = require("stream");

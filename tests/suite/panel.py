@@ -301,7 +301,7 @@ def task_foreign(browser, url):
 
 
 class ForeignPage(http.server.BaseHTTPRequestHandler):
-    """What somebody has lured the operator to. Its requests need no preflight, and carry the panel's cookie."""
+    """A foreign page that the operator was lured to. Its requests need no preflight, and carry the panel's cookie."""
     PAGE = b"""<!doctype html><title>elsewhere</title><script>
     async function attack(to) {
       const user = JSON.stringify({ email: "evil@example.com", password: "0".repeat(32), scope: "system", userType: "ADMIN" });
@@ -542,7 +542,7 @@ def task_recorded(browser, url):
 
 
 def task_viewers(browser, url, peer):
-    """Who watches is listed, and can be disconnected."""
+    """Viewers are listed, and can be disconnected."""
     first_user(browser, url)
     browser.go(f"{url}#/broadcast/live/cam")
     browser.wait("the viewer", lambda: browser.run("document.querySelectorAll('#viewers .list li').length") == 1)
@@ -631,7 +631,7 @@ def task_files(browser, url):
 
 
 def task_load(browser, url):
-    """How long the panel takes to be there over 10 Mb/s with a round trip of 50 ms, and what is loaded. Not a test."""
+    """Measures the time until the panel is there over 10 Mb/s with a round trip of 50 ms, and its bytes. Not a test."""
     browser.log_in(url)
     rate = 10_000_000 / 8
     browser.send("Network.emulateNetworkConditions", offline=False, latency=50, downloadThroughput=rate, uploadThroughput=rate)
@@ -646,7 +646,7 @@ def task_load(browser, url):
 
 
 def task_cost(browser, url, pid, stream, seconds="20"):
-    """What watching costs the server, in parts of a core: its processor time with a page open and without, in turn. Not a test."""
+    """Measures the cost of watching for the server, in parts of a core: its processor time with a page open and without, in turn. Not a test."""
     def used():
         """Seconds of all threads."""
         with open(f"/proc/{pid}/stat") as stat:

@@ -15,7 +15,7 @@ import headless
 
 
 class Firefox(headless.Firefox):
-    """One that plays sound without being asked."""
+    """A browser that plays sound without being asked."""
 
     def start(self):
         with open(os.path.join(self.profile, "user.js"), "w") as settings:
@@ -69,7 +69,7 @@ def task_file(browser, url, path):
 
 
 def task_falls(browser, url):
-    """What is not there, or not known, is passed over; the technology after it plays. The choice of the page is taken."""
+    """A technology that is missing or unknown is passed over; the technology after it plays. The choice of the page is taken."""
     browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=dash,vod,nonsense,hls")
     moves(browser, "hls")
     browser.run("""(() => {
@@ -247,7 +247,7 @@ def task_embedded(browser, url):
 
 
 def task_events(browser, url):
-    """What a viewer does is told to the server."""
+    """The actions of a viewer are reported to the server."""
     browser.go(f"{url}live/play.html?id=cam&mute=true&playOrder=hls&sendAnalytic=true")
     moves(browser, "hls")
     browser.run(f"{PLAYER}.video.pause()")

@@ -191,7 +191,7 @@ def task_conference(browser, url):
 
 
 def task_empty(browser, url):
-    """Who is alone in a room is connected all the same, and sees who comes."""
+    """A participant alone in a room is connected all the same, and sees newcomers."""
     alone = page(browser, url)
     alone.run("play('room2')")
     assert hears(alone, "error")["definition"] == "no_stream_exist"
@@ -265,7 +265,7 @@ AUDIO = LAST.format("AUDIO_TRACK_ASSIGNMENT") + "?.payload.map(({ audioLabel, tr
 
 
 def task_seats(browser, url):
-    """One video and one sound, of who speaks: no negotiation, the picture goes on, and what is pinned stays."""
+    """A video and a sound, of the speaker: no negotiation, the picture goes on, and what is pinned stays."""
     tabs = {id: page(browser, url) for id in ("ann", "ben", "cat")}
     speaks(tabs)
     for (id, tab), hue in zip(tabs.items(), (0, 120, 240)):

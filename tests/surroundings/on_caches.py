@@ -1,4 +1,4 @@
-"""What Varnish and nginx keep of HLS for 20 viewers; configurations are those of docs/proxies.md."""
+"""Counts the HLS that Varnish and nginx keep for 20 viewers; configurations are those of docs/proxies.md."""
 
 import collections
 import threading

@@ -29,7 +29,7 @@ class Names(socketserver.StreamRequestHandler):
 
 
 def served(port):
-    """Who signed the certificate that the server shows, and its number."""
+    """Returns the issuer and the number of the certificate that the server shows."""
     pem = ssl.get_server_certificate(("127.0.0.1", port))
     return run("openssl", "x509", "-noout", "-issuer", "-serial", input=pem)
 

@@ -1,4 +1,4 @@
-"""What the checks of `make surroundings` share: programs that end with their check, a server, ports, examples of the documentation."""
+"""Shared by the checks of `make surroundings`: programs that end with their check, a server, ports, examples of the documentation."""
 
 import contextlib
 import http.client

@@ -1,4 +1,4 @@
-//! The English of doc comments: how many of them begin with a pronoun where a noun or a verb says what the thing is or does.
+//! The English of doc comments, and of docstrings in Python: how many of them begin with a pronoun where a noun or a verb says what the thing is or does.
 
 use crate::source;
 
@@ -35,6 +35,23 @@ fn doc_comments(text: &str) -> Vec<String> {
     comments
 }
 
+/// True if a comment begins with a word that says nothing of the thing.
+fn begins_with_a_pronoun(comment: &str) -> bool {
+    PRONOUNS.contains(&comment.split([' ', ',', '.', ':']).next().unwrap_or(""))
+}
+
+#[test]
+fn docstrings_begin_with_the_thing_that_they_describe() {
+    let mut count = 0;
+    for file in ["benches", "tests", "fuzz"].iter().flat_map(|folder| source::files(folder, &[".py"])) {
+        for said in file.text.lines().filter_map(|line| line.trim_start().strip_prefix("\"\"\"")) {
+            count += 1;
+            assert!(!begins_with_a_pronoun(said), "{}: name the thing: {said}", file.path);
+        }
+    }
+    assert!(count > 300, "{count} docstrings were read");
+}
+
 #[test]
 fn doc_comments_begin_with_the_thing_that_they_describe() {
     let mut comments: Vec<String> = Vec::new();
@@ -46,8 +63,7 @@ fn doc_comments_begin_with_the_thing_that_they_describe() {
         assert!(found.len() > least, "{folder} was not read: {} comments", found.len());
         comments.extend(found);
     }
-    let begins =
-        |comment: &&String| PRONOUNS.contains(&comment.split([' ', ',', '.', ':']).next().unwrap_or(""));
+    let begins = |comment: &&String| begins_with_a_pronoun(comment);
     let tells = |comment: &&String| comment.contains(" is told") || comment.contains(" are told");
     for (name, count, listed) in [
         ("begin with a pronoun", comments.iter().filter(begins).count(), BEGINNINGS),

@@ -1,4 +1,4 @@
-// What can be published: a camera, the screen, a test pattern.
+// Sources to publish: a camera, the screen, a test pattern.
 
 import { testPattern } from "./test_pattern.js";
 
