@@ -96,8 +96,17 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Result<Option<(SocketAddr, Options)>, lexopt::Error> {
-    let mut options =
-        Options { to: None, seed: 1, loss: 0.0, rtt: 0.0, jitter: 0.0, mtu: 0, rate: 0, queue: 0, narrow: Way::Back };
+    let mut options = Options {
+        to: None,
+        seed: 1,
+        loss: 0.0,
+        rtt: 0.0,
+        jitter: 0.0,
+        mtu: 0,
+        rate: 0,
+        queue: 0,
+        narrow: Way::Back,
+    };
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
@@ -148,7 +157,9 @@ fn run(to: SocketAddr, options: &Options) {
     let narrow_way = options.narrow;
     let link = |way: Way| {
         let options = options.clone();
-        move |link| if way == options.narrow { narrow(path(link, &options), &options) } else { path(link, &options) }
+        move |link| {
+            if way == options.narrow { narrow(path(link, &options), &options) } else { path(link, &options) }
+        }
     };
     let sent: Arc<Sent> = Arc::default();
     let tap = Arc::clone(&sent);
