@@ -30,6 +30,7 @@ use crate::probe::Prober;
 use crate::redundancy::Redundancy;
 use crate::stats::SentStats;
 
+mod catch_up;
 mod head;
 mod outflow;
 mod seat;
@@ -40,6 +41,7 @@ mod unbegun;
 
 pub(crate) use outflow::{Outflow, Purpose};
 
+use catch_up::CatchUp;
 use head::Head;
 use tail::Tail;
 
@@ -151,31 +153,6 @@ fn samples(config: &CodecConfig, payload: &[u8]) -> u32 {
     }
 }
 
-/// Units before the live edge with which a viewer begins. Their times are compressed, so that they are shown at once
-/// and the viewer does not stay behind.
-#[derive(Debug, Clone, Copy)]
-struct Backlog {
-    /// Timestamp of the live edge at the start.
-    edge: u32,
-    /// Ticks from the first unit to the live edge.
-    span: u32,
-    /// Ticks to which the span is compressed.
-    squeezed: u32,
-}
-
-impl Backlog {
-    /// Returns the compressed timestamp to send to the viewer.
-    fn squeeze(&self, timestamp: u32) -> u32 {
-        // Behind the edge the difference is over half of the clock.
-        let before = self.edge.wrapping_sub(timestamp);
-        if before > self.span {
-            return timestamp;
-        }
-        let squeezed = u64::from(before) * u64::from(self.squeezed) / u64::from(self.span.max(1));
-        self.edge.wrapping_sub(u32::try_from(squeezed).unwrap_or(0))
-    }
-}
-
 /// Output state of a session, shared by all its senders.
 pub(crate) struct Road<'a> {
     pub(crate) keys: &'a mut Outbound,
@@ -210,7 +187,8 @@ impl Road<'_> {
 struct Clock {
     /// Offset of this peer, added to the track's timestamps.
     offset: u32,
-    backlog: Option<Backlog>,
+    /// Shifts of timestamps while the peer catches up with the live edge.
+    catch_up: Option<Box<CatchUp>>,
     /// Timestamp and sampling time of the latest queued unit.
     newest: Option<(u32, Instant)>,
     /// Time at which a packet last carried its capture time.
@@ -232,9 +210,21 @@ impl Clock {
         self.offset = self.offset.wrapping_add(ahead);
     }
 
-    fn timestamp(&self, of_track: u32) -> u32 {
-        let squeezed = self.backlog.map_or(of_track, |backlog| backlog.squeeze(of_track));
-        squeezed.wrapping_add(self.offset)
+    const fn timestamp(&self, of_track: u32) -> u32 {
+        of_track.wrapping_add(self.offset)
+    }
+
+    /// Returns the timestamp of a packet that leaves now for the first time.
+    fn leaves(&mut self, now: Instant, of_track: u32) -> u32 {
+        self.catch_up.take_if(|catch_up| catch_up.is_over(now));
+        let shift = self.catch_up.as_mut().map_or(0, |catch_up| catch_up.leaves(now, of_track));
+        self.timestamp(of_track).wrapping_add(shift)
+    }
+
+    /// Returns the timestamp with which a packet has left.
+    fn left(&self, of_track: u32) -> u32 {
+        let shift = self.catch_up.as_ref().map_or(0, |catch_up| catch_up.left(of_track));
+        self.timestamp(of_track).wrapping_add(shift)
     }
 
     /// Returns the capture time of a unit if its packet is to carry it.
@@ -332,7 +322,7 @@ impl Sender {
         let [a, b, c, d, e, f, g, h] = random.u64().to_be_bytes();
         let clock = Clock {
             offset: u32::from_be_bytes([a, b, c, d]),
-            backlog: None,
+            catch_up: None,
             newest: None,
             told: None,
             vacated: None,
@@ -386,9 +376,9 @@ impl Sender {
         [Some(self.agreed.source.ssrc), self.agreed.source.rtx].into_iter().flatten().map(Ssrc)
     }
 
-    /// Starts `span` ticks before the live edge, whose timestamp is `edge`; these ticks are compressed to `squeezed`.
-    pub(crate) fn begin_behind(&mut self, edge: u32, span: u32, squeezed: u32) {
-        self.clock.backlog = (span > squeezed).then_some(Backlog { edge, span, squeezed });
+    /// Starts before the live edge, whose timestamp is `edge` now.
+    pub(crate) fn begin_behind(&mut self, now: Instant, edge: u32) {
+        self.clock.catch_up = Some(Box::new(CatchUp::new(now, edge, self.agreed.clock_rate)));
     }
 
     /// Requests another playout delay of the player of a video.
@@ -430,7 +420,9 @@ impl Sender {
     /// former track, the sent timestamps still advance.
     pub(crate) fn switch(&mut self, unit: &LoggedUnit) {
         self.skip();
-        self.clock.backlog = None;
+        if let Some(catch_up) = &mut self.clock.catch_up {
+            catch_up.end();
+        }
         let Some((newest, _)) = self.clock.newest else { return };
         let timestamp = self.clock.timestamp(unit.timestamp);
         let behind = newest.wrapping_sub(timestamp);
@@ -637,7 +629,7 @@ impl Sender {
         let blocks = redundancy.and_then(|red| {
             Some((red.payload_type(), red.blocks(id, packet, log, self.agreed.payload_bytes_max)?))
         });
-        let timestamp = self.clock.timestamp(packet.timestamp);
+        let timestamp = self.clock.leaves(now, packet.timestamp);
         let tells = self.heads.tell_capture_times();
         let captured = if tells { self.clock.captured(now, timestamp, road.anchor) } else { None };
         let purpose = if self.agreed.is_video { Purpose::Video } else { Purpose::Audio };
@@ -686,7 +678,7 @@ impl Sender {
             marker: packet.marker,
             payload_type: self.agreed.payload_type,
             sequence_number: number,
-            timestamp: self.clock.timestamp(packet.timestamp),
+            timestamp: self.clock.left(packet.timestamp),
             ssrc: Ssrc(self.agreed.source.ssrc),
             csrcs: rtp::Csrcs::default(),
             // Always with the name: repairs have a source of their own, of which no peer reports, and Firefox drops what

@@ -1,7 +1,7 @@
 //! The sections of a WebRTC viewer: their tracks, and how a viewer begins.
 //!
-//! A viewer begins with the newest key frame, which may be seconds old. This backlog is squeezed into [`SQUEEZED`] of the viewer's clock:
-//! it is decoded on arrival, and from the live edge on the viewer is on time. Audio begins at the edge.
+//! A viewer begins with the newest key frame, which may be seconds old. The timestamps of this backlog follow the time at which it leaves
+//! ([`Peer::begin_behind`]): it is shown on arrival, and from the live edge on the viewer is on time. Audio begins at the edge.
 //!
 //! A section of a kind that the stream lacks is reserved ([`negotiation::give`]), and assigned when there is a track.
 
@@ -26,8 +26,8 @@ use crate::types::StreamKey;
 /// Interval of reports to a page: its rate, and that of its path.
 const BITRATES_INTERVAL: Duration = Duration::from_secs(3);
 
-/// Time on a viewer's clock into which the backlog is squeezed.
-const SQUEEZED: Duration = Duration::from_millis(200);
+/// Age from which audio is not sent to a viewer who begins.
+const SOUND_BEHIND_MAX: Duration = Duration::from_millis(200);
 
 /// A section and the track that it carries.
 #[derive(Debug)]
@@ -292,16 +292,18 @@ impl Viewer {
             return Outcome::OtherCodec;
         }
         let unit = &packets.unit;
-        let squeezed = ticks(codec, SQUEEZED);
         let behind = edge.wrapping_sub(unit.timestamp);
         if is_other && output.begun {
             peer.switch(output.section, unit);
         } else if !output.begun {
-            if codec.kind() == TrackKind::Audio && behind > squeezed && behind < u32::MAX / 2 {
+            let is_audio = codec.kind() == TrackKind::Audio;
+            if is_audio && behind > ticks(codec, SOUND_BEHIND_MAX) && behind < u32::MAX / 2 {
                 return Outcome::Done;
             }
             output.begun = true;
-            peer.begin_behind(output.section, edge, behind, squeezed);
+            if !is_audio {
+                peer.begin_behind(now, output.section, edge);
+            }
         }
         let (section, track) = (output.section, output.track);
         if codec.kind() == TrackKind::Video {

@@ -12,15 +12,23 @@ use millstream::protocol::{PathId, To};
 use netsim::{MediaSource, ms, secs};
 use rtp::extension::PlayoutDelay;
 use sdp::{Description, Direction, MediaKind};
-use webrtc::{Config, Event, IceMode, MediaPreference, Peer, offered_formats};
+use webrtc::{Config, Event, IceMode, MediaPreference, Peer, SectionId, offered_formats};
 use wire::{Datagrams, SendQueue};
 
 use super::clients::Signalling;
 use super::{FPS, GOP, PICTURE, path};
 use crate::support::world::{Over, World};
 
-/// The latest delay that was requested, which the test sees too.
-type Heard = Arc<Mutex<Option<PlayoutDelay>>>;
+/// Observations of the viewer, which the test sees too.
+type Heard = Arc<Mutex<Noted>>;
+
+#[derive(Debug, Default)]
+struct Noted {
+    /// The latest delay that was requested.
+    delay: Option<PlayoutDelay>,
+    /// Arrival and timestamp of each picture.
+    pictures: Vec<(Instant, u32)>,
+}
 
 /// A viewer by WHEP that notes what is requested of it.
 #[derive(Debug)]
@@ -42,11 +50,15 @@ impl Viewer {
         Self { signalling, peer, local: None, heard, is_ready: false }
     }
 
-    fn drain(&mut self) {
+    fn drain(&mut self, now: Instant) {
+        let mut heard = self.heard.lock().unwrap();
         while let Some(event) = self.peer.poll_event() {
             self.is_ready |= matches!(event, Event::Connected);
+            if let Event::Frame { section: SectionId(0), frame, .. } = event {
+                heard.pictures.push((now, frame.timestamp));
+            }
         }
-        *self.heard.lock().unwrap() = self.peer.playout_delay();
+        heard.delay = self.peer.playout_delay();
     }
 }
 
@@ -77,7 +89,7 @@ impl ClientDatagrams for Viewer {
 
     fn handle_datagram(&mut self, now: Instant, _: PathId, from: SocketAddr, datagram: &mut [u8]) {
         self.peer.handle_datagram(now, Path::udp(self.local.unwrap(), from), datagram);
-        self.drain();
+        self.drain(now);
     }
 
     fn poll_datagrams(&mut self, now: Instant, out: &mut Datagrams) -> To {
@@ -98,7 +110,7 @@ impl LoadPlayer for Viewer {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.peer.handle_timeout(now);
-        self.drain();
+        self.drain(now);
     }
 
     fn poll_event(&mut self) -> Option<LoadEvent> {
@@ -127,9 +139,46 @@ fn a_viewer_is_asked_for_a_short_buffer_while_pictures_are_left_out() {
     let requested = |world: &mut World, percent, time| {
         world.narrow(viewer, path(percent));
         world.run_for(time);
-        heard.lock().unwrap().map(|delay| (delay.min, delay.max))
+        heard.lock().unwrap().delay.map(|delay| (delay.min, delay.max))
     };
     assert_eq!(requested(&mut world, 1000, secs(5)), None, "nothing is left out");
     assert_eq!(requested(&mut world, 60, secs(10)), Some((ms(0), ms(500))));
     assert_eq!(requested(&mut world, 1000, secs(60)), Some((ms(0), secs(10))));
+}
+
+/// Ticks per millisecond that pictures advance by, as a receiver that fits a line through arrivals and timestamps sees it.
+fn clock_rate_seen(pictures: &[(Instant, u32)]) -> f64 {
+    let (start, first) = pictures[0];
+    let points: Vec<(f64, f64)> = pictures
+        .iter()
+        .map(|(at, timestamp)| {
+            ((*at - start).as_secs_f64() * 1000.0, f64::from(timestamp.wrapping_sub(first)))
+        })
+        .collect();
+    let count = points.len() as f64;
+    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
+    let above: f64 = points.iter().map(|point| (point.0 - x) * (point.1 - y)).sum();
+    above / points.iter().map(|point| (point.0 - x).powi(2)).sum::<f64>()
+}
+
+/// N-07: while the GOP that a newcomer begins with takes its time on the path, the sender's clock looks right to a browser, which would else hold
+/// pictures back.
+#[test]
+fn a_newcomer_sees_a_clock_of_the_right_rate_however_long_its_beginning_takes() {
+    for (percent, joins_at) in [(1000, 1900), (300, 1900), (150, 1700), (120, 1200)] {
+        let mut world = World::new(9, 1, &[]);
+        let source = MediaSource::new(&Seed::from_number(9)).fps(FPS).gop(GOP).sizes(PICTURE, 170);
+        let publisher = world.publish("live", "one", source);
+        world.run_until("the publisher", secs(5), |world| world.is_ready(publisher));
+        world.run_for(ms(joins_at));
+        let (heard, seed) = (Heard::default(), world.client_seed());
+        let machine = Viewer::new(world.instant(), "one", seed, Arc::clone(&heard));
+        let viewer = world.watch_by(Over::WebRtc, Box::new(machine));
+        world.narrow(viewer, path(percent));
+        world.run_for(secs(3));
+        let noted = heard.lock().unwrap();
+        let rate = clock_rate_seen(&noted.pictures);
+        println!("{percent} %: {} pictures, {rate:.0} ticks per millisecond", noted.pictures.len());
+        assert!((75.0..=110.0).contains(&rate), "{percent} %: {rate:.1} ticks per millisecond");
+    }
 }

@@ -155,11 +155,11 @@ impl Peer {
         self.sending.send(section, unit, sampled)
     }
 
-    /// Starts a section `span` ticks before the live edge, whose timestamp is `edge` on the clock of its track. These
-    /// ticks are compressed to `squeezed` ticks, so that a viewer who joins late shows them at once.
-    pub fn begin_behind(&mut self, section: SectionId, edge: u32, span: u32, squeezed: u32) {
+    /// Starts a section before the live edge, whose timestamp is `edge` now on the clock of its track. Until a unit leaves on time,
+    /// timestamps follow the time at which units leave, so that a viewer who joins late shows them on arrival.
+    pub fn begin_behind(&mut self, now: Instant, section: SectionId, edge: u32) {
         if let Some(sender) = self.sending.of(section) {
-            sender.begin_behind(edge, span, squeezed);
+            sender.begin_behind(now, edge);
         }
     }
 

@@ -235,6 +235,33 @@ fn where_much_is_lost_what_is_asked_for_is_sent_twice() {
     }
 }
 
+/// Checks that packets from before the live edge are sent again with the timestamp with which they left, and later ones with that of the track.
+#[test]
+fn what_is_sent_again_has_the_time_with_which_it_left() {
+    let mut bench = Bench::new(Codec::Opus, "0");
+    let (step, edge) = (960, 100_000);
+    bench.sender.begin_behind(bench.now, edge);
+    let mut left = Vec::new();
+    for n in 0..90 {
+        bench.push(edge - 50 * step + n * step, &[1; 100]);
+        bench.now += Duration::from_millis(5);
+        left.extend(bench.sent());
+    }
+    let offset = left.last().unwrap().1.wrapping_sub(edge + 39 * step);
+    let of_track = |timestamp: u32| timestamp.wrapping_sub(offset);
+    assert_eq!(of_track(left[0].1), edge + 5 * 48 - 30 * 48);
+    assert!(left.windows(2).all(|pair| of_track(pair[0].1) < of_track(pair[1].1)));
+    for (number, timestamp, _) in [left[0], left[30], left[89]] {
+        bench.now += Duration::from_millis(100);
+        bench.sender.handle_nack(std::iter::once(SequenceNumber(number)));
+        let mut out = Datagrams::new();
+        assert!(bench.fill(&mut out));
+        // The head is not encrypted; receivers refuse a second packet of its number.
+        let again = Packet::read(out.get(0)).unwrap().header;
+        assert_eq!((again.sequence_number.value(), again.timestamp), (number, timestamp));
+    }
+}
+
 /// Checks repeated requests for everything: retransmissions are limited to their share, the lists are limited, and a
 /// full path has no second copies.
 #[test]
