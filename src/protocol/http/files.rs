@@ -452,7 +452,7 @@ fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Byte
     let Some(own) = own else { return (blob.packed().cloned(), None) };
     let is_short = own.length() <= u64::try_from(coding::CODED_BYTES_MAX).unwrap_or(0)
         && own.length() >= u64::try_from(coding::CODED_BYTES_MIN).unwrap_or(0);
-    if !request.query.is_empty() || !is_short {
+    if !request.query.is_empty() && own.is_edited() || !is_short {
         return (None, Some(own));
     }
     let mut text = own.clone();
