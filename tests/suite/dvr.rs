@@ -222,3 +222,32 @@ fn who_may_not_play_cannot_go_back() {
     assert_eq!(fetch(&server, first.split('?').next().unwrap()).0, 403);
     assert_eq!(server.api().get(&path).status, 403);
 }
+
+#[test]
+fn a_clip_has_every_picture_of_a_time_that_is_on_the_disk() {
+    for kind in ["mpegts", "fmp4"] {
+        let kind_is = format!("app.hlsSegmentType={kind}");
+        let server = Server::start(&["app.dvr.window=600", "app.hlsTime=1", "app.hlsListSize=3", &kind_is]);
+        let file = media_file(false, 12);
+        let _publisher = publish(&server, &file, "cam");
+        wait_for_segments(&server, 20);
+        // Key frames every second; all of it but the end is on the disk alone.
+        let first_ms = all(&server).segments[0].program_date_time.unwrap();
+        let seconds = |ms: i64| format!("{}.{:03}", (first_ms + ms) / 1000, (first_ms + ms) % 1000);
+        let query = format!("start={}&end={}", seconds(2400), seconds(12_500));
+        let answer = server.api().post(&format!("/live/rest/v2/broadcasts/cam/clip?{query}"), "").json();
+        assert_eq!(answer["success"], true, "{answer}");
+        let id = answer["dataId"].as_str().unwrap();
+        let vod = || server.api().get(&format!("/live/rest/v2/vods/{id}"));
+        wait_for("the clip", secs(20), || vod().json()["filePath"].is_string());
+        let path = vod().json()["filePath"].as_str().unwrap().to_owned();
+        let made = unit_md5(&format!("http://{}/live/{path}", server.http), None);
+        let pictures: Vec<_> = made.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+        assert_eq!(pictures.len(), 330, "{kind}: from 2 s to 13 s");
+        let source = unit_md5(file.to_str().unwrap(), None);
+        let source: Vec<_> = source.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+        let at = source.iter().position(|hash| *hash == pictures[0]).unwrap();
+        assert_eq!(at % 30, 0, "it begins with a key frame");
+        assert!(pictures.iter().eq(source.iter().cycle().skip(at).take(330)), "{kind}");
+    }
+}
