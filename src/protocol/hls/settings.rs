@@ -466,7 +466,7 @@ fn kept(values: &Values) -> Result<Option<Keep>, Error> {
         (Some(_), Some(_)) => {
             Err(values.bad("dvr.window", "cannot be had with hlsPlayListType, which keeps all segments"))
         }
-        (kind, dvr) => Ok(dvr.map(Keep::Newest).or(kind.map(Keep::All))),
+        (kind, dvr) => Ok(dvr.map(Keep::Newest).or_else(|| kind.map(Keep::All))),
     }
 }
 

@@ -110,6 +110,7 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
     let window = Window::of(requested.query, date_ms);
     let choice = dvr::list::Choice {
         start_ms: window.map(|window| window.start_ms).filter(|start_ms| *start_ms > i64::MIN),
+        is_sliding: value(requested.query, "start").is_some_and(|start| start.starts_with('-')),
         end_ms: window.map(|window| window.end_ms).filter(|end_ms| *end_ms < i64::MAX),
         has_rest: wants_delta(requested.query),
     };

@@ -6,9 +6,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use hls::playlist::Date;
+use hls::Playlist;
+use hls::playlist::{Date, Segment, SegmentLines};
 
-use super::reach::{KEY, MARK, Mark};
+use super::reach::{KEY, MARK, Mark, RANGE, RANGED};
 
 /// Delta updates leave out what is further from the end than so many target durations (RFC 8216bis §4.4.3.8).
 pub(super) const SKIP_TARGETS: u64 = 6;
@@ -18,7 +19,6 @@ const SKIP_VERSION: u32 = 9;
 const MAP: &str = "#EXT-X-MAP:";
 const DATE: &str = "#EXT-X-PROGRAM-DATE-TIME:";
 const LENGTH: &str = "#EXTINF:";
-const RANGE: &str = "#EXT-X-DATERANGE:";
 const STEP: &str = "#EXT-X-DISCONTINUITY";
 const END: &str = "#EXT-X-ENDLIST\n";
 
@@ -27,6 +27,8 @@ const END: &str = "#EXT-X-ENDLIST\n";
 pub(in crate::protocol::hls) struct Choice {
     /// The time at which it begins.
     pub(in crate::protocol::hls) start_ms: Option<i64>,
+    /// True if that time goes on with the clock.
+    pub(in crate::protocol::hls) is_sliding: bool,
     /// The time at which it ends, like a recording. `None`: it goes on.
     pub(in crate::protocol::hls) end_ms: Option<i64>,
     /// True if the viewer has what there was a moment ago.
@@ -56,6 +58,11 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
         None => (text.len(), false),
     };
     let begin = match choice.start_ms {
+        // No line of a segment may change while it is listed (RFC 8216 §6.2.2), nor one come to it, as the date of the first one that
+        // has none: what slides begins with a chunk, which has one.
+        Some(start_ms) if choice.is_sliding && choice.end_ms.is_none() => {
+            found(last_chunk(text, first.0..behind, |mark| mark.begin_ms <= start_ms)?)
+        }
         Some(start_ms) => segment_at(text, first.0..behind, start_ms)?,
         None => found(first),
     };
@@ -99,6 +106,7 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
             at
         }
         None => {
+            lines.push_str(&going_on(text, head, first.0..begin.at, begin.date_ms).unwrap_or_default());
             begin.held.iter().for_each(|line| lines.push_str(line));
             if !begin.is_dated {
                 lines.push_str(&format!("{DATE}{}\n", Date(begin.date_ms)));
@@ -109,6 +117,22 @@ pub(in crate::protocol::hls) fn select(bytes: &Bytes, choice: Choice) -> Option<
     let ending = if is_ended || choice.end_ms.is_some() { END } else { "" };
     let ending = Bytes::from_static(ending.as_bytes());
     Some(vec![Bytes::from(lines), bytes.slice(from..end.max(from)), ending])
+}
+
+/// Returns the lines with ranges of dates that began before a date and go on there.
+fn going_on(text: &str, head: &str, before: Range<usize>, date_ms: i64) -> Option<String> {
+    if before.is_empty() || !head.contains(RANGED) {
+        return None;
+    }
+    let gone: String = ranges(text.get(before)?).collect();
+    let list = format!("{head}{gone}{DATE}{}\n{LENGTH}1,\nx\n", Date(date_ms));
+    let Ok(Playlist::Media(mut list)) = Playlist::read(list.as_bytes()) else { return None };
+    let gone = std::mem::take(&mut list.segments.first_mut()?.date_ranges);
+    list.carry(gone);
+    let date_ranges = std::mem::take(&mut list.segments.first_mut()?.date_ranges);
+    let segments = [Segment { date_ranges, ..Segment::default() }];
+    let lines = SegmentLines { behind: None, segments: &segments }.to_string();
+    Some(ranges(&lines).collect())
 }
 
 /// Returns the lines with ranges of dates.

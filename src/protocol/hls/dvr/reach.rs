@@ -15,7 +15,10 @@ use hls::playlist::{Segment, SegmentLines};
 pub(super) const CHUNK: usize = 16;
 /// Beginning of the comment in front of a chunk (RFC 8216 §4.1).
 pub(super) const MARK: &str = "#MILLSTREAM-DVR:";
+/// A comment in the head of a text that has ranges of dates, which others need not look for.
+pub(super) const RANGED: &str = "#MILLSTREAM-DVR-RANGES";
 /// Beginnings of lines.
+pub(super) const RANGE: &str = "#EXT-X-DATERANGE:";
 const MAP: &str = "#EXT-X-MAP:URI=\"";
 pub(super) const KEY: &str = "#EXT-X-KEY:";
 
@@ -71,6 +74,8 @@ pub(super) struct Chunk {
     pub(super) mark: Mark,
     /// The comment, and the lines of the segments.
     pub(super) text: String,
+    /// True if ranges of dates begin in it.
+    has_ranges: bool,
 }
 
 impl Chunk {
@@ -79,7 +84,8 @@ impl Chunk {
         let mark = Mark::read(text.lines().next()?)?;
         let uris = text.lines().filter(|line| !line.starts_with('#')).count();
         let is_whole = text.ends_with('\n') && u64::try_from(uris) == Ok(mark.segments) && uris > 0;
-        is_whole.then(|| Self { mark, text: text.to_owned() })
+        let has_ranges = text.contains(RANGE);
+        is_whole.then(|| Self { mark, text: text.to_owned(), has_ranges })
     }
 
     /// Returns the names of its files: segments and initialization sections.
@@ -289,6 +295,10 @@ impl Reach {
         let skip = self.target.saturating_mul(super::list::SKIP_TARGETS);
         let _ = writeln!(text, "#EXT-X-TARGETDURATION:{}", self.target);
         let _ = writeln!(text, "#EXT-X-SERVER-CONTROL:CAN-SKIP-UNTIL={skip}");
+        let is_ranged = recent.iter().any(|listed| !listed.segment.date_ranges.is_empty());
+        if is_ranged || self.chunks.iter().any(|chunk| chunk.has_ranges) {
+            let _ = writeln!(text, "{RANGED}");
+        }
         self.chunks.iter().for_each(|chunk| text.push_str(&chunk.text));
         let (mut number, mut passed) = (self.number, self.discontinuities);
         for segments in recent.chunks(CHUNK) {
@@ -326,7 +336,8 @@ impl Reach {
         };
         let segments: Vec<Segment> = segments.iter().enumerate().map(dated).collect();
         let _ = write!(text, "{}", SegmentLines { behind: None, segments: &segments });
-        Some(Chunk { mark, text })
+        let has_ranges = segments.iter().any(|segment| !segment.date_ranges.is_empty());
+        Some(Chunk { mark, text, has_ranges })
     }
 }
 
