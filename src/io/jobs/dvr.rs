@@ -235,6 +235,10 @@ fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
         for name in remove_older(root, app, keep) {
             ledger.with(root, app, |usage| usage.folders.remove(&name));
         }
+        // Somebody may have removed the application's folder meanwhile.
+        if folders(root, app).next().is_none() {
+            ledger.with(root, app, |usage| usage.folders.clear());
+        }
     }
 }
 

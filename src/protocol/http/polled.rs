@@ -13,7 +13,6 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::file_jobs::FileAsk;
 use super::files::{FilePath, Transfer, not_found};
 use super::responder::{Link, Next, Responder};
 use super::settings::{Identify, PolledSettings};
@@ -194,7 +193,7 @@ impl Polled {
         let Some(blob) = file.blob_for(ctx, &request) else {
             let kept = file.kept_at(ctx.apps);
             let (transfer, ask) = Transfer::begin(request, file, fields);
-            let ask = kept.map_or(ask, |segments| FileAsk::Open { segments });
+            let (transfer, ask) = transfer.kept_at(kept, ask);
             let transfer = transfer.asking_again(again).or_elsewhere(elsewhere);
             link.tell(Event::Job(ask.into()));
             return Next::become_one(transfer);
