@@ -2,7 +2,7 @@
 //!
 //! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls` crate's segmenters cut it,
 //! and the session in [`live`] publishes the files and playlists.
-//! Requests are answered from memory, by `http`.
+//! Requests are answered from memory, by `http`, and from the disk where viewers can go back ([`dvr`]).
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
 

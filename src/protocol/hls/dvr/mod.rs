@@ -226,6 +226,10 @@ impl Dvr {
             self.seal(CHUNK);
             settled = settled.saturating_sub(CHUNK);
         }
+        // A disk that hangs for as long as the window holds nothing back.
+        while self.reach.is_overdue() {
+            self.seal(CHUNK);
+        }
         while let Some(chunk) = self.reach.expire() {
             let names = self.unneeded(&chunk);
             self.due.leaving.push_back((chunk.mark.end_ms, names));
@@ -295,6 +299,10 @@ impl Dvr {
     pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
         for name in &names {
             self.files.sizes.remove(own_name(name));
+            if !self.stage.is_ready {
+                // No playlist will ever list it.
+                self.files.lost.remove(own_name(name));
+            }
         }
         self.files.kept.extend(names);
         let (pending, stem) = (&self.files.pending, &self.stem);

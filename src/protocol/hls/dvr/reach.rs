@@ -235,9 +235,20 @@ impl Reach {
         &mut self.recent
     }
 
+    /// True if as many segments as a chunk has may still change and are older than the window.
+    pub(super) fn is_overdue(&self) -> bool {
+        let last = self.recent.get(CHUNK.saturating_sub(1)).and_then(|listed| end_ms(&listed.segment));
+        last.zip(self.begin_ms()).is_some_and(|(end_ms, from_ms)| end_ms < from_ms)
+    }
+
+    /// The date at which the window begins.
+    fn begin_ms(&self) -> Option<i64> {
+        Some(self.end_ms()?.saturating_sub(self.window_ms))
+    }
+
     /// Takes out the oldest chunk if it is older than the window.
     pub(super) fn expire(&mut self) -> Option<Chunk> {
-        let from_ms = self.end_ms()?.saturating_sub(self.window_ms);
+        let from_ms = self.begin_ms()?;
         let is_over = self.chunks.front().is_some_and(|chunk| chunk.mark.end_ms < from_ms);
         if is_over { self.shed() } else { None }
     }

@@ -466,6 +466,22 @@ fn a_disk_that_hangs_costs_no_more_than_the_cap() {
 }
 
 #[test]
+fn a_disk_that_hangs_for_longer_than_the_window_leaves_no_more_than_the_window() {
+    for is_ready in [true, false] {
+        let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+        if is_ready {
+            rig.done(None);
+            rig.segment(1 << 20, false);
+            assert!(rig.hand_out());
+        }
+        (0..300).for_each(|_| rig.segment(1 << 20, false));
+        let listed = rig.dvr.reach.recent().len();
+        assert!(listed <= 30 + CHUNK && rig.dvr.files.lost.len() <= listed + LIST_SIZE, "{listed}");
+        assert!(rig.dvr.files.sizes.len() <= LIST_SIZE + 1);
+    }
+}
+
+#[test]
 fn a_stream_with_more_than_its_share_gives_up_its_oldest() {
     let mut rig = Rig::new(settings(3600, 100_000), 1, BTreeMap::new());
     rig.done(None);
