@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use super::dvr::DvrWork;
+
 /// Work on files of an archive. Paths are names below the root folder, the file's last; links are not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveWork {
@@ -20,4 +22,6 @@ pub enum ArchiveWork {
         /// removes any playlist.
         begun_ms: Option<i64>,
     },
+    /// Work on the files of a stream that viewers can go back in.
+    Dvr(DvrWork),
 }

@@ -13,6 +13,7 @@
 mod admin;
 mod archive;
 mod compute;
+mod dvr;
 mod files;
 mod import;
 mod key_info;
@@ -35,6 +36,7 @@ use crate::auth::HookUrl;
 pub use admin::{AdminOutcome, AdminWork};
 pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
+pub use dvr::{DVR, DvrDone, DvrWork, LIST};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use key_info::{KEY_BYTES, KEY_INFO_BYTES_MAX, KeyInfo, KeyInfoLines};
@@ -227,6 +229,7 @@ impl Work {
         match self {
             Self::FileAppend { data, .. } => data.iter().map(Bytes::len).fold(0, usize::saturating_add),
             Self::Archive(ArchiveWork::Put { data, .. }) => data.len(),
+            Self::Archive(ArchiveWork::Dvr(work)) => work.bytes(),
             Self::Relay(work) => work.data.as_ref().map_or(0, Bytes::len),
             Self::Post(post) => post.body.len(),
             Self::Node(work) => work.call.body.len(),
@@ -284,6 +287,8 @@ pub enum Outcome {
     Recording(RecordingOutcome),
     /// [`Work::Archive`].
     Archived(Result<(), AppendError>),
+    /// [`ArchiveWork::Dvr`].
+    Dvr(Result<DvrDone, AppendError>),
     /// [`Work::Relay`], with the reason for a failure.
     Relayed(Result<(), String>),
     /// [`Work::Import`].
@@ -359,6 +364,14 @@ impl Outcome {
         if let Self::Archived(result) = self { result } else { Err(AppendError::Failed) }
     }
 
+    /// Returns the outcome of work on the files of a stream that viewers can go back in.
+    ///
+    /// # Errors
+    /// The reason why the work failed or is incomplete.
+    pub fn dvr(self) -> Result<DvrDone, AppendError> {
+        if let Self::Dvr(result) = self { result } else { Err(AppendError::Failed) }
+    }
+
     /// Returns the outcome of work on an imported folder.
     #[must_use]
     pub fn import(self) -> ImportOutcome {
@@ -430,6 +443,7 @@ impl Outcome {
             | Self::Synced(_)
             | Self::Recording(_)
             | Self::Archived(_)
+            | Self::Dvr(_)
             | Self::Relayed(_)
             | Self::Import(_)
             | Self::Object(_)

@@ -106,6 +106,8 @@ pub struct SinkKind {
     /// Returns the stream to which a file of this name belongs, below the application's `streams`: one that the sink has made and that is
     /// no longer in memory.
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
+    /// Returns the path of such a file below `webapps`, by the application's name, if it is not the one that its name says.
+    pub kept_at: fn(&str, &AppSettings, &str) -> Option<Vec<String>>,
     /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
     /// Returns true if a change from the first settings to the second ends the sink at once and withdraws what it has made, because that is
@@ -155,6 +157,12 @@ pub fn plain_maker_of<'n>(app: &AppSettings, blob: &'n str) -> Option<(&'static 
 #[must_use]
 pub fn owner_of<'n>(app: &AppSettings, name: &'n str) -> Option<(&'static SinkKind, &'n str)> {
     maker_of(app, name).or_else(|| enabled(app).find_map(|kind| Some((kind, (kind.file_of)(app, name)?))))
+}
+
+/// Returns the path below `webapps` of a file that a sink keeps, if it is not the one that its name says.
+#[must_use]
+pub fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
+    enabled(settings).find_map(|kind| (kind.kept_at)(app, settings, name))
 }
 
 /// Returns the kinds of sinks that begin with a stream.

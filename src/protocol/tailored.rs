@@ -19,7 +19,8 @@ type Edit = Arc<dyn Fn(&str, &mut String) -> bool + Send + Sync>;
 #[derive(Clone)]
 pub struct Tailored {
     parts: VecDeque<Bytes>,
-    edit: Edit,
+    /// `None`: the parts are sent as they are.
+    edit: Option<Edit>,
     length: u64,
     held: OwnText,
 }
@@ -46,7 +47,20 @@ impl Tailored {
                 }
             }
         }
-        Some(Self { parts, edit: Arc::new(edit), length, held: OwnText::default() })
+        Some(Self { parts, edit: Some(Arc::new(edit)), length, held: OwnText::default() })
+    }
+
+    /// Makes the text of `parts` as they are, one after the other.
+    pub(super) fn plain(parts: impl IntoIterator<Item = Bytes>) -> Self {
+        let parts: VecDeque<Bytes> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let length = |part: &Bytes| u64::try_from(part.len()).unwrap_or(u64::MAX);
+        let length = parts.iter().map(length).fold(0, u64::saturating_add);
+        Self { parts, edit: None, length, held: OwnText::default() }
+    }
+
+    /// True if something of a request may be in it.
+    pub(super) const fn is_edited(&self) -> bool {
+        self.edit.is_some()
     }
 
     /// Makes its blocks count in `held` for as long as anything holds them.
@@ -67,12 +81,20 @@ impl Tailored {
 
     /// Returns the next block; `None` at the end.
     pub fn next_block(&mut self) -> Option<Bytes> {
+        let Some(edit) = self.edit.clone() else {
+            let part = self.parts.front_mut()?;
+            let block = part.split_to(BLOCK_BYTES.min(part.len()));
+            if part.is_empty() {
+                self.parts.pop_front();
+            }
+            return Some(block);
+        };
         let mut block =
             String::with_capacity(BLOCK_BYTES.min(usize::try_from(self.length).unwrap_or(BLOCK_BYTES)));
         while block.len() < BLOCK_BYTES {
             let Some(line) = self.next_line() else { break };
             let Ok(line) = std::str::from_utf8(&line) else { break };
-            if (self.edit)(line, &mut block) {
+            if edit(line, &mut block) {
                 block.push('\n');
             }
         }
@@ -121,6 +143,19 @@ mod tests {
         assert_eq!(text, format!("{lines}last\n"));
         assert!(largest < BLOCK_BYTES + 100, "{largest}");
         assert!(Tailored::new([Bytes::from_static(&[0xff])], |_, _| true).is_none());
+    }
+
+    #[test]
+    fn a_plain_text_is_sent_as_it_is() {
+        let shared = Bytes::from(vec![b'x'; 3 * BLOCK_BYTES + 1]);
+        let parts =
+            [Bytes::from_static(b"head\r\n"), shared.clone(), Bytes::new(), Bytes::from_static(b"end")];
+        let mut text = Tailored::plain(parts.clone());
+        text.next_block();
+        let block = text.next_block().unwrap();
+        assert!(block.len() == BLOCK_BYTES && block.as_ptr() == shared.as_ptr());
+        let (whole, largest) = all(Tailored::plain(parts.clone()));
+        assert_eq!((whole.as_bytes(), largest), (&*parts.concat(), BLOCK_BYTES));
     }
 
     #[test]

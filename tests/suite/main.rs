@@ -31,6 +31,7 @@ mod data_channels;
 mod differential;
 mod documented;
 mod draining;
+mod dvr;
 mod edges;
 mod encryption;
 mod examples;

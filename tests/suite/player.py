@@ -58,6 +58,27 @@ def task_http2(browser, url):
     assert len(entries) > 5 and not others, f"not over HTTP/2: {others} of {len(entries)}"
 
 
+def task_dvr(browser, url):
+    """A viewer goes half a minute back by the bar, to what memory no longer has, plays on from there, and returns to the live edge."""
+    browser.go(f"{url}live/play.html?id=cam&mute=true&dvr=true")
+    moves(browser, "hls")
+    bar = f"{PLAYER}.shadowRoot.querySelector('.back')"
+    seek, behind = f"{bar}.querySelector('input')", f"{bar}.querySelector('output').textContent"
+    browser.wait("the bar", lambda: browser.run(f"!{bar}.hidden && Number({seek}.max) - Number({seek}.min) > 35"))
+    assert browser.run(behind) == "live", browser.run(behind)
+    time = f"{PLAYER}.video.currentTime"
+    live = browser.run(time)
+    browser.run(f"(() => {{ {seek}.value = {time} - 30; {seek}.dispatchEvent(new Event('input')); }})()")
+    wanted = live - 30
+    browser.wait("the earlier time", lambda: browser.run(time) > wanted + 1 and not browser.run(f"{PLAYER}.video.seeking"))
+    assert browser.run(time) < wanted + 15, f"{browser.run(time)} and not {wanted}"
+    moves(browser, "hls")
+    assert browser.run(behind).startswith("−0:"), browser.run(behind)
+    browser.run(f"{bar}.querySelector('button').click()")
+    browser.wait("the live edge", lambda: browser.run(behind) == "live" and browser.run(time) > live)
+    moves(browser, "hls")
+
+
 def task_file(browser, url, path):
     """A file below `streams/` is played, to its end, and can be played again."""
     browser.go(f"{url}live/play.html?id={path}&mute=true&playOrder=webrtc,hls")

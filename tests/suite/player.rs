@@ -67,6 +67,18 @@ fn pictures_move_over_each_technology() {
 }
 
 #[test]
+fn a_viewer_goes_back_by_the_bar_and_returns_to_the_live_edge() {
+    let server = Server::start(&["app.dvr.window=600", "app.hlsListSize=3", "app.hlsTime=1"]);
+    let mut command = Command::new("ffmpeg");
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
+    command.arg(film()).args(["-c", "copy", "-f", "flv", &server.rtmp_url("live/cam")]);
+    let _publisher = Program::start(&mut command);
+    let list = || server.api().get("/live/streams/cam.m3u8?dvr=true").body;
+    wait_for("forty seconds", secs(90), || list().matches("#EXTINF:").count() >= 40);
+    does(&[CHROMIUM], "dvr", &server, &[]);
+}
+
+#[test]
 fn stereo_stays_stereo_over_webrtc() {
     let server = Server::start(&[]);
     let _publisher = publish(&server);

@@ -60,6 +60,7 @@ const USES: &[(&str, &str)] = &[
     ("src/hub/ring.rs", CARRIED),
     ("src/io/clock.rs", CARRIED),
     ("src/io/import_tool.rs", COMPARED),
+    ("src/io/jobs/dvr.rs", COMPARED),
     ("src/io/jobs/posts.rs", SHOWN),
     ("src/io/jobs/roles.rs", COMPARED),
     ("src/io/load/mod.rs", MEDIA),

@@ -453,6 +453,11 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
     ),
     ("hlsSegmentType", "tests/suite/hls.rs::fragmented_mp4_is_played_to_its_end_in_each_of_its_forms"),
     ("hlsEnableLowLatency", "src/worker/polled_tests.rs::a_part_is_waited_for_when_it_is_the_next_one"),
+    ("dvr.window", "tests/suite/dvr.rs::a_viewer_goes_back_to_what_memory_no_longer_has"),
+    (
+        "dvr.max_bytes",
+        "tests/suite/dvr.rs::streams_of_an_application_share_its_bytes_and_live_viewers_have_all",
+    ),
     ("hls.part_ms", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),
     ("dashMuxingEnabled", "tests/suite/hls.rs::fragmented_mp4_is_played_to_its_end_in_each_of_its_forms"),
     ("dashTargetLatency", "src/protocol/hls/settings.rs::each_setting_of_an_application_is_read"),

@@ -11,7 +11,7 @@ use hls::Playlist;
 use hls::limits::PLAYLIST_BYTES_MAX;
 use hls::playlist::Segment;
 
-use super::files::{blame_append, checked, lead, open_folder, open_or_make_folder, sync_folder};
+use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_make_folder, sync_folder};
 use crate::io::sys;
 use crate::jobs::{AppendError, ArchiveWork};
 
@@ -22,11 +22,13 @@ pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
     let done = match work {
         ArchiveWork::Put { path, data } => put(root, path, data),
         ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
+        // Has its own place, with the count of what is there.
+        ArchiveWork::Dvr(_) => Err(nowhere()),
     };
     done.map_err(|error| blame_append(&error))
 }
 
-fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
+pub(super) fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
     let (folder, name) = lead(root, path, open_or_make_folder)?;
     let (before, behind) = UNFINISHED;
     let unfinished = CString::new([before.as_bytes(), name.as_bytes(), behind.as_bytes()].concat())?;

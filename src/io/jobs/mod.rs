@@ -8,6 +8,7 @@
 
 mod admin;
 mod archives;
+mod dvr;
 mod files;
 mod imports;
 mod key_files;

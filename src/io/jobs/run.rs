@@ -10,14 +10,14 @@ use ureq::Agent;
 use super::pictures::Pictures;
 use super::roles::Roles;
 use super::{
-    admin, archives, files, imports, key_files, names, nodes, objects, passwords, posts, recordings, relays,
-    seen,
+    admin, archives, dvr, files, imports, key_files, names, nodes, objects, passwords, posts, recordings,
+    relays, seen,
 };
 use crate::auth::OutboundPolicy;
 use crate::config::Options;
 use crate::io::clock;
 use crate::io::tls::CertificateFiles;
-use crate::jobs::{Outcome, READ_BYTES_MAX, Work};
+use crate::jobs::{ArchiveWork, Outcome, READ_BYTES_MAX, Work};
 
 /// The files and folders that jobs work on.
 #[derive(Debug, Clone)]
@@ -53,6 +53,8 @@ pub(in crate::io) struct Runner {
     agent: OnceLock<Agent>,
     roles: Roles,
     pictures: Pictures,
+    /// Bytes that viewers can go back in, by application.
+    dvr: dvr::Ledger,
     /// TLS settings for connections to other nodes.
     nodes: Arc<ClientConfig>,
 }
@@ -66,6 +68,7 @@ impl Runner {
             agent: OnceLock::new(),
             roles: Roles::default(),
             pictures: Pictures::default(),
+            dvr: dvr::Ledger::default(),
             nodes,
         }
     }
@@ -99,6 +102,9 @@ impl Runner {
             Work::FileAppend { to, data } => Outcome::Appended(files::append(&self.paths.root, to, &data)),
             Work::FileSync { file } => Outcome::Synced(file.sync()),
             Work::Recording(work) => Outcome::Recording(recordings::run(&self.paths.root, &work)),
+            Work::Archive(ArchiveWork::Dvr(work)) => {
+                Outcome::Dvr(dvr::run(&self.paths.root, &self.dvr, &work))
+            }
             Work::Archive(work) => Outcome::Archived(archives::run(&self.paths.root, &work)),
             Work::Relay(work) => Outcome::Relayed(relays::run(self.agent(), &work)),
             Work::Import(work) => Outcome::Import(imports::run(&self.paths, &work)),

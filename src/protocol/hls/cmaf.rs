@@ -27,7 +27,9 @@ use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::{DashSettings, HlsSettings};
-use super::{DASH, DELTA, ENDING, NAME, arrival, calendar, file_of, start, stream_of, tailor, timed};
+use super::{
+    DASH, DELTA, ENDING, NAME, arrival, calendar, file_of, kept_at, start, stream_of, tailor, timed,
+};
 use crate::config::AppSettings;
 use crate::hub::{AsPublished, Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Progress, StreamEnd};
@@ -55,6 +57,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     stream_of: |_, name| stream_of(name),
     root: None,
     file_of,
+    kept_at,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
@@ -75,6 +78,7 @@ pub(super) static APART: SinkKind = SinkKind {
     stream_of: apart_stream,
     root: None,
     file_of: |_, _| None,
+    kept_at: |_, _, _| None,
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,

@@ -20,15 +20,15 @@ use hls::limits::{PLAYLIST_BYTES_MAX, SEGMENTS_MAX};
 use hls::playlist::{Kind, MediaPlaylist, Segment, SegmentLines};
 use url::Url;
 
-use super::settings::HlsSettings;
+use super::settings::{HlsSettings, Keep};
 use crate::http::media_type;
 use crate::jobs::{AppendError, ArchiveWork, Outcome, RelayWork, Work};
 use crate::protocol::sinks::SinkOrder;
 
 /// Bytes of segments that wait to be put.
-const HELD_BYTES_MAX: usize = 32 << 20;
+pub(super) const HELD_BYTES_MAX: usize = 32 << 20;
 /// Pause before a job is submitted again that there was no room for.
-const RETRY: Duration = Duration::from_millis(200);
+pub(super) const RETRY: Duration = Duration::from_millis(200);
 /// Room that a playlist leaves below what our own reader takes, for its last segments.
 const SPARE_BYTES: usize = 64 << 10;
 /// `EXT-X-GAP` wants this version (RFC 8216bis §8).
@@ -170,7 +170,11 @@ impl HlsCopy {
     pub(super) fn wanted(order: &SinkOrder, playlist: &str) -> Vec<Self> {
         let settings = HlsSettings::of_stream(&order.settings, &order.details);
         let (folders, name) = playlist.rsplit_once('/').unwrap_or(("", playlist));
-        let on_disk = settings.kept.map(|kind| {
+        let kept = settings.kept.and_then(|keep| match keep {
+            Keep::All(kind) => Some(kind),
+            Keep::Newest(_) => None,
+        });
+        let on_disk = kept.map(|kind| {
             let mut folder = vec![order.key.app.to_string(), STREAMS.to_owned()];
             folder.extend(folders.split('/').filter(|name| !name.is_empty()).map(str::to_owned));
             let list_size = u32::try_from(settings.rules.list_size).unwrap_or(u32::MAX);
@@ -521,11 +525,14 @@ fn failure(outcome: Outcome) -> Option<Cow<'static, str>> {
     if let Outcome::Relayed(result) = outcome {
         return result.err().map(Cow::Owned);
     }
-    let reason = match outcome.archived() {
-        Ok(()) => return None,
-        Err(AppendError::Full) => "the disk is full",
-        Err(AppendError::Path | AppendError::Exists) => "the path leads to something that is no file",
-        Err(AppendError::Failed) => "the file cannot be written",
-    };
-    Some(Cow::Borrowed(reason))
+    outcome.archived().err().map(|error| Cow::Borrowed(reason_of(error)))
+}
+
+/// Returns the reason for which a file was not written.
+pub(super) const fn reason_of(error: AppendError) -> &'static str {
+    match error {
+        AppendError::Full => "the disk is full",
+        AppendError::Path | AppendError::Exists => "the path leads to something that is no file",
+        AppendError::Failed => "the file cannot be written",
+    }
 }

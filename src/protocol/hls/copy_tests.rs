@@ -145,12 +145,13 @@ impl Rig {
     fn done(&mut self, outcome: Outcome) {
         let work = self.job.take().unwrap();
         if matches!(outcome, Outcome::Archived(Ok(()))) {
-            match work {
+            match work.clone() {
                 ArchiveWork::Put { path: at, data } => {
                     assert_eq!(at, path(at.last().unwrap()));
                     self.disk.insert(at.last().unwrap().clone(), data);
                 }
                 ArchiveWork::Remove { path: at, begun_ms } => self.remove(&at, begun_ms),
+                ArchiveWork::Dvr(_) => panic!("{work:?}"),
             }
         }
         self.copy.job_done(self.now, outcome);

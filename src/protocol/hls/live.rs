@@ -61,6 +61,9 @@ impl<P: Presenter> LiveSink<P> {
         }
         self.take_rest(ctx);
         self.presenter.finish(ctx, end);
+        if matches!(end, StreamEnd::Deleted) {
+            self.presenter.publishing_mut().clear();
+        }
         self.presenter.publishing_mut().finish(ctx.now, reason);
     }
 }

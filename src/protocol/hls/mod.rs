@@ -2,7 +2,7 @@
 //!
 //! [`sink`] gives a stream out as MPEG-TS, [`cmaf`] as fragmented MP4, [`ladder`] as all its renditions: the `hls` crate's segmenters cut it,
 //! and the session in [`live`] publishes the files and playlists.
-//! Requests are answered from memory, by `http`.
+//! Requests are answered from memory, by `http`, and from the disk where viewers can go back ([`dvr`]).
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
 
@@ -10,6 +10,7 @@ mod cmaf;
 mod copy;
 #[cfg(test)]
 mod copy_tests;
+mod dvr;
 mod fetch;
 mod follow;
 mod key_file;
@@ -111,6 +112,12 @@ fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
         _ => return None,
     };
     (!id.is_empty()).then_some(id)
+}
+
+/// Returns the path of a segment or an initialization section that viewers can go back to.
+fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
+    settings::HlsSettings::of(settings).dvr()?;
+    Some(dvr::path_of(app, name, file_of(settings, name)?))
 }
 
 /// Returns the first numbers of a stream that begins now.

@@ -10,6 +10,7 @@ use hls::playlist::MediaPlaylist;
 use hls::segmenter::{GivenKey, Sealer, Sealing};
 
 use super::copy::HlsCopy;
+use super::dvr::{self, Dvr};
 use super::key_file::KeyFile;
 use super::settings::HlsSettings;
 use super::{DASH, NAME};
@@ -30,6 +31,8 @@ const SEGMENT_TYPE: &str = "video/iso.segment";
 const MP4_TYPE: &str = "video/mp4";
 /// The id of the job that reads the file of the key; those of copies count from 0.
 const KEY_JOB: u64 = u64::MAX;
+/// The first id of jobs on segments that viewers can go back to.
+const DVR_JOBS: u64 = 1 << 32;
 
 /// Makes the blobs of one sink.
 #[derive(Debug)]
@@ -46,6 +49,8 @@ pub(super) struct Publishing {
     obsolete: Obsolete,
     /// The same in other places.
     copies: Vec<HlsCopy>,
+    /// The segments that viewers can go back to, of each playlist.
+    dvr: Vec<Dvr>,
     /// The file that the key of segments is in, and the key as it was read last.
     key_file: Option<KeyFile>,
     given: Option<GivenKey>,
@@ -59,7 +64,10 @@ pub(super) struct Publishing {
 impl Publishing {
     /// Creates it with the copies that the settings want of the playlist with this name.
     pub(super) fn copied(now: Now, order: &SinkOrder, seed: Seed, playlist: &str) -> Self {
-        Self { copies: HlsCopy::wanted(order, playlist), ..Self::new(now, order, seed) }
+        let settings = HlsSettings::of_stream(&order.settings, &order.details);
+        let dvr = settings.dvr().map(|settings| Dvr::new(settings, &order.key.app, playlist));
+        let copies = HlsCopy::wanted(order, playlist);
+        Self { copies, dvr: dvr.into_iter().collect(), ..Self::new(now, order, seed) }
     }
 
     /// Creates it for a ladder.
@@ -76,6 +84,7 @@ impl Publishing {
             version: now.wall_ms << 16,
             obsolete: Obsolete::default(),
             copies: Vec::new(),
+            dvr: Vec::new(),
             key_file: HlsSettings::of(&order.settings)
                 .key_file
                 .clone()
@@ -90,7 +99,8 @@ impl Publishing {
     /// Notes names that are needed no more; the next blob takes them along.
     pub(super) fn forget(&mut self, names: impl IntoIterator<Item = String>) {
         let names = names.into_iter().collect();
-        self.obsolete.forgets.extend(self.copies.iter_mut().fold(names, |names, copy| copy.release(names)));
+        let names = self.copies.iter_mut().fold(names, |names, copy| copy.release(names));
+        self.obsolete.forgets.extend(self.dvr.iter_mut().fold(names, |names, dvr| dvr.release(names)));
     }
 
     /// Notes names that no playlist has any more: if there is too much, they go first.
@@ -101,8 +111,26 @@ impl Publishing {
     /// Publishes a media playlist: the one of all segments, where live viewers get that.
     pub(super) fn media_playlist(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
         self.copies.iter_mut().for_each(|copy| copy.note(playlist));
+        self.reach(name, playlist, progress);
         let of_all = self.copies.iter_mut().find_map(HlsCopy::text);
         self.playlist(name, of_all.unwrap_or_else(|| playlist.to_string()), progress);
+    }
+
+    /// Publishes all that viewers can go back to, before the playlist of the newest segments.
+    fn reach(&mut self, name: &str, playlist: &MediaPlaylist, progress: Progress) {
+        let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.is_of(name)) else { return };
+        dvr.note(playlist);
+        if let Some(text) = dvr.text() {
+            self.playlist(&format!("{name}{}", dvr::QUERY), text, progress);
+        }
+    }
+
+    /// Hands a file to those who keep it.
+    fn copy(&mut self, name: &str, bytes: &Bytes) {
+        self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
+        if let Some(dvr) = self.dvr.iter_mut().find(|dvr| dvr.has(name)) {
+            dvr.add(name, bytes.clone());
+        }
     }
 
     pub(super) fn playlist(&mut self, name: &str, text: String, progress: Progress) {
@@ -116,13 +144,13 @@ impl Publishing {
 
     /// Publishes a file that does not grow.
     pub(super) fn resource(&mut self, name: &str, bytes: Bytes) {
-        self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
+        self.copy(name, &bytes);
         self.blob(name, bytes, Progress::ENDED, None, false);
     }
 
     /// Publishes an init segment or a key, which viewers of the segments need.
     pub(super) fn init(&mut self, name: &str, bytes: Bytes) {
-        self.copies.iter_mut().for_each(|copy| copy.add(name, bytes.clone()));
+        self.copy(name, &bytes);
         self.blob(name, bytes, Progress::ENDED, None, true);
     }
 
@@ -224,6 +252,12 @@ impl Publishing {
     pub(super) fn finish(&mut self, now: Now, reason: &str) {
         self.closing.get_or_insert_with(|| reason.to_owned());
         self.copies.iter_mut().for_each(|copy| copy.finish(now.mono));
+        self.dvr.iter_mut().for_each(Dvr::finish);
+    }
+
+    /// Removes what viewers could go back to, because the stream is deleted.
+    pub(super) fn clear(&mut self) {
+        self.dvr.iter_mut().for_each(Dvr::clear);
     }
 
     /// Hastens the end of the copies, because the session is to end soon.
@@ -245,7 +279,13 @@ impl Publishing {
         if let Some(job) = (0..).zip(&mut self.copies).find_map(job) {
             return Some(Event::Job(job));
         }
-        let is_settled = self.copies.iter().all(HlsCopy::is_settled);
+        let job = |(id, dvr): (u64, &mut Dvr)| {
+            Some(Job { id: JobId(id), app: None, work: dvr.next_job(now.mono)? })
+        };
+        if let Some(job) = (DVR_JOBS..).zip(&mut self.dvr).find_map(job) {
+            return Some(Event::Job(job));
+        }
+        let is_settled = self.copies.iter().all(HlsCopy::is_settled) && self.dvr.iter().all(Dvr::is_settled);
         self.closing.take_if(|_| is_settled).map(Event::Closed)
     }
 
@@ -260,6 +300,10 @@ impl Publishing {
             }
             return;
         }
+        let dvr = done.id.0.checked_sub(DVR_JOBS).and_then(|at| usize::try_from(at).ok());
+        if let Some(dvr) = dvr.and_then(|at| self.dvr.get_mut(at)) {
+            return dvr.job_done(now.mono, done.outcome);
+        }
         let copy = usize::try_from(done.id.0).ok().and_then(|at| self.copies.get_mut(at));
         if let Some(copy) = copy {
             copy.job_done(now.mono, done.outcome);
@@ -268,10 +312,13 @@ impl Publishing {
 
     pub(super) fn handle_timeout(&mut self, now: Now) {
         self.copies.iter_mut().for_each(|copy| copy.handle_timeout(now.mono));
+        self.dvr.iter_mut().for_each(|dvr| dvr.handle_timeout(now.mono));
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let look = self.key_file.as_ref().filter(|_| self.closing.is_none());
-        self.copies.iter().filter_map(HlsCopy::poll_timeout).chain(look.and_then(KeyFile::poll_timeout)).min()
+        let retries = self.dvr.iter().filter_map(Dvr::poll_timeout);
+        let copies = self.copies.iter().filter_map(HlsCopy::poll_timeout).chain(retries);
+        copies.chain(look.and_then(KeyFile::poll_timeout)).min()
     }
 }

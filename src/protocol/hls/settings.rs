@@ -8,6 +8,7 @@ use hls::playlist::Kind;
 use hls::segmenter::{Rules, Scope, Sealing, Suffix};
 use url::Url;
 
+use super::dvr::DvrSettings;
 use super::metadata::Metadata;
 use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
@@ -120,6 +121,20 @@ const APP: &[Key] = &[
         "Encryption key file",
         "File as ffmpeg has it: URI of the key, path of the key and, if wanted, its vector; segments are encrypted with that key; a change counts at once",
     ),
+    key(
+        HLS,
+        "dvr.window",
+        "0",
+        "Seconds to go back",
+        "Seconds that viewers of HLS can go back in a live stream, 10 to 86400; its segments are on the disk for so long; 0: no further than the playlist",
+    ),
+    key(
+        HLS,
+        "dvr.max_bytes",
+        "21474836480",
+        "Bytes to go back",
+        "Bytes on the disk of all streams that viewers can go back in; the oldest segments of those with the most go first",
+    ),
     key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
     key(
         DASH,
@@ -141,8 +156,8 @@ pub(super) struct HlsSettings {
     pub(super) enabled: bool,
     /// `hlsTime`, `hlsListSize`, `hls.part_ms` and `hlsSegmentFileSuffixFormat`; of DASH alone `dashFragmentDuration`.
     pub(super) rules: Rules,
-    /// `hlsPlayListType`: segments are kept on the disk.
-    pub(super) kept: Option<Kind>,
+    /// `hlsPlayListType` or `dvr.window`: segments are kept on the disk.
+    pub(super) kept: Option<Keep>,
     /// `deleteHLSFilesOnEnded`: until the stream is over.
     pub(super) deleted_at_end: bool,
     /// `hlsHttpEndpoint`: segments are pushed there.
@@ -167,6 +182,15 @@ pub(super) struct HlsSettings {
     pub(super) metadata: Metadata,
     /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
+}
+
+/// The segments that are kept on the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// All of a stream, until it is over.
+    All(Kind),
+    /// The segments that viewers can go back to.
+    Newest(DvrSettings),
 }
 
 /// The end of playlists (`EXT-X-ENDLIST`), and of manifests with them. Where there is none, players go on asking, and play what comes
@@ -270,8 +294,9 @@ fn check_sealing(values: &Values, settings: &HlsSettings) -> Result<(), Error> {
         (is_whole && settings.low_latency, "hlsEnableLowLatency", clear),
         (is_whole && settings.dash, "dashMuxingEnabled", clear),
         (is_samples && settings.enabled && !settings.fragmented, "hlsSegmentType=mpegts", clear),
-        (settings.kept.is_some() && !is_given, "hlsPlayListType", without),
+        (matches!(settings.kept, Some(Keep::All(_))) && !is_given, "hlsPlayListType", without),
         (settings.pushed_to.is_some() && !is_given, "hlsHttpEndpoint", without),
+        (settings.dvr().is_some() && !is_given, "dvr.window", without),
     ];
     let key = if *is_given { KEY_FILE } else { "hls.encryption" };
     match others.iter().find(|(is_set, ..)| scope.is_some() && *is_set) {
@@ -329,6 +354,14 @@ impl HlsSettings {
         app.protocols.get().unwrap_or(&DEFAULTS)
     }
 
+    /// Returns how far viewers can go back.
+    pub(super) const fn dvr(&self) -> Option<DvrSettings> {
+        match self.kept {
+            Some(Keep::Newest(settings)) => Some(settings),
+            Some(Keep::All(_)) | None => None,
+        }
+    }
+
     /// True if samples are encrypted: tracks that cannot be protected are left out.
     pub(super) fn protects_samples(&self) -> bool {
         self.sealing.scope == Some(Scope::Samples)
@@ -360,8 +393,10 @@ impl HlsSettings {
                     let size = value.trim().parse().ok().filter(|size| (3..=500).contains(size));
                     settings.rules.list_size = size.unwrap_or(settings.rules.list_size);
                 }
+                // All of a stream, or the newest hours of it.
+                "hlsPlayListType" if settings.dvr().is_some() => {}
                 "hlsPlayListType" if settings.sealing.scope.is_none() || settings.sealing.is_given => {
-                    settings.kept = kind(value);
+                    settings.kept = kind(value).map(Keep::All);
                 }
                 _ => {}
             }
@@ -397,7 +432,7 @@ impl HlsSettings {
         let settings = Self {
             enabled: values.boolean("hlsMuxingEnabled")?,
             rules: rules(values)?,
-            kept: kind(values.text("hlsPlayListType")),
+            kept: kept(values)?,
             deleted_at_end: values.boolean("deleteHLSFilesOnEnded")?,
             pushed_to: push_url(values)?,
             fragmented,
@@ -416,7 +451,22 @@ impl HlsSettings {
             metadata: Metadata::read(values)?,
         };
         check_sealing(values, &settings)?;
+        let suffix = &settings.rules.suffix;
+        if settings.dvr().is_some() && suffix.strip(&format!("x{}", suffix.of(1))).is_none() {
+            let why = "wants hlsSegmentFileSuffixFormat with five digits or more";
+            return Err(values.bad("dvr.window", why));
+        }
         Ok(settings)
+    }
+}
+
+/// Reads `hlsPlayListType`, or `dvr.window` and `dvr.max_bytes`.
+fn kept(values: &Values) -> Result<Option<Keep>, Error> {
+    match (kind(values.text("hlsPlayListType")), DvrSettings::read(values)?) {
+        (Some(_), Some(_)) => {
+            Err(values.bad("dvr.window", "cannot be had with hlsPlayListType, which keeps all segments"))
+        }
+        (kind, dvr) => Ok(dvr.map(Keep::Newest).or_else(|| kind.map(Keep::All))),
     }
 }
 
@@ -569,6 +619,7 @@ mod tests {
             ("dashMuxingEnabled", "true"),
             ("hlsPlayListType", "event"),
             ("hlsHttpEndpoint", "http://h/"),
+            ("dvr.window", "60"),
         ] {
             let error = of(&[other]).unwrap_err().to_string();
             assert!(error.contains("hls.encryption") && error.contains(other.0), "{error}");
@@ -594,7 +645,7 @@ mod tests {
         let sealing = Sealing { scope, is_given: true, ..Sealing::default() };
         let settings = HlsSettings::of(&app);
         assert_eq!((&settings.sealing, settings.key_file.as_deref()), (&sealing, Some(Path::new(file.1))));
-        assert_eq!(HlsSettings::of_stream(&app, &details).kept, Some(Kind::Vod));
+        assert_eq!(HlsSettings::of_stream(&app, &details).kept, Some(Keep::All(Kind::Vod)));
         for fits in [("hlsPlayListType", "event"), ("hlsHttpEndpoint", "http://h/"), sealed] {
             AppSettings::of(schema(), "a", &[file, fits]).unwrap();
         }
@@ -602,6 +653,22 @@ mod tests {
             let error = AppSettings::of(schema(), "a", &[file, other]).unwrap_err().to_string();
             assert!(error.contains(KEY_FILE) && error.contains(other.0), "{error}");
         }
+    }
+
+    #[test]
+    fn all_segments_are_kept_or_the_newest() {
+        let window = ("dvr.window", "600");
+        let of = |more: &[(&str, &str)]| AppSettings::of(schema(), "a", &[&[window], more].concat());
+        let app = of(&[]).unwrap();
+        assert!(HlsSettings::of(&app).dvr().is_some());
+        let overrides = vec![("hlsPlayListType", "vod".to_owned())];
+        let details = StreamDetails { overrides, ..StreamDetails::default() };
+        assert!(HlsSettings::of_stream(&app, &details).dvr().is_some());
+        for other in [("hlsPlayListType", "event"), ("hlsSegmentFileSuffixFormat", "%04d")] {
+            let error = of(&[other]).unwrap_err().to_string();
+            assert!(error.contains("dvr.window") && error.contains(other.0), "{error}");
+        }
+        of(&[("hlsEncryptionKeyInfoFile", "/keys/hls.keyinfo")]).unwrap();
     }
 
     #[test]
@@ -626,6 +693,9 @@ mod tests {
             ("hls.key_segments", "-1"),
             ("hlsEncryptionKeyInfoFile", "hls.keyinfo"),
             ("hls.key_prefix", "a b"),
+            ("dvr.window", "9"),
+            ("dvr.window", "86401"),
+            ("dvr.max_bytes", "0"),
         ] {
             let error = AppSettings::of(schema(), "a", &[(key, value)]).unwrap_err();
             assert!(error.to_string().contains(key), "{error}");

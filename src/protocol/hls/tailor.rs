@@ -16,7 +16,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::cmaf::MANIFEST;
 use super::settings::HlsSettings;
-use super::{DASH, DELTA, ENDING};
+use super::{DASH, DELTA, ENDING, dvr};
 use crate::auth::access::Credentials;
 use crate::config::AppSettings;
 use crate::mail::Progress;
@@ -54,10 +54,20 @@ fn wants(query: &Query) -> Option<Progress> {
     })
 }
 
-/// Returns the delta update of a playlist (RFC 8216bis §6.2.5.1).
+/// Returns all that viewers can go back to, or the delta update of a playlist (RFC 8216bis §6.2.5.1).
 fn in_place(name: &str, query: &Query) -> Option<String> {
-    let skip = value(query, "_HLS_skip").filter(|skip| matches!(*skip, "YES" | "v2"));
-    skip.filter(|_| name.ends_with(ENDING)).map(|_| format!("{name}{DELTA}"))
+    if !name.ends_with(ENDING) {
+        return None;
+    }
+    if dvr::is_wanted(query) {
+        return Some(format!("{name}{}", dvr::QUERY));
+    }
+    wants_delta(query).then(|| format!("{name}{DELTA}"))
+}
+
+/// True if a player has what there was a moment ago.
+fn wants_delta(query: &Query) -> bool {
+    value(query, "_HLS_skip").is_some_and(|skip| matches!(skip, "YES" | "v2"))
 }
 
 /// Returns the protocol under which the requester of a segment counts. A manifest and a playlist name the same segments; those of the
@@ -78,7 +88,10 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     if requested.query.is_empty() && is_dated || !path.ends_with(ENDING) {
         return None;
     }
-    let window = Window::of(requested.query).and_then(|window| window.select(text));
+    if requested.name.ends_with(dvr::QUERY) {
+        return reach(requested, text, date_ms);
+    }
+    let window = Window::of(requested.query, date_ms).and_then(|window| window.select(text));
     let echo = echo(requested);
     let is_window = window.is_some();
     if echo.is_empty() && !is_window && is_dated {
@@ -88,6 +101,26 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
     Tailored::new(parts, move |line, out| {
         let is_of_live = is_window && OF_LIVE_PLAYLISTS.iter().any(|tag| line.starts_with(tag));
         let is_kept = !is_of_live && (is_dated || !DATES.iter().any(|tag| line.starts_with(tag)));
+        is_kept && with_echo(line, &echo, out).is_some()
+    })
+}
+
+/// Returns a viewer's playlist of all that it can go back to.
+fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailored> {
+    let window = Window::of(requested.query, date_ms);
+    let choice = dvr::list::Choice {
+        start_ms: window.map(|window| window.start_ms).filter(|start_ms| *start_ms > i64::MIN),
+        is_sliding: value(requested.query, "start").is_some_and(|start| start.starts_with('-')),
+        end_ms: window.map(|window| window.end_ms).filter(|end_ms| *end_ms < i64::MAX),
+        has_rest: wants_delta(requested.query),
+    };
+    let parts = dvr::list::select(text, choice)?;
+    let (echo, is_dated) = (echo(requested), HlsSettings::of(requested.app).dated);
+    if echo.is_empty() && is_dated {
+        return Some(Tailored::plain(parts));
+    }
+    Tailored::new(parts, move |line, out| {
+        let is_kept = is_dated || !DATES.iter().any(|tag| line.starts_with(tag));
         is_kept && with_echo(line, &echo, out).is_some()
     })
 }
@@ -168,11 +201,12 @@ struct Window {
 }
 
 impl Window {
-    /// Reads `start` and `end` in seconds of Unix time; one of them may be missing.
-    fn of(query: &[(String, String)]) -> Option<Self> {
+    /// Reads `start` and `end` in seconds of Unix time, or before now if they are negative; one of them may be missing.
+    fn of(query: &[(String, String)], now_ms: u64) -> Option<Self> {
+        let now_ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
         let ms = |name: &str| {
-            let value = query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())?;
-            value.parse::<i64>().ok()?.checked_mul(1000)
+            let ms = value(query, name)?.parse::<i64>().ok()?.checked_mul(1000)?;
+            Some(if ms < 0 { now_ms.saturating_add(ms) } else { ms })
         };
         let (start, end) = (ms("start"), ms("end"));
         (start.is_some() || end.is_some())

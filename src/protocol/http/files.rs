@@ -186,6 +186,8 @@ pub(super) struct Transfer {
     request: Box<Request>,
     file_path: FilePath,
     fields: Fields,
+    /// Path to look at if the file does not exist.
+    instead: Option<Vec<String>>,
     /// URL to redirect the client to if the file does not exist.
     elsewhere: Option<String>,
     stage: Stage,
@@ -198,7 +200,15 @@ impl Transfer {
         request.body = Bytes::new();
         let ask = FileAsk::Open { segments: file_path.segments.clone() };
         let stage = Stage::Opening { again: None };
-        (Self { request: Box::new(request), file_path, fields, elsewhere: None, stage }, ask)
+        let request = Box::new(request);
+        (Self { request, file_path, fields, instead: None, elsewhere: None, stage }, ask)
+    }
+
+    /// Sets another path at which a sink may keep the file. Returns the transfer with its first job.
+    pub(super) fn kept_at(mut self, kept: Option<Vec<String>>, ask: FileAsk) -> (Self, FileAsk) {
+        let Some(segments) = kept else { return (self, ask) };
+        self.instead = Some(self.file_path.segments.clone());
+        (self, FileAsk::Open { segments })
     }
 
     /// Sets the URL to redirect to if the file does not exist.
@@ -266,7 +276,8 @@ impl Transfer {
         }
         let body = body.unwrap_or_else(|| blob.bytes.clone());
         let request = Box::new(request);
-        let mut transfer = Self { request, file_path, fields, elsewhere: None, stage: Stage::Over };
+        let (instead, elsewhere, stage) = (None, None, Stage::Over);
+        let mut transfer = Self { request, file_path, fields, instead, elsewhere, stage };
         let mut head = head.header("Cache-Control", caching);
         let Some(part) = part else {
             let status = transfer.respond(now, connection, head);
@@ -317,6 +328,10 @@ impl Transfer {
 
     /// Handles the answer of the job service.
     fn reply(&mut self, now: Now, connection: &mut Connection, reply: FileReply) -> Option<Event> {
+        let is_missing = matches!(reply, FileReply::Opened(Err(FileError::NotFound)));
+        if let Some(segments) = self.instead.take().filter(|_| is_missing) {
+            return Some(Event::Job(FileAsk::Open { segments }.into()));
+        }
         match (reply, &mut self.stage) {
             (FileReply::Opened(Ok(opened)), Stage::Opening { again }) => match again.take() {
                 Some(ask) => {
@@ -452,7 +467,7 @@ fn packed(request: &Request, blob: &Blob, own: Option<Tailored>) -> (Option<Byte
     let Some(own) = own else { return (blob.packed().cloned(), None) };
     let is_short = own.length() <= u64::try_from(coding::CODED_BYTES_MAX).unwrap_or(0)
         && own.length() >= u64::try_from(coding::CODED_BYTES_MIN).unwrap_or(0);
-    if !request.query.is_empty() || !is_short {
+    if !request.query.is_empty() && own.is_edited() || !is_short {
         return (None, Some(own));
     }
     let mut text = own.clone();

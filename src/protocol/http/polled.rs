@@ -191,7 +191,9 @@ impl Polled {
         let again = again.map(|_| self.ask(ctx));
         let Self { request, file, mut fields, viewer, protocol, .. } = self;
         let Some(blob) = file.blob_for(ctx, &request) else {
+            let kept = file.kept_at(ctx.apps);
             let (transfer, ask) = Transfer::begin(request, file, fields);
+            let (transfer, ask) = transfer.kept_at(kept, ask);
             let transfer = transfer.asking_again(again).or_elsewhere(elsewhere);
             link.tell(Event::Job(ask.into()));
             return Next::become_one(transfer);
@@ -359,6 +361,11 @@ impl FilePath {
     /// Returns the settings of the file's application.
     fn app<'a>(&self, apps: &'a Apps) -> Option<&'a AppSettings> {
         apps.get(self.segments.first()?.as_str()).map(|app| &**app)
+    }
+
+    /// Returns the path of the file below `webapps` if it is kept elsewhere.
+    fn kept_at(&self, apps: &Apps) -> Option<Vec<String>> {
+        sinks::kept_at(self.segments.first()?, self.app(apps)?, &self.name_below()?)
     }
 
     /// Returns status and text if the request must be refused for its parameters.

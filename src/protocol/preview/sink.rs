@@ -60,6 +60,7 @@ const KIND: SinkKind = SinkKind {
     stream_of: |_, _| None,
     root: Some(&ROOT),
     file_of: |_, _| None,
+    kept_at: |_, _, _| None,
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,
     part_of: |_| None,

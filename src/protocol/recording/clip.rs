@@ -1,21 +1,23 @@
-//! A clip: the media between two dates in a stream's HLS segments in memory, written like a recording. Nothing is decoded; the clip begins
-//! at the key frame at or before its beginning, and ends before the key frame at or after its end.
+//! A clip: the media between two dates in a stream's HLS segments, in memory or on the disk, written like a recording. Nothing is decoded;
+//! the clip begins at the key frame at or before its beginning, and ends before the key frame at or after its end.
 //!
 //! 1. Control orders it like a recording, with the two dates. The sink subscribes to nothing.
 //! 2. It takes the segments of that time which the playlist names, when it begins: what leaves memory meanwhile stays until it is done.
-//! 3. They are read [`CHUNK_BYTES`] at a time, so that the worker's sessions wait for none of it.
+//!    One on the disk is read by jobs when it is its turn; where it is gone by then, the clip goes on with the next.
+//! 3. They are taken apart [`CHUNK_BYTES`] at a time, so that the worker's sessions wait for none of it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hls::Playlist;
 use media::{AccessUnit, Position, Tracks};
 
 use super::Container;
+use super::clip_source::{JOB, Kept, Loaded, Loading, Place, kept};
 use super::sink::{RecordingSink, kind};
-use crate::hub::{Blobs, Chosen, Entry, Pick, Selection};
+use crate::hub::{Chosen, Entry, Pick, Selection};
+use crate::jobs::Outcome;
 use crate::mail::{ClipRange, Grant};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{About, Context, Event, Reply, Session, Timers, mp4_mapping, ts};
@@ -24,45 +26,16 @@ use crate::types::StreamKey;
 /// Bytes of segments read in one turn; with the pause below 50 MB per second.
 const CHUNK_BYTES: usize = 256 << 10;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Pause before a job is submitted again that there was no room for.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Extension of playlists.
 const ENDING: &str = ".m3u8";
 /// The reason given for an empty clip.
-const NOTHING: &str = "nothing of that time is kept in memory";
+const NOTHING: &str = "nothing of that time is kept";
 
 /// The kind of sink that writes clips.
 pub(super) static KIND: SinkKind =
     kind("clip", |_| Container::Mp4.name(), |_, order, _| Box::new(ClipSink::new(order)));
-
-/// A segment kept in memory.
-#[derive(Debug)]
-struct Kept {
-    bytes: Bytes,
-    /// Initialization section of the segment, for fragmented MP4.
-    init: Option<Bytes>,
-    discontinuity: bool,
-    date_ms: i64,
-}
-
-/// Returns the segments of a time range that a playlist names and memory has, oldest first.
-fn kept(blobs: &Blobs, app: &str, playlist: &str, range: ClipRange) -> VecDeque<Kept> {
-    let text = blobs.get(app, playlist).map(|blob| blob.bytes.clone()).unwrap_or_default();
-    let Ok(Playlist::Media(media)) = Playlist::read(&text) else { return VecDeque::new() };
-    let folder = playlist.rsplit_once('/').map_or(String::new(), |(folder, _)| format!("{folder}/"));
-    let named = |uri: &str| Some(blobs.get(app, &format!("{folder}{uri}"))?.bytes.clone());
-    let of_segment = |segment: &hls::playlist::Segment| {
-        let date_ms = segment.program_date_time?;
-        let length_ms = i64::try_from(segment.duration.as_millis()).unwrap_or(i64::MAX);
-        let is_of = date_ms < range.end_ms && date_ms.saturating_add(length_ms) > range.start_ms;
-        let init = segment.map.as_ref().map(|map| named(&map.uri));
-        let bytes = named(&segment.uri).filter(|_| is_of && !segment.gap && segment.key.is_none())?;
-        let init = match init {
-            Some(init) => Some(init?),
-            None => None,
-        };
-        Some(Kept { bytes, init, discontinuity: segment.discontinuity, date_ms })
-    };
-    media.segments.iter().filter_map(of_segment).collect()
-}
 
 /// Converts segments to units.
 #[derive(Debug)]
@@ -89,7 +62,7 @@ impl Depackager {
                 }
                 Ok(())
             }
-            (Self::Mp4(depackager, init), Some(own)) => {
+            (Self::Mp4(depackager, init), Some(Place::Memory(own))) => {
                 if segment.discontinuity {
                     depackager.finish();
                 }
@@ -100,7 +73,7 @@ impl Depackager {
                 }
                 depackager.begin_segment(0).map_err(|error| error.to_string())
             }
-            (Self::Ts(_), Some(_)) | (Self::Mp4(..), None) => {
+            (Self::Ts(_), Some(_)) | (Self::Mp4(..), None | Some(Place::Disk(_))) => {
                 Err("the form of the segments changes".to_owned())
             }
         }
@@ -197,11 +170,15 @@ struct ClipSink {
     grant: Grant,
     cutter: Cutter,
     segments: VecDeque<Kept>,
+    /// The file that is being read from the disk, and the outcome of its last job.
+    loading: Option<Loading>,
+    /// True if segments before the next one are missing.
+    has_lost: bool,
     depackager: Option<Depackager>,
     /// Number of bytes read of the first segment.
     at: usize,
     /// Date of the first segment of all, in milliseconds of Unix time.
-    first_ms: i64,
+    first_ms: Option<i64>,
     is_begun: bool,
     step_at: Option<Instant>,
 }
@@ -223,9 +200,11 @@ impl ClipSink {
             playlist: format!("{}{}{ENDING}", order.details.folder, order.key.id),
             grant,
             segments: VecDeque::new(),
+            loading: None,
+            has_lost: false,
             depackager: None,
             at: 0,
-            first_ms: 0,
+            first_ms: None,
             is_begun: false,
             step_at: None,
         }
@@ -233,15 +212,53 @@ impl ClipSink {
 
     /// Takes the segments of the time range.
     fn begin(&mut self, ctx: &Context<'_>) {
-        self.segments = kept(ctx.blobs, &self.key.app, &self.playlist, self.cutter.range);
+        let place = (&*self.key.app, self.playlist.as_str());
+        self.segments = kept(ctx.apps, ctx.blobs, place, self.cutter.range);
         let Some(first) = self.segments.front() else { return self.recording.close(ctx, NOTHING) };
-        self.first_ms = first.date_ms;
         self.depackager = Some(Depackager::of(&self.grant, first));
+        self.step_at = Some(ctx.now.mono);
+    }
+
+    /// Has the next segment read from the disk, if it is there. Returns false if there is nothing to be read.
+    fn load(&mut self) -> bool {
+        let place = self.segments.front_mut().and_then(Kept::on_disk);
+        let Some(Place::Disk(path)) = place else { return false };
+        self.loading = Some(Loading::new(path.clone()));
+        true
+    }
+
+    /// Takes the outcome of a job that reads a file.
+    fn loaded(&mut self, ctx: &Context<'_>, outcome: Outcome) {
+        let Some(loading) = &mut self.loading else { return };
+        if matches!(outcome, Outcome::Busy) {
+            // It is asked for again then.
+            self.step_at = ctx.now.mono.checked_add(BUSY_PAUSE);
+        }
+        match loading.job_done(outcome) {
+            Loaded::Partly => return,
+            Loaded::Whole(bytes) => {
+                // Neighbours have the same initialization section.
+                let read = self.segments.front_mut().and_then(Kept::on_disk).cloned();
+                for place in self.segments.iter_mut().filter_map(Kept::on_disk) {
+                    if Some(&*place) == read.as_ref() {
+                        *place = Place::Memory(bytes.clone());
+                    }
+                }
+            }
+            Loaded::Missing => {
+                self.segments.pop_front();
+                self.has_lost = true;
+            }
+        }
+        self.loading = None;
         self.step_at = Some(ctx.now.mono);
     }
 
     /// Reads a chunk of the segments.
     fn step(&mut self, ctx: &Context<'_>) {
+        if self.loading.is_some() || self.at == 0 && self.load() {
+            return;
+        }
         self.step_at = ctx.now.mono.checked_add(PAUSE);
         if !self.recording.has_room_for_more() {
             return;
@@ -257,16 +274,19 @@ impl ClipSink {
     }
 
     fn read(&mut self) -> Result<(), String> {
-        let (Some(segment), Some(depackager)) = (self.segments.front(), &mut self.depackager) else {
+        let (Some(segment), Some(depackager)) = (self.segments.front_mut(), &mut self.depackager) else {
             return Ok(());
         };
+        let Place::Memory(bytes) = &segment.media else { return Ok(()) };
         if self.at == 0 {
+            self.first_ms.get_or_insert(segment.date_ms);
+            segment.discontinuity |= std::mem::take(&mut self.has_lost);
             depackager.begin(segment)?;
         }
-        let end = self.at.saturating_add(CHUNK_BYTES).min(segment.bytes.len());
-        depackager.handle(segment.bytes.get(self.at..end).unwrap_or_default())?;
+        let end = self.at.saturating_add(CHUNK_BYTES).min(bytes.len());
+        depackager.handle(bytes.get(self.at..end).unwrap_or_default())?;
         self.at = end;
-        if self.at >= segment.bytes.len() {
+        if self.at >= bytes.len() {
             self.at = 0;
             self.segments.pop_front();
         }
@@ -275,8 +295,9 @@ impl ClipSink {
 
     fn take_units(&mut self, ctx: &Context<'_>) {
         while let Some((unit, tracks)) = self.depackager.as_mut().and_then(Depackager::poll_unit) {
-            let entry = Entry::new(ctx.now.mono, self.first_ms.unsigned_abs(), unit, tracks);
-            for entry in self.cutter.take(entry, self.first_ms) {
+            let first_ms = self.first_ms.unwrap_or_default();
+            let entry = Entry::new(ctx.now.mono, first_ms.unsigned_abs(), unit, tracks);
+            for entry in self.cutter.take(entry, first_ms) {
                 self.recording.take_unit(&entry, &self.cutter.chosen);
             }
         }
@@ -292,14 +313,21 @@ impl ClipSink {
             self.recording.take_unit(&entry, &self.cutter.chosen);
         }
         self.segments.clear();
+        self.loading = None;
         self.recording.close(ctx, reason);
     }
 }
 
 impl Session for ClipSink {
     fn handle_reply(&mut self, ctx: &Context<'_>, reply: Reply<'_>) {
-        if let Reply::Job(_) = reply {
-            self.recording.handle_reply(ctx, reply);
+        match reply {
+            Reply::Job(done) if done.id == JOB => self.loaded(ctx, done.outcome),
+            Reply::Job(_) => self.recording.handle_reply(ctx, reply),
+            Reply::Publication(..)
+            | Reply::Subscription(..)
+            | Reply::Request(_)
+            | Reply::Family(_)
+            | Reply::Port(_) => {}
         }
     }
 
@@ -311,7 +339,8 @@ impl Session for ClipSink {
         if !std::mem::replace(&mut self.is_begun, true) {
             self.begin(ctx);
         }
-        self.recording.poll_event(ctx)
+        let job = self.loading.as_mut().filter(|_| self.step_at.is_none()).and_then(Loading::poll_job);
+        job.map(Event::Job).or_else(|| self.recording.poll_event(ctx))
     }
 
     fn about(&self) -> About {

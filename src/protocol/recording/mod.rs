@@ -5,6 +5,7 @@
 //! ```
 
 mod clip;
+mod clip_source;
 mod container;
 mod fragments;
 mod mp4;

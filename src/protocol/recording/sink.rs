@@ -67,6 +67,7 @@ pub(super) const fn kind(
         stream_of: |_, _| None,
         root: None,
         file_of: |_, _| None,
+        kept_at: |_, _, _| None,
         begins_with_stream: |_, _| false,
         is_outdated: |_, _| false,
         part_of: |_| None,

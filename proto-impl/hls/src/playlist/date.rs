@@ -71,8 +71,17 @@ const fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + (month <= 2) as i64, month, day)
 }
 
-/// Writes milliseconds of Unix time in UTC.
-pub(crate) struct Date(pub(crate) i64);
+/// A date in milliseconds of Unix time, written in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Date(pub i64);
+
+impl Date {
+    /// Reads a date with a time; without a zone it is UTC.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        read(text).map(Self)
+    }
+}
 
 impl fmt::Display for Date {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,12 +20,11 @@ mod read_multivariant;
 mod tests;
 mod write;
 
+pub use date::Date;
 pub use date_range::{DateRange, SpliceKind};
 pub use media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
 pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
 pub use write::SegmentLines;
-
-pub(crate) use date::Date;
 
 use std::fmt;
 

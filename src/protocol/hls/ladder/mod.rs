@@ -72,6 +72,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     stream_of: |_, name| of_master(name),
     root: None,
     file_of: |_, _| None,
+    kept_at: |_, _, _| None,
     begins_with_stream: |app, details| {
         (details.main.is_some() || details.videos > 1) && HlsSettings::of(app).begins_with_stream
     },

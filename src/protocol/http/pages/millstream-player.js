@@ -7,6 +7,10 @@ const LOOK_MS = 1000;
 /** Readings in a row without progress, until it is told, and until it is tried anew. */
 const IDLE = 3;
 const STUCK = 30;
+/** Seconds behind the live edge that still count as live. */
+const LIVE_S = 5;
+/** A stream of which there is less has nothing to go back to. */
+const REACH_S = 10;
 
 const STYLE = `
 :host { display: block; position: relative; overflow: hidden; background: #000; aspect-ratio: 16 / 9;
@@ -22,6 +26,10 @@ button:hover { filter: brightness(1.1); }
 .top { position: absolute; inset: .6rem .6rem auto; display: flex; flex-wrap: wrap; gap: .6rem; align-items: center; justify-content: space-between; pointer-events: none; }
 .top > * { pointer-events: auto; }
 .message { margin: 0; padding: .45rem .8rem; border-radius: .5rem; background: var(--own-veil); color: var(--own-text); font-size: .9rem; overflow-wrap: anywhere; max-width: 100%; }
+.back { position: absolute; inset: auto .6rem 4rem; display: flex; gap: .6rem; align-items: center; padding: .3rem .8rem; border-radius: .5rem; background: var(--own-veil); color: var(--own-text); font-size: .9rem; }
+.back input { flex: 1; min-width: 4rem; height: 1.5rem; accent-color: var(--own-accent); }
+.back output { min-width: 4.5rem; text-align: right; font-variant-numeric: tabular-nums; }
+.back button { min-height: 2rem; padding: .1rem .8rem; }
 .sound { min-height: 2.5rem; font-size: .9rem; margin-left: auto; }
 `;
 
@@ -40,6 +48,14 @@ function make(name, props, ...children) {
   return element;
 }
 
+/** Seconds as people write them: 1:05, 2:00:07. */
+function clock(seconds) {
+  const whole = Math.max(0, Math.round(seconds));
+  const two = (number) => String(number).padStart(2, "0");
+  const [hours, minutes] = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60];
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
 /** The folder of this module is that of its application. */
 const HERE = new URL(".", import.meta.url).href;
 
@@ -50,6 +66,10 @@ export class MillstreamPlayer extends HTMLElement {
   #start = make("button", { type: "button", className: "start", part: "start", hidden: true, textContent: "Play" });
   #message = make("p", { className: "message", part: "message", hidden: true });
   #sound = make("button", { type: "button", className: "sound", part: "sound", hidden: true });
+  #seek = make("input", { type: "range", step: "any", part: "seek" });
+  #behind = make("output", { part: "behind" });
+  #live = make("button", { type: "button", part: "live", textContent: "Live" });
+  #back = make("div", { className: "back", part: "back", hidden: true }, this.#seek, this.#behind, this.#live);
   #rounds = null;
   #events = null;
   #timer = 0;
@@ -67,7 +87,10 @@ export class MillstreamPlayer extends HTMLElement {
     root.adoptedStyleSheets = [style()];
     this.#message.setAttribute("role", "status");
     this.#video.setAttribute("aria-label", "Live stream");
-    root.append(this.#video, this.#start, make("div", { className: "top" }, this.#message, this.#sound));
+    this.#seek.setAttribute("aria-label", "Time in the stream");
+    root.append(this.#video, this.#start, make("div", { className: "top" }, this.#message, this.#sound), this.#back);
+    this.#seek.addEventListener("input", () => this.#goTo(Number(this.#seek.value)));
+    this.#live.addEventListener("click", () => this.#goTo(this.#rounds?.reach?.live));
     this.#start.addEventListener("click", () => this.#begin());
     this.#video.addEventListener("play", () => { this.#start.hidden = true; });
     this.#video.addEventListener("volumechange", () => { if (!this.#video.muted && this.#isMutedByBrowser) this.#sound.hidden = true; });
@@ -141,6 +164,7 @@ export class MillstreamPlayer extends HTMLElement {
     this.#rounds?.stop();
     this.#rounds = null;
     this.#sound.hidden = true;
+    this.#back.hidden = true;
     this.#video.controls = false;
     this.#figures = {};
   }
@@ -164,6 +188,7 @@ export class MillstreamPlayer extends HTMLElement {
       token: this.getAttribute("token"),
       query: new URLSearchParams(this.getAttribute("query") || ""),
       latency: latency > 0 ? latency : undefined,
+      dvr: this.hasAttribute("dvr"),
     };
   }
 
@@ -245,6 +270,27 @@ export class MillstreamPlayer extends HTMLElement {
     this.#sound.hidden = false;
   }
 
+  /** Plays from a time of the element on. */
+  #goTo(time) {
+    if (!Number.isFinite(time)) return;
+    this.#video.currentTime = time;
+    this.#video.play().catch(() => {});
+    this.#showReach();
+  }
+
+  /** Shows how far the viewer can go back, and where it is. */
+  #showReach() {
+    const reach = this.hasAttribute("dvr") && this.technology ? this.#rounds?.reach : null;
+    this.#back.hidden = !reach || reach.live - reach.start < REACH_S;
+    if (this.#back.hidden) return;
+    const behind = Math.max(0, reach.live - this.#video.currentTime);
+    const isLive = behind < LIVE_S;
+    Object.assign(this.#seek, { min: reach.start, max: reach.live, value: this.#video.currentTime });
+    this.#behind.textContent = isLive ? "live" : `−${clock(behind)}`;
+    this.#seek.setAttribute("aria-valuetext", isLive ? "live" : `${clock(behind)} behind live`);
+    this.#live.disabled = isLive;
+  }
+
   /** Reads the figures, and notices when nothing comes. */
   async #look() {
     const rounds = this.#rounds;
@@ -253,6 +299,7 @@ export class MillstreamPlayer extends HTMLElement {
     if (rounds !== this.#rounds) return;
     this.#figures = figures;
     this.dispatchEvent(new CustomEvent("figures", { detail: figures }));
+    this.#showReach();
     if (!this.technology || this.#video.paused) return;
     const isMoving = this.technology === "webrtc" ? figures.bitsPerSecond !== 0 : this.#video.currentTime !== this.#lastTime;
     this.#lastTime = this.#video.currentTime;

@@ -6,7 +6,7 @@ import { NAMES } from "./play_rounds.js";
 
 /** Parameters of the page itself. All others go with the request: a subscriber, a selection of tracks. */
 const OWN = [
-  "id", "name", "token", "playOrder", "playType", "autoplay", "mute", "backupStreamId", "targetLatency", "poster", "sendAnalytic", "theme", "is360",
+  "id", "name", "token", "playOrder", "playType", "autoplay", "mute", "backupStreamId", "targetLatency", "poster", "sendAnalytic", "dvr", "theme", "is360",
   "player", "withCredentials", "restJwt", "isIPCamera", "ptzValueStep", "ptzMovement",
 ];
 const THEMES = ["light", "dark"];
@@ -41,6 +41,7 @@ function player() {
   element.toggleAttribute("muted", query.get("mute") === "true");
   if (query.get("mute") === "false") element.setAttribute("sound", "always");
   element.toggleAttribute("analytics", query.get("sendAnalytic") === "true");
+  element.toggleAttribute("dvr", query.get("dvr") === "true");
   element.id = "player";
   element.addEventListener("state", ({ detail }) => {
     show({ ...detail, text: detail.text || "Ready." });

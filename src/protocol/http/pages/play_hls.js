@@ -17,15 +17,16 @@ export class HlsPlayer extends MediaPlayer {
 
   /**
    * @param {HTMLVideoElement} video
-   * @param {{ url: string, latency?: number }} way absolute URL of the playlist; seconds to stay behind the newest segment
+   * @param {{ url: string, latency?: number, goesBack?: boolean }} way absolute URL of the playlist; seconds to stay behind the newest
+   *   segment; whether the viewer may fall further behind
    * @param {import("./play_media.js").Events} events
    */
-  constructor(video, { url, latency }, events) {
+  constructor(video, { url, latency, goesBack }, events) {
     super(video, events);
-    this.#start(url, latency);
+    this.#start(url, latency, goesBack);
   }
 
-  async #start(url, latency) {
+  async #start(url, latency, goesBack) {
     if (this.refused(await probe(url, this.signal))) return;
     if (!hasMediaSource()) {
       this.on("error", () => this.over("unplayable", this.video.error?.message || "This browser cannot play the stream."));
@@ -39,7 +40,7 @@ export class HlsPlayer extends MediaPlayer {
       return this.over("failed", error.message);
     }
     if (this.signal.aborted) return;
-    const delay = latency ? { liveSyncDuration: latency, liveMaxLatencyDuration: latency * 2 } : {};
+    const delay = latency ? { liveSyncDuration: latency, ...(goesBack ? {} : { liveMaxLatencyDuration: latency * 2 }) } : {};
     const hls = new Hls({ lowLatencyMode: true, backBufferLength: 30, ...delay });
     this.#hls = hls;
     hls.on(Hls.Events.ERROR, (_, data) => this.#failed(Hls, data));
@@ -62,6 +63,14 @@ export class HlsPlayer extends MediaPlayer {
       return this.#hls.recoverMediaError();
     }
     this.over("unplayable", error?.message || details);
+  }
+
+  /** @returns {{ start: number, live: number } | null} the times of the element that can be gone to */
+  reach() {
+    const details = this.#hls?.levels[this.#hls.currentLevel]?.details;
+    if (details) return { start: details.fragmentStart, live: this.#hls.liveSyncPosition ?? details.edge };
+    const { seekable } = this.video;
+    return seekable.length ? { start: seekable.start(0), live: seekable.end(seekable.length - 1) } : null;
   }
 
   release() {

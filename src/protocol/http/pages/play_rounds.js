@@ -33,12 +33,14 @@ const partsOf = (path) => path.split("/").filter((part) => part !== "" && part !
  * @property {string[]} [types] endings of recordings
  * @property {string | null} [token]
  * @property {URLSearchParams} [query] goes with each request
+ * @property {boolean} [dvr] the viewer can go back, which HLS alone can
  * @property {number} [latency] seconds behind the newest segment, over HLS and DASH
  */
 
 /** The technologies to try, in their order. */
-export function orderOf({ id, order }) {
+export function orderOf({ id, order, dvr }) {
   if (id.startsWith(FILES)) return ["vod"];
+  if (dvr) return ["hls"];
   const wanted = (order ?? []).map((name) => name.trim().toLowerCase());
   const known = wanted.filter((name, n) => Object.hasOwn(NAMES, name) && wanted.indexOf(name) === n);
   return known.length ? known : DEFAULT_ORDER;
@@ -49,7 +51,7 @@ function playerFor(video, { technology, id }, options, events) {
   const parts = partsOf(id).map(encodeURIComponent);
   // Only files may lie in folders; a stream is known by its last part.
   const [name, path] = [parts.at(-1) ?? "", parts.join("/")];
-  const { base, token, latency, types } = options;
+  const { base, token, latency, types, dvr } = options;
   const url = (path, withToken = true) => {
     const url = new URL(path, base);
     url.search = new URLSearchParams(options.query);
@@ -59,8 +61,11 @@ function playerFor(video, { technology, id }, options, events) {
   switch (technology) {
     case "flv":
       return new FlvPlayer(video, { url: url(`${name}.flv`) }, events);
-    case "hls":
-      return new HlsPlayer(video, { url: url(`streams/${path}.m3u8`), latency }, events);
+    case "hls": {
+      const all = new URL(url(`streams/${path}.m3u8`));
+      if (dvr) all.searchParams.set("dvr", "true");
+      return new HlsPlayer(video, { url: all.href, latency, goesBack: dvr }, events);
+    }
     case "ll-hls":
       return new HlsPlayer(video, { url: url(`streams/ll-hls/${name}/${name}__master.m3u8`), latency }, events);
     case "dash":
@@ -129,6 +134,11 @@ export class Rounds {
     this.#player = null;
     this.#isPlaying = false;
     this.current = null;
+  }
+
+  /** The times that can be gone to: `{ start, live }`, or `null`. */
+  get reach() {
+    return this.#player?.reach?.() ?? null;
   }
 
   /** @returns {Promise<Partial<import("./figures.js").Figures>>} */

@@ -1,0 +1,386 @@
+//! Files of streams that viewers can go back in: `{application}/.dvr/{stream}/`, with a count of their bytes for each application.
+//!
+//! 1. The first job of an application counts what is there; later ones add and subtract.
+//! 2. A file beyond the application's bytes is refused before anything is written: the stream has to give up something of its own.
+//! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash
+//!    has ended.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+
+use super::archives;
+use super::files::{blame_append, checked, nowhere};
+use crate::io::clock;
+use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST};
+
+/// Time between two looks for folders that are too old.
+const SWEEP: Duration = Duration::from_secs(60);
+/// Bytes of a list, which names a few segments.
+const LIST_BYTES_MAX: u64 = 256 << 10;
+/// Lists of a folder: a day of segments of a second.
+const LISTS_MAX: usize = 10_000;
+/// The longest time for which viewers can go back, after which a folder is of no use whatever the settings say.
+const LONGEST: Duration = Duration::from_secs(25 * 3600);
+
+/// The bytes of the streams of each application.
+#[derive(Debug, Default)]
+pub(super) struct Ledger(Mutex<BTreeMap<String, Usage>>);
+
+#[derive(Debug, Default)]
+struct Usage {
+    folders: BTreeMap<String, u64>,
+    swept: Option<Instant>,
+}
+
+impl Usage {
+    fn bytes(&self) -> u64 {
+        self.folders.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+}
+
+impl Ledger {
+    /// Works with the usage of an application, which is counted first when it is not known.
+    fn with<T>(&self, root: &Path, app: &str, work: impl FnOnce(&mut Usage) -> T) -> T {
+        let mut apps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !apps.contains_key(app) {
+            let folders = folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect();
+            apps.insert(app.to_owned(), Usage { folders, swept: None });
+        }
+        work(apps.entry(app.to_owned()).or_default())
+    }
+
+    fn done(&self, root: &Path, app: &str) -> DvrDone {
+        self.with(root, app, |usage| DvrDone {
+            lists: Vec::new(),
+            app_bytes: usage.bytes(),
+            folders: u64::try_from(usage.folders.len()).unwrap_or(u64::MAX),
+        })
+    }
+}
+
+pub(super) fn run(root: &Path, ledger: &Ledger, work: &DvrWork) -> Result<DvrDone, AppendError> {
+    let done = match work {
+        DvrWork::Resume { folder, keep } => resume(root, ledger, folder, *keep),
+        DvrWork::Put { folder, name, data, cap, keep } => put(root, ledger, folder, (name, data), *cap)
+            .and_then(|()| {
+                let (app, _) = split(folder)?;
+                sweep(root, ledger, app, *keep);
+                Ok(ledger.done(root, app))
+            }),
+        DvrWork::Drop { folder, names } => remove(root, ledger, folder, names),
+        DvrWork::Clear { folder } => clear(root, ledger, folder),
+    };
+    done.map_err(|error| blame_append(&error))
+}
+
+/// Returns the application and the name of a stream's folder.
+fn split(folder: &[String]) -> io::Result<(&str, &str)> {
+    match folder {
+        [app, dvr, name] if dvr == DVR => Ok((app, name)),
+        _ => Err(nowhere()),
+    }
+}
+
+/// Returns the folder's path if each name leads to a folder; no link is followed.
+fn path_of(root: &Path, folder: &[String]) -> io::Result<PathBuf> {
+    let mut path = root.to_path_buf();
+    for name in folder {
+        checked(name)?;
+        path.push(name);
+        if !fs::symlink_metadata(&path)?.is_dir() {
+            return Err(nowhere());
+        }
+    }
+    Ok(path)
+}
+
+/// Returns the folders of an application's streams.
+fn folders(root: &Path, app: &str) -> impl Iterator<Item = (String, PathBuf)> + use<> {
+    let entries = path_of(root, &[app.to_owned(), DVR.to_owned()]).and_then(fs::read_dir);
+    entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let name = entry.file_name().into_string().ok().filter(|_| is_folder)?;
+        Some((name, entry.path()))
+    })
+}
+
+/// Returns the names and lengths of the files in a folder.
+fn files(folder: &Path) -> impl Iterator<Item = (String, u64)> + use<> {
+    fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| {
+        let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+        Some((entry.file_name().into_string().ok()?, metadata.len()))
+    })
+}
+
+fn bytes_in(folder: &Path) -> u64 {
+    files(folder).fold(0, |sum, (_, bytes)| sum.saturating_add(bytes))
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn put(
+    root: &Path,
+    ledger: &Ledger,
+    folder: &[String],
+    (name, data): (&str, &Bytes),
+    cap: u64,
+) -> io::Result<()> {
+    let (app, stream) = split(folder)?;
+    let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
+    // Taken before it is written, so that two streams do not take the same room.
+    ledger.with(root, app, |usage| {
+        if usage.bytes().saturating_add(bytes) > cap {
+            return Err(io::Error::from_raw_os_error(libc::EDQUOT));
+        }
+        let own = usage.folders.entry(stream.to_owned()).or_default();
+        *own = own.saturating_add(bytes);
+        Ok(())
+    })?;
+    let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
+    archives::put(root, &path, data).inspect_err(|_| give_back(root, ledger, (app, stream), bytes))
+}
+
+fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u64) {
+    ledger.with(root, app, |usage| {
+        if let Some(own) = usage.folders.get_mut(stream) {
+            *own = own.saturating_sub(bytes);
+        }
+    });
+}
+
+fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> io::Result<DvrDone> {
+    let (app, stream) = split(folder)?;
+    let path = match path_of(root, folder) {
+        Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
+        path => path?,
+    };
+    for name in names {
+        checked(name)?;
+        let file = path.join(name);
+        let bytes = fs::symlink_metadata(&file).map_or(0, |metadata| metadata.len());
+        match fs::remove_file(&file) {
+            Ok(()) => give_back(root, ledger, (app, stream), bytes),
+            Err(error) if is_missing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(ledger.done(root, app))
+}
+
+fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone> {
+    let (app, stream) = split(folder)?;
+    match path_of(root, folder).and_then(fs::remove_dir_all) {
+        Err(error) if !is_missing(&error) => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    ledger.with(root, app, |usage| usage.folders.remove(stream));
+    Ok(ledger.done(root, app))
+}
+
+fn resume(root: &Path, ledger: &Ledger, folder: &[String], keep: Duration) -> io::Result<DvrDone> {
+    let (app, stream) = split(folder)?;
+    sweep(root, ledger, app, keep);
+    let path = match path_of(root, folder) {
+        Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
+        path => path?,
+    };
+    let mut names: Vec<String> = files(&path).map(|(name, _)| name).collect();
+    // Numbers of equal length, because they have nine digits until 2033, and then ten.
+    names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
+    let mut lists = Vec::new();
+    for name in names.iter().filter(|name| name.ends_with(LIST)).take(LISTS_MAX) {
+        let file = path.join(name);
+        if fs::symlink_metadata(&file)?.len() <= LIST_BYTES_MAX {
+            lists.push(Bytes::from(fs::read(&file)?));
+        }
+    }
+    let named: std::collections::BTreeSet<&str> =
+        lists.iter().filter_map(|list| std::str::from_utf8(list).ok()).flat_map(named).collect();
+    let is_useless = |name: &&String| !name.ends_with(LIST) && !named.contains(name.as_str());
+    for name in names.iter().filter(is_useless) {
+        fs::remove_file(path.join(name))?;
+    }
+    let bytes = bytes_in(&path);
+    ledger.with(root, app, |usage| usage.folders.insert(stream.to_owned(), bytes));
+    Ok(DvrDone { lists, ..ledger.done(root, app) })
+}
+
+/// Returns the names in a list: of segments, and of their initialization sections.
+fn named(list: &str) -> impl Iterator<Item = &str> {
+    list.lines().filter_map(|line| match line.strip_prefix("#EXT-X-MAP:URI=\"") {
+        Some(map) => map.split('"').next(),
+        None => (!line.starts_with('#') && !line.is_empty()).then_some(line),
+    })
+}
+
+/// Removes folders of an application that are too old, at most once a minute.
+fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
+    let now = clock::now().mono;
+    let is_due = ledger.with(root, app, |usage| {
+        let is_due = usage.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP);
+        if is_due {
+            usage.swept = Some(now);
+        }
+        is_due
+    });
+    if is_due {
+        for name in remove_older(root, app, keep) {
+            ledger.with(root, app, |usage| usage.folders.remove(&name));
+        }
+        // Somebody may have removed the application's folder meanwhile.
+        if folders(root, app).next().is_none() {
+            ledger.with(root, app, |usage| usage.folders.clear());
+        }
+    }
+}
+
+/// Removes folders to which nothing was added for so long, and returns their names.
+fn remove_older(root: &Path, app: &str, keep: Duration) -> Vec<String> {
+    let is_older = |path: &Path| {
+        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+        changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
+    };
+    let old = folders(root, app).filter(|(_, path)| is_older(path));
+    let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok());
+    removed.map(|(name, _)| name).collect()
+}
+
+/// Removes what nobody can go back in any more, when the server starts: also of applications in which no stream does that now.
+pub(super) fn remove_forgotten(root: &Path, apps: &[String]) {
+    for app in apps {
+        let removed = remove_older(root, app, LONGEST);
+        if !removed.is_empty() {
+            tracing::info!(app, streams = removed.len(), "DVR removed: older than a day");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::tests::TempFolder;
+
+    const KEEP: Duration = Duration::from_secs(60);
+    const CAP: u64 = 10_000;
+
+    fn folder(stream: &str) -> Vec<String> {
+        ["live", DVR, stream].map(str::to_owned).to_vec()
+    }
+
+    fn put(
+        (root, ledger): (&Path, &Ledger),
+        stream: &str,
+        name: &str,
+        data: &[u8],
+    ) -> Result<u64, AppendError> {
+        let data = Bytes::copy_from_slice(data);
+        let work = DvrWork::Put { folder: folder(stream), name: name.to_owned(), data, cap: CAP, keep: KEEP };
+        run(root, ledger, &work).map(|done| done.app_bytes)
+    }
+
+    fn names(root: &Path, stream: &str) -> Vec<String> {
+        let mut names: Vec<String> =
+            files(&root.join("live").join(DVR).join(stream)).map(|(name, _)| name).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_bytes_of_an_application_are_counted_and_bounded() {
+        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let at = (&*root, &ledger);
+        assert_eq!(put(at, "a", "1.ts", &[1; 6000]), Ok(6000));
+        assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
+        assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
+        assert_eq!(names(&root, "b"), ["1.ts"]);
+        // What fails otherwise is given back.
+        fs::create_dir(root.join("live").join(DVR).join("b").join("3.ts")).unwrap();
+        assert!(put(at, "b", "3.ts", &[1; 900]).is_err());
+        assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));
+        let names_of_b = ["1.ts", "none.ts"].map(str::to_owned).to_vec();
+        let drop = run(&root, &ledger, &DvrWork::Drop { folder: folder("b"), names: names_of_b }).unwrap();
+        assert_eq!((drop.app_bytes, drop.folders), (7000, 2));
+        // Another application has its own.
+        let other = ["other", DVR, "a"].map(str::to_owned).to_vec();
+        let data = Bytes::from(vec![0; 9000]);
+        let work = DvrWork::Put { folder: other, name: "1.ts".to_owned(), data, cap: CAP, keep: KEEP };
+        assert_eq!(run(&root, &ledger, &work).map(|done| done.app_bytes), Ok(9000));
+        // After a restart it is counted again.
+        assert_eq!(put((&root, &Ledger::default()), "c", "1.ts", &[1; 3000]), Ok(10_000));
+        let clear = run(&root, &ledger, &DvrWork::Clear { folder: folder("b") }).unwrap();
+        assert_eq!((clear.app_bytes, names(&root, "b").len()), (6000, 0));
+    }
+
+    #[test]
+    fn what_no_list_names_goes_and_the_rest_goes_on() {
+        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let resume = || run(&root, &ledger, &DvrWork::Resume { folder: folder("a"), keep: KEEP }).unwrap();
+        assert_eq!(resume(), DvrDone::default(), "there is none");
+        let list = b"#X\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:2,\n1.m4s\n";
+        for (name, data) in [("1.m4s", &b"one"[..]), ("2.m4s", b"two"), ("i.mp4", b"i"), ("7.list", list)] {
+            put((&root, &ledger), "a", name, data).unwrap();
+        }
+        fs::write(root.join("live").join(DVR).join("a/.3.m4s.tmp_archive"), "torn").unwrap();
+        let done = resume();
+        assert_eq!((done.lists, done.folders), (vec![Bytes::from_static(list)], 1));
+        assert_eq!(names(&root, "a"), ["1.m4s", "7.list", "i.mp4"]);
+        assert_eq!(done.app_bytes, 4 + u64::try_from(list.len()).unwrap());
+    }
+
+    #[test]
+    fn no_link_is_followed_and_no_other_folder_is_touched() {
+        let (root, ledger, outside) = (TempFolder::new(), Ledger::default(), TempFolder::new());
+        fs::create_dir_all(root.join("live").join(DVR)).unwrap();
+        fs::write(outside.join("1.ts"), "x").unwrap();
+        symlink(&*outside, root.join("live").join(DVR).join("a")).unwrap();
+        assert!(put((&root, &ledger), "a", "2.ts", b"x").is_err());
+        let drop = DvrWork::Drop { folder: folder("a"), names: vec!["1.ts".to_owned()] };
+        let works = [
+            drop,
+            DvrWork::Clear { folder: folder("a") },
+            DvrWork::Clear { folder: ["live", "streams", "a"].map(str::to_owned).to_vec() },
+            DvrWork::Clear { folder: ["live", DVR, ".."].map(str::to_owned).to_vec() },
+            DvrWork::Clear { folder: vec!["live".to_owned()] },
+        ];
+        for work in works {
+            let _ = run(&root, &ledger, &work);
+        }
+        assert!(outside.join("1.ts").exists() && root.join("live").join(DVR).exists());
+        assert_eq!(fs::read_dir(&*outside).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_folder_to_which_nothing_is_added_goes_when_nobody_can_go_back_to_it() {
+        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        for stream in ["old", "new"] {
+            put((&root, &ledger), stream, "1.ts", b"x").unwrap();
+        }
+        let old = root.join("live").join(DVR).join("old");
+        let set = |ago: Duration| {
+            fs::File::open(&old).unwrap().set_modified(SystemTime::now() - ago).unwrap();
+        };
+        set(KEEP + Duration::from_secs(5));
+        put((&root, &ledger), "new", "2.ts", b"x").unwrap();
+        assert!(old.exists(), "the last look was just now");
+        // The server starts again.
+        assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
+        assert!(!old.exists());
+        put((&root, &ledger), "old", "1.ts", b"x").unwrap();
+        set(LONGEST - Duration::from_secs(60));
+        remove_forgotten(&root, &["none".to_owned(), "live".to_owned()]);
+        assert!(old.exists());
+        set(LONGEST + Duration::from_secs(5));
+        remove_forgotten(&root, &["none".to_owned(), "live".to_owned()]);
+        assert!(!old.exists() && !names(&root, "new").is_empty());
+    }
+}

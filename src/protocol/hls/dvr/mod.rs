@@ -1,0 +1,500 @@
+//! Going back in a live stream for as long as `dvr.window` says: its segments stay on the disk when memory has dropped them, and a
+//! playlist of its own lists them all.
+//!
+//! 1. A job reads what a former run of the stream has left, which goes on where the form is the same.
+//! 2. Each segment is written by a job when it is whole. Live viewers have it from memory all the while; one that could not be written, or
+//!    waits too long behind a slow disk, is a gap (`EXT-X-GAP`) when memory drops it.
+//! 3. Segments leave by age, by chunks of some. They leave early where the application's bytes (`dvr.max_bytes`) are used up: with a
+//!    stream that has more than its share, or of the one for which there is no room; and where the disk is full.
+//! 4. When the stream is over its files stay, in case it comes back, until nobody can go back to them. They go with a stream that is deleted.
+//!
+//! ```text
+//! webapps/{application}/.dvr/{stream}/{id}003900001.ts   segments, served under the names that they have in memory
+//!                                     3900001.list       the lines of a chunk (`reach`)
+//!                                     tail.list          of those that may still change
+//! ```
+
+pub(super) mod list;
+mod reach;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use bytes::Bytes;
+use hls::playlist::{MediaPlaylist, Segment};
+
+use super::ENDING;
+use super::copy::{HELD_BYTES_MAX, RETRY, reason_of};
+use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work};
+use crate::protocol::sinks::Query;
+use reach::{CHUNK, Chunk, Listed, Reach};
+pub(super) use settings::DvrSettings;
+
+/// The query behind the name of a playlist that asks for all that viewers can go back to. It is not served under this name.
+pub(super) const QUERY: &str = "?dvr";
+/// `EXT-X-GAP` wants this version (RFC 8216bis §8).
+const GAP_VERSION: u32 = 8;
+/// Time for which files stay when no playlist lists them any more, for players that have read an older one.
+const LEAVING_MS: i64 = 30_000;
+/// Ending of the names of initialization sections.
+const INIT: &str = ".mp4";
+/// Name of the list of segments that may still change.
+const TAIL: &str = "tail";
+
+/// The job under way.
+#[derive(Debug, PartialEq, Eq)]
+enum Doing {
+    Resume,
+    File { name: String, bytes: Bytes },
+    List,
+    Drop,
+    Clear,
+}
+
+/// Files on their way to the disk.
+#[derive(Debug, Default)]
+struct Files {
+    /// Files that wait to be written, and their bytes.
+    waiting: VecDeque<(String, Bytes)>,
+    held_bytes: usize,
+    /// Names that are not on the disk yet, or could not be written.
+    pending: BTreeSet<String>,
+    lost: BTreeSet<String>,
+    /// Bytes of segments that no playlist has listed yet, by name.
+    sizes: BTreeMap<String, u64>,
+    /// Names that memory could forget, were they on the disk.
+    kept: Vec<String>,
+    /// The initialization section of the newest segment, which the next ones need, and the newest one.
+    map: Option<String>,
+    init: Option<(String, Bytes)>,
+}
+
+impl Files {
+    fn hold(&mut self, name: String, bytes: Bytes) {
+        self.held_bytes = self.held_bytes.saturating_add(bytes.len());
+        self.pending.insert(name.clone());
+        self.waiting.push_back((name, bytes));
+    }
+}
+
+/// Work on the disk beside the files.
+#[derive(Debug, Default)]
+struct Due {
+    /// Lists to write, and whether that of the newest segments is.
+    lists: VecDeque<(String, Bytes)>,
+    tail: bool,
+    /// Names to remove: at once, and those that no playlist has any more, with the date of their end.
+    drops: Vec<String>,
+    leaving: VecDeque<(i64, Vec<String>)>,
+    /// True if the folder is to be removed.
+    clear: bool,
+}
+
+/// The progress of a window's life.
+#[derive(Debug, Default)]
+struct Stage {
+    /// True once what a former run has left is asked for, and once it is known: nothing is listed before.
+    has_resumed: bool,
+    is_ready: bool,
+    /// True if the playlist has its end, and if nothing more comes.
+    is_ended: bool,
+    is_over: bool,
+    /// True if the last file could not be written, and once the disk was full.
+    is_failing: bool,
+    is_short: bool,
+}
+
+/// The segments of one playlist that viewers can go back to.
+#[derive(Debug)]
+pub(super) struct Dvr {
+    settings: DvrSettings,
+    /// The folder on the disk.
+    folder: Vec<String>,
+    /// Beginning of the names of its files, and of its playlist without the ending.
+    stem: String,
+    reach: Reach,
+    /// The first segment that memory has, and the number after the newest.
+    in_memory_from: u64,
+    next: u64,
+    files: Files,
+    due: Due,
+    stage: Stage,
+    /// Usage of the application, as it was last reported.
+    usage: DvrDone,
+    doing: Option<Doing>,
+    retry_at: Option<Instant>,
+}
+
+impl Dvr {
+    /// Makes the window of a playlist with this name, below the application's `streams`.
+    pub(super) fn new(settings: DvrSettings, app: &str, playlist: &str) -> Self {
+        let stem = playlist.strip_suffix(ENDING).unwrap_or(playlist).to_owned();
+        Self {
+            settings,
+            folder: folder_of(app, &stem),
+            reach: Reach::new(settings.window),
+            stem,
+            in_memory_from: 0,
+            next: 0,
+            files: Files::default(),
+            due: Due::default(),
+            stage: Stage::default(),
+            usage: DvrDone::default(),
+            doing: None,
+            retry_at: None,
+        }
+    }
+
+    /// True if a file with this name, below the application's `streams`, is of this playlist.
+    pub(super) fn has(&self, path: &str) -> bool {
+        path.starts_with(&self.stem)
+    }
+
+    /// True if it is of the playlist with this name.
+    pub(super) fn is_of(&self, playlist: &str) -> bool {
+        playlist.strip_suffix(ENDING) == Some(self.stem.as_str())
+    }
+
+    // ---- inputs
+
+    /// Adds a segment or an initialization section.
+    pub(super) fn add(&mut self, path: &str, bytes: Bytes) {
+        let name = own_name(path).to_owned();
+        if name.ends_with(INIT) {
+            self.files.init = Some((name.clone(), bytes.clone()));
+        } else if let Some((name, bytes)) =
+            self.files.init.clone().filter(|(name, _)| self.files.lost.contains(name))
+        {
+            // Without it no segment can be played: it is tried again with each.
+            self.files.lost.remove(&name);
+            self.files.hold(name, bytes);
+        }
+        self.files.sizes.insert(name.clone(), u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        if self.files.held_bytes.saturating_add(bytes.len()) > HELD_BYTES_MAX {
+            return self.lose(name, "it is too slow");
+        }
+        self.files.hold(name, bytes);
+    }
+
+    /// Takes over the new segments of the playlist that memory has.
+    pub(super) fn note(&mut self, live: &MediaPlaylist) {
+        self.in_memory_from = live.media_sequence;
+        self.stage.is_ended |= live.ended;
+        self.reach.note_independent(live.independent_segments);
+        if self.stage.is_ready {
+            self.take(live);
+            self.settle();
+        }
+    }
+
+    /// Takes the segments that are new.
+    fn take(&mut self, live: &MediaPlaylist) {
+        // Behind a disk that has hung at the beginning.
+        let mut is_behind_a_hole = self.next > 0 && self.next < live.media_sequence;
+        let known = usize::try_from(self.next.saturating_sub(live.media_sequence)).unwrap_or(usize::MAX);
+        for segment in live.segments.iter().skip(known) {
+            self.reach.begin_at(live.media_sequence, live.discontinuity_sequence);
+            let mut names = vec![segment.uri.as_str()];
+            names.extend(segment.map.as_ref().map(|map| map.uri.as_str()));
+            let bytes =
+                names.iter().filter_map(|name| self.files.sizes.remove(*name)).fold(0, u64::saturating_add);
+            let mut segment = Segment { parts: Vec::new(), ..segment.clone() };
+            segment.discontinuity |= std::mem::take(&mut is_behind_a_hole);
+            self.files.map = segment.map.as_ref().map(|map| map.uri.clone());
+            let listed = Listed { segment, bytes };
+            let left = self.reach.push(listed, (live.target_duration, live.version));
+            left.iter().for_each(|chunk| self.remove(chunk));
+        }
+        self.next = live.media_sequence.saturating_add(u64::try_from(live.segments.len()).unwrap_or(0));
+    }
+
+    /// Makes chunks of segments of which nothing changes any more, and takes out those that are too old.
+    fn settle(&mut self) {
+        let count = u64::try_from(self.reach.recent().len()).unwrap_or(0);
+        let first = self.next.saturating_sub(count);
+        let gone = usize::try_from(self.in_memory_from.saturating_sub(first)).unwrap_or(usize::MAX);
+        let (pending, lost) = (&self.files.pending, &self.files.lost);
+        let ours = self.reach.recent().iter().take(gone);
+        let mut settled = ours.take_while(|listed| !is_named(pending, &listed.segment)).count();
+        for listed in self.reach.recent().iter_mut().take(gone) {
+            listed.segment.gap |= is_named(lost, &listed.segment);
+        }
+        while settled >= CHUNK {
+            self.seal(CHUNK);
+            settled = settled.saturating_sub(CHUNK);
+        }
+        // A disk that hangs for as long as the window holds nothing back.
+        while self.reach.is_overdue() {
+            self.seal(CHUNK);
+        }
+        while let Some(chunk) = self.reach.expire() {
+            let names = self.unneeded(&chunk);
+            self.due.leaving.push_back((chunk.mark.end_ms, names));
+        }
+        let now_ms = self.reach.recent().back().and_then(|listed| listed.segment.program_date_time);
+        let window_ms = i64::try_from(self.settings.window.as_millis()).unwrap_or(i64::MAX);
+        let from_ms = now_ms.unwrap_or(i64::MIN).saturating_sub(window_ms).saturating_sub(LEAVING_MS);
+        while let Some((_, names)) = self.due.leaving.pop_front_if(|(end_ms, _)| *end_ms < from_ms) {
+            self.due.drops.extend(names);
+        }
+        self.due.tail = true;
+    }
+
+    fn seal(&mut self, segments: usize) {
+        let Some(chunk) = self.reach.seal(segments) else { return };
+        self.due.lists.push_back((reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone())));
+        let names: Vec<String> = chunk.names().map(str::to_owned).collect();
+        for name in names {
+            if !self.is_needed(&name) {
+                self.files.lost.remove(&name);
+            }
+        }
+    }
+
+    /// True if segments that may change, or that come, need this initialization section.
+    fn is_needed(&self, name: &str) -> bool {
+        self.files.map.as_deref() == Some(name) || self.reach.needs(name)
+    }
+
+    /// Removes the files of a chunk.
+    fn remove(&mut self, chunk: &Chunk) {
+        let names = self.unneeded(chunk);
+        self.due.drops.extend(names);
+    }
+
+    /// Returns those of a chunk's names that no segment needs any more.
+    fn unneeded(&self, chunk: &Chunk) -> Vec<String> {
+        let mut names = self.reach.unneeded(chunk);
+        names.retain(|name| self.files.map.as_ref() != Some(name));
+        names
+    }
+
+    /// Gives up the oldest chunk at once. Returns false if there is none.
+    fn shed(&mut self) -> bool {
+        if let Some((_, names)) = self.due.leaving.pop_front() {
+            self.due.drops.extend(names);
+            return true;
+        }
+        let chunk = self.reach.shed();
+        if let Some(chunk) = &chunk {
+            self.remove(chunk);
+        }
+        chunk.is_some()
+    }
+
+    /// Gives up what the stream has beyond its share, where the application has nearly all of its bytes.
+    fn share(&mut self) {
+        let brim = self.settings.max_bytes / 8 * 7;
+        let share = brim.checked_div(self.usage.folders.max(1)).unwrap_or(brim);
+        if self.usage.app_bytes < brim {
+            return;
+        }
+        while self.reach.bytes() > share && self.shed() {}
+    }
+
+    /// Returns those of the names that memory may forget.
+    pub(super) fn release(&mut self, names: Vec<String>) -> Vec<String> {
+        for name in &names {
+            self.files.sizes.remove(own_name(name));
+            if !self.stage.is_ready {
+                // No playlist will ever list it.
+                self.files.lost.remove(own_name(name));
+            }
+        }
+        self.files.kept.extend(names);
+        let (pending, stem) = (&self.files.pending, &self.stem);
+        let is_free = |name: &mut String| !name.starts_with(stem) || !pending.contains(own_name(name));
+        self.files.kept.extract_if(.., is_free).collect()
+    }
+
+    /// Ends it with the stream: what is left is written.
+    pub(super) const fn finish(&mut self) {
+        self.stage.is_over = true;
+    }
+
+    /// Removes everything, because the stream is deleted.
+    pub(super) fn clear(&mut self) {
+        self.stage.is_over = true;
+        self.due.clear = true;
+        self.files.waiting.clear();
+        self.due.lists.clear();
+        self.due.drops.clear();
+    }
+
+    pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
+        let Some(doing) = self.doing.take() else { return };
+        if matches!(outcome, Outcome::Busy) {
+            self.retry_at = now.checked_add(RETRY);
+            match doing {
+                Doing::Resume => self.stage.has_resumed = false,
+                Doing::File { name, bytes } => self.files.waiting.push_front((name, bytes)),
+                Doing::List => self.due.tail = true,
+                Doing::Clear => self.due.clear = true,
+                // They go with the folder.
+                Doing::Drop => {}
+            }
+            return;
+        }
+        let result = outcome.dvr();
+        if let Ok(done) = &result {
+            self.usage = DvrDone { lists: Vec::new(), ..done.clone() };
+        }
+        match (doing, result) {
+            (Doing::Resume, result) => {
+                self.stage.is_ready = true;
+                match result {
+                    Ok(done) => self.resumed(&done.lists),
+                    Err(error) => self.warn(reason_of(error)),
+                }
+            }
+            (Doing::File { name, bytes }, result) => self.file_done(name, bytes, result.err()),
+            (Doing::List | Doing::Drop | Doing::Clear, Ok(_)) => {}
+            (Doing::List | Doing::Drop | Doing::Clear, Err(error)) => self.warn(reason_of(error)),
+        }
+        self.share();
+    }
+
+    /// Takes over what a former run has left.
+    fn resumed(&mut self, lists: &[Bytes]) {
+        let chunks = lists.iter().filter_map(|list| Chunk::read(std::str::from_utf8(list).ok()?));
+        let left = self.reach.resume(chunks.collect());
+        left.iter().for_each(|chunk| self.remove(chunk));
+        // It may be that of the newest segments, which is written again and again.
+        if let Some(last) = self.reach.last() {
+            self.due.lists.push_back((reach::list_name(&last.mark), Bytes::from(last.text.clone())));
+        }
+    }
+
+    fn file_done(&mut self, name: String, bytes: Bytes, error: Option<AppendError>) {
+        if error == Some(AppendError::Full) && self.shed() {
+            // The oldest goes for the newest.
+            if !std::mem::replace(&mut self.stage.is_short, true) {
+                let (app, stream) = (self.folder.first(), &self.stem);
+                tracing::warn!(
+                    app,
+                    stream,
+                    "DVR goes back less far: the disk is full, or dvr.max_bytes used up"
+                );
+            }
+            self.files.waiting.push_front((name, bytes));
+            return;
+        }
+        self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
+        self.files.pending.remove(&name);
+        match error {
+            Some(error) => self.lose(name, reason_of(error)),
+            None => self.stage.is_failing = false,
+        }
+        self.due.tail = true;
+    }
+
+    fn lose(&mut self, name: String, reason: &str) {
+        self.files.lost.insert(name);
+        self.warn(reason);
+    }
+
+    fn warn(&mut self, reason: &str) {
+        if !std::mem::replace(&mut self.stage.is_failing, true) {
+            let (app, stream) = (self.folder.first(), &self.stem);
+            tracing::warn!(app, stream, reason, "DVR lacks segments");
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.retry_at.take_if(|at| *at <= now);
+    }
+
+    // ---- outputs
+
+    /// Returns the text from which viewers' playlists are made; `None` before the first segment.
+    pub(super) fn text(&self) -> Option<String> {
+        (!self.reach.is_empty()).then(|| self.reach.text(self.stage.is_ended))
+    }
+
+    /// Returns the next job if none is under way.
+    pub(super) fn next_job(&mut self, now: Instant) -> Option<Work> {
+        if self.doing.is_some() || self.retry_at.is_some_and(|at| at > now) {
+            return None;
+        }
+        let (doing, work) = if std::mem::take(&mut self.due.clear) {
+            self.due.tail = false;
+            (Doing::Clear, DvrWork::Clear { folder: self.folder.clone() })
+        } else if !std::mem::replace(&mut self.stage.has_resumed, true) {
+            (Doing::Resume, DvrWork::Resume { folder: self.folder.clone(), keep: self.settings.keep() })
+        } else if !self.due.drops.is_empty() {
+            let names = std::mem::take(&mut self.due.drops);
+            (Doing::Drop, DvrWork::Drop { folder: self.folder.clone(), names })
+        } else if let Some((name, data)) = self.due.lists.pop_front() {
+            (Doing::List, self.put(&name, data))
+        } else if let Some((name, data)) = self.files.waiting.pop_front() {
+            let work = self.put(&name, data.clone());
+            (Doing::File { name, bytes: data }, work)
+        } else {
+            let data = self.tail()?;
+            (Doing::List, self.put(&format!("{TAIL}{LIST}"), data))
+        };
+        self.doing = Some(doing);
+        Some(Work::Archive(ArchiveWork::Dvr(work)))
+    }
+
+    /// Returns the list of the newest segments, as far as they are on the disk, if it has changed.
+    fn tail(&mut self) -> Option<Bytes> {
+        if !std::mem::take(&mut self.due.tail) {
+            return None;
+        }
+        let (pending, lost) = (&self.files.pending, &self.files.lost);
+        let there = self.reach.recent().iter().take_while(|listed| !is_named(pending, &listed.segment));
+        let marked = there.map(|listed| {
+            let gap = listed.segment.gap || is_named(lost, &listed.segment);
+            Listed { segment: Segment { gap, ..listed.segment.clone() }, bytes: listed.bytes }
+        });
+        let marked: Vec<Listed> = marked.collect();
+        Some(Bytes::from(self.reach.tail(&marked)?.text))
+    }
+
+    fn put(&self, name: &str, data: Bytes) -> DvrWork {
+        let cap = self.settings.max_bytes;
+        let (folder, name) = (self.folder.clone(), name.to_owned());
+        DvrWork::Put { folder, name, data, cap, keep: self.settings.keep() }
+    }
+
+    /// True if nothing is left to be done.
+    pub(super) fn is_settled(&self) -> bool {
+        let is_done = self.files.waiting.is_empty() && self.due.lists.is_empty() && self.due.drops.is_empty();
+        self.stage.is_over && is_done && self.doing.is_none() && !self.due.tail && !self.due.clear
+    }
+
+    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
+        self.retry_at
+    }
+}
+
+/// True if a request is for all that viewers can go back to, or for a part of it.
+pub(super) fn is_wanted(query: &Query) -> bool {
+    query.iter().any(|(name, _)| matches!(name.as_str(), "dvr" | "start" | "end"))
+}
+
+/// True if a segment, or what it cannot be played without, is among these.
+fn is_named(names: &BTreeSet<String>, segment: &Segment) -> bool {
+    names.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| names.contains(&map.uri))
+}
+
+/// Returns the folder of a stream's files, by the name of its playlist without the ending.
+fn folder_of(app: &str, stem: &str) -> Vec<String> {
+    vec![app.to_owned(), DVR.to_owned(), stem.replace('%', "%25").replace('/', "%2F")]
+}
+
+/// Returns the path of a file that viewers can go back to, by its name below the application's `streams` and the stream's id.
+pub(super) fn path_of(app: &str, name: &str, id: &str) -> Vec<String> {
+    let folders = name.rsplit_once('/').map_or(String::new(), |(folders, _)| format!("{folders}/"));
+    let folder = folder_of(app, &format!("{folders}{id}"));
+    folder.into_iter().chain([own_name(name).to_owned()]).collect()
+}
+
+/// Returns the name of a file without its folders.
+fn own_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}

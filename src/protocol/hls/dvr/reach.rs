@@ -1,0 +1,369 @@
+//! The segments that viewers can go back to, as text.
+//!
+//! Segments of which nothing changes any more go into chunks of [`CHUNK`]: text that is written once, on the disk too, and leaves as a
+//! whole. A chunk can stand at the beginning of a playlist, since it says everything that its segments need: its number, the
+//! discontinuities before it, the date, the key and the initialization section. A comment in front of it ([`Mark`]) tells the rest, by
+//! which a viewer's beginning is found without reading all of the text ([`super::list`]).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use hls::playlist::{Segment, SegmentLines};
+
+/// Segments of a chunk.
+pub(super) const CHUNK: usize = 16;
+/// Beginning of the comment in front of a chunk (RFC 8216 §4.1).
+pub(super) const MARK: &str = "#MILLSTREAM-DVR:";
+/// A comment in the head of a text that has ranges of dates, which others need not look for.
+pub(super) const RANGED: &str = "#MILLSTREAM-DVR-RANGES";
+/// Beginnings of lines.
+pub(super) const RANGE: &str = "#EXT-X-DATERANGE:";
+const MAP: &str = "#EXT-X-MAP:URI=\"";
+pub(super) const KEY: &str = "#EXT-X-KEY:";
+
+/// The segments of a chunk in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// Media sequence number of the first.
+    pub(super) number: u64,
+    /// Discontinuities before the first.
+    pub(super) discontinuities: u64,
+    /// Dates of the first one's beginning and the last one's end, in milliseconds of Unix time.
+    pub(super) begin_ms: i64,
+    pub(super) end_ms: i64,
+    pub(super) segments: u64,
+    pub(super) bytes: u64,
+    /// Seconds of the target duration.
+    pub(super) target: u64,
+}
+
+impl Mark {
+    fn line(&self) -> String {
+        let Self { number, discontinuities, begin_ms, end_ms, segments, bytes, target } = self;
+        format!("{MARK}{number},{discontinuities},{begin_ms},{end_ms},{segments},{bytes},{target}\n")
+    }
+
+    /// Reads the comment in front of a chunk.
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let mut fields = line.strip_prefix(MARK)?.trim_end().split(',');
+        let mut next = || fields.next();
+        let mark = Self {
+            number: next()?.parse().ok()?,
+            discontinuities: next()?.parse().ok()?,
+            begin_ms: next()?.parse().ok()?,
+            end_ms: next()?.parse().ok()?,
+            segments: next()?.parse().ok()?,
+            bytes: next()?.parse().ok()?,
+            target: next()?.parse().ok()?,
+        };
+        (next().is_none() && mark.end_ms >= mark.begin_ms).then_some(mark)
+    }
+}
+
+/// A segment, with its size.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    pub(super) segment: Segment,
+    pub(super) bytes: u64,
+}
+
+/// Segments that are listed and removed together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) mark: Mark,
+    /// The comment, and the lines of the segments.
+    pub(super) text: String,
+    /// True if ranges of dates begin in it.
+    has_ranges: bool,
+}
+
+impl Chunk {
+    /// Reads a chunk that a former run has written.
+    pub(super) fn read(text: &str) -> Option<Self> {
+        let mark = Mark::read(text.lines().next()?)?;
+        let uris = text.lines().filter(|line| !line.starts_with('#')).count();
+        let is_whole = text.ends_with('\n') && u64::try_from(uris) == Ok(mark.segments) && uris > 0;
+        let has_ranges = text.contains(RANGE);
+        is_whole.then(|| Self { mark, text: text.to_owned(), has_ranges })
+    }
+
+    /// Returns the names of its files: segments and initialization sections.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter_map(|line| match line.strip_prefix(MAP) {
+            Some(map) => map.split('"').next(),
+            None => (!line.starts_with('#') && !line.is_empty()).then_some(line),
+        })
+    }
+
+    /// True if its segments are encrypted.
+    fn has_key(&self) -> bool {
+        let is_key = |line: &str| line.starts_with(KEY) && !line.ends_with("METHOD=NONE");
+        self.text.lines().any(is_key)
+    }
+}
+
+/// All segments that viewers can go back to.
+#[derive(Debug)]
+pub(super) struct Reach {
+    window_ms: i64,
+    chunks: VecDeque<Chunk>,
+    /// Segments that may still change, the newest.
+    recent: VecDeque<Listed>,
+    /// Numbers of the first of those.
+    number: u64,
+    discontinuities: u64,
+    /// Bytes of all chunks.
+    bytes: u64,
+    target: u64,
+    version: u32,
+    is_independent: bool,
+    /// True before the first segment of this run, if there are segments of a former one.
+    is_resumed: bool,
+}
+
+impl Reach {
+    pub(super) fn new(window: Duration) -> Self {
+        Self {
+            window_ms: i64::try_from(window.as_millis()).unwrap_or(i64::MAX),
+            chunks: VecDeque::new(),
+            recent: VecDeque::new(),
+            number: 0,
+            discontinuities: 0,
+            bytes: 0,
+            target: 0,
+            version: 1,
+            is_independent: true,
+            is_resumed: false,
+        }
+    }
+
+    // ---- inputs
+
+    /// Takes the chunks of a former run, as far back as each follows the one before it. Returns the others.
+    pub(super) fn resume(&mut self, mut chunks: Vec<Chunk>) -> Vec<Chunk> {
+        // The list of segments that could still change may have those of a chunk that was written after it.
+        chunks.sort_by_key(|chunk| (chunk.mark.number, u64::MAX.saturating_sub(chunk.mark.segments)));
+        let (mut left, mut due) = (Vec::new(), 0_u64);
+        for chunk in chunks {
+            let Mark { number, segments, target, .. } = chunk.mark;
+            if number < due {
+                continue;
+            }
+            let is_next = self.chunks.back().is_none_or(|last| number == due && last.mark.target == target);
+            if !is_next {
+                left.extend(self.chunks.drain(..));
+                self.bytes = 0;
+            }
+            due = number.saturating_add(segments);
+            self.bytes = self.bytes.saturating_add(chunk.mark.bytes);
+            self.chunks.push_back(chunk);
+        }
+        if let Some(last) = self.chunks.back() {
+            let inside = u64::try_from(last.text.matches("#EXT-X-DISCONTINUITY\n").count()).unwrap_or(0);
+            self.number = last.mark.number.saturating_add(last.mark.segments);
+            self.discontinuities = last.mark.discontinuities.saturating_add(inside);
+            self.target = last.mark.target;
+            self.is_resumed = true;
+        }
+        left
+    }
+
+    /// Returns the newest chunk.
+    pub(super) fn last(&self) -> Option<&Chunk> {
+        self.chunks.back()
+    }
+
+    /// Returns the first of the segments that may change as a chunk.
+    pub(super) fn tail(&self, segments: &[Listed]) -> Option<Chunk> {
+        self.chunk(segments, self.number, self.discontinuities)
+    }
+
+    /// Takes the next segment. Segments of a former run in another form leave with it, and are returned.
+    pub(super) fn push(&mut self, mut listed: Listed, (target, version): (Duration, u32)) -> Vec<Chunk> {
+        let seconds = target.as_secs().saturating_add(u64::from(target.subsec_nanos() > 0));
+        let mut left = Vec::new();
+        self.version = self.version.max(version);
+        if std::mem::take(&mut self.is_resumed) {
+            let segment = &mut listed.segment;
+            let is_same = |chunk: &Chunk| {
+                chunk.mark.target == seconds
+                    && chunk.has_key() == segment.key.is_some()
+                    && chunk.text.contains(MAP) == segment.map.is_some()
+                    && chunk.mark.end_ms <= segment.program_date_time.unwrap_or(i64::MIN)
+            };
+            if self.chunks.back().is_some_and(is_same) {
+                segment.discontinuity = true;
+            } else {
+                left.extend(self.chunks.drain(..));
+                self.bytes = 0;
+            }
+        }
+        self.target = seconds;
+        self.recent.push_back(listed);
+        left
+    }
+
+    /// Notes whether each segment so far can be decoded alone.
+    pub(super) const fn note_independent(&mut self, is_independent: bool) {
+        self.is_independent &= is_independent;
+    }
+
+    /// Gives the number of the first segment of all.
+    pub(super) fn begin_at(&mut self, number: u64, discontinuities: u64) {
+        if self.chunks.is_empty() && self.recent.is_empty() {
+            (self.number, self.discontinuities) = (number, discontinuities);
+        }
+    }
+
+    /// Makes a chunk of the oldest of the segments that may change, which will not any more. Returns it as it is to be written.
+    pub(super) fn seal(&mut self, segments: usize) -> Option<&Chunk> {
+        let segments: Vec<Listed> = self.recent.drain(..segments.min(self.recent.len())).collect();
+        let chunk = self.chunk(&segments, self.number, self.discontinuities)?;
+        if segments.iter().any(|listed| listed.segment.gap) {
+            self.version = self.version.max(super::GAP_VERSION);
+        }
+        self.number = self.number.saturating_add(chunk.mark.segments);
+        self.discontinuities = self.discontinuities.saturating_add(discontinuities(&segments));
+        self.bytes = self.bytes.saturating_add(chunk.mark.bytes);
+        self.chunks.push_back(chunk);
+        self.chunks.back()
+    }
+
+    /// Returns the segments that may change, the oldest first.
+    pub(super) const fn recent(&mut self) -> &mut VecDeque<Listed> {
+        &mut self.recent
+    }
+
+    /// True if as many segments as a chunk has may still change and are older than the window.
+    pub(super) fn is_overdue(&self) -> bool {
+        let last = self.recent.get(CHUNK.saturating_sub(1)).and_then(|listed| end_ms(&listed.segment));
+        last.zip(self.begin_ms()).is_some_and(|(end_ms, from_ms)| end_ms < from_ms)
+    }
+
+    /// The date at which the window begins.
+    fn begin_ms(&self) -> Option<i64> {
+        Some(self.end_ms()?.saturating_sub(self.window_ms))
+    }
+
+    /// Takes out the oldest chunk if it is older than the window.
+    pub(super) fn expire(&mut self) -> Option<Chunk> {
+        let from_ms = self.begin_ms()?;
+        let is_over = self.chunks.front().is_some_and(|chunk| chunk.mark.end_ms < from_ms);
+        if is_over { self.shed() } else { None }
+    }
+
+    /// Takes out the oldest chunk.
+    pub(super) fn shed(&mut self) -> Option<Chunk> {
+        let chunk = self.chunks.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(chunk.mark.bytes);
+        Some(chunk)
+    }
+
+    // ---- outputs
+
+    /// Returns those of a chunk's names that no segment needs any more.
+    pub(super) fn unneeded(&self, chunk: &Chunk) -> Vec<String> {
+        // Initialization sections are used by neighbours.
+        let next: BTreeSet<&str> = self.chunks.front().into_iter().flat_map(Chunk::names).collect();
+        let gone = chunk.names().filter(|name| !next.contains(name) && !self.needs(name));
+        let gone: BTreeSet<String> = gone.map(str::to_owned).collect();
+        gone.into_iter().chain([list_name(&chunk.mark)]).collect()
+    }
+
+    /// True if segments that may change need this initialization section.
+    pub(super) fn needs(&self, name: &str) -> bool {
+        let mut maps = self.recent.iter().filter_map(|listed| listed.segment.map.as_ref());
+        maps.any(|map| map.uri == name)
+    }
+
+    /// Bytes of the segments.
+    pub(super) fn bytes(&self) -> u64 {
+        self.recent.iter().fold(self.bytes, |sum, listed| sum.saturating_add(listed.bytes))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.chunks.is_empty() && self.recent.is_empty()
+    }
+
+    /// The date at which the newest segment ends.
+    fn end_ms(&self) -> Option<i64> {
+        let recent = self.recent.back().and_then(|listed| end_ms(&listed.segment));
+        recent.or_else(|| self.chunks.back().map(|chunk| chunk.mark.end_ms))
+    }
+
+    /// Returns the text of all segments; what memory still has is no gap.
+    pub(super) fn text(&self, is_ended: bool) -> String {
+        let length = self.chunks.iter().map(|chunk| chunk.text.len()).sum::<usize>();
+        let mut text = String::with_capacity(length.saturating_add(8192));
+        let recent: Vec<Listed> = self.recent.iter().cloned().collect();
+        let has_gaps = recent.iter().any(|listed| listed.segment.gap);
+        let version = if has_gaps { self.version.max(super::GAP_VERSION) } else { self.version };
+        let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:{version}");
+        if self.is_independent {
+            text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
+        }
+        let skip = self.target.saturating_mul(super::list::SKIP_TARGETS);
+        let _ = writeln!(text, "#EXT-X-TARGETDURATION:{}", self.target);
+        let _ = writeln!(text, "#EXT-X-SERVER-CONTROL:CAN-SKIP-UNTIL={skip}");
+        let is_ranged = recent.iter().any(|listed| !listed.segment.date_ranges.is_empty());
+        if is_ranged || self.chunks.iter().any(|chunk| chunk.has_ranges) {
+            let _ = writeln!(text, "{RANGED}");
+        }
+        self.chunks.iter().for_each(|chunk| text.push_str(&chunk.text));
+        let (mut number, mut passed) = (self.number, self.discontinuities);
+        for segments in recent.chunks(CHUNK) {
+            if let Some(chunk) = self.chunk(segments, number, passed) {
+                text.push_str(&chunk.text);
+            }
+            number = number.saturating_add(u64::try_from(segments.len()).unwrap_or(0));
+            passed = passed.saturating_add(discontinuities(segments));
+        }
+        if is_ended {
+            text.push_str("#EXT-X-ENDLIST\n");
+        }
+        text
+    }
+
+    /// Writes segments as a chunk.
+    fn chunk(&self, segments: &[Listed], number: u64, discontinuities: u64) -> Option<Chunk> {
+        let (first, last) = (segments.first()?, segments.last()?);
+        let mark = Mark {
+            number,
+            discontinuities,
+            begin_ms: first.segment.program_date_time?,
+            end_ms: end_ms(&last.segment)?,
+            segments: u64::try_from(segments.len()).ok()?,
+            bytes: segments.iter().fold(0, |sum, listed| sum.saturating_add(listed.bytes)),
+            target: self.target,
+        };
+        let mark = Mark { end_ms: mark.end_ms.max(mark.begin_ms), ..mark };
+        let mut text = mark.line();
+        // Dates between follow from the durations, which halves the text.
+        let dated = |(at, listed): (usize, &Listed)| {
+            let segment = &listed.segment;
+            let date = segment.program_date_time.filter(|_| at == 0 || segment.discontinuity);
+            Segment { program_date_time: date, parts: Vec::new(), ..segment.clone() }
+        };
+        let segments: Vec<Segment> = segments.iter().enumerate().map(dated).collect();
+        let _ = write!(text, "{}", SegmentLines { behind: None, segments: &segments });
+        let has_ranges = segments.iter().any(|segment| !segment.date_ranges.is_empty());
+        Some(Chunk { mark, text, has_ranges })
+    }
+}
+
+/// Returns the name of a chunk's list on the disk.
+pub(super) fn list_name(mark: &Mark) -> String {
+    format!("{}{}", mark.number, crate::jobs::LIST)
+}
+
+fn discontinuities(segments: &[Listed]) -> u64 {
+    let count = segments.iter().filter(|listed| listed.segment.discontinuity).count();
+    u64::try_from(count).unwrap_or(0)
+}
+
+/// The date at which a segment ends.
+fn end_ms(segment: &Segment) -> Option<i64> {
+    let length_ms = i64::try_from(segment.duration.as_millis()).unwrap_or(i64::MAX);
+    Some(segment.program_date_time?.saturating_add(length_ms))
+}

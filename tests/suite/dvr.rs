@@ -1,0 +1,263 @@
+//! Going back in a live stream: what memory no longer has comes from the disk.
+
+use std::path::Path;
+use std::process::Command;
+
+use ::hls::Playlist;
+use ::hls::playlist::{MediaPlaylist, Segment};
+
+use crate::publish_play::is_broadcasting;
+use crate::support::{Program, Server, media_file, run, secs, unit_md5, wait_for};
+
+const PLAYLIST: &str = "/live/streams/cam.m3u8";
+
+/// A publisher that goes on.
+fn publish(server: &Server, file: &Path, id: &str) -> Program {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-stream_loop", "-1", "-i"]);
+    command.arg(file).args(["-c", "copy", "-f", "flv", &server.rtmp_url(&format!("live/{id}"))]);
+    let publisher = Program::start(&mut command);
+    wait_for("the stream", secs(20), || is_broadcasting(server, id));
+    publisher
+}
+
+fn playlist(server: &Server, path: &str) -> Option<MediaPlaylist> {
+    match Playlist::read(server.api().get(path).body.as_bytes()) {
+        Ok(Playlist::Media(playlist)) => Some(playlist),
+        _ => None,
+    }
+}
+
+/// All that viewers can go back to.
+fn all(server: &Server) -> MediaPlaylist {
+    playlist(server, &format!("{PLAYLIST}?dvr=true")).unwrap()
+}
+
+fn wait_for_segments(server: &Server, count: usize) {
+    let path = format!("{PLAYLIST}?dvr=true");
+    wait_for("segments", secs(90), || {
+        playlist(server, &path).is_some_and(|playlist| playlist.segments.len() >= count)
+    });
+}
+
+fn fetch(server: &Server, name: &str) -> (u16, String) {
+    let reply = server.api().get(&format!("/live/streams/{name}"));
+    (reply.status, reply.head)
+}
+
+/// Checks that each segment that a playlist names can be fetched, with its initialization section.
+fn assert_there(server: &Server, playlist: &MediaPlaylist) {
+    for Segment { uri, map, gap, .. } in &playlist.segments {
+        assert!(*gap || fetch(server, uri).0 == 200, "{uri}");
+        assert!(map.as_ref().is_none_or(|map| fetch(server, &map.uri).0 == 200), "{map:?}");
+    }
+}
+
+#[test]
+fn a_viewer_goes_back_to_what_memory_no_longer_has() {
+    for kind in ["mpegts", "fmp4"] {
+        let kind = format!("app.hlsSegmentType={kind}");
+        let server = Server::start(&["app.dvr.window=600", "app.hlsTime=1", "app.hlsListSize=3", &kind]);
+        let file = media_file(false, 12);
+        let _publisher = publish(&server, &file, "cam");
+        wait_for_segments(&server, 26);
+        // The playlist of live viewers is as short as ever.
+        let live = playlist(&server, PLAYLIST).unwrap();
+        assert_eq!(live.segments.len(), 3);
+        let whole = all(&server);
+        let newest = live.media_sequence + 3;
+        assert!(whole.media_sequence + whole.segments.len() as u64 >= newest && !whole.ended);
+        assert_there(&server, &whole);
+        // From the disk, and a part of it.
+        let first = &whole.segments[0];
+        let reply = server.api().call_with(
+            "GET",
+            &format!("/live/streams/{}", first.uri),
+            &[("Range", "bytes=188-375")],
+            None,
+        );
+        assert!(reply.status == 206 && reply.head.contains("Content-Length: 188\r\n"), "{}", reply.head);
+        // Files that look like segments are served where there are none.
+        let streams = server.home().join("home/webapps/live/streams");
+        std::fs::create_dir_all(&streams).unwrap();
+        std::fs::write(streams.join("old000000001.ts"), "kept long ago").unwrap();
+        assert_eq!(server.api().get("/live/streams/old000000001.ts").body, "kept long ago");
+        assert_eq!(server.api().get("/live/streams/old000000002.ts").status, 404);
+        // Compressed, as there is nothing of the request in it.
+        let path = format!("{PLAYLIST}?dvr=true");
+        let reply = server.api().call_with("GET", &path, &[("Accept-Encoding", "gzip")], None);
+        assert!(reply.head.contains("Content-Encoding: gzip\r\n"), "{}", reply.head);
+        // From a time on, and up to one.
+        let from_s = whole.segments[0].program_date_time.unwrap() / 1000 + 4;
+        let from = playlist(&server, &format!("{PLAYLIST}?start={from_s}")).unwrap();
+        let skipped = usize::try_from(from.media_sequence - whole.media_sequence).unwrap();
+        assert!((3..=5).contains(&skipped) && !from.ended, "{skipped}");
+        assert_eq!(from.segments[0].uri, whole.segments[skipped].uri);
+        let part = playlist(&server, &format!("{PLAYLIST}?start={from_s}&end={}", from_s + 4)).unwrap();
+        assert!(part.ended && (4..=6).contains(&part.segments.len()), "{}", part.segments.len());
+        // It slides, so it begins earlier and says where to begin.
+        let text = server.api().get(&format!("{PLAYLIST}?start=-8")).body;
+        let (_, offset) = text.split_once("#EXT-X-START:TIME-OFFSET=").unwrap();
+        let offset: f64 = offset.split(',').next().unwrap().parse().unwrap();
+        let length = text.matches("#EXTINF:").count() as f64;
+        assert!((6.0..=11.0).contains(&(length - offset)) && !text.contains("ENDLIST"), "{text}");
+        // ffmpeg begins where the list does, and plays every frame of the file from a key frame on.
+        let url = format!("http://{}{PLAYLIST}?start={from_s}&end={}", server.http, from_s + 8);
+        let played = unit_md5(&url, None);
+        let pictures: Vec<_> = played.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+        let source = unit_md5(file.to_str().unwrap(), None);
+        let source: Vec<_> = source.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+        let at = source.iter().position(|hash| *hash == pictures[0]).unwrap();
+        assert!(at % 30 == 0 && pictures.len() >= 240, "{at} {}", pictures.len());
+        assert!(pictures.iter().eq(source.iter().cycle().skip(at).take(pictures.len())), "{kind}");
+        // The live list that begins there, too, which it reads until it is told to stop.
+        let url = format!("http://{}{PLAYLIST}?start={from_s}", server.http);
+        let mut player = Command::new("ffmpeg");
+        player.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-live_start_index", "0", "-i", &url]);
+        player.args(["-t", "5", "-map", "0:v", "-c", "copy", "-f", "framemd5", "-"]);
+        let (status, out, said) = run(&mut player);
+        assert!(status.success(), "{said}");
+        let frames = out.lines().filter(|line| !line.starts_with('#')).count();
+        assert!((140..=155).contains(&frames), "{frames}");
+    }
+}
+
+#[test]
+fn a_window_goes_on_over_restarts_of_the_server_and_goes_with_its_stream() {
+    let settings = ["app.dvr.window=600", "app.hlsTime=1", "app.hlsListSize=3", "app.publisherGraceMs=0"];
+    let mut server = Server::start(&settings);
+    let file = media_file(false, 12);
+    let publisher = publish(&server, &file, "cam");
+    wait_for_segments(&server, 8);
+    let first = all(&server);
+    server.kill();
+    drop(publisher);
+    let mut again = Server::start_in(&server.home().join("home"), &settings);
+    let publisher = publish(&again, &file, "cam");
+    wait_for("both", secs(40), || {
+        let path = format!("{PLAYLIST}?dvr=true");
+        playlist(&again, &path).is_some_and(|list| list.segments.iter().any(|segment| segment.discontinuity))
+    });
+    let second = all(&again);
+    assert_eq!(
+        (second.media_sequence, &second.segments[0].uri),
+        (first.media_sequence, &first.segments[0].uri)
+    );
+    let kept = second.segments.iter().position(|segment| segment.discontinuity).unwrap();
+    assert!(kept + 2 >= first.segments.len(), "{kept} of {}", first.segments.len());
+    assert_there(&again, &second);
+    // A stop that is none of a crash loses nothing.
+    assert!(again.terminate().success());
+    drop(publisher);
+    let third = Server::start_in(&server.home().join("home"), &settings);
+    let _publisher = publish(&third, &file, "cam");
+    let count = |list: &MediaPlaylist| list.segments.iter().filter(|segment| segment.discontinuity).count();
+    wait_for("all three", secs(40), || {
+        playlist(&third, &format!("{PLAYLIST}?dvr=true")).is_some_and(|list| count(&list) == 2)
+    });
+    let list = all(&third);
+    assert!(list.segments.len() > second.segments.len() && list.media_sequence == first.media_sequence);
+    assert_there(&third, &list);
+    let files = || {
+        let folder = server.home().join("home/webapps/live/.dvr");
+        std::fs::read_dir(folder).unwrap().count()
+    };
+    assert_eq!(files(), 1);
+    // Nothing of it is served under its own path.
+    assert_eq!(third.api().get(&format!("/live/.dvr/cam/{}", list.segments[0].uri)).status, 404);
+    assert_eq!(third.api().delete("/live/rest/v2/broadcasts/cam").status, 200);
+    wait_for("nothing to be left", secs(20), || files() == 0);
+}
+
+#[test]
+fn streams_of_an_application_share_its_bytes_and_live_viewers_have_all() {
+    let server = Server::start(&[
+        "app.dvr.window=600",
+        "app.dvr.max_bytes=4000000",
+        "app.hlsTime=1",
+        "app.hlsListSize=3",
+    ]);
+    let file = media_file(false, 12);
+    let _publishers = [publish(&server, &file, "cam"), publish(&server, &file, "other")];
+    let folder = server.home().join("home/webapps/live/.dvr");
+    let bytes = || -> u64 {
+        let folders = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let files =
+            folders.flat_map(|folder| std::fs::read_dir(folder.path()).into_iter().flatten().flatten());
+        files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+    };
+    let first = {
+        wait_for_segments(&server, 3);
+        all(&server).media_sequence
+    };
+    let mut most = 0;
+    wait_for("the oldest to go", secs(120), || {
+        most = bytes().max(most);
+        all(&server).media_sequence > first
+    });
+    assert!(most <= 4_000_000, "{most} bytes");
+    let list = all(&server);
+    assert_there(&server, &list);
+    let live = playlist(&server, PLAYLIST).unwrap();
+    assert!(live.segments.len() == 3 && live.segments.iter().all(|segment| !segment.gap));
+    let other = playlist(&server, "/live/streams/other.m3u8?dvr=true").unwrap();
+    assert_there(&server, &other);
+}
+
+#[test]
+fn who_may_not_play_cannot_go_back() {
+    let server = Server::start(&[
+        "app.dvr.window=600",
+        "app.hlsTime=1",
+        "app.hlsListSize=3",
+        "app.playTokenControlEnabled=true",
+        "app.tokenHashSecret=0123456789abcdef0123456789abcdef",
+    ]);
+    let file = media_file(false, 12);
+    let _publisher = publish(&server, &file, "cam");
+    let token = || {
+        let path = "/live/rest/v2/broadcasts/cam/token?expireDate=4000000000&type=play";
+        let answer = server.api().get(path).json();
+        answer["tokenId"].as_str().unwrap().to_owned()
+    };
+    let path = format!("{PLAYLIST}?dvr=true");
+    wait_for("segments", secs(60), || {
+        let list = playlist(&server, &format!("{path}&token={}", token()));
+        list.is_some_and(|list| list.segments.len() >= 12)
+    });
+    let list = playlist(&server, &format!("{path}&token={}", token())).unwrap();
+    let first = &list.segments[0].uri;
+    assert!(first.contains("?token="), "{first}");
+    assert_eq!(fetch(&server, first).0, 200);
+    assert_eq!(fetch(&server, first.split('?').next().unwrap()).0, 403);
+    assert_eq!(server.api().get(&path).status, 403);
+}
+
+#[test]
+fn a_clip_has_every_picture_of_a_time_that_is_on_the_disk() {
+    for kind in ["mpegts", "fmp4"] {
+        let kind_is = format!("app.hlsSegmentType={kind}");
+        let server = Server::start(&["app.dvr.window=600", "app.hlsTime=1", "app.hlsListSize=3", &kind_is]);
+        let file = media_file(false, 12);
+        let _publisher = publish(&server, &file, "cam");
+        wait_for_segments(&server, 20);
+        // Key frames every second; all of it but the end is on the disk alone.
+        let first_ms = all(&server).segments[0].program_date_time.unwrap();
+        let seconds = |ms: i64| format!("{}.{:03}", (first_ms + ms) / 1000, (first_ms + ms) % 1000);
+        let query = format!("start={}&end={}", seconds(2400), seconds(12_500));
+        let answer = server.api().post(&format!("/live/rest/v2/broadcasts/cam/clip?{query}"), "").json();
+        assert_eq!(answer["success"], true, "{answer}");
+        let id = answer["dataId"].as_str().unwrap();
+        let vod = || server.api().get(&format!("/live/rest/v2/vods/{id}"));
+        wait_for("the clip", secs(20), || vod().json()["filePath"].is_string());
+        let path = vod().json()["filePath"].as_str().unwrap().to_owned();
+        let made = unit_md5(&format!("http://{}/live/{path}", server.http), None);
+        let pictures: Vec<_> = made.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+        assert_eq!(pictures.len(), 330, "{kind}: from 2 s to 13 s");
+        let source = unit_md5(file.to_str().unwrap(), None);
+        let source: Vec<_> = source.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
+        let at = source.iter().position(|hash| *hash == pictures[0]).unwrap();
+        assert_eq!(at % 30, 0, "it begins with a key frame");
+        assert!(pictures.iter().eq(source.iter().cycle().skip(at).take(330)), "{kind}");
+    }
+}
