@@ -72,10 +72,14 @@ impl Outline {
     /// The same with the segments alone whose middle is in this time, in milliseconds.
     #[must_use]
     pub fn within(&self, from_ms: u64, until_ms: Option<u64>) -> Self {
-        let is_within = |one: &Spanned<'_>| {
-            one.middle_ms() >= from_ms && until_ms.is_none_or(|until_ms| one.middle_ms() < until_ms)
-        };
-        let kept: Vec<Span> = self.spanned().filter(is_within).map(|one| one.span).collect();
+        self.only(|middle_ms| middle_ms >= from_ms && until_ms.is_none_or(|until_ms| middle_ms < until_ms))
+    }
+
+    /// The same with those segments alone that `keeps` wants, by their middle in milliseconds.
+    #[must_use]
+    pub fn only(&self, keeps: impl Fn(u64) -> bool) -> Self {
+        let is_kept = |one: &Spanned<'_>| keeps(one.middle_ms());
+        let kept: Vec<Span> = self.spanned().filter(is_kept).map(|one| one.span).collect();
         let mut outline = self.clone();
         outline.spans.retain(|(span, ..)| kept.contains(span));
         outline
