@@ -63,6 +63,10 @@ pub struct Rung {
 /// A description of sound, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sound {
+    /// Number of its track among the sounds of its stream.
+    pub index: u8,
+    /// Codec of the sound (RFC 6381).
+    pub codec: Option<String>,
     /// Number of channels.
     pub channels: Option<u8>,
     /// Language of the sound.

@@ -79,6 +79,7 @@ mod sdks;
 mod secrets;
 mod shared_ports;
 mod simulation;
+mod sounds;
 mod sources;
 mod splices;
 mod srt;

@@ -20,6 +20,7 @@ mod publishing;
 mod pull;
 mod settings;
 mod sink;
+mod sounds;
 mod tailor;
 mod units;
 mod viewer;

@@ -14,6 +14,8 @@ use crate::mail::StreamDetails;
 use crate::protocol::{Event, OrderEvent, schema};
 use crate::types::{StreamId, StreamKey};
 
+mod several_sounds;
+
 /// A sink with the blobs that are there.
 struct Rig {
     sink: Cmaf,
@@ -31,9 +33,13 @@ fn video(n: u8) -> Track {
 }
 
 fn audio() -> Track {
+    Track { label: Some("Deutsch".into()), ..sound(0, "deu") }
+}
+
+fn sound(n: u8, language: &str) -> Track {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
-    let (language, label) = (Some("deu".into()), Some("Deutsch".into()));
-    Track { language, label, ..Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS) }
+    let id = TrackId::nth(TrackKind::Audio, n).unwrap();
+    Track { language: Some(language.into()), ..Track::new(id, config, Timescale::MILLISECONDS) }
 }
 
 impl Rig {
@@ -70,7 +76,7 @@ impl Rig {
     /// The stream has these tracks, each with the time of its first unit, from one time to another; key frames every second.
     fn pass(&mut self, tracks: &[(Track, i64)], epoch: u32, times: std::ops::Range<i64>) {
         let list = Arc::new(Tracks::new(epoch, tracks.iter().map(|(track, _)| track.clone())));
-        let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
+        let selection = Selection { data: Pick::None, ..Selection::ALL };
         self.chosen.update(selection, &list, &|_| Fit::Well);
         for dts in times.step_by(40) {
             let ms = dts.unsigned_abs();
@@ -155,7 +161,7 @@ fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_s
     let text = rig.text("ll-hls/cam/cam__master.m3u8");
     let Ok(Playlist::Multivariant(list)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
     assert_eq!((list.variants.len(), list.renditions.len()), (2, 1), "one group of sound: {text}");
-    assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(AUDIO)));
+    assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(sounds::AUDIO)));
     let sound = &list.renditions[0];
     assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("de"), "Deutsch"));
     let text = rig.text("cam/cam.mpd");
