@@ -111,8 +111,8 @@ fn every_kind_of_publisher_with_two_sounds_has_both() {
     let rtmp = server.rtmp_url("live/rtmp");
     let publishers = [("rtsp", rtsp), ("flv", rtmp)].map(|(format, url)| {
         let mut command = Command::new(ffmpeg9());
-        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(film());
-        command.args(["-map", "0", "-c", "copy", "-bsf:a", "aac_adtstoasc", "-f", format, &url]);
+        command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(&mp4);
+        command.args(["-map", "0", "-c", "copy", "-f", format, &url]);
         Program::start(&mut command)
     });
     for (id, wanted) in [("mp4", "\"de\" \"en\""), ("rtsp", ""), ("rtmp", "")] {
