@@ -22,7 +22,7 @@ mod write;
 
 pub use date_range::{DateRange, SpliceKind};
 pub use media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
-pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
+pub use multivariant::{ClosedCaptions, MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
 pub use write::SegmentLines;
 
 pub(crate) use date::Date;

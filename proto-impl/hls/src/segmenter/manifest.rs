@@ -9,7 +9,7 @@ use fmp4::{ID3_SCHEME, SPLICE_SCHEME};
 use media::TrackKind;
 
 use super::mp4::{Described, Span, Spanned};
-use super::outline::Outline;
+use super::outline::{Accessibility, Outline};
 use crate::playlist::Date;
 
 /// Seconds after which a player asks again.
@@ -318,6 +318,9 @@ fn adaptation_set(
     }
     if set.iter().any(|one| one.rendition.has_cues) {
         let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{SPLICE_SCHEME}\"/>");
+    }
+    for Accessibility { scheme, value } in &first.rendition.accessibility {
+        let _ = writeln!(out, "<Accessibility schemeIdUri=\"{scheme}\" value=\"{}\"/>", Escaped(value));
     }
     role.into_iter().for_each(|role| {
         let _ = writeln!(out, "<Role schemeIdUri=\"{ROLES}\" value=\"{role}\"/>");

@@ -5,11 +5,22 @@ use std::time::Duration;
 use super::manifest::Escaped;
 use super::mp4::{Described, Mp4Segmenter, Span, Spanned};
 
+/// A descriptor of what makes a video accessible (ISO/IEC 23009-1 §5.8.4.3), such as its captions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accessibility {
+    /// The scheme of the value.
+    pub scheme: &'static str,
+    /// The value, by its scheme.
+    pub value: String,
+}
+
 /// The segments of a playlist and their description, as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// The name of the rendition, which one that comes later may have, too.
     pub id: String,
+    /// Descriptors of its adaptation set.
+    pub(super) accessibility: Vec<Accessibility>,
     /// The index of its first track, if it has one.
     pub(super) track: Option<u8>,
     /// The names of its segments, as a manifest writes them.
@@ -46,6 +57,7 @@ impl Outline {
         }
         Self {
             id: names.base.clone(),
+            accessibility: Vec::new(),
             track: segmenter.tracks().first().map(|track| track.id.index()),
             template: segmenter.template(&Escaped(&names.stem()).to_string()),
             run: names.run,
@@ -59,6 +71,12 @@ impl Outline {
             inits,
             spans,
         }
+    }
+
+    /// The same with these descriptors.
+    #[must_use]
+    pub fn with_accessibility(self, accessibility: Vec<Accessibility>) -> Self {
+        Self { accessibility, ..self }
     }
 
     /// The segments that are there, with what describes them.
