@@ -20,6 +20,7 @@ mod support;
 mod access;
 mod audio;
 mod bench_tool;
+mod captions;
 mod chaos;
 mod clips;
 mod cluster;

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use hls::playlist::Report;
 use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, is_protectable};
+use media::captions::Channels;
 use media::{Codec, Track, TrackKind};
 
 use self::periods::Periods;
@@ -236,6 +237,8 @@ struct Epochs {
 struct Shown {
     /// The multivariant playlist that is there.
     master: String,
+    /// Channels of captions that the videos have had.
+    captions: Channels,
     /// The periods of the manifest.
     periods: Periods,
     /// The time at which it could have been shown first.
@@ -541,6 +544,7 @@ impl Cmaf {
             self.set_tracks(chosen);
         }
         self.lag.note(entry, chosen);
+        self.settings.told.captions.note(&mut self.shown.captions, entry);
         let date_ms = self.date(entry);
         let boundary = self.boundary_ms;
         let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {

@@ -127,6 +127,7 @@ fn rendition(choice: &Choice<'_>, group: &str, former: &[Rendition]) -> Renditio
         default,
         autoselect: default || is_new,
         channels: sound.channels.map(|channels| channels.to_string()),
+        instream_id: None,
     }
 }
 

@@ -74,7 +74,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
         let edit = for_viewer(&echo(requested), date_ms);
         return Tailored::new([text.clone()], edit);
     }
-    let is_dated = HlsSettings::of(requested.app).dated;
+    let is_dated = HlsSettings::of(requested.app).told.dates;
     if requested.query.is_empty() && is_dated || !path.ends_with(ENDING) {
         return None;
     }

@@ -84,7 +84,14 @@ impl Cmaf {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return;
         }
-        let Some(text) = self.ready(now).map(|ready| master(&ready).to_string()) else { return };
+        let listed = |ready: Vec<&Mp4Segmenter>| {
+            (master(&ready), ready.iter().any(|one| is_of(one, TrackKind::Video)))
+        };
+        let Some((mut list, has_pictures)) = self.ready(now).map(listed) else { return };
+        if has_pictures {
+            self.settings.told.captions.declare(self.shown.captions, &mut list);
+        }
+        let text = list.to_string();
         if text != self.shown.master {
             let name = format!("{}{}{MASTER}", self.folder, self.id);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);
@@ -98,7 +105,12 @@ impl Cmaf {
         }
         let Some(members) = self.ready(now.mono) else { return };
         let members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
-        let outlines: Vec<Outline> = self.renditions.iter().chain(&self.absent).map(Outline::of).collect();
+        let accessibility = self.settings.told.captions.accessibility(self.shown.captions);
+        let outline = |one: &Mp4Segmenter| {
+            let accessibility = if is_of(one, TrackKind::Video) { accessibility.clone() } else { Vec::new() };
+            Outline::of(one).with_accessibility(accessibility)
+        };
+        let outlines: Vec<Outline> = self.renditions.iter().chain(&self.absent).map(outline).collect();
         self.note_periods(&outlines, &members);
         if !ended && self.shown.periods.is_incomplete(&outlines) {
             return;

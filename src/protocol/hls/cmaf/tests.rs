@@ -14,6 +14,7 @@ use crate::mail::StreamDetails;
 use crate::protocol::{Event, OrderEvent, schema};
 use crate::types::{StreamId, StreamKey};
 
+mod captions;
 mod several_sounds;
 
 /// A sink with the blobs that are there.
@@ -24,6 +25,8 @@ struct Rig {
     blobs: BTreeMap<String, Bytes>,
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
+    /// NAL units before the slice of each picture.
+    before: Bytes,
 }
 
 fn video(n: u8) -> Track {
@@ -44,7 +47,11 @@ fn sound(n: u8, language: &str) -> Track {
 
 impl Rig {
     fn new() -> Self {
-        let settings = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
+        Self::with(&[])
+    }
+
+    fn with(more: &[(&str, &str)]) -> Self {
+        let settings = [&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")], more].concat();
         let order = SinkOrder {
             stream: StreamId(1),
             kind: "cmaf",
@@ -56,7 +63,14 @@ impl Rig {
         let begun = Instant::now();
         let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
         let sink = Cmaf::new(now, &order, Layout::Apart, Seed::from_number(1));
-        Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new(), lag_ms: 0 }
+        Self {
+            sink,
+            begun,
+            chosen: Chosen::default(),
+            blobs: BTreeMap::new(),
+            lag_ms: 0,
+            before: Bytes::new(),
+        }
     }
 
     /// Splice information comes at a time of the stream, for another one.
@@ -83,7 +97,10 @@ impl Rig {
             let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: 1_795_806_797_674 + ms };
             for (track, _) in tracks.iter().filter(|(_, first_ms)| dts >= *first_ms) {
                 let key_frame = dts % 1000 == 0 || track.kind() == TrackKind::Audio;
-                let payload = Bytes::from_static(&[0, 0, 0, 1, 9]);
+                let slice: &[u8] = &[0, 0, 0, 1, 9];
+                let is_video = track.kind() == TrackKind::Video;
+                let payload = if is_video { [&self.before, slice].concat() } else { slice.to_vec() };
+                let payload = Bytes::from(payload);
                 let unit = AccessUnit {
                     track: track.id,
                     dts,

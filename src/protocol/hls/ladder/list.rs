@@ -48,8 +48,8 @@ fn variant(rung: &Rung, sound: Option<&Group>) -> Variant {
         bandwidth: rung.bits.0.saturating_add(peak),
         average_bandwidth: Some(rung.bits.1.saturating_add(average)),
         codecs: Some(codecs.join(",")).filter(|codecs| !codecs.is_empty()),
-        frame_rate_milli: rung.frame_rate_milli,
-        resolution: rung.size.map(|(width, height)| Resolution { width, height }),
+        frame_rate_milli: rung.picture.frame_rate_milli,
+        resolution: rung.picture.size.map(|(width, height)| Resolution { width, height }),
         audio: sound.map(|sound| sound.id.clone()),
         ..Variant::default()
     }

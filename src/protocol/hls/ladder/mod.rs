@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 use crypto::Seed;
 use hls::playlist::{MediaPlaylist, Report};
 use hls::segmenter::{GivenKey, Start};
+use media::captions::Channels;
 
 use self::apart::{Board, Listed, Splice};
 use self::clock::Clock;
@@ -531,8 +532,11 @@ impl Ladder {
                 window.peak_bits().next_multiple_of(250_000),
                 window.average_bits().next_multiple_of(100_000),
             ),
-            size: rung.size(),
-            frame_rate_milli: rung.frame_rate_milli(),
+            picture: mail::Picture {
+                size: rung.size(),
+                frame_rate_milli: rung.frame_rate_milli(),
+                captions: rung.captions.seen,
+            },
             is_independent: window.playlist().independent_segments,
             target,
             keys,
@@ -568,7 +572,13 @@ impl Ladder {
             Layout::Together => (6, MASTER),
             Layout::Apart => (9, MASTER_APART),
         };
-        let text = list::master(version, &self.main, &ready).to_string();
+        let mut list = list::master(version, &self.main, &ready);
+        let seen = ready.iter().fold(Channels::NONE, |seen, rung| seen.or(rung.picture.captions));
+        // Pictures alone have key frames.
+        if ready.iter().any(|rung| !rung.keys.is_empty()) {
+            self.settings.told.captions.declare(seen, &mut list);
+        }
+        let text = list.to_string();
         if text != self.shown.text {
             let name = format!("{}{}{ending}", self.folder, self.main);
             self.publishing.playlist(&name, text.clone(), Progress::ENDED);

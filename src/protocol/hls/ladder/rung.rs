@@ -8,12 +8,14 @@ use hls::playlist::MediaPlaylist;
 use hls::segmenter::{
     Cue, Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window,
 };
+use media::captions::Channels;
 use media::{Track, TrackKind};
 
 use super::Layout;
 use super::clock::SNAP_MS;
 use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Mark, Progress, Sound};
+use crate::protocol::hls::captions::Noted;
 use crate::protocol::hls::settings::HlsSettings;
 use crate::protocol::hls::{cmaf, progress, sink, sounds, timed};
 
@@ -151,7 +153,7 @@ pub(super) fn key_name(selection: Selection) -> String {
 struct Away {
     /// True while it is not.
     is_paused: bool,
-    /// How often that was, but for sounds beside the first one.
+    /// Number of times so far, but for sounds beside the first one.
     pauses: u32,
     /// Units before this time are of no segment: a sound that has come back begins where the next segment of the others does.
     from_ms: i64,
@@ -164,6 +166,7 @@ pub(super) struct Rung {
     pub(super) index: u8,
     /// Sound that the videos of the ladder share, or may be played with.
     pub(super) is_sound: bool,
+    pub(super) captions: Noted,
     /// True if its samples are encrypted.
     is_protected: bool,
     selection: Selection,
@@ -205,6 +208,7 @@ impl Rung {
         Self {
             index: index_of(if is_of_sound { selection.audio } else { selection.video }),
             is_sound: is_of_sound && (is_apart || selection.audio != Pick::Default),
+            captions: Noted { setting: settings.told.captions.clone(), seen: Channels::NONE },
             is_protected: settings.protects_samples(),
             selection,
             chosen: Chosen::default(),
@@ -366,6 +370,7 @@ impl Rung {
                 self.keys.pop_front();
             }
         }
+        self.captions.setting.note(&mut self.captions.seen, entry);
         let before = self.window().number();
         match &mut self.form {
             Form::Ts(segmenter) => {
@@ -569,7 +574,14 @@ impl Rung {
     pub(super) fn outline(&self) -> Option<Outline> {
         match &self.form {
             Form::Ts(_) => None,
-            Form::Mp4(segmenter) => Some(Outline::of(segmenter)),
+            Form::Mp4(segmenter) => {
+                let accessibility = if self.is_sound {
+                    Vec::new()
+                } else {
+                    self.captions.setting.accessibility(self.captions.seen)
+                };
+                Some(Outline::of(segmenter).with_accessibility(accessibility))
+            }
         }
     }
 

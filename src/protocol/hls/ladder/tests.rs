@@ -45,6 +45,8 @@ struct Rig {
     members: BTreeMap<&'static str, Member>,
     lives: u64,
     at_ms: i64,
+    /// NAL units before the slice of each picture.
+    before: &'static [u8],
     /// Languages of the sounds of publishers.
     languages: &'static [&'static str],
     /// Time from decoding to presentation of pictures.
@@ -83,6 +85,7 @@ impl Rig {
             members: BTreeMap::new(),
             lives: 0,
             at_ms: 0,
+            before: &[],
             languages: &["deu"],
             lag_ms: 0,
         }
@@ -163,6 +166,9 @@ impl Rig {
             let length = if is_video { usize::try_from(height).unwrap() * 5 } else { 100 };
             let mut payload = vec![0; length];
             payload.splice(..5, [0, 0, 0, 1, 9]);
+            if is_video {
+                payload.splice(..0, self.before.iter().copied());
+            }
             let unit = AccessUnit {
                 track: track.id,
                 dts,

@@ -163,3 +163,27 @@ fn a_sound_that_leaves_has_gaps_and_no_place_in_the_list() {
         assert_eq!(sequence(&rig, &video), sequence(&rig, english), "{layout:?}");
     }
 }
+
+#[test]
+fn captions_of_any_rendition_are_declared_for_all() {
+    let sei = &[
+        0, 0, 0, 18, 6, 4, 14, 0xb5, 0, 0x31, b'G', b'A', b'9', b'4', 3, 0x41, 0xff, 0xfc, 0x94, 0x20, 0xff,
+        0x80,
+    ];
+    for layout in [Layout::Together, Layout::Apart] {
+        let mut rig = Rig::with(layout, &APART);
+        rig.before = sei;
+        rig.begin("cam", &[720, 360], 0, 2000);
+        rig.pass(15_000);
+        let list = rig.all();
+        let captions = list.renditions.iter().filter_map(|one| one.instream_id.as_deref());
+        assert_eq!(captions.collect::<Vec<_>>(), ["CC1"], "{layout:?}");
+        let group = Some(hls::playlist::ClosedCaptions::Group("captions".to_owned()));
+        assert!(list.variants.iter().all(|one| one.closed_captions == group), "{list:?}");
+        if layout == Layout::Apart {
+            let blob = rig.blobs.get("live", "cam/cam_adaptive.mpd").unwrap();
+            let text = std::str::from_utf8(&blob.bytes).unwrap();
+            assert_eq!(text.matches("cea-608:2015\" value=\"CC1=und\"").count(), 1, "{text}");
+        }
+    }
+}
