@@ -494,11 +494,15 @@ impl Registry {
         let main = records.main_track_of(key).filter(|_| groups);
         let live = self.find(key).and_then(|stream| self.get(&stream));
         let codecs = live.and_then(|live| live.received.figures.as_ref()).map(|figures| &figures.codecs);
-        let is_video = |codec: &&Codec| codec.kind() == TrackKind::Video;
-        let videos = codecs.map_or(0, |codecs| codecs.iter().filter(is_video).count());
+        let several = |kind| {
+            let is_of = |codec: &&Codec| codec.kind() == kind;
+            let count = codecs.map_or(0, |codecs| codecs.iter().filter(is_of).count());
+            if count > 1 { count } else { 0 }
+        };
         StreamDetails {
             main: main.map(|key| MainTrack { folder: records.polled_folder(cx, &key), key }),
-            videos: if videos > 1 { videos } else { 0 },
+            videos: several(TrackKind::Video),
+            sounds: several(TrackKind::Audio),
             zero_ms: live.map_or(0, |live| live.clock.zero_ms),
             tell_viewers: records.hook_url(cx, key).is_some(),
             limits_polled: record.limits_polled(),

@@ -25,4 +25,6 @@ pub struct StreamDetails {
     pub zero_ms: i64,
     /// Number of video tracks that the publisher sends, if there are several.
     pub videos: usize,
+    /// Number of audio tracks that the publisher sends, if there are several.
+    pub sounds: usize,
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use media::captions::Channels;
+
 use crate::types::StreamKey;
 
 /// The main track of a stream that is one of its renditions.
@@ -44,10 +46,8 @@ pub struct Rung {
     pub codecs: String,
     /// Peak and average bit rate, in bits per second.
     pub bits: (u64, u64),
-    /// Width and height of the video in pixels, if known.
-    pub size: Option<(u32, u32)>,
-    /// Frame rate in frames per 1000 seconds.
-    pub frame_rate_milli: Option<u64>,
+    /// Description of the video.
+    pub picture: Picture,
     /// True if all segments begin with a key frame.
     pub is_independent: bool,
     /// Target duration of the playlist, once it is known.
@@ -60,9 +60,24 @@ pub struct Rung {
     pub annex: Option<Annex>,
 }
 
+/// A description of video, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Picture {
+    /// Width and height in pixels.
+    pub size: Option<(u32, u32)>,
+    /// Frame rate in frames per 1000 seconds.
+    pub frame_rate_milli: Option<u64>,
+    /// Channels of closed captions that it has had.
+    pub captions: Channels,
+}
+
 /// A description of sound, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sound {
+    /// Number of its track among the sounds of its stream.
+    pub index: u8,
+    /// Codec of the sound (RFC 6381).
+    pub codec: Option<String>,
     /// Number of channels.
     pub channels: Option<u8>,
     /// Language of the sound.

@@ -30,7 +30,7 @@ pub use blob::{
 pub use call::{CallEvent, CallNews};
 pub use data::{DataSender, StreamData};
 pub use details::StreamDetails;
-pub use ladder::{Annex, Laddered, MainTrack, Mark, Rung, Sound};
+pub use ladder::{Annex, Laddered, MainTrack, Mark, Picture, Rung, Sound};
 pub use message::Message;
 pub use outbound::{Proof, Target, Transport};
 pub use play::{NoSubscription, PlayRequest, PolledRequest};

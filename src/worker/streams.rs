@@ -76,9 +76,11 @@ impl Live {
         own.into_iter().chain(self.details.renditions(main))
     }
 
-    /// True if a ladder has more than one rendition.
+    /// True if a ladder has more than one rendition, of video or of sound.
     pub(super) fn is_ladder(&self, main: &StreamKey) -> bool {
+        let has_sounds = |stream| self.details.get(stream).is_some_and(|details| details.sounds > 1);
         self.ladder(main).map(|stream| self.details.videos(stream)).sum::<usize>() > 1
+            || self.ladder(main).any(has_sounds)
     }
 
     /// Bytes that the rings of all streams retain.

@@ -138,7 +138,7 @@ fn moved_to(url: &str) -> SocketAddr {
 }
 
 /// Gives every caller this file at once, as a server of files does, and keeps the connection.
-fn file_server(file: &Path) -> SocketAddr {
+pub fn file_server(file: &Path) -> SocketAddr {
     let body = std::fs::read(file).unwrap();
     hostile([b"HTTP/1.1 200 OK\r\n\r\n", &body[..]].concat())
 }

@@ -6,6 +6,7 @@ extern crate alloc;
 #[cfg(all(feature = "std", not(test)))]
 extern crate std;
 
+pub mod captions;
 pub mod codec;
 mod crc;
 pub mod id3;

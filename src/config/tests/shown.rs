@@ -446,6 +446,10 @@ pub(super) const SHOWN: &[(&str, &str)] = &[
         "hls.scte35",
         "tests/suite/splices.rs::a_splice_from_the_api_is_in_playlists_segments_and_manifests_by_setting",
     ),
+    (
+        "hls.captions",
+        "src/protocol/hls/captions.rs::captions_are_declared_as_they_are_seen_or_as_the_setting_says",
+    ),
     ("id3TagEnabled", "tests/suite/timed_metadata.rs::a_tag_from_the_api_is_in_the_segments_of_each_form"),
     (
         "relayRTMPMetaDataToMuxers",

@@ -4,32 +4,34 @@
 //! ```text
 //! together   streams/{id}.m3u8   {id}000000001.m4s ...                   one playlist of all tracks (hlsSegmentType=fmp4)
 //! apart      streams/ll-hls/{id}/{id}__master.m3u8                       a playlist for each track
-//!                               {id}__video.m3u8  {id}__audio.m3u8
+//!                               {id}__video.m3u8  {id}__audio.m3u8  {id}__audio1.m3u8
 //!                               {id}__video_{run}_000000001.m4s, its parts {id}__video_{run}_000000001.0.m4s ...
 //!            streams/{id}/{id}.mpd                                       DASH
 //! ```
 //!
 //! Each video decides by its own key frames where its segments end, beside the first video; sound follows that.
 
+mod list;
+mod periods;
 #[cfg(test)]
 mod tests;
 
-use crypto::Seed;
-use hls::playlist::{MultivariantPlaylist, Rendition as Listed, RenditionKind, Report, Resolution, Variant};
-use hls::segmenter::{
-    Dates, GivenKey, Made, Moments, Mp4Segmenter, Names, Outline, Presentation, Sealer, Start, Stretch,
-    Window, is_protectable,
-};
-use media::{Codec, Track, TrackKind, language};
+use std::time::{Duration, Instant};
 
+use crypto::Seed;
+use hls::playlist::Report;
+use hls::segmenter::{Dates, GivenKey, Made, Mp4Segmenter, Names, Sealer, Start, is_protectable};
+use media::captions::Channels;
+use media::{Codec, Track, TrackKind};
+
+use self::periods::Periods;
 use super::ladder::SNAP_MS;
 use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
-use super::settings::{DashSettings, HlsSettings};
-use super::{
-    DASH, DELTA, ENDING, NAME, arrival, calendar, file_of, kept_at, start, stream_of, tailor, timed,
-};
+use super::settings::HlsSettings;
+use super::sounds;
+use super::{DASH, DELTA, ENDING, NAME, arrival, file_of, kept_at, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{AsPublished, Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Progress, StreamEnd};
@@ -43,8 +45,8 @@ const MASTER: &str = "__master.m3u8";
 const MARK: &str = "__";
 /// The first unit is at least so late in the time of the segments, in milliseconds.
 const SPARE_MS: i64 = 1000;
-/// The group of the sound.
-const AUDIO: &str = "audio";
+/// Time for which the first playlist of all waits for a rendition that has begun: players read it once.
+const WAIT: Duration = Duration::from_secs(8);
 /// The form of units whose samples are encrypted: those that can be.
 const PROTECTED: u64 = 1;
 /// The ending of the names of manifests.
@@ -105,6 +107,11 @@ fn take_named(renditions: &mut Vec<Mp4Segmenter>, base: &str) -> Option<Mp4Segme
     Some(renditions.remove(at))
 }
 
+/// True if something of the rendition has come.
+fn has_begun(rendition: &Mp4Segmenter) -> bool {
+    rendition.window().begin_ms().is_some() || rendition.window().has_cut()
+}
+
 /// Returns the stream of a playlist in the folder, or of a manifest, that the application has made. Players probe for others, which are
 /// never there, and would wait for them.
 fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
@@ -124,12 +131,13 @@ fn apart_stream<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
     (!id.is_empty() && !id.contains('/') && is_made).then_some(id)
 }
 
-/// True if a name goes on behind the stream's id as that of a track's playlist does: `__video.m3u8`, `__video2.m3u8`, `__audio.m3u8`.
+/// True if a name goes on behind the stream's id as that of a track's playlist does: `__video.m3u8`, `__video2.m3u8`, `__audio.m3u8`,
+/// `__audio1.m3u8`.
 fn is_of_track(rest: &str) -> bool {
     let track = rest.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(ENDING));
     track.is_some_and(|track| {
-        let number = track.strip_prefix("video");
-        track == "audio" || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        let number = ["video", "audio"].iter().find_map(|kind| track.strip_prefix(kind));
+        number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
     })
 }
 
@@ -170,11 +178,6 @@ pub(super) const fn fit_protected(track: &Track) -> Fit {
     if is_protectable(track.config.codec()) { fit(track) } else { Fit::No }
 }
 
-/// The name of a track for people: its label, else its language.
-pub(super) fn name_of(track: &Track) -> Option<String> {
-    track.label.as_deref().or(track.language.as_deref()).map(str::to_owned)
-}
-
 /// Completes a segmenter as the settings say.
 pub(super) fn segmenter(
     settings: &HlsSettings,
@@ -208,11 +211,13 @@ struct Cmaf {
     renditions: Vec<Mp4Segmenter>,
     /// Renditions of tracks that have left the stream: their playlists go on with gaps until the tracks come back.
     absent: Vec<Mp4Segmenter>,
+    /// Sounds that have come beside the first one, with the time from which on they have segments: the first boundary of the others.
+    joining: Vec<(String, i64)>,
     /// First numbers of the first rendition.
     start: Start,
     /// The end of the last segment of the first rendition.
     boundary_ms: Option<i64>,
-    chosen_epoch: u32,
+    epochs: Epochs,
     /// Milliseconds that decode times are put ahead.
     shift_ms: i64,
     dates: Dates,
@@ -220,13 +225,26 @@ struct Cmaf {
     shown: Shown,
 }
 
+/// Changes of the tracks.
+#[derive(Debug, Default)]
+struct Epochs {
+    /// The [`Chosen::epoch`] of the tracks.
+    chosen: u32,
+    /// Number of changes that are discontinuities.
+    shown: u32,
+}
+
 /// Playlist and periods of all renditions together, as they are shown.
 #[derive(Debug, Default)]
 struct Shown {
     /// The multivariant playlist that is there.
     master: String,
-    /// The periods of the manifest, the newest last.
-    stretches: Vec<Stretch>,
+    /// Channels of captions that the videos have had.
+    captions: Channels,
+    /// The periods of the manifest.
+    periods: Periods,
+    /// The time at which it could have been shown first.
+    ready_at: Option<Instant>,
 }
 
 impl Cmaf {
@@ -253,9 +271,10 @@ impl Cmaf {
             publishing,
             renditions: Vec::new(),
             absent: Vec::new(),
+            joining: Vec::new(),
             start: start(now),
             boundary_ms: None,
-            chosen_epoch: 0,
+            epochs: Epochs::default(),
             shift_ms: 0,
             dates: Dates::new(),
             lag: Lag::default(),
@@ -265,31 +284,69 @@ impl Cmaf {
 
     // ---- tracks
 
+    /// Returns the names of the renditions of these tracks, video first, with the tracks of each.
+    fn groups(&self, chosen: &Chosen) -> Vec<(String, Vec<Track>)> {
+        if self.layout == Layout::Together {
+            return vec![(self.id.clone(), chosen.iter().cloned().collect())];
+        }
+        let videos: Vec<&Track> = chosen.of_kind(TrackKind::Video).collect();
+        let video = |track: &Track| match videos.len() {
+            1 => format!("{}{MARK}video", self.id),
+            _ => format!("{}{MARK}video{}", self.id, track.id.index()),
+        };
+        let fit = if self.settings.protects_samples() { fit_protected } else { fit };
+        let sounds = sounds::to_choose(chosen.of_kind(TrackKind::Audio), fit);
+        let audio = |track: &Track| format!("{}{MARK}audio{}", self.id, sounds::suffix(track.id.index()));
+        let videos = videos.iter().map(|track| (video(track), vec![(*track).clone()]));
+        videos.chain(sounds.iter().map(|track| (audio(track), vec![(*track).clone()]))).collect()
+    }
+
+    /// True if these renditions differ from those before by more than sounds beside the first one, which come and go without a discontinuity
+    /// of the others.
+    fn is_other_stretch(&self, groups: &[(String, Vec<Track>)]) -> bool {
+        let is_sound = |tracks: &[Track]| tracks.first().is_some_and(|one| one.kind() == TrackKind::Audio);
+        let before: Vec<(&str, &[Track])> =
+            self.renditions.iter().map(|one| (one.names().base.as_str(), one.tracks())).collect();
+        let after: Vec<(&str, &[Track])> =
+            groups.iter().map(|(base, tracks)| (base.as_str(), tracks.as_slice())).collect();
+        let is_extra = |all: &[(&str, &[Track])], at: usize| {
+            let first = all.iter().position(|(_, tracks)| is_sound(tracks));
+            first.is_some_and(|first| first < at)
+        };
+        let is_same = |a: &[Track], b: &[Track]| {
+            let identity = |track: &Track| (track.id, track.epoch);
+            a.iter().map(identity).eq(b.iter().map(identity))
+        };
+        let differs = |of: &[(&str, &[Track])], others: &[(&str, &[Track])]| {
+            of.iter().enumerate().any(|(at, (base, tracks))| {
+                let other = others.iter().find(|(other, _)| other == base);
+                other.map_or_else(|| !is_extra(of, at), |(_, other)| !is_same(tracks, other))
+            })
+        };
+        before.is_empty() || differs(&before, &after) || differs(&after, &before)
+    }
+
     /// Makes the renditions of these tracks. One that stays keeps its playlist.
     fn set_tracks(&mut self, chosen: &Chosen) {
-        self.chosen_epoch = chosen.epoch();
-        let all: Vec<Track> = chosen.iter().cloned().collect();
-        let groups: Vec<(String, Vec<Track>)> = match self.layout {
-            Layout::Together => vec![(self.id.clone(), all)],
-            Layout::Apart => {
-                let videos = all.iter().filter(|track| track.kind() == TrackKind::Video).count();
-                let name = |track: &Track| match track.kind() {
-                    TrackKind::Video if videos > 1 => format!("{}{MARK}video{}", self.id, track.id.index()),
-                    TrackKind::Video => format!("{}{MARK}video", self.id),
-                    TrackKind::Audio | TrackKind::Data => format!("{}{MARK}audio", self.id),
-                };
-                all.iter().map(|track| (name(track), vec![track.clone()])).collect()
-            }
-        };
+        self.epochs.chosen = chosen.epoch();
+        let groups = self.groups(chosen);
+        let is_other = self.is_other_stretch(&groups);
+        self.epochs.shown = self.epochs.shown.saturating_add(u32::from(is_other));
         let parts = self.layout == Layout::Apart && self.settings.low_latency;
         let mut before = std::mem::take(&mut self.renditions);
-        // Numbers of renditions go along with each other.
         let start = before.first().map_or(self.start, |lead| lead.window().start_beside());
+        let begins_later = !is_other && before.first().is_some_and(has_begun);
+        self.joining.clear();
         let target = before.first().map(|lead| lead.window().playlist().target_duration);
         for (base, tracks) in groups {
-            let mut rendition = take_named(&mut before, &base)
-                .or_else(|| take_named(&mut self.absent, &base))
-                .unwrap_or_else(|| {
+            if let Some(same) = take_named(&mut before, &base) {
+                self.renditions.push(same);
+            } else {
+                let former = take_named(&mut self.absent, &base);
+                if begins_later {
+                    self.joining.push((base.clone(), i64::MAX));
+                }
+                let mut rendition = former.unwrap_or_else(|| {
                     let run = (self.layout == Layout::Apart).then_some(start.number);
                     let names = Names { base, ending: "m4s", run };
                     // All tracks have one key for their samples, which players are given once.
@@ -298,15 +355,52 @@ impl Cmaf {
                     let new = Mp4Segmenter::new(names, &self.settings.rules, parts, (start, self.shift_ms));
                     segmenter(&self.settings, new, sealer)
                 });
+                rendition.set_tracks(tracks.clone(), self.epochs.shown);
+                self.renditions.push(rendition);
+            }
+            let Some(rendition) = self.renditions.last_mut() else { continue };
             target.into_iter().for_each(|target| rendition.adopt(target));
-            rendition.set_tracks(tracks, self.chosen_epoch);
-            self.renditions.push(rendition);
+            if is_other {
+                rendition.set_tracks(tracks, self.epochs.shown);
+            }
         }
         for mut rendition in before {
             rendition.pause();
             self.publish_rendition(&mut rendition, Vec::new());
             self.absent.push(rendition);
         }
+    }
+
+    /// Lets sounds that have come go on where a segment of the first rendition has ended, with its numbers.
+    fn join(&mut self, end_ms: i64) {
+        let Some((lead, others)) = self.renditions.split_first_mut() else { return };
+        let mark = lead.window().mark();
+        for (base, from_ms) in self.joining.iter_mut().filter(|(_, from_ms)| *from_ms == i64::MAX) {
+            *from_ms = end_ms;
+            let Some(one) = others.iter_mut().find(|one| one.names().base == *base) else { continue };
+            if let Some(mark) = mark.filter(|_| !one.window().has_cut()) {
+                one.begin_at(Start { number: mark.number, discontinuities: mark.discontinuities });
+            }
+            let dates = &self.dates;
+            one.pass(end_ms, |dts_ms| dates.date_ms(dts_ms));
+        }
+    }
+
+    /// Takes note of a sound whose first unit comes when the first rendition has had segments.
+    fn join_late(&mut self, at: usize) {
+        let is_late = self.renditions.first().is_some_and(|lead| lead.window().has_cut());
+        let Some(one) = self.renditions.get(at).filter(|one| is_late && !has_begun(one)) else { return };
+        let base = &one.names().base;
+        if self.joining.iter().all(|(joining, _)| joining != base) {
+            self.joining.push((base.clone(), i64::MAX));
+        }
+    }
+
+    /// True if the unit is of no segment, because its sound begins at the next boundary.
+    fn is_early(&self, at: usize, dts_ms: i64) -> bool {
+        let base = self.renditions.get(at).map(|one| one.names().base.as_str());
+        let joins = self.joining.iter().find(|(joining, _)| Some(joining.as_str()) == base);
+        joins.is_some_and(|(_, from_ms)| dts_ms < *from_ms)
     }
 
     /// Gives the segment of another video that has just begun the number of the first video's segment beside it, and its end.
@@ -355,7 +449,7 @@ impl Cmaf {
         }
         self.renditions = renditions;
         if changed {
-            self.publish_master();
+            self.publish_master(now.mono);
             self.publish_manifest(now, false);
         }
     }
@@ -428,133 +522,9 @@ impl Cmaf {
         self.absent = absent;
     }
 
-    /// Publishes the multivariant playlist if it has changed.
-    fn publish_master(&mut self) {
-        let is_ready = self.renditions.iter().all(|rendition| rendition.window().is_enough());
-        if self.layout == Layout::Together || !self.settings.low_latency || !is_ready {
-            return;
-        }
-        let text = self.master().to_string();
-        if text != self.shown.master {
-            let name = format!("{}{}{MASTER}", self.folder, self.id);
-            self.publishing.playlist(&name, text.clone(), Progress::ENDED);
-            self.shown.master = text;
-        }
-    }
-
-    fn master(&self) -> MultivariantPlaylist {
-        let of_kind = |kind| {
-            let is_of = move |track: &Track| track.kind() == kind;
-            self.renditions.iter().filter(move |rendition| rendition.tracks().iter().any(is_of))
-        };
-        let audio = of_kind(TrackKind::Audio).next();
-        let uri = |rendition: &Mp4Segmenter| format!("{}{ENDING}", rendition.names().base);
-        let variant = |rendition: &Mp4Segmenter, audio: Option<&Mp4Segmenter>| {
-            let total = |bits: fn(&Window) -> u64| {
-                let of = |rendition: &Mp4Segmenter| bits(rendition.window());
-                of(rendition).saturating_add(audio.map_or(0, of))
-            };
-            let described = rendition.newest();
-            let both = described.into_iter().chain(audio.and_then(Mp4Segmenter::newest));
-            let codecs: Vec<&str> = both.flat_map(|one| &one.codecs).map(String::as_str).collect();
-            let size = rendition.tracks().first().and_then(Track::picture_size);
-            Variant {
-                uri: uri(rendition),
-                // Rounded up, so that the playlist does not change with each segment.
-                bandwidth: total(Window::peak_bits).next_multiple_of(250_000),
-                average_bandwidth: Some(total(Window::average_bits).next_multiple_of(100_000)),
-                codecs: Some(codecs.join(",")),
-                frame_rate_milli: described.and_then(|one| one.frame_rate_milli),
-                resolution: size.map(|(width, height)| Resolution { width, height }),
-                audio: audio.map(|_| AUDIO.to_owned()),
-                ..Variant::default()
-            }
-        };
-        let mut videos = of_kind(TrackKind::Video).peekable();
-        let is_alone = videos.peek().is_none();
-        let variants = match audio.filter(|_| is_alone) {
-            Some(audio) => vec![variant(audio, None)],
-            None => videos.map(|video| variant(video, audio)).collect(),
-        };
-        let listed = audio.filter(|_| !is_alone).map(|audio| Listed {
-            kind: RenditionKind::Audio,
-            group_id: AUDIO.to_owned(),
-            name: audio.tracks().first().and_then(name_of).unwrap_or_else(|| AUDIO.to_owned()),
-            language: audio
-                .newest()
-                .and_then(|one| one.language.as_deref())
-                .map(|one| language::tag(one).to_owned()),
-            uri: Some(uri(audio)),
-            default: true,
-            autoselect: true,
-            channels: audio.newest().and_then(|one| one.sound).map(|(_, channels)| channels.to_string()),
-        });
-        MultivariantPlaylist {
-            version: 9,
-            independent_segments: self
-                .renditions
-                .iter()
-                .all(|rendition| rendition.window().playlist().independent_segments),
-            variants,
-            renditions: listed.into_iter().collect(),
-        }
-    }
-
-    fn publish_manifest(&mut self, now: Now, ended: bool) {
-        if !self.settings.dash || self.layout == Layout::Together {
-            return;
-        }
-        self.note_stretches();
-        let base = format!("../{}", self.folder);
-        let Some(moments) = self.moments(now) else { return };
-        let outlines: Vec<Outline> = self.renditions.iter().chain(&self.absent).map(Outline::of).collect();
-        let renditions: Vec<&Outline> = outlines.iter().collect();
-        let DashSettings { window: listed, latency_ms, .. } = self.settings.dash_own;
-        let (renditions, stretches, base) = (&*renditions, &*self.shown.stretches, &*base);
-        let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
-        if let Some(text) = all.manifest(moments) {
-            let name = format!("{0}/{0}{MANIFEST}", self.id);
-            let calendar = calendar(&self.dates);
-            self.publishing.manifest(&name, text, calendar);
-        }
-    }
-
-    /// Notes the periods: one begins where the first rendition has a discontinuity, and is over when nothing of it is left.
-    fn note_stretches(&mut self) {
-        let Some(lead) = self.renditions.first() else { return };
-        for one in lead.spanned() {
-            let begin_ms = one.begin_ms();
-            let is_later =
-                self.shown.stretches.last().is_none_or(|last| one.begins_period && begin_ms > last.begin_ms);
-            if !is_later {
-                continue;
-            }
-            let dts_ms = i64::try_from(one.middle_ms()).unwrap_or(i64::MAX).saturating_sub(self.shift_ms);
-            self.shown.stretches.push(Stretch {
-                id: self.shown.stretches.last().map_or(1, |last| last.id.saturating_add(1)),
-                // The time of the segments counts from the beginning of the presentation.
-                begin_ms: if self.shown.stretches.is_empty() { 0 } else { begin_ms },
-                delay_ms: self.dates.delay_ms(dts_ms),
-            });
-        }
-        let oldest = self.renditions.iter().chain(&self.absent).filter_map(|one| one.spanned().next());
-        let Some(oldest_ms) = oldest.map(|one| one.middle_ms()).min() else { return };
-        while self.shown.stretches.get(1).is_some_and(|second| second.begin_ms <= oldest_ms) {
-            self.shown.stretches.remove(0);
-        }
-    }
-
-    fn moments(&self, now: Now) -> Option<Moments> {
-        let zero_ms = self.dates.zero_ms()?.saturating_sub(self.shift_ms);
-        Some(Moments {
-            zero_ms: u64::try_from(zero_ms).unwrap_or(0),
-            now_ms: calendar(&self.dates)?.date_ms(now.mono),
-        })
-    }
-
     /// Returns the date of a unit, and moves those of all others that follow from it.
     fn date(&mut self, entry: &Entry) -> i64 {
-        let moved_ms = self.dates.note(arrival(entry), self.chosen_epoch);
+        let moved_ms = self.dates.note(arrival(entry), self.epochs.shown);
         let renditions = self.renditions.iter_mut().chain(&mut self.absent);
         renditions.for_each(|rendition| rendition.move_dates(moved_ms));
         if self.dates.is_due() {
@@ -568,20 +538,27 @@ impl Cmaf {
     }
 
     fn take_media(&mut self, now: Now, entry: &Entry, chosen: &Chosen) {
-        if chosen.epoch() != self.chosen_epoch {
-            if self.chosen_epoch == 0 {
+        if chosen.epoch() != self.epochs.chosen {
+            if self.epochs.chosen == 0 {
                 // Other tracks may begin a little earlier.
                 self.shift_ms = SPARE_MS.saturating_sub(entry.dts_ms).max(0);
             }
             self.set_tracks(chosen);
         }
         self.lag.note(entry, chosen);
+        self.settings.told.captions.note(&mut self.shown.captions, entry);
         let date_ms = self.date(entry);
         let boundary = self.boundary_ms;
         let Some(at) = self.renditions.iter().position(|rendition| rendition.has(entry.unit.track)) else {
             return;
         };
         let is_follower = at > 0 && entry.kind == Some(TrackKind::Audio);
+        if is_follower {
+            self.join_late(at);
+            if self.is_early(at, entry.dts_ms) {
+                return;
+            }
+        }
         let Some(rendition) = self.renditions.get_mut(at) else { return };
         let begun_ms = rendition.window().begin_ms();
         if is_follower {
@@ -589,6 +566,7 @@ impl Cmaf {
         } else if let Some(end) = rendition.unit(&timed(entry, date_ms)).filter(|_| at == 0) {
             self.boundary_ms = Some(end);
             self.pass_absent(end);
+            self.join(end);
         } else if at > 0 && rendition.window().begin_ms() != begun_ms {
             self.keep_beside(at);
         }
@@ -599,9 +577,9 @@ impl Cmaf {
 
 impl Presenter for Cmaf {
     fn format(&self) -> Format {
-        let video = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
+        let pick = if self.layout == Layout::Apart { Pick::All } else { Pick::Default };
         let data = self.settings.metadata.pick();
-        format(&self.settings).select(Selection { video, data, ..Selection::DEFAULT })
+        format(&self.settings).select(Selection { video: pick, audio: pick, data, ..Selection::DEFAULT })
     }
 
     fn publishing(&self) -> &Publishing {

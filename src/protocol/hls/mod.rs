@@ -6,6 +6,7 @@
 //! [`HlsPull`] performs the requests of the `hls` crate's client, one at a time, over a connection that stays as long as they
 //! go to one server; [`units::Units`] makes access units of the segments. [`viewer`] is who plays for the load generator.
 
+mod captions;
 mod cmaf;
 mod copy;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod publishing;
 mod pull;
 mod settings;
 mod sink;
+mod sounds;
 mod tailor;
 mod units;
 mod viewer;

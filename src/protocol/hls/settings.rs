@@ -9,6 +9,7 @@ use hls::segmenter::{Rules, Scope, Sealing, Suffix};
 use url::Url;
 
 use super::dvr::DvrSettings;
+use super::captions::{self, Captions};
 use super::metadata::Metadata;
 use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};
@@ -62,6 +63,13 @@ const APP: &[Key] = &[
         "true",
         "Splice information",
         "Playlists and segments of HLS and DASH have a stream's splice information (SCTE 35); counts for HLS and DASH that begin to be made after a change, not for those of streams that are live",
+    ),
+    key(
+        HLS,
+        captions::KEY,
+        "auto",
+        "Closed captions",
+        "Captions within the video (CEA-608, CEA-708) that lists and manifests declare: auto (those that are seen), none, or channels with languages, as CC1=en,CC3=es,SERVICE1=en; counts for HLS and DASH that begin to be made after a change",
     ),
     key(HLS, "hlsSegmentType", "mpegts", "Format of segments", "Container of segments: mpegts or fmp4"),
     key(
@@ -149,6 +157,15 @@ const APP: &[Key] = &[
 pub(super) static SECTION: Section =
     Section { app: APP, read_app: |values| Ok(Extensions::of(HlsSettings::read(values)?)), ..Section::NONE };
 
+/// Information in playlists beside the media.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    /// `program_date_time` of `hlsflags`: viewers see the dates in playlists.
+    pub(super) dates: bool,
+    /// `hls.captions`: the closed captions that are declared.
+    pub(super) captions: Captions,
+}
+
 /// The HLS settings of an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HlsSettings {
@@ -168,8 +185,6 @@ pub(super) struct HlsSettings {
     pub(super) low_latency: bool,
     /// `hls.endlist`: when playlists and manifests end.
     pub(super) ends: Ends,
-    /// `program_date_time` of `hlsflags`: viewers see the dates in playlists.
-    pub(super) dated: bool,
     /// `hls.begin=stream`: segments are made before anybody asks.
     pub(super) begins_with_stream: bool,
     /// `dashMuxingEnabled`.
@@ -180,6 +195,8 @@ pub(super) struct HlsSettings {
     pub(super) key_file: Option<Arc<Path>>,
     /// Timed metadata.
     pub(super) metadata: Metadata,
+    /// Information in playlists beside the media.
+    pub(super) told: Told,
     /// Settings of DASH alone.
     pub(super) dash_own: DashSettings,
 }
@@ -340,13 +357,13 @@ static DEFAULTS: HlsSettings = HlsSettings {
     fragmented: false,
     low_latency: false,
     ends: Ends::Grace,
-    dated: true,
     begins_with_stream: false,
     dash: false,
     dash_own: DashSettings { segment_ms: None, fragment_ms: None, window: None, extra: 5, latency_ms: 3500 },
     sealing: Sealing { scope: None, is_given: false, segments: None, prefix: String::new() },
     key_file: None,
     metadata: Metadata::DEFAULT,
+    told: Told { dates: true, captions: Captions::Auto },
 };
 
 impl HlsSettings {
@@ -438,7 +455,6 @@ impl HlsSettings {
             fragmented,
             low_latency: values.boolean("hlsEnableLowLatency")?,
             ends: ends(values)?,
-            dated: has_flag(values, "program_date_time"),
             begins_with_stream: match values.text("hls.begin").trim().to_ascii_lowercase().as_str() {
                 "request" | "" => false,
                 "stream" => true,
@@ -449,6 +465,7 @@ impl HlsSettings {
             sealing: sealing(values)?,
             key_file: key_file(values)?,
             metadata: Metadata::read(values)?,
+            told: Told { dates: has_flag(values, "program_date_time"), captions: Captions::read(values)? },
         };
         check_sealing(values, &settings)?;
         let suffix = &settings.rules.suffix;

@@ -84,7 +84,7 @@ fn tailor(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailo
         let edit = for_viewer(&echo(requested), date_ms);
         return Tailored::new([text.clone()], edit);
     }
-    let is_dated = HlsSettings::of(requested.app).dated;
+    let is_dated = HlsSettings::of(requested.app).told.dates;
     if requested.query.is_empty() && is_dated || !path.ends_with(ENDING) {
         return None;
     }
@@ -115,7 +115,7 @@ fn reach(requested: &Requested<'_>, text: &Bytes, date_ms: u64) -> Option<Tailor
         has_rest: wants_delta(requested.query),
     };
     let parts = dvr::list::select(text, choice)?;
-    let (echo, is_dated) = (echo(requested), HlsSettings::of(requested.app).dated);
+    let (echo, is_dated) = (echo(requested), HlsSettings::of(requested.app).told.dates);
     if echo.is_empty() && is_dated {
         return Some(Tailored::plain(parts));
     }

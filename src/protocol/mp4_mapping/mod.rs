@@ -221,13 +221,15 @@ impl Depackager {
 
     /// Sets the configuration of a track. A different one begins a new epoch.
     fn configure(&mut self, id: TrackId, track: &fmp4::Track) {
-        if self.tracks.get(id).is_some_and(|known| known.config == track.config) {
+        let is_same = |known: &Track| known.config == track.config && known.language == track.language;
+        if self.tracks.get(id).is_some_and(is_same) {
             return;
         }
         let tracks = Arc::make_mut(&mut self.tracks);
         tracks.epoch = tracks.epoch.wrapping_add(1);
         let epoch = tracks.epoch;
-        tracks.put(Track { epoch, ..Track::new(id, track.config.clone(), TICKS) });
+        let language = track.language.clone();
+        tracks.put(Track { epoch, language, ..Track::new(id, track.config.clone(), TICKS) });
     }
 
     fn sample(&mut self, input: usize, sample: Sample) {

@@ -189,3 +189,15 @@ fn what_is_passed_over_takes_no_time_of_the_stream() {
     assert_eq!(units(2000), (50, 96, Some(453_600)));
     assert_eq!(units(9000), (0, 0, None));
 }
+
+#[test]
+fn tracks_have_the_languages_of_the_file() {
+    let (video, audio) = (video(1), Description { language: Some("deu".into()), ..audio(2) });
+    let file = [head(&[&video, &audio]), second(0, [&video, &audio])].concat();
+    let mut depackager = Depackager::new(&grant(), 1);
+    depackager.handle(0, &file).unwrap();
+    depackager.finish();
+    let (_, tracks) = std::iter::from_fn(|| depackager.poll_unit()).last().unwrap();
+    let told: Vec<_> = tracks.iter().map(|track| track.language.as_deref()).collect();
+    assert_eq!(told, [None, Some("deu")]);
+}

@@ -23,7 +23,7 @@ mod write;
 pub use date::Date;
 pub use date_range::{DateRange, SpliceKind};
 pub use media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Method, Part, Report, Segment};
-pub use multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
+pub use multivariant::{ClosedCaptions, MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
 pub use write::SegmentLines;
 
 use std::fmt;

@@ -34,6 +34,17 @@ pub struct Variant {
     pub video: Option<String>,
     /// The group of its subtitles.
     pub subtitles: Option<String>,
+    /// Closed captions of its video; `None` if nothing is said of them.
+    pub closed_captions: Option<ClosedCaptions>,
+}
+
+/// The closed captions within a video.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClosedCaptions {
+    /// No variant has any.
+    None,
+    /// The group of their renditions.
+    Group(String),
 }
 
 /// Width and height of video, in pixels.
@@ -65,6 +76,8 @@ pub struct Rendition {
     pub autoselect: bool,
     /// `CHANNELS`: of audio, their number first.
     pub channels: Option<String>,
+    /// `INSTREAM-ID`: the channel of closed captions, `CC1` to `CC4` or `SERVICE1` to `SERVICE63`.
+    pub instream_id: Option<String>,
 }
 
 /// The kind of a rendition.

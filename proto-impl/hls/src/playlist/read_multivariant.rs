@@ -1,7 +1,9 @@
 //! Reads a multivariant playlist.
 
 use super::attributes::{Attributes, Fault};
-use super::multivariant::{MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant};
+use super::multivariant::{
+    ClosedCaptions, MultivariantPlaylist, Rendition, RenditionKind, Resolution, Variant,
+};
 use super::{Line, lines, number};
 use crate::limits::{RENDITIONS_MAX, VARIANTS_MAX};
 use crate::{Error, Limit, Violation};
@@ -67,6 +69,10 @@ fn variant(value: &str) -> Result<Variant, Fault> {
         audio: attributes.text("AUDIO"),
         video: attributes.text("VIDEO"),
         subtitles: attributes.text("SUBTITLES"),
+        closed_captions: attributes.get("CLOSED-CAPTIONS").map(|group| match group {
+            "NONE" => ClosedCaptions::None,
+            group => ClosedCaptions::Group(group.to_owned()),
+        }),
     })
 }
 
@@ -84,6 +90,7 @@ fn rendition(value: &str) -> Result<Option<Rendition>, Fault> {
         default: attributes.is_yes("DEFAULT"),
         autoselect: attributes.is_yes("AUTOSELECT"),
         channels: attributes.text("CHANNELS"),
+        instream_id: attributes.text("INSTREAM-ID"),
     }))
 }
 

@@ -7,7 +7,7 @@ use super::attributes::Writer;
 use super::date::Date;
 use super::is_control;
 use super::media::{ByteRange, Key, Kind, LowLatency, Map, MediaPlaylist, Part, Report, Segment};
-use super::multivariant::{MultivariantPlaylist, Rendition, Variant};
+use super::multivariant::{ClosedCaptions, MultivariantPlaylist, Rendition, Variant};
 use super::number::Seconds;
 
 impl Display for MediaPlaylist {
@@ -214,6 +214,7 @@ fn write_rendition(f: &mut Formatter<'_>, rendition: &Rendition) -> fmt::Result 
     line.quoted_if("LANGUAGE", rendition.language.as_deref())?;
     line.yes_if("DEFAULT", rendition.default)?;
     line.yes_if("AUTOSELECT", rendition.autoselect)?;
+    line.quoted_if("INSTREAM-ID", rendition.instream_id.as_deref())?;
     line.quoted_if("CHANNELS", rendition.channels.as_deref())?;
     line.quoted_if("URI", rendition.uri.as_deref())?;
     line.end()
@@ -233,6 +234,11 @@ fn write_variant(f: &mut Formatter<'_>, variant: &Variant) -> fmt::Result {
     attributes.quoted_if("AUDIO", variant.audio.as_deref())?;
     attributes.quoted_if("VIDEO", variant.video.as_deref())?;
     attributes.quoted_if("SUBTITLES", variant.subtitles.as_deref())?;
+    match &variant.closed_captions {
+        Some(ClosedCaptions::None) => attributes.plain("CLOSED-CAPTIONS", "NONE")?,
+        Some(ClosedCaptions::Group(group)) => attributes.quoted("CLOSED-CAPTIONS", group)?,
+        None => {}
+    }
     attributes.end()?;
     line(f, &variant.uri)
 }

@@ -9,7 +9,7 @@ use fmp4::{ID3_SCHEME, SPLICE_SCHEME};
 use media::TrackKind;
 
 use super::mp4::{Described, Span, Spanned};
-use super::outline::Outline;
+use super::outline::{Accessibility, Outline};
 use crate::playlist::Date;
 
 /// Seconds after which a player asks again.
@@ -22,6 +22,8 @@ const UTC_TIMING: &str = "<UTCTiming schemeIdUri=\"urn:mpeg:dash:utc:direct:2014
 const AUDIO_IDS: u64 = 100;
 /// The scheme of channels (ISO/IEC 23003-3).
 const CHANNELS: &str = "urn:mpeg:dash:23003:3:audio_channel_configuration:2011";
+/// The scheme of roles (§5.8.5.5): of several sounds the first one is the main one.
+const ROLES: &str = "urn:mpeg:dash:role:2011";
 /// The scheme of keys that players are given in the clear (W3C Encrypted Media Extensions §9.1).
 const CLEAR_KEY: &str = "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e";
 /// The beginning of a template of URIs.
@@ -170,11 +172,16 @@ impl Presentation<'_> {
             return;
         }
         let _ = writeln!(out, "<Period id=\"{}\" start=\"{}\">", stretch.id, Period(stretch.start_ms()));
+        let is_sound = |set: &&Vec<Shown<'_>>| set.first().is_some_and(Shown::is_sound);
+        let has_several = sets.iter().filter(is_sound).count() > 1;
+        let first = sets.iter().position(|set| is_sound(&set));
         let mut ids = Vec::new();
-        for set in &sets {
+        for (at, set) in sets.iter().enumerate() {
             let id = set_id(set, &ids);
             ids.push(id);
-            adaptation_set(out, stretch, set, id);
+            let role = has_several && is_sound(&set);
+            let role = role.then_some(if Some(at) == first { "main" } else { "alternate" });
+            adaptation_set(out, stretch, set, (id, role));
         }
         out.push_str("</Period>\n");
     }
@@ -239,6 +246,10 @@ impl Shown<'_> {
         is_video(self) && is_video(other) && self.codec() == other.codec()
     }
 
+    fn is_sound(&self) -> bool {
+        self.described.kind == TrackKind::Audio
+    }
+
     /// The codec without its profile.
     fn codec(&self) -> &str {
         let full = self.described.codecs.first().map_or("", String::as_str);
@@ -274,7 +285,12 @@ fn set_id(set: &[Shown<'_>], taken: &[u64]) -> u64 {
 }
 
 /// Writes renditions that players may switch between.
-fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u64) {
+fn adaptation_set(
+    out: &mut String,
+    stretch: &Stretch,
+    set: &[Shown<'_>],
+    (id, role): (u64, Option<&'static str>),
+) {
     let Some((first, others)) = set.split_first() else { return };
     let is_video = first.described.kind == TrackKind::Video;
     let kind = if is_video { "video" } else { "audio" };
@@ -303,6 +319,12 @@ fn adaptation_set(out: &mut String, stretch: &Stretch, set: &[Shown<'_>], id: u6
     if set.iter().any(|one| one.rendition.has_cues) {
         let _ = writeln!(out, "<InbandEventStream schemeIdUri=\"{SPLICE_SCHEME}\"/>");
     }
+    for Accessibility { scheme, value } in &first.rendition.accessibility {
+        let _ = writeln!(out, "<Accessibility schemeIdUri=\"{scheme}\" value=\"{}\"/>", Escaped(value));
+    }
+    role.into_iter().for_each(|role| {
+        let _ = writeln!(out, "<Role schemeIdUri=\"{ROLES}\" value=\"{role}\"/>");
+    });
     if others.is_empty() {
         template(out, stretch, first);
         representation(out, first);

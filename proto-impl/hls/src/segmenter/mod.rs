@@ -33,7 +33,7 @@ pub use lineup::Lineup;
 pub use manifest::{MARK, Moments, Presentation, Stretch, for_viewer};
 pub use mp4::{Described, Made, Mp4Segmenter, Span, Spanned};
 pub use names::{Names, Suffix};
-pub use outline::Outline;
+pub use outline::{Accessibility, Outline};
 pub use protect::is_protectable;
 pub use seal::{GivenKey, Scope, Sealer, Sealing};
 pub use ts::{Cut, TsSegmenter};

@@ -5,11 +5,22 @@ use std::time::Duration;
 use super::manifest::Escaped;
 use super::mp4::{Described, Mp4Segmenter, Span, Spanned};
 
+/// A descriptor of what makes a video accessible (ISO/IEC 23009-1 §5.8.4.3), such as its captions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accessibility {
+    /// The scheme of the value.
+    pub scheme: &'static str,
+    /// The value, by its scheme.
+    pub value: String,
+}
+
 /// The segments of a playlist and their description, as of one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outline {
     /// The name of the rendition, which one that comes later may have, too.
     pub id: String,
+    /// Descriptors of its adaptation set.
+    pub(super) accessibility: Vec<Accessibility>,
     /// The index of its first track, if it has one.
     pub(super) track: Option<u8>,
     /// The names of its segments, as a manifest writes them.
@@ -46,6 +57,7 @@ impl Outline {
         }
         Self {
             id: names.base.clone(),
+            accessibility: Vec::new(),
             track: segmenter.tracks().first().map(|track| track.id.index()),
             template: segmenter.template(&Escaped(&names.stem()).to_string()),
             run: names.run,
@@ -61,6 +73,12 @@ impl Outline {
         }
     }
 
+    /// The same with these descriptors.
+    #[must_use]
+    pub fn with_accessibility(self, accessibility: Vec<Accessibility>) -> Self {
+        Self { accessibility, ..self }
+    }
+
     /// The segments that are there, with what describes them.
     pub fn spanned(&self) -> impl Iterator<Item = Spanned<'_>> {
         self.spans.iter().filter_map(|(span, init, begins_period)| {
@@ -72,10 +90,14 @@ impl Outline {
     /// The same with the segments alone whose middle is in this time, in milliseconds.
     #[must_use]
     pub fn within(&self, from_ms: u64, until_ms: Option<u64>) -> Self {
-        let is_within = |one: &Spanned<'_>| {
-            one.middle_ms() >= from_ms && until_ms.is_none_or(|until_ms| one.middle_ms() < until_ms)
-        };
-        let kept: Vec<Span> = self.spanned().filter(is_within).map(|one| one.span).collect();
+        self.only(|middle_ms| middle_ms >= from_ms && until_ms.is_none_or(|until_ms| middle_ms < until_ms))
+    }
+
+    /// The same with those segments alone that `keeps` wants, by their middle in milliseconds.
+    #[must_use]
+    pub fn only(&self, keeps: impl Fn(u64) -> bool) -> Self {
+        let is_kept = |one: &Spanned<'_>| keeps(one.middle_ms());
+        let kept: Vec<Span> = self.spanned().filter(is_kept).map(|one| one.span).collect();
         let mut outline = self.clone();
         outline.spans.retain(|(span, ..)| kept.contains(span));
         outline

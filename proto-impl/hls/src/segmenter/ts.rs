@@ -8,7 +8,7 @@ use mpegts::{Packing, Program};
 
 use super::cues::Cue;
 use super::seal::{GivenKey, Sealed, Sealer};
-use super::window::{End, SEGMENT_BYTES_MAX, Start, Unit, Window};
+use super::window::{End, GAPS_AT_ONCE_MAX, SEGMENT_BYTES_MAX, Start, Unit, Window};
 use super::{EVENTS_MAX, Rules, Suffix, Timed};
 use crate::playlist::MediaPlaylist;
 
@@ -131,13 +131,55 @@ impl TsSegmenter {
     pub fn unit(&mut self, timed: &Timed<'_>) -> Option<Cut> {
         let unit = self.unit_of(timed);
         let (end, cut) = self.close_before(&unit);
+        self.take(timed, &unit, end);
+        cut
+    }
+
+    /// Takes a unit of sound, behind another rendition whose last segment ended at `boundary_ms`: segments end there, and by themselves
+    /// only where they must. The segment that it ends.
+    pub fn follow(&mut self, timed: &Timed<'_>, boundary_ms: Option<i64>) -> Option<Cut> {
+        let unit = self.unit_of(timed);
+        let is_behind = boundary_ms
+            .is_some_and(|at| unit.dts_ms >= at && self.window.begin_ms().is_some_and(|begin| begin < at));
+        let own = self.window.must_end_before(&unit, self.bytes.len());
+        let end = own.or_else(|| is_behind.then_some(End { at_ms: unit.dts_ms, changed: false }));
+        let cut = end.and_then(|end| self.close(end.at_ms));
+        self.take(timed, &unit, end);
+        cut
+    }
+
+    /// Ends the segment that grows, if it ends before this unit.
+    fn close_before(&mut self, unit: &Unit) -> (Option<End>, Option<Cut>) {
+        let end = self.window.ends_before(unit, self.bytes.len());
+        (end, end.and_then(|end| self.close(end.at_ms)))
+    }
+
+    fn take(&mut self, timed: &Timed<'_>, unit: &Unit, end: Option<End>) {
         if std::mem::replace(&mut self.has_new_tracks, false) {
             self.program.set_tracks(&self.tracks);
         }
         let track = self.tracks.iter().find(|track| track.id == timed.unit.track);
         let packets = track.and_then(|track| self.program.write(timed.unit, track)).unwrap_or_default();
-        self.add(&unit, end, &packets);
-        cut
+        self.add(unit, end, &packets);
+    }
+
+    /// Takes note that its tracks have left the stream, and may come back. Until then its playlist goes on with gaps. The segment that ends.
+    pub fn pause(&mut self) -> Option<Cut> {
+        self.close(self.window.end_ms())
+    }
+
+    /// Lists gaps: nothing of its tracks has come until `end_ms`, where a segment of another rendition has ended. `dated` gives the date of a
+    /// DTS. True when the playlist has changed.
+    pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
+        let mut has_passed = false;
+        for _ in 0..GAPS_AT_ONCE_MAX {
+            let uri = format!("{}{}.ts", self.name, self.suffix.of(self.window.number()));
+            if !self.window.add_gap(end_ms, &dated, (&uri, None)) {
+                break;
+            }
+            has_passed = true;
+        }
+        has_passed
     }
 
     /// Puts ID3 tags into the segment that grows, for this time in milliseconds. Without one, or without [`Self::with_metadata`], they are
@@ -182,12 +224,6 @@ impl TsSegmenter {
             self.window.settle();
         }
         cut
-    }
-
-    /// Ends the segment that grows, if it ends before this unit.
-    fn close_before(&mut self, unit: &Unit) -> (Option<End>, Option<Cut>) {
-        let end = self.window.ends_before(unit, self.bytes.len());
-        (end, end.and_then(|end| self.close(end.at_ms)))
     }
 
     /// Adds the packets of a unit to the segment, which begins with it where another one has ended.

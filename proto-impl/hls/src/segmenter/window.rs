@@ -37,6 +37,10 @@ const FIRST_DURATION: Duration = Duration::from_secs(6);
 /// The duration of what stands alone behind the last time that is known.
 const STEP_MS: i64 = 20;
 
+/// Gaps that are listed at once, at most: a longer pause of the other renditions is one of all. One at a time is no longer than a segment
+/// may be.
+pub(super) const GAPS_AT_ONCE_MAX: usize = 8;
+
 /// Milliseconds of Unix time from which numbers count: the beginning of 2026.
 pub const NUMBERS_FROM_MS: u64 = 1_767_225_600_000;
 /// Numbers grow by four a second, faster than segments come, and have nine digits for eight years.

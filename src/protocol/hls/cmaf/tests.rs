@@ -14,6 +14,9 @@ use crate::mail::StreamDetails;
 use crate::protocol::{Event, OrderEvent, schema};
 use crate::types::{StreamId, StreamKey};
 
+mod captions;
+mod several_sounds;
+
 /// A sink with the blobs that are there.
 struct Rig {
     sink: Cmaf,
@@ -22,6 +25,8 @@ struct Rig {
     blobs: BTreeMap<String, Bytes>,
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
+    /// NAL units before the slice of each picture.
+    before: Bytes,
 }
 
 fn video(n: u8) -> Track {
@@ -31,14 +36,22 @@ fn video(n: u8) -> Track {
 }
 
 fn audio() -> Track {
+    Track { label: Some("Deutsch".into()), ..sound(0, "deu") }
+}
+
+fn sound(n: u8, language: &str) -> Track {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
-    let (language, label) = (Some("deu".into()), Some("Deutsch".into()));
-    Track { language, label, ..Track::new(TrackId::AUDIO, config, Timescale::MILLISECONDS) }
+    let id = TrackId::nth(TrackKind::Audio, n).unwrap();
+    Track { language: Some(language.into()), ..Track::new(id, config, Timescale::MILLISECONDS) }
 }
 
 impl Rig {
     fn new() -> Self {
-        let settings = [("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")];
+        Self::with(&[])
+    }
+
+    fn with(more: &[(&str, &str)]) -> Self {
+        let settings = [&[("hlsEnableLowLatency", "true"), ("dashMuxingEnabled", "true")], more].concat();
         let order = SinkOrder {
             stream: StreamId(1),
             kind: "cmaf",
@@ -50,7 +63,14 @@ impl Rig {
         let begun = Instant::now();
         let now = Now { mono: begun, wall_ms: 1_795_806_797_674 };
         let sink = Cmaf::new(now, &order, Layout::Apart, Seed::from_number(1));
-        Self { sink, begun, chosen: Chosen::default(), blobs: BTreeMap::new(), lag_ms: 0 }
+        Self {
+            sink,
+            begun,
+            chosen: Chosen::default(),
+            blobs: BTreeMap::new(),
+            lag_ms: 0,
+            before: Bytes::new(),
+        }
     }
 
     /// Splice information comes at a time of the stream, for another one.
@@ -70,14 +90,17 @@ impl Rig {
     /// The stream has these tracks, each with the time of its first unit, from one time to another; key frames every second.
     fn pass(&mut self, tracks: &[(Track, i64)], epoch: u32, times: std::ops::Range<i64>) {
         let list = Arc::new(Tracks::new(epoch, tracks.iter().map(|(track, _)| track.clone())));
-        let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
+        let selection = Selection { data: Pick::None, ..Selection::ALL };
         self.chosen.update(selection, &list, &|_| Fit::Well);
         for dts in times.step_by(40) {
             let ms = dts.unsigned_abs();
             let now = Now { mono: self.begun + Duration::from_millis(ms), wall_ms: 1_795_806_797_674 + ms };
             for (track, _) in tracks.iter().filter(|(_, first_ms)| dts >= *first_ms) {
                 let key_frame = dts % 1000 == 0 || track.kind() == TrackKind::Audio;
-                let payload = Bytes::from_static(&[0, 0, 0, 1, 9]);
+                let slice: &[u8] = &[0, 0, 0, 1, 9];
+                let is_video = track.kind() == TrackKind::Video;
+                let payload = if is_video { [&self.before, slice].concat() } else { slice.to_vec() };
+                let payload = Bytes::from(payload);
                 let unit = AccessUnit {
                     track: track.id,
                     dts,
@@ -155,7 +178,7 @@ fn several_videos_are_variants_with_one_group_of_sound_and_alternatives_of_one_s
     let text = rig.text("ll-hls/cam/cam__master.m3u8");
     let Ok(Playlist::Multivariant(list)) = Playlist::read(text.as_bytes()) else { panic!("{text}") };
     assert_eq!((list.variants.len(), list.renditions.len()), (2, 1), "one group of sound: {text}");
-    assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(AUDIO)));
+    assert!(list.variants.iter().all(|one| one.audio.as_deref() == Some(sounds::AUDIO)));
     let sound = &list.renditions[0];
     assert_eq!((sound.language.as_deref(), sound.name.as_str()), (Some("de"), "Deutsch"));
     let text = rig.text("cam/cam.mpd");

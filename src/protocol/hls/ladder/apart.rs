@@ -8,70 +8,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hls::Playlist;
-use hls::playlist::{
-    MediaPlaylist, MultivariantPlaylist, Rendition, RenditionKind, Resolution, Segment, Variant,
-};
+use hls::playlist::{MediaPlaylist, Segment};
 use hls::segmenter::{Outline, Stretch};
 
 use crate::mail::{Annex, Rung};
-use crate::protocol::hls::ENDING;
+use crate::protocol::hls::sounds;
 
-/// The group of the sound, and its name.
-const AUDIO: &str = "audio";
 /// Periods that a manifest has: of renditions that come and go all the time the oldest are forgotten first.
 const PERIODS_MAX: usize = 16;
 
-/// Returns the name of the audio rendition that all variants name: that of the stream that leads.
-pub(super) fn shared_sound(main: &str) -> String {
-    format!("{main}__adaptive_audio")
+/// Returns the name of an audio rendition that all variants name, by its number: that of the stream that leads.
+pub(super) fn shared_sound(main: &str, index: u8) -> String {
+    format!("{main}__adaptive_audio{}", sounds::suffix(index))
 }
 
-/// Returns the name of a stream's own audio rendition.
-pub(super) fn own_sound(id: &str) -> String {
-    format!("{id}__audio_adaptive")
-}
-
-/// Returns the playlist of these renditions, the one with the highest rate first.
-pub(super) fn master(main: &str, rungs: &[&Rung]) -> MultivariantPlaylist {
-    let sound = rungs.iter().find(|rung| rung.is_sound);
-    let mut videos: Vec<&&Rung> = rungs.iter().filter(|rung| !rung.is_sound).collect();
-    let is_alone = videos.is_empty();
-    videos.extend(sound.filter(|_| is_alone));
-    let beside = sound.filter(|_| !is_alone);
-    let mut variants: Vec<Variant> = videos.iter().map(|rung| variant(rung, beside.copied())).collect();
-    variants.sort_by(|a, b| b.bandwidth.cmp(&a.bandwidth).then_with(|| a.uri.cmp(&b.uri)));
-    let listed = beside.map(|sound| Rendition {
-        kind: RenditionKind::Audio,
-        group_id: AUDIO.to_owned(),
-        name: sound.sound.name.clone().unwrap_or_else(|| AUDIO.to_owned()),
-        language: sound.sound.language.as_deref().map(|one| media::language::tag(one).to_owned()),
-        uri: Some(format!("{}{ENDING}", shared_sound(main))),
-        default: true,
-        autoselect: true,
-        channels: sound.sound.channels.map(|channels| channels.to_string()),
-    });
-    MultivariantPlaylist {
-        version: 9,
-        independent_segments: rungs.iter().all(|rung| rung.is_independent),
-        variants,
-        renditions: listed.into_iter().collect(),
-    }
-}
-
-fn variant(rung: &Rung, sound: Option<&Rung>) -> Variant {
-    let (peak, average) = sound.map_or((0, 0), |sound| sound.bits);
-    let codecs = std::iter::once(rung).chain(sound).map(|one| one.codecs.as_str());
-    let codecs: Vec<&str> = codecs.filter(|codecs| !codecs.is_empty()).collect();
-    Variant {
-        uri: rung.playlist.clone().unwrap_or_default(),
-        bandwidth: rung.bits.0.saturating_add(peak),
-        average_bandwidth: Some(rung.bits.1.saturating_add(average)),
-        codecs: Some(codecs.join(",")).filter(|codecs| !codecs.is_empty()),
-        frame_rate_milli: rung.frame_rate_milli,
-        resolution: rung.size.map(|(width, height)| Resolution { width, height }),
-        audio: sound.map(|_| AUDIO.to_owned()),
-        ..Variant::default()
-    }
+/// Returns the name of a stream's own audio rendition, by its number.
+pub(super) fn own_sound(id: &str, index: u8) -> String {
+    format!("{id}__audio{}_adaptive", sounds::suffix(index))
 }
 
 /// The playlist of the sound that all share, where another stream has published it before: players do not accept that a segment that was

@@ -28,19 +28,22 @@ impl Ladder {
         std::mem::replace(&mut self.shown.others, sum) != sum
     }
 
-    /// Returns the renditions for a manifest, those of the stream that leads first, with the sound of the first that has some.
+    /// Returns the renditions for a manifest, those of the stream that leads first, with the sounds of the first that has some.
     fn there(&self, others: &[(StreamId, &mail::Rung)]) -> Vec<Arc<Outline>> {
         let (earlier, later): (Vec<_>, Vec<_>) =
             others.iter().copied().partition(|one| self.is_earlier(*one));
-        let of_other = |(_, rung): (StreamId, &mail::Rung)| {
-            Some((rung.is_sound, Arc::clone(&Listed::of(rung)?.outline)))
+        let of_other = |(stream, rung): (StreamId, &mail::Rung)| {
+            Some((rung.is_sound.then_some(stream), Arc::clone(&Listed::of(rung)?.outline)))
         };
         let own = self.rungs.iter().chain(&self.around.absent).filter(|rung| rung.window().is_enough());
-        let own = own.filter_map(|rung| Some((rung.is_sound, Arc::new(rung.outline()?))));
+        let own =
+            own.filter_map(|rung| Some((rung.is_sound.then_some(self.stream), Arc::new(rung.outline()?))));
         let all = earlier.into_iter().filter_map(of_other).chain(own);
-        let mut has_sound = false;
-        let is_listed =
-            |(is_sound, _): &(bool, Arc<Outline>)| !is_sound || !std::mem::replace(&mut has_sound, true);
+        let mut first = None;
+        // Its other sounds, too.
+        let is_listed = |(sound_of, _): &(Option<StreamId>, Arc<Outline>)| {
+            sound_of.is_none_or(|stream| *first.get_or_insert(stream) == stream)
+        };
         let all = all.chain(later.into_iter().filter_map(of_other)).filter(is_listed);
         all.map(|(_, outline)| outline).take(RUNGS_MAX).collect()
     }
@@ -57,7 +60,8 @@ impl Ladder {
             self.shown.board.follow(lead.map_or(&[], |lead| &lead.periods), &there);
             return;
         }
-        let all = others.len().saturating_add(self.rungs.len());
+        let silent = self.rungs.iter().filter(|rung| rung.is_sound && !rung.has_begun()).count();
+        let all = others.len().saturating_add(self.rungs.len()).saturating_sub(silent);
         let ready = others.iter().filter(|(_, rung)| rung.is_there).count();
         let ready = ready.saturating_add(self.rungs.iter().filter(|rung| rung.window().is_enough()).count());
         let is_first = self.shown.board.periods().is_empty() && !ended && !there.is_empty();

@@ -22,18 +22,21 @@
 
 mod apart;
 mod clock;
+mod list;
 mod manifest;
 mod rung;
+mod sounds;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Seed;
-use hls::playlist::{MediaPlaylist, MultivariantPlaylist, Report, Resolution, Variant};
+use hls::playlist::{MediaPlaylist, Report};
 use hls::segmenter::{GivenKey, Start};
-use media::{Track, TrackKind};
+use media::captions::Channels;
 
 use self::apart::{Board, Listed, Splice};
 use self::clock::Clock;
@@ -47,7 +50,7 @@ use super::settings::HlsSettings;
 use super::sink;
 use super::{DASH, DELTA, ENDING, NAME, start, stream_of, tailor};
 use crate::config::AppSettings;
-use crate::hub::{Blobs, Chosen, Entry, Pick, Selection};
+use crate::hub::{Blobs, Chosen, Entry, Selection};
 use crate::mail::{self, Progress, StreamEnd};
 use crate::protocol::sinks::{SinkKind, SinkOrder};
 use crate::protocol::{Context, Format};
@@ -74,7 +77,8 @@ pub(super) static KIND: SinkKind = SinkKind {
     file_of: |_, _| None,
     kept_at: |_, _, _| None,
     begins_with_stream: |app, details| {
-        (details.main.is_some() || details.videos > 1) && HlsSettings::of(app).begins_with_stream
+        (details.main.is_some() || details.videos > 1 || details.sounds > 1)
+            && HlsSettings::of(app).begins_with_stream
     },
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
@@ -180,8 +184,8 @@ struct Around {
 #[derive(Debug, Default)]
 struct Shown {
     text: String,
-    /// The sound that all share, once this stream publishes it; and true when another one is to go on with it.
-    splice: Option<Splice>,
+    /// The sounds that all share, by number, once this stream publishes it; and true when another one is to go on with it.
+    splices: BTreeMap<u8, Splice>,
     is_left: bool,
     /// Renditions of manifests, and the sum of the numbers of the newest segments of other streams in the one that is shown.
     board: Board,
@@ -294,24 +298,20 @@ impl Ladder {
     /// Makes the renditions of these tracks, and removes those whose tracks have left.
     fn set_tracks(&mut self, ctx: &Context<'_>, chosen: &Chosen) {
         self.around.chosen_epoch = chosen.epoch();
-        let mut wanted: Vec<Option<&Track>> = chosen.of_kind(TrackKind::Video).map(Some).collect();
-        let has_sound = chosen.of_kind(TrackKind::Audio).next().is_some();
-        if wanted.is_empty() && self.layout == Layout::Together || has_sound && self.layout == Layout::Apart {
-            wanted.push(None);
-        }
+        let wanted = self.wanted(chosen);
         let mut before = std::mem::take(&mut self.rungs);
         before.append(&mut self.around.absent);
-        for video in wanted {
-            let own = before.iter().position(|rung| rung.is_of(video)).map(|at| before.remove(at));
+        for selection in wanted {
+            let own = before.iter().position(|rung| rung.is_of(selection)).map(|at| before.remove(at));
             let mut rung = own.unwrap_or_else(|| {
                 // Numbers of renditions of one stream go along with each other.
                 let lead = self.rungs.first().filter(|lead| lead.name().is_some());
                 let start = lead.map_or(self.start, |lead| lead.window().start_beside());
-                let name = video.map_or(u8::MAX, |video| video.id.index()).to_string();
                 // All tracks have one key for their samples.
-                let name = if self.settings.protects_samples() { String::new() } else { name };
+                let is_one_key = self.settings.protects_samples();
+                let name = if is_one_key { String::new() } else { rung::key_name(selection) };
                 let sealer = self.publishing.sealer(&self.settings.sealing, &name);
-                Rung::new(video, (self.layout, &self.settings), start, sealer)
+                Rung::new(selection, (self.layout, &self.settings), start, sealer)
             });
             let namer = self.namer(ctx.blobs, &rung);
             rung.set_tracks(chosen, &self.around.beside, |height, kbps| namer.name(height, kbps));
@@ -320,7 +320,7 @@ impl Ladder {
         let goes_on = self.layout == Layout::Apart && self.others(ctx.blobs).is_empty();
         let is_alone = |rung: &Rung, left: &[Rung]| left.iter().all(|other| other.is_sound != rung.is_sound);
         for mut rung in before {
-            if goes_on && is_alone(&rung, &self.rungs) {
+            if rung.is_other_sound() || goes_on && is_alone(&rung, &self.rungs) {
                 rung.pause();
                 self.around.absent.push(rung);
             } else {
@@ -349,10 +349,9 @@ impl Ladder {
         if let Some(end_ms) = self.rungs.first().and_then(|lead| lead.end_before(&shared)) {
             self.around.boundary_ms = Some(end_ms);
             let offset_ms = date_ms.saturating_sub(shared.dts_ms);
-            self.around
-                .absent
-                .iter_mut()
-                .for_each(|rung| rung.pass(end_ms, |ms| ms.saturating_add(offset_ms)));
+            let dated = |ms: i64| ms.saturating_add(offset_ms);
+            self.around.absent.iter_mut().for_each(|rung| rung.pass(end_ms, dated));
+            self.rungs.iter_mut().for_each(|rung| rung.resume(end_ms, dated));
         }
         for at in 0..self.rungs.len() {
             self.take_into(ctx, at, &shared, date_ms);
@@ -384,7 +383,11 @@ impl Ladder {
     /// Returns the name of the blob that describes a rendition.
     fn record(&self, rung: &Rung) -> String {
         let folder = format!("{}/{}/{}", self.layout.records(), self.main, self.key.id);
-        if rung.is_sound { format!("{folder}/sound") } else { format!("{folder}/{}", rung.index) }
+        if rung.is_sound {
+            format!("{folder}/sound{}", super::sounds::suffix(rung.index))
+        } else {
+            format!("{folder}/{}", rung.index)
+        }
     }
 
     /// Makes the namer of a rendition. A rendition that existed before under the same id keeps its former name, so that
@@ -398,7 +401,7 @@ impl Ladder {
         Namer {
             main: Arc::clone(&self.main),
             id: Arc::clone(&self.key.id),
-            fixed: rung.is_sound.then(|| apart::own_sound(&self.key.id)),
+            fixed: rung.is_sound.then(|| apart::own_sound(&self.key.id, rung.index)),
             former: former.and_then(|rung| rung.playlist.clone()),
             taken: of_others.chain(own).collect(),
         }
@@ -455,10 +458,10 @@ impl Ladder {
         }
         self.publish_playlist(name, &playlist, progress);
         if rung.is_sound && self.leads_sound(blobs) && !self.shown.is_left {
-            let base = apart::shared_sound(&self.main);
+            let base = apart::shared_sound(&self.main, rung.index);
             let app = &self.key.app;
             let former = || blobs.get(app, &format!("{}{base}{ENDING}", self.folder));
-            let splice = self.shown.splice.get_or_insert_with(|| {
+            let splice = self.shown.splices.entry(rung.index).or_insert_with(|| {
                 former()
                     .filter(|blob| blob.stream != self.stream)
                     .map_or_else(Splice::default, |blob| Splice::behind(&blob.bytes))
@@ -488,33 +491,25 @@ impl Ladder {
         if self.layout == Layout::Together || !self.settings.low_latency {
             return Vec::new();
         }
-        let report = |uri: String, Progress { segment, part }: Progress| Report {
-            uri,
-            last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
-            last_part: part.checked_sub(1).map(u64::from),
-        };
         let there = |uri: &str| blobs.get(&self.key.app, &format!("{}{uri}", self.folder));
-        let shared = format!("{}{ENDING}", apart::shared_sound(&self.main));
         let own = rungs.iter().enumerate().filter(|(other, rung)| *other != at && !rung.is_sound);
         let own = own.filter(|(_, rung)| rung.window().is_enough());
-        let own =
-            own.filter_map(|(_, rung)| Some(report(format!("{}{ENDING}", rung.name()?), rung.progress())));
+        let own = own.filter_map(|(_, rung)| Some((format!("{}{ENDING}", rung.name()?), rung.progress())));
         let others = self.others(blobs);
         let others = others.iter().filter(|(_, rung)| !rung.is_sound && rung.is_there);
         let others = others.filter_map(|(_, rung)| rung.playlist.clone());
-        let sound = (rungs.get(at).is_none_or(|rung| !rung.is_sound)).then_some(shared);
-        let elsewhere = others.chain(sound).filter_map(|uri| {
-            let progress = there(&uri)?.progress;
-            (progress != Progress::ENDED).then(|| report(uri, progress))
-        });
-        own.chain(elsewhere).collect()
+        let others = others.filter_map(|uri| there(&uri).map(|blob| (uri, blob.progress)));
+        let elsewhere = others.chain(self.reports_of_sounds(blobs, rungs, at));
+        own.chain(elsewhere.filter(|(_, progress)| *progress != Progress::ENDED))
+            .map(sounds::report)
+            .collect()
     }
 
     /// Takes a rendition away.
     fn remove(&mut self, rung: &Rung) {
         let own = rung.name().map(str::to_owned);
         let is_gone = rung.is_sound && !self.shown.is_left;
-        let shared = is_gone.then(|| apart::shared_sound(&self.main));
+        let shared = is_gone.then(|| apart::shared_sound(&self.main, rung.index));
         for base in own.into_iter().chain(shared) {
             let name = format!("{}{base}{ENDING}", self.folder);
             self.publishing.forget([format!("{name}{DELTA}"), name]);
@@ -538,8 +533,11 @@ impl Ladder {
                 window.peak_bits().next_multiple_of(250_000),
                 window.average_bits().next_multiple_of(100_000),
             ),
-            size: rung.size(),
-            frame_rate_milli: rung.frame_rate_milli(),
+            picture: mail::Picture {
+                size: rung.size(),
+                frame_rate_milli: rung.frame_rate_milli(),
+                captions: rung.captions.seen,
+            },
             is_independent: window.playlist().independent_segments,
             target,
             keys,
@@ -566,14 +564,21 @@ impl Ladder {
         if ready.is_empty() {
             return;
         }
-        let waits = ready.len() < all.len().min(RUNGS_MAX);
+        let awaited = all.iter().filter(|rung| !sounds::is_silent(rung)).count();
+        let waits = ready.len() < awaited.min(RUNGS_MAX);
         if self.shown.text.is_empty() && waits && self.shown.waits(now) {
             return;
         }
-        let (list, ending) = match self.layout {
-            Layout::Together => (master(&ready), MASTER),
-            Layout::Apart => (apart::master(&self.main, &ready), MASTER_APART),
+        let (version, ending) = match self.layout {
+            Layout::Together => (6, MASTER),
+            Layout::Apart => (9, MASTER_APART),
         };
+        let mut list = list::master(version, &self.main, &ready);
+        let seen = ready.iter().fold(Channels::NONE, |seen, rung| seen.or(rung.picture.captions));
+        // Pictures alone have key frames.
+        if ready.iter().any(|rung| !rung.keys.is_empty()) {
+            self.settings.told.captions.declare(seen, &mut list);
+        }
         let text = list.to_string();
         if text != self.shown.text {
             let name = format!("{}{}{ending}", self.folder, self.main);
@@ -613,33 +618,10 @@ impl Namer {
     }
 }
 
-/// Returns the playlist of these renditions, the one with the highest rate first.
-fn master(rungs: &[&mail::Rung]) -> MultivariantPlaylist {
-    let mut variants: Vec<Variant> = rungs
-        .iter()
-        .map(|rung| Variant {
-            uri: rung.playlist.clone().unwrap_or_default(),
-            bandwidth: rung.bits.0,
-            average_bandwidth: Some(rung.bits.1),
-            codecs: Some(rung.codecs.clone()).filter(|codecs| !codecs.is_empty()),
-            frame_rate_milli: rung.frame_rate_milli,
-            resolution: rung.size.map(|(width, height)| Resolution { width, height }),
-            ..Variant::default()
-        })
-        .collect();
-    variants.sort_by(|a, b| b.bandwidth.cmp(&a.bandwidth).then_with(|| a.uri.cmp(&b.uri)));
-    MultivariantPlaylist {
-        version: 6,
-        independent_segments: rungs.iter().all(|rung| rung.is_independent),
-        variants,
-        renditions: Vec::new(),
-    }
-}
-
 impl Presenter for Ladder {
     fn format(&self) -> Format {
         let data = self.settings.metadata.pick();
-        let selection = Selection { video: Pick::All, data, ..Selection::DEFAULT };
+        let selection = Selection { data, ..Selection::ALL };
         if self.has_mp4() { cmaf::format(&self.settings) } else { Format::new(&sink::FORMAT, 0) }
             .select(selection)
     }
@@ -715,9 +697,9 @@ impl Presenter for Ladder {
         if !go_on {
             self.publish_manifest(ctx, is_told);
         } else {
-            for rung in std::mem::take(&mut self.rungs) {
-                self.remove(&rung);
-            }
+            let mut all = std::mem::take(&mut self.rungs);
+            all.append(&mut self.around.absent);
+            all.iter().for_each(|rung| self.remove(rung));
         }
     }
 }

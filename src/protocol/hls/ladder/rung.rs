@@ -8,14 +8,16 @@ use hls::playlist::MediaPlaylist;
 use hls::segmenter::{
     Cue, Cut, GivenKey, Made, Mp4Segmenter, Names, Outline, Sealer, Start, TsSegmenter, Window,
 };
+use media::captions::Channels;
 use media::{Track, TrackKind};
 
 use super::Layout;
 use super::clock::SNAP_MS;
 use crate::hub::{Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Mark, Progress, Sound};
+use crate::protocol::hls::captions::Noted;
 use crate::protocol::hls::settings::HlsSettings;
-use crate::protocol::hls::{cmaf, progress, sink, timed};
+use crate::protocol::hls::{cmaf, progress, sink, sounds, timed};
 
 /// Beginnings of segments in the description for others.
 const MARKS_MAX: usize = 6;
@@ -130,20 +132,46 @@ enum Form {
     Mp4(Box<Mp4Segmenter>),
 }
 
+/// Returns the place of the only track of a rule among those of its kind.
+const fn index_of(pick: Pick) -> u8 {
+    match pick {
+        Pick::Only(id) => id.index(),
+        Pick::Default | Pick::All | Pick::None => 0,
+    }
+}
+
+/// Returns the part of the names of a rendition's keys that others do not have: a number, those of sounds from above.
+pub(super) fn key_name(selection: Selection) -> String {
+    let is_sound = selection.video == Pick::None;
+    let of_sound = || u8::MAX.saturating_sub(index_of(selection.audio));
+    let number = if is_sound { of_sound() } else { index_of(selection.video) };
+    number.to_string()
+}
+
+/// The times in which a rendition's track was not in the stream.
+#[derive(Debug)]
+struct Away {
+    /// True while it is not.
+    is_paused: bool,
+    /// Number of times so far, but for sounds beside the first one.
+    pauses: u32,
+    /// Units before this time are of no segment: a sound that has come back begins where the next segment of the others does.
+    from_ms: i64,
+}
+
 /// A rendition of a ladder.
 #[derive(Debug)]
 pub(super) struct Rung {
-    /// Its place among the video tracks of its stream.
+    /// Its place among the video tracks of its stream, or among those of sound.
     pub(super) index: u8,
-    /// Sound that the videos of the ladder share.
+    /// Sound that the videos of the ladder share, or may be played with.
     pub(super) is_sound: bool,
+    pub(super) captions: Noted,
     /// True if its samples are encrypted.
     is_protected: bool,
     selection: Selection,
     chosen: Chosen,
-    /// True while its track is not in the stream, and how often that was.
-    is_paused: bool,
-    pauses: u32,
+    away: Away,
     form: Form,
     segment_ms: i64,
     /// Common prefix of its names, once known.
@@ -158,14 +186,13 @@ pub(super) struct Rung {
 }
 
 impl Rung {
-    /// Makes the rendition of a video track; without one, that of the audio alone.
+    /// Makes the rendition of these tracks: a video with its sound or without, the sound of the stream, or another one.
     pub(super) fn new(
-        video: Option<&Track>,
+        selection: Selection,
         (layout, settings): (Layout, &HlsSettings),
         start: Start,
         sealer: Option<Sealer>,
     ) -> Self {
-        let index = video.map_or(0, |video| video.id.index());
         let is_apart = layout == Layout::Apart;
         let form = if is_apart || settings.fragmented {
             let run = is_apart.then_some(start.number);
@@ -177,16 +204,15 @@ impl Rung {
             let segmenter = TsSegmenter::of_ladder(&settings.rules, start);
             Form::Ts(Box::new(sink::segmenter(settings, segmenter, sealer)))
         };
-        let pick = video.map_or(Pick::None, |video| Pick::Only(video.id));
-        let audio = if is_apart && video.is_some() { Pick::None } else { Pick::Default };
+        let is_of_sound = selection.video == Pick::None;
         Self {
-            index,
-            is_sound: is_apart && video.is_none(),
+            index: index_of(if is_of_sound { selection.audio } else { selection.video }),
+            is_sound: is_of_sound && (is_apart || selection.audio != Pick::Default),
+            captions: Noted { setting: settings.told.captions.clone(), seen: Channels::NONE },
             is_protected: settings.protects_samples(),
-            selection: Selection { video: pick, audio, data: Pick::None, ..Selection::DEFAULT },
+            selection,
             chosen: Chosen::default(),
-            is_paused: false,
-            pauses: 0,
+            away: Away { is_paused: false, pauses: 0, from_ms: i64::MIN },
             form,
             segment_ms: settings.rules.segment_ms,
             name: None,
@@ -198,9 +224,14 @@ impl Rung {
         }
     }
 
-    /// True if it is of this video track; `None`: of sound alone.
-    pub(super) fn is_of(&self, video: Option<&Track>) -> bool {
-        self.selection.video == video.map_or(Pick::None, |video| Pick::Only(video.id))
+    /// True if it is of these tracks.
+    pub(super) fn is_of(&self, selection: Selection) -> bool {
+        self.selection == selection
+    }
+
+    /// True if it is a sound beside the first one.
+    pub(super) fn is_other_sound(&self) -> bool {
+        self.is_sound && self.selection.audio != Pick::Default
     }
 
     pub(super) const fn window(&self) -> &Window {
@@ -243,8 +274,13 @@ impl Rung {
         if self.name.is_none() && self.window().mark().is_some() {
             self.begin_as(self.window().end_ms(), beside, named);
         }
-        let (before, was_paused) = (self.chosen.epoch(), std::mem::take(&mut self.is_paused));
-        self.pauses = self.pauses.saturating_add(u32::from(was_paused));
+        let (before, was_paused) = (self.chosen.epoch(), std::mem::take(&mut self.away.is_paused));
+        // Other sounds come and go without a discontinuity, which the others would not have.
+        let is_behind_one = was_paused && !self.is_other_sound();
+        self.away.pauses = self.away.pauses.saturating_add(u32::from(is_behind_one));
+        if was_paused && self.is_other_sound() {
+            self.away.from_ms = i64::MAX;
+        }
         let fit: fn(&Track) -> Fit = match &self.form {
             Form::Ts(_) => sink::fit,
             Form::Mp4(_) if self.is_protected => cmaf::fit_protected,
@@ -254,7 +290,7 @@ impl Rung {
         if self.chosen.epoch() == before && !was_paused {
             return;
         }
-        let epoch = self.chosen.epoch().saturating_add(self.pauses);
+        let epoch = self.chosen.epoch().saturating_add(self.away.pauses);
         let tracks = self.chosen.iter().cloned().collect();
         match &mut self.form {
             Form::Ts(segmenter) => segmenter.set_tracks(tracks, epoch),
@@ -334,6 +370,7 @@ impl Rung {
                 self.keys.pop_front();
             }
         }
+        self.captions.setting.note(&mut self.captions.seen, entry);
         let before = self.window().number();
         match &mut self.form {
             Form::Ts(segmenter) => {
@@ -375,7 +412,7 @@ impl Rung {
         beside: &Beside,
         (boundary_ms, named): (Option<i64>, impl FnOnce(u32, u64) -> String),
     ) {
-        if !self.chosen.contains(entry.unit.track) {
+        if !self.chosen.contains(entry.unit.track) || entry.dts_ms < self.away.from_ms {
             return;
         }
         let begin_ms = self.window().begin_ms();
@@ -385,8 +422,12 @@ impl Rung {
             self.begin_as(end_ms, beside, named);
         }
         let before = self.window().number();
-        if let Form::Mp4(segmenter) = &mut self.form {
-            segmenter.follow(&timed(entry, date_ms), boundary_ms);
+        match &mut self.form {
+            Form::Ts(segmenter) => {
+                let cut = segmenter.follow(&timed(entry, date_ms), boundary_ms);
+                self.keep(cut);
+            }
+            Form::Mp4(segmenter) => segmenter.follow(&timed(entry, date_ms), boundary_ms),
         }
         if self.note_begin(before).is_some() {
             self.settle(beside, true);
@@ -431,17 +472,22 @@ impl Rung {
 
     /// Pauses the rendition, because its track has left the stream; it may come back.
     pub(super) fn pause(&mut self) {
-        if let Form::Mp4(segmenter) = &mut self.form {
-            segmenter.pause();
+        match &mut self.form {
+            Form::Ts(segmenter) => {
+                let cut = segmenter.pause();
+                self.keep(cut);
+            }
+            Form::Mp4(segmenter) => segmenter.pause(),
         }
-        (self.is_paused, self.is_news) = (true, true);
+        (self.away.is_paused, self.is_news) = (true, true);
     }
 
     /// Lists a gap until `end_ms`, where a segment of another rendition has ended. `dated` returns the date of a time.
     pub(super) fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
-        if let Form::Mp4(segmenter) = &mut self.form {
-            self.is_news |= segmenter.pass(end_ms, dated);
-        }
+        self.is_news |= match &mut self.form {
+            Form::Ts(segmenter) => segmenter.pass(end_ms, dated),
+            Form::Mp4(segmenter) => segmenter.pass(end_ms, dated),
+        };
     }
 
     /// Ends the rendition with the stream; `is_told` says whether the playlist ends.
@@ -459,6 +505,14 @@ impl Rung {
         }
         self.settle(beside, true);
         self.is_news = true;
+    }
+
+    /// Lists gaps until `end_ms`, where a segment of another rendition has ended, if the sound waits to go on there.
+    pub(super) fn resume(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) {
+        if self.away.from_ms == i64::MAX {
+            self.away.from_ms = end_ms;
+            self.pass(end_ms, dated);
+        }
     }
 
     fn keep(&mut self, cut: Option<Cut>) {
@@ -520,18 +574,22 @@ impl Rung {
     pub(super) fn outline(&self) -> Option<Outline> {
         match &self.form {
             Form::Ts(_) => None,
-            Form::Mp4(segmenter) => Some(Outline::of(segmenter)),
+            Form::Mp4(segmenter) => {
+                let accessibility = if self.is_sound {
+                    Vec::new()
+                } else {
+                    self.captions.setting.accessibility(self.captions.seen)
+                };
+                Some(Outline::of(segmenter).with_accessibility(accessibility))
+            }
         }
     }
 
     /// Returns the description of its sound.
     pub(super) fn sound(&self) -> Sound {
-        let sound = self.chosen.of_kind(TrackKind::Audio).next();
-        Sound {
-            channels: sound.and_then(|track| track.config.sound()).map(|(_, channels)| channels),
-            language: sound.and_then(|track| track.language.clone()),
-            name: sound.and_then(cmaf::name_of),
-        }
+        let sound = self.chosen.of_kind(TrackKind::Audio).next().map(sounds::of).unwrap_or_default();
+        // The first one keeps its name, whichever track that is.
+        Sound { index: if self.is_sound { self.index } else { sound.index }, ..sound }
     }
 
     /// Common prefix of its names, once it is known.

@@ -1,6 +1,7 @@
 //! Ladders of several streams, whose publishers begin, are late and end at times of their own.
 
 mod apart;
+mod several_sounds;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,12 +10,12 @@ use bytes::Bytes;
 use hls::Playlist;
 use hls::playlist::{DateRange, MediaPlaylist, MultivariantPlaylist, SpliceKind};
 use media::codec::Codec;
-use media::{AccessUnit, CodecConfig, Timescale, TrackId, Tracks, scte35};
+use media::{AccessUnit, CodecConfig, Timescale, Track, TrackId, TrackKind, Tracks, scte35};
 use mpegts::{Demuxer, Event as TsEvent};
 
 use super::*;
 use crate::config::AppSettings;
-use crate::hub::Fit;
+use crate::hub::{Fit, Pick};
 use crate::mail::{MainTrack, SessionSettings, StreamDetails};
 use crate::protocol::{Apps, Event, OrderEvent, schema};
 
@@ -44,6 +45,10 @@ struct Rig {
     members: BTreeMap<&'static str, Member>,
     lives: u64,
     at_ms: i64,
+    /// NAL units before the slice of each picture.
+    before: &'static [u8],
+    /// Languages of the sounds of publishers.
+    languages: &'static [&'static str],
     /// Time from decoding to presentation of pictures.
     lag_ms: i64,
 }
@@ -56,9 +61,10 @@ fn video(n: u8, height: u32) -> Track {
     Track { rendition, ..Track::new(id, config, Timescale::new(90_000)) }
 }
 
-fn audio() -> Track {
+fn sound(n: u8, language: &str) -> Track {
     let config = CodecConfig::read(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).unwrap().unwrap();
-    Track { language: Some("deu".into()), ..Track::new(TrackId::AUDIO, config, Timescale::new(48_000)) }
+    let id = TrackId::nth(TrackKind::Audio, n).unwrap();
+    Track { language: Some(language.into()), ..Track::new(id, config, Timescale::new(48_000)) }
 }
 
 impl Rig {
@@ -79,6 +85,8 @@ impl Rig {
             members: BTreeMap::new(),
             lives: 0,
             at_ms: 0,
+            before: &[],
+            languages: &["deu"],
             lag_ms: 0,
         }
     }
@@ -97,7 +105,8 @@ impl Rig {
             recording: None,
         };
         let videos = (0..).zip(heights).map(|(n, height)| video(n, *height));
-        let tracks = Arc::new(Tracks::new(1, videos.chain([audio()])));
+        let sounds = (0..).zip(self.languages).map(|(n, language)| sound(n, language));
+        let tracks = Arc::new(Tracks::new(1, videos.chain(sounds)));
         let (sink, began_ms) =
             (Ladder::new(self.now, &order, self.layout, Seed::from_number(self.lives)), self.at_ms);
         let (stream, chosen) = (order.stream, Chosen::default());
@@ -139,7 +148,7 @@ impl Rig {
         let late_ms = member.late_ms.rem_euclid(FRAME_MS) + if key_frame { 30 } else { 0 };
         let received = self.now.mono + Duration::from_millis(late_ms.unsigned_abs());
         let wall_ms = self.now.wall_ms.saturating_add_signed(late_ms);
-        let selection = Selection { video: Pick::All, data: Pick::None, ..Selection::DEFAULT };
+        let selection = Selection { data: Pick::None, ..Selection::ALL };
         member.chosen.update(selection, &member.tracks, &|_| Fit::Well);
         let chosen = member.chosen.clone();
         let ctx = Context {
@@ -157,6 +166,9 @@ impl Rig {
             let length = if is_video { usize::try_from(height).unwrap() * 5 } else { 100 };
             let mut payload = vec![0; length];
             payload.splice(..5, [0, 0, 0, 1, 9]);
+            if is_video {
+                payload.splice(..0, self.before.iter().copied());
+            }
             let unit = AccessUnit {
                 track: track.id,
                 dts,

@@ -23,7 +23,7 @@ use self::events::{Fragments, Waiting};
 use super::cues::Cue;
 use super::protect::Protector;
 use super::seal::{GivenKey, Sealed, Sealer};
-use super::window::{End, Start, Unit, Window};
+use super::window::{End, GAPS_AT_ONCE_MAX, Start, Unit, Window};
 use super::{Names, Rules, Timed};
 use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
@@ -41,8 +41,6 @@ const STEP_MS_MAX: i64 = 2000;
 const UNEVEN_MS: i64 = 5;
 /// Usual rates of pictures, in a thousand seconds.
 const RATES_MILLI: [u64; 8] = [23_976, 24_000, 25_000, 29_970, 30_000, 50_000, 59_940, 60_000];
-/// Gaps that are listed at once, at most: a longer pause of the other renditions is one of all.
-const GAPS_AT_ONCE_MAX: usize = 8;
 /// Parts of one segment.
 const PARTS_MAX: usize = 256;
 /// Fragments of segments that are encrypted as a whole last no longer, in milliseconds: each is sealed when it ends, so that no turn has

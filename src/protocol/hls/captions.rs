@@ -1,0 +1,190 @@
+//! Closed captions within the video (CEA-608, CEA-708), declared in lists and manifests. They stay where they are.
+
+use std::sync::Arc;
+
+use hls::playlist::{ClosedCaptions, MultivariantPlaylist, Rendition, RenditionKind};
+use hls::segmenter::Accessibility;
+use media::captions::{Channel, Channels, read_list};
+use media::{TrackKind, language};
+
+use crate::config::{Error, Values};
+use crate::hub::Entry;
+
+/// The key of the setting.
+pub(super) const KEY: &str = "hls.captions";
+/// The group of captions.
+const GROUP: &str = "captions";
+/// The schemes of captions in DASH (ANSI/SCTE 214-1 §7.2), for each the channels that it is for.
+const SCHEMES: [&str; 2] = ["urn:scte:dash:cc:cea-608:2015", "urn:scte:dash:cc:cea-708:2015"];
+
+/// The captions that lists and manifests declare.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Captions {
+    /// Channels that the video has.
+    Auto,
+    /// No captions, which is known.
+    None,
+    /// Channels of the setting, each with its language if that is known.
+    Given(Arc<[(Channel, Option<String>)]>),
+}
+
+/// The captions of one video.
+#[derive(Debug)]
+pub(super) struct Noted {
+    pub(super) setting: Captions,
+    /// Channels that it has had.
+    pub(super) seen: Channels,
+}
+
+impl Captions {
+    pub(super) fn read(values: &Values) -> Result<Self, Error> {
+        match values.text(KEY).trim() {
+            "auto" | "" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            list => read_list(list).map(|list| Self::Given(list.into())).ok_or_else(|| {
+                values.bad(
+                    KEY,
+                    "must be auto, none, or channels with languages such as CC1=en,CC3=es,SERVICE1=en",
+                )
+            }),
+        }
+    }
+
+    /// Adds the channels that a unit of video has captions of, if these are to be declared.
+    pub(super) fn note(&self, seen: &mut Channels, entry: &Entry) {
+        if *self != Self::Auto || entry.kind != Some(TrackKind::Video) {
+            return;
+        }
+        let codec = entry.tracks.get(entry.unit.track).map(|track| track.config.codec());
+        *seen = codec.map_or(*seen, |codec| seen.or(Channels::of_unit(&entry.unit, codec)));
+    }
+
+    /// Returns the channels to declare.
+    fn declared(&self, seen: Channels) -> Vec<(Channel, Option<&str>)> {
+        match self {
+            Self::Auto => seen.iter().map(|channel| (channel, None)).collect(),
+            Self::None => Vec::new(),
+            Self::Given(list) => list.iter().map(|(channel, one)| (*channel, one.as_deref())).collect(),
+        }
+    }
+
+    /// Declares the captions in a list of pictures. `NONE` stands at all variants, and only where that is known (RFC 8216 §4.3.4.2); without a
+    /// word on them players look for themselves.
+    pub(super) fn declare(&self, seen: Channels, list: &mut MultivariantPlaylist) {
+        let declared = self.declared(seen);
+        let told = match self {
+            Self::None => ClosedCaptions::None,
+            Self::Auto | Self::Given(_) if declared.is_empty() => return,
+            Self::Auto | Self::Given(_) => ClosedCaptions::Group(GROUP.to_owned()),
+        };
+        list.variants.iter_mut().for_each(|variant| variant.closed_captions = Some(told.clone()));
+        let mut languages = Vec::new();
+        for (at, (channel, told)) in declared.into_iter().enumerate() {
+            let is_new = told.is_some_and(|told| !languages.contains(&told));
+            languages.extend(told);
+            list.renditions.push(Rendition {
+                kind: RenditionKind::ClosedCaptions,
+                group_id: GROUP.to_owned(),
+                name: told.map_or_else(|| channel.to_string(), |told| format!("{told} ({channel})")),
+                language: told.map(|told| language::tag(told).to_owned()),
+                uri: None,
+                default: false,
+                autoselect: at == 0 || is_new,
+                channels: None,
+                instream_id: Some(channel.to_string()),
+            });
+        }
+    }
+
+    /// Returns the descriptors of the captions for a manifest.
+    pub(super) fn accessibility(&self, seen: Channels) -> Vec<Accessibility> {
+        let declared = self.declared(seen);
+        let code = |told: Option<&str>| {
+            let code = told.and_then(language::three_letters).map(|code| code.map(char::from));
+            code.map_or_else(|| "und".to_owned(), |code| code.iter().collect())
+        };
+        let [line_21, services] = SCHEMES.map(|scheme| {
+            let value = declared.iter().filter_map(|(channel, told)| match channel {
+                Channel::Line21(_) => (scheme == SCHEMES[0]).then(|| format!("{channel}={}", code(*told))),
+                Channel::Service(number) => {
+                    (scheme == SCHEMES[1]).then(|| format!("{number}=lang:{}", code(*told)))
+                }
+            });
+            let value = value.collect::<Vec<_>>().join(";");
+            (!value.is_empty()).then_some(Accessibility { scheme, value })
+        });
+        line_21.into_iter().chain(services).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hls::playlist::Variant;
+
+    use super::*;
+    use crate::config::AppSettings;
+    use crate::protocol::hls::settings::HlsSettings;
+    use crate::protocol::schema;
+
+    fn setting(text: &str) -> Captions {
+        let app = AppSettings::of(schema(), "a", &[(KEY, text)]).unwrap();
+        HlsSettings::of(&app).told.captions.clone()
+    }
+
+    fn list(captions: &Captions, seen: Channels) -> String {
+        let variants = vec![Variant::default(), Variant::default()];
+        let mut list = MultivariantPlaylist { variants, ..MultivariantPlaylist::default() };
+        captions.declare(seen, &mut list);
+        list.to_string()
+    }
+
+    fn seen() -> Channels {
+        let mut seen = Channels::NONE;
+        [Channel::Line21(1), Channel::Service(2)].into_iter().for_each(|channel| seen.add(channel));
+        seen
+    }
+
+    #[test]
+    fn captions_are_declared_as_they_are_seen_or_as_the_setting_says() {
+        let text = list(&setting("auto"), seen());
+        for (name, auto) in [("CC1", ",AUTOSELECT=YES"), ("SERVICE2", "")] {
+            let line = format!(
+                "#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID=\"captions\",NAME=\"{name}\"{auto},INSTREAM-ID=\"{name}\"\n"
+            );
+            assert!(text.contains(&line), "{text}");
+        }
+        assert_eq!(text.matches(",CLOSED-CAPTIONS=\"captions\"").count(), 2, "{text}");
+        assert!(!list(&setting("auto"), Channels::NONE).contains("CAPTIONS"), "nothing is known");
+        let text = list(&setting("none"), Channels::NONE);
+        assert_eq!(text.matches("CLOSED-CAPTIONS=NONE").count(), 2, "all or none: {text}");
+        let text = list(&setting("CC1=en, CC3=spa,CC2=en"), Channels::NONE);
+        let told = |line: &&str| line.starts_with("#EXT-X-MEDIA");
+        let lines: Vec<&str> = text.lines().filter(told).collect();
+        let common = "#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID=\"captions\"";
+        let own = [
+            "NAME=\"en (CC1)\",LANGUAGE=\"en\",AUTOSELECT=YES,INSTREAM-ID=\"CC1\"",
+            "NAME=\"spa (CC3)\",LANGUAGE=\"es\",AUTOSELECT=YES,INSTREAM-ID=\"CC3\"",
+            "NAME=\"en (CC2)\",LANGUAGE=\"en\",INSTREAM-ID=\"CC2\"",
+        ];
+        assert_eq!(lines, own.map(|one| format!("{common},{one}")));
+        for bad in ["CC9", "CC1=en;CC2", "off"] {
+            let error = AppSettings::of(schema(), "a", &[(KEY, bad)]).unwrap_err().to_string();
+            assert!(error.starts_with("hls.captions"), "{error}");
+        }
+    }
+
+    #[test]
+    fn manifests_have_a_descriptor_for_each_kind() {
+        let told = |captions: &Captions, seen| {
+            let all = captions.accessibility(seen);
+            all.into_iter().map(|one| (one.scheme, one.value)).collect::<Vec<_>>()
+        };
+        let [line_21, services] = SCHEMES;
+        let wanted = [(line_21, "CC1=und".to_owned()), (services, "2=lang:und".to_owned())];
+        assert_eq!(told(&setting("auto"), seen()), wanted);
+        let given = setting("CC1=en,CC3=de,SERVICE1=en");
+        let wanted = [(line_21, "CC1=eng;CC3=deu".to_owned()), (services, "1=lang:eng".to_owned())];
+        assert_eq!(told(&given, Channels::NONE), wanted);
+        assert!(told(&setting("none"), seen()).is_empty());
+    }
+}

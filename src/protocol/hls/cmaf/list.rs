@@ -1,0 +1,179 @@
+//! The playlist of all renditions, and their manifest of DASH.
+
+use std::time::Instant;
+
+use hls::playlist::{MultivariantPlaylist, Rendition, Resolution, Variant};
+use hls::segmenter::{Moments, Mp4Segmenter, Outline, Presentation};
+use media::{Track, TrackKind};
+
+use super::{Cmaf, Layout, MANIFEST, MASTER, WAIT, has_begun};
+use crate::mail::{Progress, Sound};
+use crate::protocol::hls::settings::DashSettings;
+use crate::protocol::hls::sounds::{self, Choice, Group};
+use crate::protocol::hls::{ENDING, calendar};
+use crate::types::Now;
+
+/// Returns the peak and the average bit rate of a rendition.
+fn bits(rendition: &Mp4Segmenter) -> (u64, u64) {
+    (rendition.window().peak_bits(), rendition.window().average_bits())
+}
+
+/// Returns the URI of a rendition's playlist.
+fn uri(rendition: &Mp4Segmenter) -> String {
+    format!("{}{ENDING}", rendition.names().base)
+}
+
+fn is_of(rendition: &Mp4Segmenter, kind: TrackKind) -> bool {
+    rendition.tracks().iter().any(|track| track.kind() == kind)
+}
+
+fn variant(rendition: &Mp4Segmenter, sound: Option<&Group>) -> Variant {
+    let described = rendition.newest();
+    let own = described.into_iter().flat_map(|one| &one.codecs);
+    let codecs: Vec<&str> =
+        own.chain(sound.into_iter().flat_map(|sound| &sound.codecs)).map(String::as_str).collect();
+    let size = rendition.tracks().first().and_then(Track::picture_size);
+    let ((peak, average), (beside_peak, beside_average)) =
+        (bits(rendition), sound.map_or((0, 0), |sound| sound.bits));
+    Variant {
+        uri: uri(rendition),
+        // Rounded up, so that the playlist does not change with each segment.
+        bandwidth: peak.saturating_add(beside_peak).next_multiple_of(250_000),
+        average_bandwidth: Some(average.saturating_add(beside_average).next_multiple_of(100_000)),
+        codecs: Some(codecs.join(",")),
+        frame_rate_milli: described.and_then(|one| one.frame_rate_milli),
+        resolution: size.map(|(width, height)| Resolution { width, height }),
+        audio: sound.map(|sound| sound.id.clone()),
+        ..Variant::default()
+    }
+}
+
+/// Returns the variant of sounds alone: players begin with the first one of the group.
+fn of_sounds(group: &Group, renditions: &[Rendition]) -> Variant {
+    let first = renditions.iter().find(|one| one.group_id == group.id && one.default);
+    let (peak, average) = group.bits;
+    Variant {
+        uri: first.and_then(|first| first.uri.clone()).unwrap_or_default(),
+        bandwidth: peak.next_multiple_of(250_000),
+        average_bandwidth: Some(average.next_multiple_of(100_000)),
+        codecs: Some(group.codecs.join(",")),
+        audio: Some(group.id.clone()),
+        ..Variant::default()
+    }
+}
+
+impl Cmaf {
+    /// Returns the renditions that players can choose. `None` while the first list waits for others: for one that has begun, as long as
+    /// players wait, and not for one of which nothing has come.
+    fn ready(&mut self, now: Instant) -> Option<Vec<&Mp4Segmenter>> {
+        let (ready, others): (Vec<_>, Vec<_>) =
+            self.renditions.iter().partition(|one| one.window().is_enough());
+        if ready.is_empty() {
+            return None;
+        }
+        let ready_at = *self.shown.ready_at.get_or_insert(now);
+        let is_first = self.shown.master.is_empty() && self.shown.periods.is_empty();
+        let waits = is_first
+            && now.saturating_duration_since(ready_at) < WAIT
+            && others.iter().copied().any(has_begun);
+        (!waits).then_some(ready)
+    }
+
+    /// Publishes the multivariant playlist if it has changed.
+    pub(super) fn publish_master(&mut self, now: Instant) {
+        if self.layout == Layout::Together || !self.settings.low_latency {
+            return;
+        }
+        let listed = |ready: Vec<&Mp4Segmenter>| {
+            (master(&ready), ready.iter().any(|one| is_of(one, TrackKind::Video)))
+        };
+        let Some((mut list, has_pictures)) = self.ready(now).map(listed) else { return };
+        if has_pictures {
+            self.settings.told.captions.declare(self.shown.captions, &mut list);
+        }
+        let text = list.to_string();
+        if text != self.shown.master {
+            let name = format!("{}{}{MASTER}", self.folder, self.id);
+            self.publishing.playlist(&name, text.clone(), Progress::ENDED);
+            self.shown.master = text;
+        }
+    }
+
+    pub(super) fn publish_manifest(&mut self, now: Now, ended: bool) {
+        if !self.settings.dash || self.layout == Layout::Together {
+            return;
+        }
+        let Some(members) = self.ready(now.mono) else { return };
+        let members: Vec<String> = members.iter().map(|one| one.names().base.clone()).collect();
+        let accessibility = self.settings.told.captions.accessibility(self.shown.captions);
+        let outline = |one: &Mp4Segmenter| {
+            let accessibility = if is_of(one, TrackKind::Video) { accessibility.clone() } else { Vec::new() };
+            Outline::of(one).with_accessibility(accessibility)
+        };
+        let outlines: Vec<Outline> = self.renditions.iter().chain(&self.absent).map(outline).collect();
+        self.note_periods(&outlines, &members);
+        if !ended && self.shown.periods.is_incomplete(&outlines) {
+            return;
+        }
+        let base = format!("../{}", self.folder);
+        let Some(moments) = self.moments(now) else { return };
+        let outlines: Vec<Outline> = outlines.iter().map(|one| self.shown.periods.listed(one)).collect();
+        let renditions: Vec<&Outline> = outlines.iter().collect();
+        let stretches = self.shown.periods.stretches();
+        let DashSettings { window: listed, latency_ms, .. } = self.settings.dash_own;
+        let (renditions, stretches, base) = (&*renditions, &*stretches, &*base);
+        let all = Presentation { renditions, stretches, base, ended, listed, latency_ms };
+        if let Some(text) = all.manifest(moments) {
+            let name = format!("{0}/{0}{MANIFEST}", self.id);
+            let calendar = calendar(&self.dates);
+            self.publishing.manifest(&name, text, calendar);
+        }
+    }
+
+    /// Notes the periods, and forgets those of which nothing is left.
+    fn note_periods(&mut self, outlines: &[Outline], members: &[String]) {
+        let (dates, shift_ms) = (&self.dates, self.shift_ms);
+        let delay_ms =
+            |at_ms: u64| dates.delay_ms(i64::try_from(at_ms).unwrap_or(i64::MAX).saturating_sub(shift_ms));
+        let Some(lead) = outlines.first() else { return };
+        self.shown.periods.note(lead, members, delay_ms);
+        let oldest = outlines.iter().filter_map(|one| one.spanned().next().map(|first| first.middle_ms()));
+        oldest.min().into_iter().for_each(|oldest_ms| self.shown.periods.forget(oldest_ms));
+    }
+
+    fn moments(&self, now: Now) -> Option<Moments> {
+        let zero_ms = self.dates.zero_ms()?.saturating_sub(self.shift_ms);
+        Some(Moments {
+            zero_ms: u64::try_from(zero_ms).unwrap_or(0),
+            now_ms: calendar(&self.dates)?.date_ms(now.mono),
+        })
+    }
+}
+
+fn master(ready: &[&Mp4Segmenter]) -> MultivariantPlaylist {
+    let of_kind = |kind| ready.iter().filter(move |one| is_of(one, kind));
+    let told: Vec<Sound> =
+        of_kind(TrackKind::Audio).filter_map(|one| one.tracks().first().map(sounds::of)).collect();
+    let choices: Vec<Choice<'_>> = of_kind(TrackKind::Audio)
+        .zip(&told)
+        .map(|(one, sound)| Choice { uri: Some(uri(one)), sound, bits: bits(one) })
+        .collect();
+    let videos: Vec<&&Mp4Segmenter> = of_kind(TrackKind::Video).collect();
+    let (groups, renditions) = sounds::grouped(&choices);
+    let (variants, renditions) = match (&*videos, &*choices) {
+        ([], [_]) => (of_kind(TrackKind::Audio).map(|one| variant(one, None)).collect(), Vec::new()),
+        ([], _) => (groups.iter().map(|group| of_sounds(group, &renditions)).collect(), renditions),
+        (_, []) => (videos.iter().map(|one| variant(one, None)).collect(), Vec::new()),
+        _ => {
+            let with_each =
+                videos.iter().flat_map(|one| groups.iter().map(|group| variant(one, Some(group))));
+            (with_each.collect(), renditions)
+        }
+    };
+    MultivariantPlaylist {
+        version: 9,
+        independent_segments: ready.iter().all(|one| one.window().playlist().independent_segments),
+        variants,
+        renditions,
+    }
+}

@@ -1,0 +1,92 @@
+//! The periods of a manifest, each with the renditions that it has.
+//!
+//! A period begins where the first rendition has a discontinuity, and where a rendition comes or goes: players look for the
+//! renditions of a period once. In a period that is shown, none is added.
+
+use hls::segmenter::{Outline, Stretch};
+
+/// A period, and the names of its renditions.
+#[derive(Debug)]
+struct Period {
+    stretch: Stretch,
+    members: Vec<String>,
+}
+
+/// Periods that a manifest has: of renditions that come and go all the time the oldest are forgotten first.
+const PERIODS_MAX: usize = 16;
+
+/// The periods of a manifest, the newest last.
+#[derive(Debug, Default)]
+pub(super) struct Periods(Vec<Period>);
+
+impl Periods {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn stretches(&self) -> Vec<Stretch> {
+        self.0.iter().map(|period| period.stretch).collect()
+    }
+
+    /// Notes the segments of the first rendition, and the renditions that players can choose now. `delay_ms` gives the distance of a time
+    /// to that of the presentation.
+    pub(super) fn note(&mut self, lead: &Outline, members: &[String], delay_ms: impl Fn(u64) -> u64) {
+        for one in lead.spanned() {
+            let begin_ms = one.begin_ms();
+            match self.0.last() {
+                // The time of the segments counts from the beginning of the presentation.
+                None => self.begin(0, delay_ms(one.middle_ms()), members),
+                Some(last) if one.begins_period && begin_ms > last.stretch.begin_ms => {
+                    self.begin(begin_ms, delay_ms(one.middle_ms()), members);
+                }
+                Some(_) => {}
+            }
+        }
+        let end_ms = lead.spanned().last().map(|last| last.end_ms());
+        if let (Some(end_ms), Some(last)) = (end_ms, self.0.last_mut())
+            && last.members != members
+        {
+            if last.stretch.begin_ms >= end_ms {
+                last.members = members.to_vec();
+            } else {
+                self.begin(end_ms, delay_ms(end_ms), members);
+            }
+        }
+    }
+
+    fn begin(&mut self, begin_ms: u64, delay_ms: u64, members: &[String]) {
+        let id = self.0.last().map_or(1, |last| last.stretch.id.saturating_add(1));
+        let stretch = Stretch { id, begin_ms, delay_ms };
+        self.0.push(Period { stretch, members: members.to_vec() });
+        if self.0.len() > PERIODS_MAX {
+            self.0.remove(0);
+        }
+    }
+
+    /// Forgets the periods of which nothing is left behind this time.
+    pub(super) fn forget(&mut self, oldest_ms: u64) {
+        while self.0.get(1).is_some_and(|second| second.stretch.begin_ms <= oldest_ms) {
+            self.0.remove(0);
+        }
+    }
+
+    /// Returns a rendition with the segments of its periods alone.
+    pub(super) fn listed(&self, outline: &Outline) -> Outline {
+        outline.only(|middle_ms| {
+            let of =
+                self.0.iter().rfind(|period| period.stretch.begin_ms <= middle_ms).or_else(|| self.0.first());
+            of.is_some_and(|period| period.members.contains(&outline.id))
+        })
+    }
+
+    /// True while the newest period has one segment, and not yet of all its renditions: a player that looks now would miss some of them.
+    pub(super) fn is_incomplete(&self, renditions: &[Outline]) -> bool {
+        let Some(last) = self.0.last() else { return false };
+        let count = |outline: &Outline| {
+            outline.spanned().filter(|one| one.middle_ms() >= last.stretch.begin_ms).count()
+        };
+        let members = renditions.iter().filter(|one| last.members.contains(&one.id));
+        let counts: Vec<usize> = members.map(count).collect();
+        counts.contains(&0) && counts.iter().any(|count| *count > 0) && counts.iter().all(|count| *count < 2)
+    }
+}

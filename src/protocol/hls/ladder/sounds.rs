@@ -1,0 +1,91 @@
+//! The sounds of a ladder: those of the stream that leads, one group for all renditions.
+//!
+//! Apart each is a rendition. Together the first one is in the segments of each video, and further ones are renditions beside it
+//! (RFC 8216 §4.3.4.1: one without a URI is in the variant's own segments).
+
+use hls::playlist::Report;
+use media::TrackKind;
+
+use super::rung::Rung;
+use super::{Ladder, Layout, apart};
+use crate::hub::{Blobs, Chosen, Fit, Pick, Selection};
+use crate::mail::{self, Progress};
+use crate::protocol::hls::sounds::{self, Choice};
+use crate::protocol::hls::{ENDING, cmaf, sink};
+
+impl Ladder {
+    /// Returns the choice of tracks for each rendition of the stream: videos, then sounds beside them.
+    pub(super) fn wanted(&self, chosen: &Chosen) -> Vec<Selection> {
+        let only = |video: Pick, audio: Pick| Selection { video, audio, data: Pick::None, silence: false };
+        let beside = if self.layout == Layout::Apart { Pick::None } else { Pick::Default };
+        let videos = chosen.of_kind(TrackKind::Video).map(|video| only(Pick::Only(video.id), beside));
+        let mut wanted: Vec<Selection> = videos.collect();
+        let fit: fn(&media::Track) -> Fit = match self.has_mp4() {
+            false => sink::fit,
+            true if self.settings.protects_samples() => cmaf::fit_protected,
+            true => cmaf::fit,
+        };
+        let sounds = sounds::to_choose(chosen.of_kind(TrackKind::Audio), fit);
+        if self.layout == Layout::Apart && !sounds.is_empty()
+            || self.layout == Layout::Together && wanted.is_empty()
+        {
+            wanted.push(only(Pick::None, Pick::Default));
+        }
+        wanted.extend(sounds.iter().skip(1).map(|sound| only(Pick::None, Pick::Only(sound.id))));
+        wanted
+    }
+
+    /// Returns the progress of sounds that all share, but for one of this number (RFC 8216bis §4.4.5.4).
+    pub(super) fn reports_of_sounds(
+        &self,
+        blobs: &Blobs,
+        rungs: &[Rung],
+        at: usize,
+    ) -> Vec<(String, Progress)> {
+        let own = rungs.get(at).filter(|rung| rung.is_sound).map(|rung| rung.index);
+        let others = self.others(blobs);
+        let of_others = others.iter().filter(|(_, rung)| rung.is_sound).map(|(_, rung)| rung.sound.index);
+        let mut all: Vec<u8> = rungs.iter().filter(|rung| rung.is_sound).map(|rung| rung.index).collect();
+        all.extend(of_others);
+        all.sort_unstable();
+        all.dedup();
+        all.retain(|index| Some(*index) != own);
+        let told = all.into_iter().filter_map(|index| {
+            let uri = format!("{}{ENDING}", apart::shared_sound(&self.main, index));
+            let progress = blobs.get(&self.key.app, &format!("{}{uri}", self.folder))?.progress;
+            Some((uri, progress))
+        });
+        told.collect()
+    }
+}
+
+/// Returns the report of a playlist's progress.
+pub(super) fn report((uri, Progress { segment, part }): (String, Progress)) -> Report {
+    Report {
+        uri,
+        last_segment: if part > 0 { segment } else { segment.saturating_sub(1) },
+        last_part: part.checked_sub(1).map(u64::from),
+    }
+}
+
+/// True if the rendition is a sound of which nothing has come: the list of all does not wait for it.
+pub(super) fn is_silent(rung: &mail::Rung) -> bool {
+    rung.is_sound && rung.marks.is_empty()
+}
+
+/// Returns the sounds of the first of these renditions' streams that has some, to choose from: behind the one in the segments of the
+/// videos, if there is one.
+pub(super) fn to_choose<'r>(main: &str, rungs: &[&'r mail::Rung]) -> Vec<Choice<'r>> {
+    let mut sounds = rungs.iter().filter(|rung| rung.is_sound).peekable();
+    let began = sounds.peek().map(|first| first.began);
+    let mut sounds: Vec<&&mail::Rung> = sounds.filter(|rung| Some(rung.began) == began).collect();
+    sounds.sort_by_key(|rung| rung.sound.index);
+    let beside = sounds.into_iter().map(|rung| Choice {
+        uri: Some(format!("{}{ENDING}", apart::shared_sound(main, rung.sound.index))),
+        sound: &rung.sound,
+        bits: rung.bits,
+    });
+    let within = rungs.iter().find(|rung| !rung.is_sound && rung.sound.codec.is_some());
+    let within = within.map(|rung| Choice { uri: None, sound: &rung.sound, bits: (0, 0) });
+    within.into_iter().chain(beside).collect()
+}
