@@ -8,8 +8,8 @@ use hls::playlist::Kind;
 use hls::segmenter::{Rules, Scope, Sealing, Suffix};
 use url::Url;
 
-use super::dvr::DvrSettings;
 use super::captions::{self, Captions};
+use super::dvr::DvrSettings;
 use super::metadata::Metadata;
 use crate::config::group::{DASH, HLS};
 use crate::config::{AppSettings, Error, Extensions, Key, Origin, Section, Values, key};

@@ -15,7 +15,8 @@
 //!
 //! **Over time** the lead of each track over its arrival is measured in windows of 500 ms, and compared with what it was in the
 //! track's first 2 s. The greatest lead in a window is least disturbed by the network. What changes for all tracks at once and
-//! quickly is the network's doing, or a file sent faster than real time, and is left alone. What changes slowly is drift: it
+//! quickly, or within seconds and then stays, is the network's doing, or a file sent faster than real time, and is left alone; when such a
+//! delay is over, units follow that are on time again. What changes slowly is drift: it
 //! is slewed, for one track against the others from 60 ms on, for all together from 250 ms on. A track whose lead has changed at one
 //! pace from its first window on has drifted from its first moment: it is slewed from 30 ms on, to where that moment had it.
 //!
@@ -26,6 +27,7 @@
 
 mod faults;
 mod limits;
+mod ramp;
 mod slew;
 mod track;
 
@@ -35,6 +37,7 @@ use std::time::Instant;
 use self::faults::Faults;
 pub use self::faults::{ClockFault, ClockNews, FaultCounts, FaultNews};
 use self::limits::Limits;
+use self::ramp::Ramp;
 use self::slew::{Slew, Thresholds};
 use self::track::{Alignment, Suspect, TrackClock};
 use crate::{TRACKS_MAX, Timescale, TrackId, nearest};
@@ -87,6 +90,7 @@ pub struct Timeline {
     common: i64,
     common_before: i64,
     common_slew: Slew,
+    ramp: Ramp,
     /// The error of all tracks together in the last window.
     common_error: i64,
     window_ends: i64,
@@ -114,6 +118,7 @@ impl Timeline {
             common: 0,
             common_before: 0,
             common_slew: Slew::NEW,
+            ramp: Ramp::NEW,
             common_error: 0,
             window_ends: limits.window,
             beside: 0,
@@ -478,9 +483,13 @@ impl Timeline {
         let given = seen.saturating_sub(corrected);
         let change = if seen.saturating_abs() < given.saturating_abs() { seen } else { given };
         if change.saturating_abs() > self.limits.absorbed {
-            self.tracks.iter_mut().for_each(|clock| clock.absorb(change));
+            self.tracks.iter_mut().for_each(|clock| clock.absorb(change, &self.limits));
         }
-        let Some(common) = shared(self.tracks.iter().filter_map(|clock| clock.error)) else { return };
+        let Some(mut common) = shared(self.tracks.iter().filter_map(|clock| clock.error)) else { return };
+        if !self.common_slew.is_active() && self.ramp.handle_error(common, &self.limits) {
+            self.tracks.iter_mut().for_each(|clock| clock.absorb(common, &self.limits));
+            common = 0;
+        }
         self.common_error = common;
         let started = self.common_slew.handle_error(common, &self.limits, Thresholds::STREAM);
         if started && let Some(clock) = self.tracks.first() {
@@ -512,7 +521,7 @@ impl Timeline {
             let is_early = before.is_some() && clock.draws_a_line();
             let thresholds = if is_early { Thresholds::EARLY } else { Thresholds::TRACK };
             if clock.slew.handle_error(off, &self.limits, thresholds) {
-                clock.absorb(before.unwrap_or(0).saturating_neg());
+                clock.absorb(before.unwrap_or(0).saturating_neg(), &self.limits);
                 self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
             }
         }

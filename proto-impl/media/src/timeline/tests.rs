@@ -332,3 +332,49 @@ fn a_picture_that_was_whole_only_when_the_next_one_began_lies_where_it_came() {
     let mut file = milliseconds();
     assert_eq!([file.map_held(TrackId::VIDEO, 7, began), file.map_held(TrackId::VIDEO, 47, began)], [7, 47]);
 }
+
+/// Sound each 20 ms and pictures each 40 ms over a line that is cut from the tenth second on: its delay grows to `late_ms` within
+/// `within_ms`, the encoder makes no picture for the last `pause_ms` of it, and then the line is empty again. Returns the most that a unit was
+/// moved, and the faults.
+fn over_a_cut_line((late_ms, within_ms, pause_ms): (i64, i64, i64), has_reports: bool) -> (i64, u64) {
+    const CUT: i64 = 10_000;
+    let ends = CUT + within_ms + 3_000;
+    let delay = |made: i64| match made {
+        _ if made < CUT || made >= ends => 0,
+        _ => ((made - CUT) * late_ms / within_ms).min(late_ms).min(ends - made),
+    };
+    let made = |track, step: i64| (0..30_000 / step).map(move |n| (track, n * step));
+    let mut units: Vec<(TrackId, i64)> = made(TrackId::AUDIO, 20).chain(made(TrackId::VIDEO, 40)).collect();
+    units.retain(|(track, at)| *track == TrackId::AUDIO || !(ends - pause_ms..ends).contains(at));
+    // A line keeps the order of what it carries.
+    units.sort_by_key(|(track, at)| (*at + delay(*at), *at, *track == TrackId::VIDEO));
+    let mut timeline = Timeline::of_sources(Timescale::MILLISECONDS, Position::default());
+    let start = began();
+    let mut moved = 0;
+    for (track, at) in units {
+        let arrives = u64::try_from(at + delay(at) + 1000).unwrap();
+        timeline.arrive(start + Duration::from_millis(arrives));
+        let own = at + if track == TrackId::AUDIO { 70_000 } else { 5_000_000 };
+        let sampled = has_reports.then_some(at + 1_000_000);
+        let place = timeline.map_frame(track, own, sampled);
+        moved = moved.max((place - at).abs());
+    }
+    (moved, timeline.faults().total())
+}
+
+#[test]
+fn a_line_that_is_late_and_then_on_time_again_moves_nothing() {
+    for late_ms in [300, 700, 1000, 2000, 4000] {
+        for within_ms in [500, 1000, 2000] {
+            for pause_ms in [0, 600, 1200, 2500] {
+                for has_reports in [true, false] {
+                    let cut = (late_ms, within_ms, pause_ms);
+                    assert!(
+                        matches!(over_a_cut_line(cut, has_reports), (0..=1, 0)),
+                        "{cut:?}, reports: {has_reports}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -74,6 +74,8 @@ struct Reference {
     warm_up: u8,
     /// Windows since.
     measured: u8,
+    /// The part of the lead that the network has taken, at most zero: once it is on time again, units come with the lead without it.
+    taken: i64,
 }
 
 /// The clock of a track. Times of arrival are zero for files.
@@ -144,7 +146,7 @@ impl TrackClock {
             last: 0,
             window: top.saturating_sub(now),
             previous: NONE,
-            reference: Reference { lead: None, first: 0, warm_up: 0, measured: 0 },
+            reference: Reference { lead: None, first: 0, warm_up: 0, measured: 0, taken: 0 },
             error: None,
             last_error: 0,
             change: None,
@@ -211,8 +213,12 @@ impl TrackClock {
 
     /// Its units are to be expected so much later from here on, or earlier: the network, or the publisher's pace, has changed
     /// for all tracks.
-    pub(super) fn absorb(&mut self, ticks: i64) {
+    pub(super) fn absorb(&mut self, ticks: i64, limits: &Limits) {
         self.rebase(ticks);
+        // Nothing on its way gets later faster than time passes: the clock stood still while nothing came.
+        if ticks >= limits.window.saturating_mul(-2) {
+            self.reference.taken = self.reference.taken.saturating_add(ticks).min(0);
+        }
         self.last_error = self.last_error.saturating_sub(ticks);
         self.error = self.error.map(|error| error.saturating_sub(ticks));
     }
@@ -259,10 +265,18 @@ impl TrackClock {
         Some(self.monotone(out))
     }
 
+    /// The greatest lead that the next unit can have: that of late, or, if the network was late and may be on time again, that when all is
+    /// well.
+    fn lead(&self) -> i64 {
+        let Reference { lead, warm_up, taken, .. } = self.reference;
+        let on_time = lead.filter(|_| warm_up == WARM_UP_WINDOWS).map(|lead| lead.saturating_sub(taken));
+        on_time.map_or_else(|| self.peak(), |lead| lead.max(self.peak()))
+    }
+
     /// The latest place that the next unit can have when it arrives now.
     pub(super) fn latest(&self, now: i64, limits: &Limits) -> i64 {
         let next = self.top.saturating_add(self.typical());
-        next.max(now.saturating_add(self.peak())).saturating_add(limits.slack)
+        next.max(now.saturating_add(self.lead())).saturating_add(limits.slack)
     }
 
     /// Learns the distance of units from one that is within the limits.
