@@ -12,6 +12,8 @@ use crate::support::world::Over;
 
 /// Maximum time from a viewer's start to its first media, in milliseconds.
 const LATENESS_MS: i64 = 700;
+/// Longest segment of a stream, in milliseconds.
+const SEGMENT_MS: i64 = 2_000;
 
 /// A run.
 #[derive(Debug)]
@@ -107,7 +109,16 @@ impl Outcome {
                 && !is_video
                 && unit.at < JOIN_MS.cast_signed() + LATENESS_MS
         };
-        let expected = self.expected(is_video, view.joined).filter(|unit| !is_old(unit));
+        // A rendition of sound begins where a segment of the others begins.
+        let first_sound = self.sent.iter().find(|unit| !unit.is_video).map_or(0, |unit| unit.at);
+        let is_before_rendition = |unit: &Unit| {
+            view.kind == Kind::LowLatency
+                && !is_video
+                && first_sound > SEGMENT_MS
+                && unit.at < first_sound + SEGMENT_MS
+        };
+        let expected = self.expected(is_video, view.joined);
+        let expected = expected.filter(|unit| !is_old(unit) && !is_before_rendition(unit));
         let sent: Vec<u64> = expected.map(|unit| unit.number).collect();
         let lost: Vec<u64> = sent.iter().filter(|number| !got.contains(number)).copied().collect();
         if (damaged, falls) != (0, 0) || lost.len() > lost_max {
