@@ -67,11 +67,12 @@ impl Media {
     #[must_use]
     pub fn accept(&self, selected: &[Selected], offered: Direction, ours: Direction) -> Self {
         let mut types = Vec::new();
+        let is_received = offered.answer(ours) == Direction::RecvOnly;
         let place = |of: PayloadType| self.payload_types().iter().position(|offered| *offered == of);
         for format in selected {
             let own = format.answer.payload_type();
-            // A sender uses the redundant form only where it comes first.
-            let red_first = format.red.filter(|red| place(*red) < place(own));
+            // A sender uses the redundant form only where it comes first: wanted of one that repeats no packets of sound, as browsers.
+            let red_first = format.red.filter(|red| is_received || place(*red) < place(own));
             let red_last = format.red.filter(|_| red_first.is_none());
             types.extend(red_first.into_iter().chain([own]).chain(format.rtx).chain(red_last));
         }

@@ -349,16 +349,15 @@ fn packets_that_are_repeated_as_they_are_have_nothing_in_their_heads_but_the_nam
     assert_eq!(agreed, [Extension::Mid]);
 }
 
-/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, so the offered order is
-/// kept.
+/// Checks redundant audio from a publisher. libwebrtc sends it if that format comes first, and repeats no packets of sound.
 #[test]
 fn redundant_audio_is_taken_of_publishers() {
     let first = CHROMIUM.replacen("SAVPF 111 63", "SAVPF 63 111", 1);
-    for (offer, types) in [(CHROMIUM, [111, 63]), (&first, [63, 111])] {
+    for offer in [CHROMIUM, &first] {
         let (answer, negotiated) = answer_to(&read(offer)).unwrap();
         let audio = answer.media.iter().find(|media| media.kind == MediaKind::Audio).unwrap();
         let listed: Vec<u8> = audio.payload_types().iter().map(|number| number.number()).collect();
-        assert_eq!(listed[..2], types);
+        assert_eq!(listed[..2], [63, 111]);
         assert!(answer.write().contains("a=rtpmap:63 red/48000/2\r\na=fmtp:63 111/111\r\n"));
         let section = negotiated.sections.iter().find(|section| section.kind == MediaKind::Audio).unwrap();
         assert_eq!(section.formats[0].red, PayloadType::new(63));
