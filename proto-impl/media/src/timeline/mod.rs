@@ -91,8 +91,6 @@ pub struct Timeline {
     common_before: i64,
     common_slew: Slew,
     ramp: Ramp,
-    /// The error of all tracks together in the last window.
-    common_error: i64,
     window_ends: i64,
     /// The last DTS of data.
     beside: i64,
@@ -119,7 +117,6 @@ impl Timeline {
             common_before: 0,
             common_slew: Slew::NEW,
             ramp: Ramp::NEW,
-            common_error: 0,
             window_ends: limits.window,
             beside: 0,
             head: Timescale::MILLISECONDS.convert(position.dts_ms, timescale),
@@ -407,7 +404,7 @@ impl Timeline {
         let track = clock.id;
         let (is_frozen, is_new) = clock.is_frozen(raw, now, &self.limits);
         if is_frozen {
-            let due = clock.due(now, self.common_error);
+            let due = clock.due(now, self.ramp.error());
             let place = if is_new { due } else { clock.spread(now, due) };
             let shift = place.saturating_sub(out).max(0);
             clock.make_up(shift);
@@ -486,11 +483,10 @@ impl Timeline {
             self.tracks.iter_mut().for_each(|clock| clock.absorb(change, &self.limits));
         }
         let Some(mut common) = shared(self.tracks.iter().filter_map(|clock| clock.error)) else { return };
-        if !self.common_slew.is_active() && self.ramp.handle_error(common, &self.limits) {
+        if self.ramp.handle_error(common, self.common_slew.is_active(), &self.limits) {
             self.tracks.iter_mut().for_each(|clock| clock.absorb(common, &self.limits));
             common = 0;
         }
-        self.common_error = common;
         let started = self.common_slew.handle_error(common, &self.limits, Thresholds::STREAM);
         if started && let Some(clock) = self.tracks.first() {
             self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(common));

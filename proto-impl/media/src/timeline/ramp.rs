@@ -25,11 +25,16 @@ pub(super) struct Ramp {
 impl Ramp {
     pub(super) const NEW: Self = Self { windows: 0, stands: 0, before: 0 };
 
-    /// Takes the error of a window. Returns true if it has grown within seconds and stands now.
-    pub(super) fn handle_error(&mut self, error: i64, limits: &Limits) -> bool {
+    /// The error of all tracks together in the last window; none is left of a delay that was taken for the network's.
+    pub(super) const fn error(&self) -> i64 {
+        self.before
+    }
+
+    /// Takes the error of a window. Returns true if it has grown within seconds and stands now; not while the clock `is_corrected`.
+    pub(super) fn handle_error(&mut self, error: i64, is_corrected: bool, limits: &Limits) -> bool {
         let size = limits.to_us(error).saturating_abs();
         let before = limits.to_us(core::mem::replace(&mut self.before, error)).saturating_abs();
-        if size < CALM_US {
+        if size < CALM_US || is_corrected {
             *self = Self { before: error, ..Self::NEW };
             return false;
         }

@@ -138,7 +138,7 @@ mod tests {
     /// Sends pictures of 40 ms from `behind` pictures before the edge on, as soon as they are there and `each` has passed since the one before.
     /// Returns the time since the start and the timestamp of each, from the edge on that at its start.
     fn run(behind: u32, each: Duration, count: u32) -> (CatchUp, Vec<(Duration, i32)>) {
-        let start = Instant::now();
+        let start = netsim::Clock::new().now();
         let mut catch_up = CatchUp::new(start, EDGE, RATE);
         let mut now = start;
         let mut sent = Vec::new();
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn shifts_are_kept_for_a_while_and_are_few() {
-        let start = Instant::now();
+        let start = netsim::Clock::new().now();
         let (catch_up, _) = run(50, ms(2), 60);
         assert!(!catch_up.is_over(start + ms(500)));
         assert!(catch_up.is_over(start + ms(500) + SHIFTS_KEPT));
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn another_clock_takes_no_part_in_it() {
-        let start = Instant::now();
+        let start = netsim::Clock::new().now();
         let mut catch_up = CatchUp::new(start, EDGE, RATE);
         let first = catch_up.leaves(start, EDGE.wrapping_sub(50 * STEP));
         assert_eq!(first, 50 * STEP - 30 * 90);
