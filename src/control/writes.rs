@@ -6,7 +6,9 @@ use super::management::Management;
 use super::{Control, Files, Outbound, Output, rest};
 use crate::control::records::Records;
 use crate::http::Response;
+use crate::jobs::{ArchiveWork, Work};
 use crate::mail::StreamEnd;
+use crate::protocol::sinks;
 use crate::store::{self, Kind};
 use crate::types::{Now, StreamKey};
 
@@ -169,6 +171,9 @@ impl Control {
                 }
                 self.follow_ends(now);
                 self.hooks.forget_idle(&key);
+                if live.is_none() && matches!(change, Change::Delete) {
+                    self.forget_kept(&key);
+                }
                 self.records.remove(&key);
             }
         }
@@ -190,6 +195,20 @@ impl Control {
             };
             let response = answer_of(&self.records, now, &key, answer, existed, live.is_some() || runs);
             self.cx.answer(requester, response);
+        }
+    }
+}
+
+impl Control {
+    /// Removes what sinks keep of a stream that is over and whose record is deleted; the sinks of a live one do that themselves.
+    fn forget_kept(&mut self, key: &StreamKey) {
+        let stem = format!("{}{}", self.records.polled_folder(&self.cx, key), key.id);
+        let Some(settings) = self.cx.apps.get(&key.app) else { return };
+        let works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
+        for work in works {
+            if !self.cx.submit_for(&key.app, Work::Archive(work), |_, _, _| {}) {
+                tracing::warn!(%key, "files of a deleted stream stay until they are too old: too many jobs wait");
+            }
         }
     }
 }

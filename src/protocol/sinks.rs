@@ -10,6 +10,7 @@ use crypto::Seed;
 use super::tailored::Tailored;
 use super::{Session, registry};
 use crate::config::AppSettings;
+use crate::jobs::ArchiveWork;
 use crate::mail::{Progress, RecordingOrder, StreamDetails};
 use crate::types::{Now, StreamId, StreamKey};
 
@@ -108,6 +109,8 @@ pub struct SinkKind {
     pub file_of: for<'n> fn(&AppSettings, &'n str) -> Option<&'n str>,
     /// Returns the path of such a file below `webapps`, by the application's name, if it is not the one that its name says.
     pub kept_at: fn(&str, &AppSettings, &str) -> Option<Vec<String>>,
+    /// Returns the work that removes all that the sink keeps of a stream that is over, by the name of its playlists without their endings.
+    pub forgets: fn(&str, &AppSettings, &str) -> Option<ArchiveWork>,
     /// Returns true if the sink begins with the stream, because its output is wanted before any request.
     pub begins_with_stream: fn(&AppSettings, &StreamDetails) -> bool,
     /// Returns true if a change from the first settings to the second ends the sink at once and withdraws what it has made, because that is
@@ -163,6 +166,11 @@ pub fn owner_of<'n>(app: &AppSettings, name: &'n str) -> Option<(&'static SinkKi
 #[must_use]
 pub fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
     enabled(settings).find_map(|kind| (kind.kept_at)(app, settings, name))
+}
+
+/// Returns the work that removes all that is kept of a stream that is over: see [`SinkKind::forgets`].
+pub fn forgets(app: &str, settings: &AppSettings, stem: &str) -> impl Iterator<Item = ArchiveWork> {
+    enabled(settings).filter_map(move |kind| (kind.forgets)(app, settings, stem))
 }
 
 /// Returns the kinds of sinks that begin with a stream.

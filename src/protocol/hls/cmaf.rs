@@ -31,7 +31,7 @@ use super::metadata::{Lag, Place};
 use super::publishing::Publishing;
 use super::settings::HlsSettings;
 use super::sounds;
-use super::{DASH, DELTA, ENDING, NAME, arrival, file_of, kept_at, start, stream_of, tailor, timed};
+use super::{DASH, DELTA, ENDING, NAME, arrival, file_of, forgets, kept_at, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{AsPublished, Chosen, Entry, Fit, Pick, Selection};
 use crate::mail::{Progress, StreamEnd};
@@ -60,6 +60,7 @@ pub(super) static TOGETHER: SinkKind = SinkKind {
     root: None,
     file_of,
     kept_at,
+    forgets,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,
@@ -81,6 +82,7 @@ pub(super) static APART: SinkKind = SinkKind {
     root: None,
     file_of: |_, _| None,
     kept_at: |_, _, _| None,
+    forgets: |_, _, _| None,
     begins_with_stream: |app, details| HlsSettings::of_stream(app, details).begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of,

@@ -40,6 +40,7 @@ use super::row::{Addresses, LoadUse, Outbound, Protocol, Request, Scheme};
 use crate::auth::url::{Url, UrlError};
 use crate::config::AppSettings;
 use crate::hub::Entry;
+use crate::jobs::ArchiveWork;
 use crate::mail::{Progress, Transport};
 use crate::types::{Calendar, Now, StreamKey};
 use pull::HlsPull;
@@ -120,6 +121,12 @@ fn file_of<'n>(app: &AppSettings, name: &'n str) -> Option<&'n str> {
 fn kept_at(app: &str, settings: &AppSettings, name: &str) -> Option<Vec<String>> {
     settings::HlsSettings::of(settings).dvr()?;
     Some(dvr::path_of(app, name, file_of(settings, name)?))
+}
+
+/// Returns the work that removes what viewers can go back to of a stream that is over.
+fn forgets(app: &str, settings: &AppSettings, stem: &str) -> Option<ArchiveWork> {
+    settings::HlsSettings::of(settings).dvr()?;
+    Some(dvr::clearing(app, stem))
 }
 
 /// Returns the first numbers of a stream that begins now.

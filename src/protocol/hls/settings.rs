@@ -470,7 +470,7 @@ impl HlsSettings {
         check_sealing(values, &settings)?;
         let suffix = &settings.rules.suffix;
         if settings.dvr().is_some() && suffix.strip(&format!("x{}", suffix.of(1))).is_none() {
-            let why = "wants hlsSegmentFileSuffixFormat with five digits or more";
+            let why = "wants hlsSegmentFileSuffixFormat with nine digits or more";
             return Err(values.bad("dvr.window", why));
         }
         Ok(settings)

@@ -13,7 +13,7 @@ use super::live::{LiveSink, Presenter};
 use super::metadata::{Lag, Metadata, Place};
 use super::publishing::Publishing;
 use super::settings::{Ends, HlsSettings};
-use super::{ENDING, NAME, arrival, file_of, kept_at, progress, start, stream_of, tailor, timed};
+use super::{ENDING, NAME, arrival, file_of, forgets, kept_at, progress, start, stream_of, tailor, timed};
 use crate::config::AppSettings;
 use crate::hub::{Chosen, Entry, Fit, Item, Package, Parts, Selection};
 use crate::mail::StreamEnd;
@@ -30,6 +30,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     root: None,
     file_of,
     kept_at,
+    forgets,
     begins_with_stream: HlsSettings::begins_with_stream,
     is_outdated: HlsSettings::are_sealed_otherwise,
     part_of: |_| None,

@@ -68,6 +68,7 @@ pub(super) const fn kind(
         root: None,
         file_of: |_, _| None,
         kept_at: |_, _, _| None,
+        forgets: |_, _, _| None,
         begins_with_stream: |_, _| false,
         is_outdated: |_, _| false,
         part_of: |_| None,

@@ -8,8 +8,8 @@ pub struct Suffix {
     after: String,
 }
 
-/// Digits that the numbers of files have at most: no more than 10 000 segments are kept.
-const FILE_DIGITS: usize = 5;
+/// Digits that numbers of segments have until 2033: they count quarters of a second since 2026 ([`super::Start`]).
+const FILE_DIGITS: usize = 9;
 
 impl Suffix {
     /// `%09d`.
@@ -107,9 +107,10 @@ mod tests {
         let stripped = |text, stem: &'static str| Suffix::read(text).and_then(|suffix| suffix.strip(stem));
         assert_eq!(stripped("%09d", "cam000000007"), Some("cam"));
         assert_eq!(stripped("%09d", "cam1000000007"), Some("cam1"));
-        assert_eq!(stripped("-%05d_x", "cam-00012_x"), Some("cam"));
+        assert_eq!(stripped("-%09d_x", "cam-000000012_x"), Some("cam"));
         assert_eq!(stripped("%09d", "cam00000007"), None);
-        assert_eq!(stripped("-%05d_x", "cam00012_x"), None);
+        assert_eq!(stripped("-%09d_x", "cam000000012_x"), None);
+        assert_eq!(stripped("%05d", "cam113900001"), None, "numbers are longer");
         assert_eq!(stripped("%d", "cam12"), None, "the 12th of cam, or the second of cam1");
         for bad in ["", "%", "%s", "%9d", "%099d", "%00d", "../%d", "%d/x", "%d%d", "%Y%d"] {
             assert_eq!(written(bad, 1), None, "{bad}");

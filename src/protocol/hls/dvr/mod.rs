@@ -487,6 +487,11 @@ fn folder_of(app: &str, stem: &str) -> Vec<String> {
     vec![app.to_owned(), DVR.to_owned(), stem.replace('%', "%25").replace('/', "%2F")]
 }
 
+/// Returns the work that removes the files of a stream that is over, by the name of its playlist without the ending.
+pub(super) fn clearing(app: &str, stem: &str) -> ArchiveWork {
+    ArchiveWork::Dvr(DvrWork::Clear { folder: folder_of(app, stem) })
+}
+
 /// Returns the path of a file that viewers can go back to, by its name below the application's `streams` and the stream's id.
 pub(super) fn path_of(app: &str, name: &str, id: &str) -> Vec<String> {
     let folders = name.rsplit_once('/').map_or(String::new(), |(folders, _)| format!("{folders}/"));

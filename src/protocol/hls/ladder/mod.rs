@@ -76,6 +76,7 @@ pub(super) static KIND: SinkKind = SinkKind {
     root: None,
     file_of: |_, _| None,
     kept_at: |_, _, _| None,
+    forgets: |_, _, _| None,
     begins_with_stream: |app, details| {
         (details.main.is_some() || details.videos > 1 || details.sounds > 1)
             && HlsSettings::of(app).begins_with_stream
@@ -559,13 +560,16 @@ impl Ladder {
         let own: Vec<mail::Rung> = self.rungs.iter().map(|rung| self.described(rung)).collect();
         let others = self.others(blobs);
         let all: Vec<&mail::Rung> = own.iter().chain(others.iter().map(|(_, rung)| *rung)).collect();
-        let ready: Vec<&mail::Rung> =
-            all.iter().copied().filter(|rung| rung.is_there).take(RUNGS_MAX).collect();
+        // Of videos and of sounds each as many as a ladder has: the many sounds of some streams leave no video out.
+        let of_kind = |is_sound: bool| all.iter().copied().filter(move |rung| rung.is_sound == is_sound);
+        let ready_of = |is_sound| of_kind(is_sound).filter(|rung| rung.is_there).take(RUNGS_MAX);
+        let ready: Vec<&mail::Rung> = ready_of(false).chain(ready_of(true)).collect();
         if ready.is_empty() {
             return;
         }
-        let awaited = all.iter().filter(|rung| !sounds::is_silent(rung)).count();
-        let waits = ready.len() < awaited.min(RUNGS_MAX);
+        let awaited_of =
+            |is_sound| of_kind(is_sound).filter(|rung| !sounds::is_silent(rung)).count().min(RUNGS_MAX);
+        let waits = ready.len() < awaited_of(false).saturating_add(awaited_of(true));
         if self.shown.text.is_empty() && waits && self.shown.waits(now) {
             return;
         }

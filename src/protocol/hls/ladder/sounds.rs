@@ -80,6 +80,8 @@ pub(super) fn to_choose<'r>(main: &str, rungs: &[&'r mail::Rung]) -> Vec<Choice<
     let began = sounds.peek().map(|first| first.began);
     let mut sounds: Vec<&&mail::Rung> = sounds.filter(|rung| Some(rung.began) == began).collect();
     sounds.sort_by_key(|rung| rung.sound.index);
+    // Streams that began at the same moment.
+    sounds.dedup_by_key(|rung| rung.sound.index);
     let beside = sounds.into_iter().map(|rung| Choice {
         uri: Some(format!("{}{ENDING}", apart::shared_sound(main, rung.sound.index))),
         sound: &rung.sound,

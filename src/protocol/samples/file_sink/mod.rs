@@ -33,6 +33,7 @@ static KIND: SinkKind = SinkKind {
     root: None,
     file_of: |_, _| None,
     kept_at: |_, _, _| None,
+    forgets: |_, _, _| None,
     begins_with_stream: |_, _| false,
     is_outdated: |_, _| false,
     part_of: |_| None,

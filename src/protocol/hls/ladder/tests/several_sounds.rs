@@ -97,6 +97,21 @@ fn one_sound_is_no_rendition() {
 }
 
 #[test]
+fn many_sounds_leave_no_video_out() {
+    for (layout, settings) in [(Layout::Together, &[][..]), (Layout::Apart, &APART)] {
+        let mut rig = Rig::with(layout, settings);
+        rig.languages = &["deu", "eng", "fra", "ita", "spa", "por", "pol", "swe"];
+        for (id, height) in [("cam_high", 1080), ("cam_mid", 720), ("cam_low", 360)] {
+            rig.begin(id, &[height], 0, 2000);
+        }
+        rig.pass(30_000);
+        let list = rig.all();
+        let heights: Vec<u32> = list.variants.iter().filter_map(|one| Some(one.resolution?.height)).collect();
+        assert_eq!((heights, rig.sounds().len()), (vec![1080, 720, 360], 8), "{layout:?}: {list:?}");
+    }
+}
+
+#[test]
 fn all_renditions_share_the_sounds_of_the_stream_that_leads() {
     let mut rig = Rig::with(Layout::Apart, &APART);
     rig.languages = &["deu", "eng"];
