@@ -517,7 +517,7 @@ impl Timeline {
             let is_early = before.is_some() && clock.draws_a_line();
             let thresholds = if is_early { Thresholds::EARLY } else { Thresholds::TRACK };
             if clock.slew.handle_error(off, &self.limits, thresholds) {
-                clock.absorb(before.unwrap_or(0).saturating_neg(), &self.limits);
+                clock.move_reference(before.unwrap_or(0).saturating_neg());
                 self.faults.note(ClockFault::Drift, clock.id, self.limits.to_ms(off));
             }
         }

@@ -214,11 +214,17 @@ impl TrackClock {
     /// Its units are to be expected so much later from here on, or earlier: the network, or the publisher's pace, has changed
     /// for all tracks.
     pub(super) fn absorb(&mut self, ticks: i64, limits: &Limits) {
-        self.rebase(ticks);
+        self.move_reference(ticks);
         // Nothing on its way gets later faster than time passes: the clock stood still while nothing came.
         if ticks >= limits.window.saturating_mul(-2) {
-            self.reference.taken = self.reference.taken.saturating_add(ticks).min(0);
+            let taken = self.reference.taken.saturating_add(ticks);
+            self.reference.taken = taken.clamp(limits.taken_max.saturating_neg(), 0);
         }
+    }
+
+    /// Its units have been so much later from its first moment on, or earlier.
+    pub(super) fn move_reference(&mut self, ticks: i64) {
+        self.rebase(ticks);
         self.last_error = self.last_error.saturating_sub(ticks);
         self.error = self.error.map(|error| error.saturating_sub(ticks));
     }
