@@ -95,7 +95,7 @@ fn a_viewer_goes_back_to_what_memory_no_longer_has() {
         assert_eq!(from.segments[0].uri, whole.segments[skipped].uri);
         let part = playlist(&server, &format!("{PLAYLIST}?start={from_s}&end={}", from_s + 4)).unwrap();
         assert!(part.ended && (4..=6).contains(&part.segments.len()), "{}", part.segments.len());
-        // It slides, so it begins earlier and says where to begin.
+        // The list slides, so it begins earlier and says where to begin.
         let text = server.api().get(&format!("{PLAYLIST}?start=-8")).body;
         let (_, offset) = text.split_once("#EXT-X-START:TIME-OFFSET=").unwrap();
         let offset: f64 = offset.split(',').next().unwrap().parse().unwrap();

@@ -31,7 +31,7 @@ const BUSY_PAUSE: Duration = Duration::from_millis(200);
 /// Extension of playlists.
 const ENDING: &str = ".m3u8";
 /// The reason given for an empty clip.
-const NOTHING: &str = "nothing of that time is kept";
+const NOTHING: &str = "nothing of that time is kept, or it is longer than a clip may be";
 
 /// The kind of sink that writes clips.
 pub(super) static KIND: SinkKind =
@@ -231,7 +231,7 @@ impl ClipSink {
     fn loaded(&mut self, ctx: &Context<'_>, outcome: Outcome) {
         let Some(loading) = &mut self.loading else { return };
         if matches!(outcome, Outcome::Busy) {
-            // It is asked for again then.
+            // The segment is asked for again then.
             self.step_at = ctx.now.mono.checked_add(BUSY_PAUSE);
         }
         match loading.job_done(outcome) {

@@ -15,6 +15,8 @@ use crate::protocol::sinks::{self, Requested};
 
 /// The id of its jobs; those of recordings count from 0.
 pub(super) const JOB: JobId = JobId(u64::MAX);
+/// Maximum number of segments in the time of a clip: fewer than a reader of playlists drops the oldest of.
+const SEGMENTS_MAX: usize = 9000;
 /// Bytes of a file that is read.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
@@ -59,7 +61,7 @@ pub(super) fn kept(
         let settings = apps.get(app)?;
         in_memory.or_else(|| sinks::kept_at(app, settings, &name).map(Place::Disk))
     };
-    let mut date_ms = None;
+    let (mut date_ms, mut has_lost) = (None, false);
     let mut of_segment = |segment: &hls::playlist::Segment| {
         // Not each has a date: it follows from the one before.
         let begin_ms = segment.program_date_time.or(date_ms)?;
@@ -68,6 +70,7 @@ pub(super) fn kept(
         date_ms = Some(end_ms);
         let is_of = begin_ms < range.end_ms && end_ms > range.start_ms;
         if !is_of || segment.gap || segment.key.is_some() {
+            has_lost |= segment.gap;
             return None;
         }
         let init = match &segment.map {
@@ -75,7 +78,8 @@ pub(super) fn kept(
             None => None,
         };
         let media = place(&segment.uri)?;
-        Some(Kept { media, init, discontinuity: segment.discontinuity, date_ms: begin_ms })
+        let discontinuity = segment.discontinuity | std::mem::take(&mut has_lost);
+        Some(Kept { media, init, discontinuity, date_ms: begin_ms })
     };
     media.segments.iter().filter_map(&mut of_segment).collect()
 }
@@ -100,7 +104,8 @@ fn listed(
         None => plain.bytes.clone(),
     };
     match Playlist::read(&text) {
-        Ok(Playlist::Media(media)) => Some(media),
+        Ok(Playlist::Media(media)) if media.segments.len() <= SEGMENTS_MAX => Some(media),
+        Ok(Playlist::Media(_)) => None,
         Ok(Playlist::Multivariant(_)) | Err(_) => None,
     }
 }
