@@ -360,12 +360,12 @@ impl Dvr {
     /// Takes over what a former run has left.
     fn resumed(&mut self, lists: &[Bytes]) {
         let chunks = lists.iter().filter_map(|list| Chunk::read(std::str::from_utf8(list).ok()?));
-        let left = self.reach.resume(chunks.collect());
-        left.iter().for_each(|chunk| self.remove(chunk));
-        // It may be that of the newest segments, which is written again and again.
-        if let Some(last) = self.reach.last() {
-            self.due.lists.push_back((reach::list_name(&last.mark), Bytes::from(last.text.clone())));
-        }
+        let resumed = self.reach.resume(chunks.collect());
+        resumed.left.iter().for_each(|chunk| self.remove(chunk));
+        let lists = resumed.changed.iter();
+        self.due
+            .lists
+            .extend(lists.map(|chunk| (reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone()))));
     }
 
     fn file_done(&mut self, name: String, bytes: Bytes, error: Option<AppendError>) {

@@ -541,6 +541,98 @@ fn what_a_deleted_stream_had_goes_with_it() {
     assert!(rig.disk.is_empty() && rig.dvr.is_settled(), "{:?}", rig.disk.keys());
 }
 
+/// A list with so many segments of two seconds.
+fn list_of(number: u64, segments: u64) -> Bytes {
+    let mut reach = Reach::new(Duration::from_secs(3600));
+    reach.begin_at(number, 0);
+    let listed = (number..number + segments).map(|number| Listed {
+        segment: Segment {
+            uri: format!("cam{number:09}.m4s"),
+            duration: SEGMENT,
+            program_date_time: Some(BEGUN_MS + i64::try_from(number).unwrap() * 2000),
+            ..Segment::default()
+        },
+        bytes: 10,
+    });
+    for listed in listed {
+        reach.push(listed, (SEGMENT, 3));
+    }
+    Bytes::from(reach.seal(usize::try_from(segments).unwrap()).unwrap().text.clone())
+}
+
+#[test]
+fn a_list_of_newest_segments_that_was_left_behind_hides_no_chunk() {
+    // Lists by number and segments, and the numbers with which a stream goes on.
+    for (lists, from, to) in [
+        (vec![(100, 16), (100, 20), (116, 16), (132, 16)], 100, 148),
+        (vec![(84, 16), (100, 20), (100, 16), (116, 16), (132, 16)], 84, 148),
+        (vec![(100, 20), (100, 16)], 100, 120),
+        (vec![(84, 16), (100, 20)], 84, 120),
+        (vec![(84, 16), (100, 20), (100, 16), (116, 2)], 84, 120),
+        (vec![(84, 16), (101, 16)], 101, 117),
+        (vec![(84, 16), (100, 20), (116, 16)], 84, 132),
+    ] {
+        let mut disk = BTreeMap::new();
+        for (number, segments) in &lists {
+            // A chunk has the name of its number; the other of that number is the one of the newest segments.
+            let is_tail = lists.iter().any(|other| other.0 == *number && other.1 < *segments);
+            let name = if is_tail { format!("{TAIL}{LIST}") } else { format!("{number}{LIST}") };
+            disk.insert(name, list_of(*number, *segments));
+            for number in *number..number + segments {
+                disk.insert(format!("cam{number:09}.m4s"), Bytes::from(vec![7; 10]));
+            }
+        }
+        let mut rig = Rig::new(settings(3600, 1 << 30), 500, disk);
+        rig.done(None);
+        rig.settle();
+        let list = rig.shown(Choice::default()).unwrap();
+        let end = list.media_sequence + u64::try_from(list.segments.len()).unwrap();
+        assert_eq!((list.media_sequence, end), (from, to), "{lists:?}");
+        assert_eq!(rig.dvr.reach.bytes(), (to - from) * 10, "{lists:?}");
+        // Nothing is left of the others, and no list that the next run would stumble over.
+        let before = |name: &str| name.starts_with("cam") && *name < *format!("cam{from:09}");
+        let is_left =
+            |name: &&String| before(name) || name.ends_with(LIST) && name.starts_with("84") && from > 84;
+        assert_eq!(rig.disk.keys().find(is_left), None, "{lists:?}");
+        let mut again = Rig::new(settings(3600, 1 << 30), 600, rig.disk);
+        again.done(None);
+        assert_eq!(again.shown(Choice::default()).unwrap().media_sequence, from, "{lists:?}");
+    }
+}
+
+#[test]
+fn the_head_of_a_list_holds_for_segments_of_a_former_run() {
+    for (is_gap, is_independent) in [(true, true), (false, false), (false, true)] {
+        let mut rig = Rig::new(settings(200, 1 << 30), 1, BTreeMap::new());
+        rig.live.independent_segments = is_independent;
+        rig.done(None);
+        for _ in 0..40 {
+            rig.segment(1000, false);
+            while rig.hand_out() {
+                let name = "cam000000005.m4s";
+                let is_lost =
+                    is_gap && matches!(&rig.job, Some(DvrWork::Put { name: put, .. }) if put == name);
+                rig.done(is_lost.then_some(Outcome::Failed));
+            }
+        }
+        rig.dvr.finish();
+        rig.settle();
+        let mut next = Rig::new(settings(200, 1 << 30), 50, rig.disk);
+        next.done(None);
+        next.segment(1000, false);
+        let list = next.shown(Choice::default()).unwrap();
+        assert!(list.segments.len() == 41 && list.segments.iter().any(|segment| segment.gap) == is_gap);
+        assert_eq!(list.version, if is_gap { GAP_VERSION } else { 6 });
+        assert_eq!(list.independent_segments, is_independent);
+        // Until they have left.
+        for _ in 0..200 {
+            next.segment(1000, false);
+            next.settle();
+        }
+        assert!(next.shown(Choice::default()).unwrap().independent_segments);
+    }
+}
+
 #[test]
 fn a_day_of_segments_costs_text_alone_and_a_beginning_is_found_in_it() {
     let mut rig = Rig::new(settings(86_400, 1 << 40), 1, BTreeMap::new());
