@@ -21,7 +21,7 @@ mod settings;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::playlist::{MediaPlaylist, Segment};
@@ -43,14 +43,28 @@ const LEAVING_MS: i64 = 30_000;
 const INIT: &str = ".mp4";
 /// Name of the list of segments that may still change.
 const TAIL: &str = "tail";
+/// Pause before a list is written again that could not be, or files are removed again; segments are written meanwhile.
+const DUE_RETRY: Duration = Duration::from_secs(2);
+/// The number of such tries, one after another, when the stream is over.
+const DUE_TRIES_MAX: u32 = 5;
 
 /// The job under way.
 #[derive(Debug, PartialEq, Eq)]
 enum Doing {
     Resume,
-    File { name: String, bytes: Bytes },
-    List,
-    Drop,
+    File {
+        name: String,
+        bytes: Bytes,
+    },
+    List {
+        name: String,
+        bytes: Bytes,
+    },
+    /// The list of the segments that may still change.
+    Tail,
+    Drop {
+        names: Vec<String>,
+    },
     Clear,
 }
 
@@ -91,6 +105,9 @@ struct Due {
     leaving: VecDeque<(i64, Vec<String>)>,
     /// True if the folder is to be removed.
     clear: bool,
+    /// Tries in a row that have failed, and the time of the next one.
+    failed: u32,
+    retry_at: Option<Instant>,
 }
 
 /// The progress of a window's life.
@@ -313,6 +330,7 @@ impl Dvr {
     /// Ends it with the stream: what is left is written.
     pub(super) const fn finish(&mut self) {
         self.stage.is_over = true;
+        self.due.failed = 0;
     }
 
     /// Removes everything, because the stream is deleted.
@@ -328,15 +346,7 @@ impl Dvr {
         let Some(doing) = self.doing.take() else { return };
         if matches!(outcome, Outcome::Busy) {
             self.retry_at = now.checked_add(RETRY);
-            match doing {
-                Doing::Resume => self.stage.has_resumed = false,
-                Doing::File { name, bytes } => self.files.waiting.push_front((name, bytes)),
-                Doing::List => self.due.tail = true,
-                Doing::Clear => self.due.clear = true,
-                // They go with the folder.
-                Doing::Drop => {}
-            }
-            return;
+            return self.put_back(doing);
         }
         let result = outcome.dvr();
         if let Ok(done) = &result {
@@ -351,10 +361,47 @@ impl Dvr {
                 }
             }
             (Doing::File { name, bytes }, result) => self.file_done(name, bytes, result.err()),
-            (Doing::List | Doing::Drop | Doing::Clear, Ok(_)) => {}
-            (Doing::List | Doing::Drop | Doing::Clear, Err(error)) => self.warn(reason_of(error)),
+            (Doing::List { .. } | Doing::Tail | Doing::Drop { .. } | Doing::Clear, Ok(_)) => {
+                self.due.failed = 0
+            }
+            (doing, Err(error)) => self.due_failed(now, doing, error),
         }
         self.share();
+    }
+
+    /// Has a job done again that was not, as the next of its kind.
+    fn put_back(&mut self, doing: Doing) {
+        match doing {
+            Doing::Resume => self.stage.has_resumed = false,
+            Doing::File { name, bytes } => self.files.waiting.push_front((name, bytes)),
+            Doing::List { name, bytes } => self.due.lists.push_front((name, bytes)),
+            Doing::Tail => self.due.tail = true,
+            Doing::Drop { names } => drop(self.due.drops.splice(..0, names)),
+            Doing::Clear => self.due.clear = true,
+        }
+    }
+
+    /// Tries a job later that is not for a file. A list that is never written would cost all segments before it after a restart.
+    fn due_failed(&mut self, now: Instant, doing: Doing, error: AppendError) {
+        let is_list = matches!(doing, Doing::List { .. } | Doing::Tail);
+        self.put_back(doing);
+        if error == AppendError::Full && is_list && self.shorten() {
+            return;
+        }
+        if self.due.failed == 0 {
+            let (app, stream, reason) = (self.folder.first(), &self.stem, reason_of(error));
+            tracing::warn!(
+                app,
+                stream,
+                reason,
+                "DVR cannot keep its lists, or remove what is over: it tries again"
+            );
+        }
+        self.due.failed = self.due.failed.saturating_add(1);
+        self.due.retry_at = now.checked_add(DUE_RETRY);
+        if self.stage.is_over && self.due.failed >= DUE_TRIES_MAX {
+            self.due = Due::default();
+        }
     }
 
     /// Takes over what a former run has left.
@@ -369,18 +416,8 @@ impl Dvr {
     }
 
     fn file_done(&mut self, name: String, bytes: Bytes, error: Option<AppendError>) {
-        if error == Some(AppendError::Full) && self.shed() {
-            // The oldest goes for the newest.
-            if !std::mem::replace(&mut self.stage.is_short, true) {
-                let (app, stream) = (self.folder.first(), &self.stem);
-                tracing::warn!(
-                    app,
-                    stream,
-                    "DVR goes back less far: the disk is full, or dvr.max_bytes used up"
-                );
-            }
-            self.files.waiting.push_front((name, bytes));
-            return;
+        if error == Some(AppendError::Full) && self.shorten() {
+            return self.put_back(Doing::File { name, bytes });
         }
         self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
         self.files.pending.remove(&name);
@@ -389,6 +426,16 @@ impl Dvr {
             None => self.stage.is_failing = false,
         }
         self.due.tail = true;
+    }
+
+    /// Gives up the oldest for the newest, because there is no room. Returns false if nothing is left to give up.
+    fn shorten(&mut self) -> bool {
+        let is_shorter = self.shed();
+        if is_shorter && !std::mem::replace(&mut self.stage.is_short, true) {
+            let (app, stream) = (self.folder.first(), &self.stem);
+            tracing::warn!(app, stream, "DVR goes back less far: the disk is full, or dvr.max_bytes used up");
+        }
+        is_shorter
     }
 
     fn lose(&mut self, name: String, reason: &str) {
@@ -405,6 +452,7 @@ impl Dvr {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.retry_at.take_if(|at| *at <= now);
+        self.due.retry_at.take_if(|at| *at <= now);
     }
 
     // ---- outputs
@@ -419,32 +467,41 @@ impl Dvr {
         if self.doing.is_some() || self.retry_at.is_some_and(|at| at > now) {
             return None;
         }
-        let (doing, work) = if std::mem::take(&mut self.due.clear) {
+        let is_due = self.due.retry_at.is_none_or(|at| at <= now);
+        let doing = if is_due && std::mem::take(&mut self.due.clear) {
             self.due.tail = false;
-            (Doing::Clear, DvrWork::Clear { folder: self.folder.clone() })
+            Doing::Clear
         } else if !std::mem::replace(&mut self.stage.has_resumed, true) {
-            (Doing::Resume, DvrWork::Resume { folder: self.folder.clone(), keep: self.settings.keep() })
-        } else if !self.due.drops.is_empty() {
-            let names = std::mem::take(&mut self.due.drops);
-            (Doing::Drop, DvrWork::Drop { folder: self.folder.clone(), names })
-        } else if let Some((name, data)) = self.due.lists.pop_front() {
-            (Doing::List, self.put(&name, data))
-        } else if let Some((name, data)) = self.files.waiting.pop_front() {
-            let work = self.put(&name, data.clone());
-            (Doing::File { name, bytes: data }, work)
+            Doing::Resume
+        } else if is_due && !self.due.drops.is_empty() {
+            Doing::Drop { names: std::mem::take(&mut self.due.drops) }
+        } else if let Some((name, bytes)) = self.due.lists.pop_front_if(|_| is_due) {
+            Doing::List { name, bytes }
+        } else if let Some((name, bytes)) = self.files.waiting.pop_front() {
+            Doing::File { name, bytes }
+        } else if is_due && std::mem::take(&mut self.due.tail) {
+            // Behind the lists of those before it, so that no restart finds a hole.
+            Doing::Tail
         } else {
-            let data = self.tail()?;
-            (Doing::List, self.put(&format!("{TAIL}{LIST}"), data))
+            return None;
+        };
+        let folder = self.folder.clone();
+        let work = match &doing {
+            Doing::Tail => {
+                let list = self.tail()?;
+                self.put(&format!("{TAIL}{LIST}"), &list)
+            }
+            Doing::Clear => DvrWork::Clear { folder },
+            Doing::Resume => DvrWork::Resume { folder, keep: self.settings.keep() },
+            Doing::Drop { names } => DvrWork::Drop { folder, names: names.clone() },
+            Doing::List { name, bytes } | Doing::File { name, bytes } => self.put(name, bytes),
         };
         self.doing = Some(doing);
         Some(Work::Archive(ArchiveWork::Dvr(work)))
     }
 
-    /// Returns the list of the newest segments, as far as they are on the disk, if it has changed.
+    /// Returns the list of the newest segments, as far as they are on the disk.
     fn tail(&mut self) -> Option<Bytes> {
-        if !std::mem::take(&mut self.due.tail) {
-            return None;
-        }
         let (pending, lost) = (&self.files.pending, &self.files.lost);
         let there = self.reach.recent().iter().take_while(|listed| !is_named(pending, &listed.segment));
         let marked = there.map(|listed| {
@@ -455,9 +512,9 @@ impl Dvr {
         Some(Bytes::from(self.reach.tail(&marked)?.text))
     }
 
-    fn put(&self, name: &str, data: Bytes) -> DvrWork {
+    fn put(&self, name: &str, data: &Bytes) -> DvrWork {
         let cap = self.settings.max_bytes;
-        let (folder, name) = (self.folder.clone(), name.to_owned());
+        let (folder, name, data) = (self.folder.clone(), name.to_owned(), data.clone());
         DvrWork::Put { folder, name, data, cap, keep: self.settings.keep() }
     }
 
@@ -467,8 +524,8 @@ impl Dvr {
         self.stage.is_over && is_done && self.doing.is_none() && !self.due.tail && !self.due.clear
     }
 
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
-        self.retry_at
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.retry_at.into_iter().chain(self.due.retry_at).min()
     }
 }
 

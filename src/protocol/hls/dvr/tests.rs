@@ -386,20 +386,27 @@ fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
         }
         assert!(rig.dvr.is_settled() && rig.shown(Choice::default()).unwrap().ended, "{seed}");
         // The next run goes on with all of it, and with nothing else.
+        let ended = rig.shown(Choice::default()).unwrap();
         let (disk, seen, number) = (rig.disk, rig.seen, rig.number);
-        let mut next = Rig::new(settings(100, cap), number + 900, disk);
+        let mut next = Rig::new(settings(100, cap), number + 3, disk);
         next.seen = seen;
         next.done(None);
+        let resumed = next.shown(Choice::default()).unwrap();
+        // What is older than the window has not left the disk yet.
+        let older = uris(&resumed).len() - uris(&ended).len();
+        assert!(uris(&resumed).ends_with(&uris(&ended)) && older <= 2 * CHUNK, "{seed}");
+        assert!(
+            resumed.version >= GAP_VERSION || resumed.segments.iter().all(|segment| !segment.gap),
+            "{seed}"
+        );
         next.map = u32::from(rig.map > 0) * 90;
         next.publish("cam_90_init.mp4", 10);
         next.segment(100, false);
         next.settle();
         let list = next.shown(Choice::default()).unwrap();
-        let at = list
-            .segments
-            .iter()
-            .position(|segment| segment.uri.ends_with(&format!("{:09}.m4s", number + 900)));
-        assert!(list.segments[at.unwrap()].discontinuity || at == Some(0), "{seed}");
+        let at =
+            list.segments.iter().position(|segment| segment.uri.ends_with(&format!("{:09}.m4s", number + 3)));
+        assert!(at.is_some_and(|at| at > 0 && list.segments[at].discontinuity), "{seed}");
     }
 }
 
@@ -630,6 +637,96 @@ fn the_head_of_a_list_holds_for_segments_of_a_former_run() {
             next.settle();
         }
         assert!(next.shown(Choice::default()).unwrap().independent_segments);
+    }
+}
+
+fn uris(list: &MediaPlaylist) -> Vec<String> {
+    list.segments.iter().map(|segment| segment.uri.clone()).collect()
+}
+
+/// Each way in which a job can end without having been done.
+fn not_done() -> [Outcome; 4] {
+    [
+        Outcome::Busy,
+        Outcome::Failed,
+        Outcome::Dvr(Err(AppendError::Full)),
+        Outcome::Dvr(Err(AppendError::Failed)),
+    ]
+}
+
+#[test]
+fn a_list_that_could_not_be_written_is_written_later() {
+    for (is_tail, at) in [false, true].into_iter().flat_map(|is_tail| (0..4).map(move |at| (is_tail, at))) {
+        let mut rig = Rig::new(settings(3600, 1 << 30), 1, BTreeMap::new());
+        let mut missed = 0;
+        for _ in 0..120 {
+            rig.segment(1000, false);
+            while rig.hand_out() {
+                let is_list = |name: &str| name.ends_with(LIST) && name.starts_with(TAIL) == is_tail;
+                let is_missed = matches!(&rig.job, Some(DvrWork::Put { name, .. }) if is_list(name))
+                    && rig.number > 60
+                    && missed < 3;
+                missed += u32::from(is_missed);
+                rig.done(is_missed.then(|| not_done().into_iter().nth(at).unwrap()));
+            }
+            rig.now += SEGMENT;
+            rig.dvr.handle_timeout(rig.now);
+        }
+        rig.dvr.finish();
+        rig.settle();
+        assert_eq!(missed, 3);
+        let ended = rig.shown(Choice::default()).unwrap();
+        assert!(ended.segments.len() > 60, "{at}");
+        let mut next = Rig::new(settings(3600, 1 << 30), 500, rig.disk);
+        next.done(None);
+        assert_eq!(uris(&next.shown(Choice::default()).unwrap()), uris(&ended), "{is_tail} {at}");
+    }
+}
+
+#[test]
+fn files_that_could_not_be_removed_are_removed_later() {
+    for at in 0..4 {
+        let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+        let mut missed = 0;
+        for _ in 0..200 {
+            rig.segment(1000, false);
+            while rig.hand_out() {
+                let is_missed = matches!(&rig.job, Some(DvrWork::Drop { .. })) && missed < 3;
+                missed += u32::from(is_missed);
+                rig.done(is_missed.then(|| not_done().into_iter().nth(at).unwrap()));
+            }
+            rig.now += SEGMENT;
+            rig.dvr.handle_timeout(rig.now);
+        }
+        assert_eq!(missed, 3);
+        assert!(!rig.disk.contains_key("cam000000001.m4s") && !rig.disk.contains_key("1.list"), "{at}");
+    }
+}
+
+#[test]
+fn a_disk_that_fails_for_good_holds_no_end_and_no_segment_back() {
+    let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+    rig.done(None);
+    for _ in 0..200 {
+        rig.segment(1000, false);
+        while rig.hand_out() {
+            let is_file = matches!(&rig.job, Some(DvrWork::Put { name, .. }) if !name.ends_with(LIST));
+            rig.done((!is_file).then_some(Outcome::Failed));
+        }
+        rig.now += Duration::from_millis(100);
+        rig.dvr.handle_timeout(rig.now);
+    }
+    assert!(rig.disk.contains_key("cam000000200.m4s"), "segments do not wait for lists");
+    rig.dvr.finish();
+    let mut tries = 0;
+    while !rig.dvr.is_settled() {
+        if let Some(at) = rig.dvr.poll_timeout() {
+            rig.now = rig.now.max(at);
+            rig.dvr.handle_timeout(rig.now);
+        }
+        assert!(rig.hand_out() && tries < 20);
+        tries += 1;
+        rig.done(Some(Outcome::Failed));
     }
 }
 
