@@ -119,6 +119,8 @@ struct Stage {
     /// True if the playlist has its end, and if nothing more comes.
     is_ended: bool,
     is_over: bool,
+    /// True once everything is to be removed, whatever else comes.
+    is_cleared: bool,
     /// True if the last file could not be written, and once the disk was full.
     is_failing: bool,
     is_short: bool,
@@ -179,6 +181,9 @@ impl Dvr {
 
     /// Adds a segment or an initialization section.
     pub(super) fn add(&mut self, path: &str, bytes: Bytes) {
+        if self.stage.is_cleared {
+            return;
+        }
         let name = own_name(path).to_owned();
         if name.ends_with(INIT) {
             self.files.init = Some((name.clone(), bytes.clone()));
@@ -201,7 +206,7 @@ impl Dvr {
         self.in_memory_from = live.media_sequence;
         self.stage.is_ended |= live.ended;
         self.reach.note_independent(live.independent_segments);
-        if self.stage.is_ready {
+        if self.stage.is_ready && !self.stage.is_cleared {
             self.take(live);
             self.settle();
         }
@@ -336,14 +341,17 @@ impl Dvr {
     /// Removes everything, because the stream is deleted.
     pub(super) fn clear(&mut self) {
         self.stage.is_over = true;
-        self.due.clear = true;
-        self.files.waiting.clear();
-        self.due.lists.clear();
-        self.due.drops.clear();
+        self.stage.is_cleared = true;
+        self.files = Files { kept: std::mem::take(&mut self.files.kept), ..Files::default() };
+        self.due = Due { clear: true, ..Due::default() };
     }
 
     pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
         let Some(doing) = self.doing.take() else { return };
+        if self.stage.is_cleared && doing != Doing::Clear {
+            // The folder goes behind it, and what it has written, read or missed with it.
+            return;
+        }
         if matches!(outcome, Outcome::Busy) {
             self.retry_at = now.checked_add(RETRY);
             return self.put_back(doing);
@@ -469,8 +477,9 @@ impl Dvr {
         }
         let is_due = self.due.retry_at.is_none_or(|at| at <= now);
         let doing = if is_due && std::mem::take(&mut self.due.clear) {
-            self.due.tail = false;
             Doing::Clear
+        } else if self.stage.is_cleared {
+            return None;
         } else if !std::mem::replace(&mut self.stage.has_resumed, true) {
             Doing::Resume
         } else if is_due && !self.due.drops.is_empty() {

@@ -731,6 +731,53 @@ fn a_disk_that_fails_for_good_holds_no_end_and_no_segment_back() {
 }
 
 #[test]
+fn once_cleared_nothing_comes_back_whatever_the_job_under_way_does() {
+    let jobs: [fn(&DvrWork) -> bool; 5] = [
+        |work| matches!(work, DvrWork::Resume { .. }),
+        |work| matches!(work, DvrWork::Put { name, .. } if !name.ends_with(LIST)),
+        |work| matches!(work, DvrWork::Put { name, .. } if name.ends_with(LIST) && !name.starts_with(TAIL)),
+        |work| matches!(work, DvrWork::Put { name, .. } if name.starts_with(TAIL)),
+        |work| matches!(work, DvrWork::Drop { .. }),
+    ];
+    let mut before = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+    for _ in 0..40 {
+        before.segment(1000, false);
+        before.settle();
+    }
+    for (kind, is_wanted) in jobs.into_iter().enumerate() {
+        for outcome in not_done().into_iter().map(Some).chain([None]) {
+            let mut rig = Rig::new(settings(60, 1 << 30), 100, before.disk.clone());
+            let said = format!("{kind} {outcome:?}");
+            while !rig.job.as_ref().is_some_and(is_wanted) {
+                if rig.hand_out() {
+                    rig.done(None);
+                } else {
+                    rig.segment(1000, false);
+                }
+                rig.hand_out();
+            }
+            rig.dvr.finish();
+            rig.dvr.clear();
+            rig.done(outcome);
+            // More that comes is not kept, and a removal that fails is tried again.
+            rig.segment(1000, false);
+            let mut missed = not_done().into_iter();
+            while !rig.dvr.is_settled() {
+                if let Some(at) = rig.dvr.poll_timeout() {
+                    rig.now = rig.now.max(at);
+                    rig.dvr.handle_timeout(rig.now);
+                }
+                assert!(rig.hand_out(), "{said}");
+                assert!(matches!(rig.job, Some(DvrWork::Clear { .. })), "{said}: {:?}", rig.job);
+                rig.done(missed.next());
+            }
+            assert!(rig.disk.is_empty() && !rig.hand_out(), "{said}: {:?}", rig.disk.keys());
+            assert!(rig.dvr.files.pending.is_empty() && rig.dvr.files.held_bytes == 0);
+        }
+    }
+}
+
+#[test]
 fn a_day_of_segments_costs_text_alone_and_a_beginning_is_found_in_it() {
     let mut rig = Rig::new(settings(86_400, 1 << 40), 1, BTreeMap::new());
     rig.done(None);
