@@ -47,6 +47,10 @@ const TAIL: &str = "tail";
 const DUE_RETRY: Duration = Duration::from_secs(2);
 /// The number of such tries, one after another, when the stream is over.
 const DUE_TRIES_MAX: u32 = 5;
+/// Lists that wait at most: those of a day of segments of a second. The oldest go first.
+const LISTS_MAX: usize = 8192;
+/// Names to remove that wait at most. Those that find no room stay on the disk until the stream comes back.
+const DROPS_MAX: usize = 1 << 17;
 
 /// The job under way.
 #[derive(Debug, PartialEq, Eq)]
@@ -260,7 +264,7 @@ impl Dvr {
         let window_ms = i64::try_from(self.settings.window.as_millis()).unwrap_or(i64::MAX);
         let from_ms = now_ms.unwrap_or(i64::MIN).saturating_sub(window_ms).saturating_sub(LEAVING_MS);
         while let Some((_, names)) = self.due.leaving.pop_front_if(|(end_ms, _)| *end_ms < from_ms) {
-            self.due.drops.extend(names);
+            self.remove_names(names);
         }
         self.due.tail = true;
     }
@@ -268,6 +272,9 @@ impl Dvr {
     fn seal(&mut self, segments: usize) {
         let Some(chunk) = self.reach.seal(segments) else { return };
         self.due.lists.push_back((reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone())));
+        if self.due.lists.len() > LISTS_MAX {
+            self.due.lists.pop_front();
+        }
         let names: Vec<String> = chunk.names().map(str::to_owned).collect();
         for name in names {
             if !self.is_needed(&name) {
@@ -284,7 +291,24 @@ impl Dvr {
     /// Removes the files of a chunk.
     fn remove(&mut self, chunk: &Chunk) {
         let names = self.unneeded(chunk);
+        self.remove_names(names);
+    }
+
+    /// Removes files, and what of them is not on the disk yet will not come there.
+    fn remove_names(&mut self, names: Vec<String>) {
+        let gone: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        self.due.lists.retain(|(name, _)| !gone.contains(name.as_str()));
+        let Files { waiting, held_bytes, pending, .. } = &mut self.files;
+        waiting.retain(|(name, bytes)| {
+            let is_gone = gone.contains(name.as_str());
+            if is_gone {
+                *held_bytes = held_bytes.saturating_sub(bytes.len());
+                pending.remove(name);
+            }
+            !is_gone
+        });
         self.due.drops.extend(names);
+        self.due.drops.truncate(DROPS_MAX);
     }
 
     /// Returns those of a chunk's names that no segment needs any more.
@@ -297,7 +321,7 @@ impl Dvr {
     /// Gives up the oldest chunk at once. Returns false if there is none.
     fn shed(&mut self) -> bool {
         if let Some((_, names)) = self.due.leaving.pop_front() {
-            self.due.drops.extend(names);
+            self.remove_names(names);
             return true;
         }
         let chunk = self.reach.shed();
@@ -380,11 +404,20 @@ impl Dvr {
     /// Has a job done again that was not, as the next of its kind.
     fn put_back(&mut self, doing: Doing) {
         match doing {
+            // It was given up meanwhile.
+            Doing::List { name, .. } if self.due.drops.contains(&name) => {}
+            Doing::File { name, bytes } if self.due.drops.contains(&name) => {
+                self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
+                self.files.pending.remove(&name);
+            }
             Doing::Resume => self.stage.has_resumed = false,
             Doing::File { name, bytes } => self.files.waiting.push_front((name, bytes)),
             Doing::List { name, bytes } => self.due.lists.push_front((name, bytes)),
             Doing::Tail => self.due.tail = true,
-            Doing::Drop { names } => drop(self.due.drops.splice(..0, names)),
+            Doing::Drop { names } => {
+                self.due.drops.splice(..0, names);
+                self.due.drops.truncate(DROPS_MAX);
+            }
             Doing::Clear => self.due.clear = true,
         }
     }

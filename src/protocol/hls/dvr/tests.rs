@@ -778,6 +778,41 @@ fn once_cleared_nothing_comes_back_whatever_the_job_under_way_does() {
 }
 
 #[test]
+fn what_goes_while_the_disk_hangs_is_not_written_behind_its_removal() {
+    let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+    rig.done(None);
+    rig.segment(1000, false);
+    assert!(rig.hand_out());
+    (0..2000).for_each(|_| rig.segment(1000, false));
+    let due = &rig.dvr.due;
+    assert!(due.lists.len() <= 6, "{} lists", due.lists.len());
+    assert!(rig.dvr.files.waiting.len() < 120, "{} files", rig.dvr.files.waiting.len());
+    // Those that the disk has been given go as well.
+    rig.settle();
+    let listed = rig.shown(Choice::default()).unwrap();
+    let first = listed.media_sequence - LEAVING_SEGMENTS - u64::try_from(2 * CHUNK).unwrap();
+    for name in rig.disk.keys().filter(|name| !name.starts_with(TAIL)) {
+        let digits: String = name.chars().filter(char::is_ascii_digit).take(9).collect();
+        assert!(digits.parse::<u64>().unwrap() >= first, "{name} is left of what begins at {first}");
+    }
+    assert!(rig.disk.contains_key(&format!("cam{:09}.m4s", rig.number - 1)));
+}
+
+#[test]
+fn names_to_remove_are_bounded_while_the_disk_hangs() {
+    let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+    rig.done(None);
+    rig.segment(1000, false);
+    assert!(rig.hand_out());
+    for round in 0..2000 {
+        let names = (0..100).map(|at| format!("{round}-{at}.ts")).collect();
+        rig.dvr.due.leaving.push_back((0, names));
+        rig.dvr.settle();
+    }
+    assert!(rig.dvr.due.drops.len() <= DROPS_MAX);
+}
+
+#[test]
 fn a_day_of_segments_costs_text_alone_and_a_beginning_is_found_in_it() {
     let mut rig = Rig::new(settings(86_400, 1 << 40), 1, BTreeMap::new());
     rig.done(None);
