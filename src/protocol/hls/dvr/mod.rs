@@ -480,6 +480,12 @@ impl Dvr {
     }
 
     fn lose(&mut self, name: String, reason: &str) {
+        if let Some(bytes) = self.files.sizes.get_mut(&name) {
+            *bytes = 0;
+        }
+        if let Some(listed) = self.reach.recent().iter_mut().rfind(|listed| listed.segment.uri == name) {
+            listed.bytes = 0;
+        }
         self.files.lost.insert(name);
         self.warn(reason);
     }

@@ -813,6 +813,30 @@ fn names_to_remove_are_bounded_while_the_disk_hangs() {
 }
 
 #[test]
+fn segments_that_were_lost_count_no_bytes() {
+    let mut rig = Rig::new(settings(3600, 1 << 30), 1, BTreeMap::new());
+    rig.done(None);
+    for _ in 0..60 {
+        rig.segment(1000, false);
+        while rig.hand_out() {
+            let is_lost = matches!(&rig.job, Some(DvrWork::Put { name, .. }) if !name.ends_with(LIST))
+                && rig.number.is_multiple_of(2);
+            rig.done(is_lost.then_some(Outcome::Failed));
+        }
+    }
+    assert_eq!(rig.dvr.reach.bytes(), 30 * 1000);
+    // Nor those for which there was no room in memory.
+    assert!(!rig.hand_out());
+    rig.segment(HELD_BYTES_MAX + 1, false);
+    assert_eq!(rig.dvr.reach.bytes(), 30 * 1000);
+    rig.dvr.finish();
+    rig.settle();
+    let mut next = Rig::new(settings(3600, 1 << 30), 500, rig.disk);
+    next.done(None);
+    assert_eq!(next.dvr.reach.bytes(), 30 * 1000);
+}
+
+#[test]
 fn a_day_of_segments_costs_text_alone_and_a_beginning_is_found_in_it() {
     let mut rig = Rig::new(settings(86_400, 1 << 40), 1, BTreeMap::new());
     rig.done(None);
