@@ -1,6 +1,12 @@
 //! Work on the disk that is done again or given up, and lists of a former run.
 
 use super::*;
+use crate::config::AppSettings;
+use crate::mail::StreamDetails;
+use crate::protocol::hls::publishing::Publishing;
+use crate::protocol::sinks::SinkOrder;
+use crate::protocol::{Event, schema};
+use crate::types::{Now, StreamId, StreamKey};
 
 /// Each way in which a job can end without having been done.
 fn not_done() -> [Outcome; 4] {
@@ -157,6 +163,49 @@ fn what_goes_while_the_disk_hangs_is_not_written_behind_its_removal() {
 }
 
 #[test]
+fn what_goes_while_it_is_written_is_not_written_again() {
+    for (at, wanted) in (0..4).flat_map(|at| [(at, "1.list"), (at, "cam000000005.m4s")]) {
+        let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
+        while !matches!(&rig.job, Some(DvrWork::Put { name, .. }) if name == wanted) {
+            if rig.hand_out() {
+                rig.done(None);
+            } else {
+                rig.segment(1000, false);
+            }
+            rig.hand_out();
+        }
+        (0..100).for_each(|_| rig.segment(1000, false));
+        rig.done(not_done().into_iter().nth(at));
+        rig.now += DUE_RETRY;
+        rig.dvr.handle_timeout(rig.now);
+        let (mut last, held) = (String::new(), rig.dvr.files.held_bytes);
+        while rig.hand_out() {
+            if let Some(DvrWork::Put { name, .. }) = &rig.job {
+                last.clone_from(name);
+                assert_ne!(name, wanted, "{at}");
+            }
+            rig.done(None);
+        }
+        assert!(!last.is_empty() && held > 0 && rig.dvr.files.held_bytes == 0);
+        assert!(rig.dvr.files.pending.is_empty() && !rig.disk.contains_key(wanted), "{at} {wanted}");
+    }
+}
+
+#[test]
+fn lists_that_wait_are_bounded() {
+    let mut rig = Rig::new(settings(3600, 1 << 30), 1, BTreeMap::new());
+    rig.done(None);
+    rig.dvr.due.retry_at = rig.now.checked_add(DUE_RETRY);
+    rig.dvr.due.lists.extend((0..LISTS_MAX).map(|at| (format!("before-{at}"), Bytes::new())));
+    for _ in 0..40 {
+        rig.segment(1000, false);
+        rig.settle();
+    }
+    let names: Vec<&str> = rig.dvr.due.lists.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((names.len(), names.first(), names.last()), (LISTS_MAX, Some(&"before-2"), Some(&"17.list")));
+}
+
+#[test]
 fn names_to_remove_are_bounded_while_the_disk_hangs() {
     let mut rig = Rig::new(settings(60, 1 << 30), 1, BTreeMap::new());
     rig.done(None);
@@ -284,4 +333,20 @@ fn the_head_of_a_list_holds_for_segments_of_a_former_run() {
         }
         assert!(next.shown(Choice::default()).unwrap().independent_segments);
     }
+}
+
+#[test]
+fn jobs_count_for_the_application_of_the_stream() {
+    let order = SinkOrder {
+        stream: StreamId(1),
+        kind: "hls",
+        key: StreamKey::new("live", "cam"),
+        settings: Arc::new(AppSettings::of(schema(), "live", &[("dvr.window", "60")]).unwrap()),
+        details: StreamDetails::default(),
+        recording: None,
+    };
+    let now = Now { mono: Instant::now(), wall_ms: BEGUN_MS.unsigned_abs() };
+    let mut publishing = Publishing::copied(now, &order, Seed::from_number(1), "cam.m3u8");
+    let Some(Event::Job(job)) = publishing.poll(now) else { panic!("no job") };
+    assert_eq!(job.app.as_deref(), Some("live"), "{:?}", job.work);
 }
