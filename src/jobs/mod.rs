@@ -58,7 +58,7 @@ pub struct JobId(pub u64);
 pub struct Job {
     /// Id, returned in [`JobDone`].
     pub id: JobId,
-    /// Application that the job counts for ([`shares`]); `None` for the server itself. Sessions leave this to their worker.
+    /// Application that the job counts for ([`shares`]); `None` for the server itself. Sessions may leave this to their worker.
     pub app: Option<Arc<str>>,
     /// The work to do.
     pub work: Work,

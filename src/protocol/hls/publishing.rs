@@ -280,7 +280,8 @@ impl Publishing {
             return Some(Event::Job(job));
         }
         let job = |(id, dvr): (u64, &mut Dvr)| {
-            Some(Job { id: JobId(id), app: None, work: dvr.next_job(now.mono)? })
+            // Said here, because files are also written when the stream is over and its worker no longer knows.
+            Some(Job { id: JobId(id), app: Some(Arc::clone(&self.app)), work: dvr.next_job(now.mono)? })
         };
         if let Some(job) = (DVR_JOBS..).zip(&mut self.dvr).find_map(job) {
             return Some(Event::Job(job));

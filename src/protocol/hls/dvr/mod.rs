@@ -21,7 +21,7 @@ mod settings;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hls::playlist::{MediaPlaylist, Segment};
@@ -43,14 +43,32 @@ const LEAVING_MS: i64 = 30_000;
 const INIT: &str = ".mp4";
 /// Name of the list of segments that may still change.
 const TAIL: &str = "tail";
+/// Pause before a list is written again that could not be, or files are removed again; segments are written meanwhile.
+const DUE_RETRY: Duration = Duration::from_secs(2);
+/// The number of such tries, one after another, when the stream is over.
+const DUE_TRIES_MAX: u32 = 5;
+/// Lists that wait at most: those of a day of segments of a second. The oldest go first.
+const LISTS_MAX: usize = 8192;
+/// Names to remove that wait at most. Those that find no room stay on the disk until the stream comes back.
+const DROPS_MAX: usize = 1 << 17;
 
 /// The job under way.
 #[derive(Debug, PartialEq, Eq)]
 enum Doing {
     Resume,
-    File { name: String, bytes: Bytes },
-    List,
-    Drop,
+    File {
+        name: String,
+        bytes: Bytes,
+    },
+    List {
+        name: String,
+        bytes: Bytes,
+    },
+    /// The list of the segments that may still change.
+    Tail,
+    Drop {
+        names: Vec<String>,
+    },
     Clear,
 }
 
@@ -91,6 +109,9 @@ struct Due {
     leaving: VecDeque<(i64, Vec<String>)>,
     /// True if the folder is to be removed.
     clear: bool,
+    /// Tries in a row that have failed, and the time of the next one.
+    failed: u32,
+    retry_at: Option<Instant>,
 }
 
 /// The progress of a window's life.
@@ -102,6 +123,8 @@ struct Stage {
     /// True if the playlist has its end, and if nothing more comes.
     is_ended: bool,
     is_over: bool,
+    /// True once everything is to be removed, whatever else comes.
+    is_cleared: bool,
     /// True if the last file could not be written, and once the disk was full.
     is_failing: bool,
     is_short: bool,
@@ -162,6 +185,9 @@ impl Dvr {
 
     /// Adds a segment or an initialization section.
     pub(super) fn add(&mut self, path: &str, bytes: Bytes) {
+        if self.stage.is_cleared {
+            return;
+        }
         let name = own_name(path).to_owned();
         if name.ends_with(INIT) {
             self.files.init = Some((name.clone(), bytes.clone()));
@@ -184,7 +210,7 @@ impl Dvr {
         self.in_memory_from = live.media_sequence;
         self.stage.is_ended |= live.ended;
         self.reach.note_independent(live.independent_segments);
-        if self.stage.is_ready {
+        if self.stage.is_ready && !self.stage.is_cleared {
             self.take(live);
             self.settle();
         }
@@ -238,7 +264,7 @@ impl Dvr {
         let window_ms = i64::try_from(self.settings.window.as_millis()).unwrap_or(i64::MAX);
         let from_ms = now_ms.unwrap_or(i64::MIN).saturating_sub(window_ms).saturating_sub(LEAVING_MS);
         while let Some((_, names)) = self.due.leaving.pop_front_if(|(end_ms, _)| *end_ms < from_ms) {
-            self.due.drops.extend(names);
+            self.remove_names(names);
         }
         self.due.tail = true;
     }
@@ -246,6 +272,9 @@ impl Dvr {
     fn seal(&mut self, segments: usize) {
         let Some(chunk) = self.reach.seal(segments) else { return };
         self.due.lists.push_back((reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone())));
+        if self.due.lists.len() > LISTS_MAX {
+            self.due.lists.pop_front();
+        }
         let names: Vec<String> = chunk.names().map(str::to_owned).collect();
         for name in names {
             if !self.is_needed(&name) {
@@ -262,7 +291,24 @@ impl Dvr {
     /// Removes the files of a chunk.
     fn remove(&mut self, chunk: &Chunk) {
         let names = self.unneeded(chunk);
+        self.remove_names(names);
+    }
+
+    /// Removes files, and what of them is not on the disk yet will not come there.
+    fn remove_names(&mut self, names: Vec<String>) {
+        let gone: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+        self.due.lists.retain(|(name, _)| !gone.contains(name.as_str()));
+        let Files { waiting, held_bytes, pending, .. } = &mut self.files;
+        waiting.retain(|(name, bytes)| {
+            let is_gone = gone.contains(name.as_str());
+            if is_gone {
+                *held_bytes = held_bytes.saturating_sub(bytes.len());
+                pending.remove(name);
+            }
+            !is_gone
+        });
         self.due.drops.extend(names);
+        self.due.drops.truncate(DROPS_MAX);
     }
 
     /// Returns those of a chunk's names that no segment needs any more.
@@ -275,7 +321,7 @@ impl Dvr {
     /// Gives up the oldest chunk at once. Returns false if there is none.
     fn shed(&mut self) -> bool {
         if let Some((_, names)) = self.due.leaving.pop_front() {
-            self.due.drops.extend(names);
+            self.remove_names(names);
             return true;
         }
         let chunk = self.reach.shed();
@@ -313,30 +359,26 @@ impl Dvr {
     /// Ends it with the stream: what is left is written.
     pub(super) const fn finish(&mut self) {
         self.stage.is_over = true;
+        self.due.failed = 0;
     }
 
     /// Removes everything, because the stream is deleted.
     pub(super) fn clear(&mut self) {
         self.stage.is_over = true;
-        self.due.clear = true;
-        self.files.waiting.clear();
-        self.due.lists.clear();
-        self.due.drops.clear();
+        self.stage.is_cleared = true;
+        self.files = Files { kept: std::mem::take(&mut self.files.kept), ..Files::default() };
+        self.due = Due { clear: true, ..Due::default() };
     }
 
     pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
         let Some(doing) = self.doing.take() else { return };
+        if self.stage.is_cleared && doing != Doing::Clear {
+            // The folder goes behind it, and what it has written, read or missed with it.
+            return;
+        }
         if matches!(outcome, Outcome::Busy) {
             self.retry_at = now.checked_add(RETRY);
-            match doing {
-                Doing::Resume => self.stage.has_resumed = false,
-                Doing::File { name, bytes } => self.files.waiting.push_front((name, bytes)),
-                Doing::List => self.due.tail = true,
-                Doing::Clear => self.due.clear = true,
-                // They go with the folder.
-                Doing::Drop => {}
-            }
-            return;
+            return self.put_back(doing);
         }
         let result = outcome.dvr();
         if let Ok(done) = &result {
@@ -351,36 +393,72 @@ impl Dvr {
                 }
             }
             (Doing::File { name, bytes }, result) => self.file_done(name, bytes, result.err()),
-            (Doing::List | Doing::Drop | Doing::Clear, Ok(_)) => {}
-            (Doing::List | Doing::Drop | Doing::Clear, Err(error)) => self.warn(reason_of(error)),
+            (Doing::List { .. } | Doing::Tail | Doing::Drop { .. } | Doing::Clear, Ok(_)) => {
+                self.due.failed = 0
+            }
+            (doing, Err(error)) => self.due_failed(now, doing, error),
         }
         self.share();
+    }
+
+    /// Has a job done again that was not, as the next of its kind.
+    fn put_back(&mut self, doing: Doing) {
+        match doing {
+            // It was given up meanwhile.
+            Doing::List { name, .. } if self.due.drops.contains(&name) => {}
+            Doing::File { name, bytes } if self.due.drops.contains(&name) => {
+                self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
+                self.files.pending.remove(&name);
+            }
+            Doing::Resume => self.stage.has_resumed = false,
+            Doing::File { name, bytes } => self.files.waiting.push_front((name, bytes)),
+            Doing::List { name, bytes } => self.due.lists.push_front((name, bytes)),
+            Doing::Tail => self.due.tail = true,
+            Doing::Drop { names } => {
+                self.due.drops.splice(..0, names);
+                self.due.drops.truncate(DROPS_MAX);
+            }
+            Doing::Clear => self.due.clear = true,
+        }
+    }
+
+    /// Tries a job later that is not for a file. A list that is never written would cost all segments before it after a restart.
+    fn due_failed(&mut self, now: Instant, doing: Doing, error: AppendError) {
+        let is_list = matches!(doing, Doing::List { .. } | Doing::Tail);
+        self.put_back(doing);
+        if error == AppendError::Full && is_list && self.shorten() {
+            return;
+        }
+        if self.due.failed == 0 {
+            let (app, stream, reason) = (self.folder.first(), &self.stem, reason_of(error));
+            tracing::warn!(
+                app,
+                stream,
+                reason,
+                "DVR cannot keep its lists, or remove what is over: it tries again"
+            );
+        }
+        self.due.failed = self.due.failed.saturating_add(1);
+        self.due.retry_at = now.checked_add(DUE_RETRY);
+        if self.stage.is_over && self.due.failed >= DUE_TRIES_MAX {
+            self.due = Due::default();
+        }
     }
 
     /// Takes over what a former run has left.
     fn resumed(&mut self, lists: &[Bytes]) {
         let chunks = lists.iter().filter_map(|list| Chunk::read(std::str::from_utf8(list).ok()?));
-        let left = self.reach.resume(chunks.collect());
-        left.iter().for_each(|chunk| self.remove(chunk));
-        // It may be that of the newest segments, which is written again and again.
-        if let Some(last) = self.reach.last() {
-            self.due.lists.push_back((reach::list_name(&last.mark), Bytes::from(last.text.clone())));
-        }
+        let resumed = self.reach.resume(chunks.collect());
+        resumed.left.iter().for_each(|chunk| self.remove(chunk));
+        let lists = resumed.changed.iter();
+        self.due
+            .lists
+            .extend(lists.map(|chunk| (reach::list_name(&chunk.mark), Bytes::from(chunk.text.clone()))));
     }
 
     fn file_done(&mut self, name: String, bytes: Bytes, error: Option<AppendError>) {
-        if error == Some(AppendError::Full) && self.shed() {
-            // The oldest goes for the newest.
-            if !std::mem::replace(&mut self.stage.is_short, true) {
-                let (app, stream) = (self.folder.first(), &self.stem);
-                tracing::warn!(
-                    app,
-                    stream,
-                    "DVR goes back less far: the disk is full, or dvr.max_bytes used up"
-                );
-            }
-            self.files.waiting.push_front((name, bytes));
-            return;
+        if error == Some(AppendError::Full) && self.shorten() {
+            return self.put_back(Doing::File { name, bytes });
         }
         self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());
         self.files.pending.remove(&name);
@@ -391,7 +469,23 @@ impl Dvr {
         self.due.tail = true;
     }
 
+    /// Gives up the oldest for the newest, because there is no room. Returns false if nothing is left to give up.
+    fn shorten(&mut self) -> bool {
+        let is_shorter = self.shed();
+        if is_shorter && !std::mem::replace(&mut self.stage.is_short, true) {
+            let (app, stream) = (self.folder.first(), &self.stem);
+            tracing::warn!(app, stream, "DVR goes back less far: the disk is full, or dvr.max_bytes used up");
+        }
+        is_shorter
+    }
+
     fn lose(&mut self, name: String, reason: &str) {
+        if let Some(bytes) = self.files.sizes.get_mut(&name) {
+            *bytes = 0;
+        }
+        if let Some(listed) = self.reach.recent().iter_mut().rfind(|listed| listed.segment.uri == name) {
+            listed.bytes = 0;
+        }
         self.files.lost.insert(name);
         self.warn(reason);
     }
@@ -405,6 +499,7 @@ impl Dvr {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.retry_at.take_if(|at| *at <= now);
+        self.due.retry_at.take_if(|at| *at <= now);
     }
 
     // ---- outputs
@@ -419,32 +514,42 @@ impl Dvr {
         if self.doing.is_some() || self.retry_at.is_some_and(|at| at > now) {
             return None;
         }
-        let (doing, work) = if std::mem::take(&mut self.due.clear) {
-            self.due.tail = false;
-            (Doing::Clear, DvrWork::Clear { folder: self.folder.clone() })
+        let is_due = self.due.retry_at.is_none_or(|at| at <= now);
+        let doing = if is_due && std::mem::take(&mut self.due.clear) {
+            Doing::Clear
+        } else if self.stage.is_cleared {
+            return None;
         } else if !std::mem::replace(&mut self.stage.has_resumed, true) {
-            (Doing::Resume, DvrWork::Resume { folder: self.folder.clone(), keep: self.settings.keep() })
-        } else if !self.due.drops.is_empty() {
-            let names = std::mem::take(&mut self.due.drops);
-            (Doing::Drop, DvrWork::Drop { folder: self.folder.clone(), names })
-        } else if let Some((name, data)) = self.due.lists.pop_front() {
-            (Doing::List, self.put(&name, data))
-        } else if let Some((name, data)) = self.files.waiting.pop_front() {
-            let work = self.put(&name, data.clone());
-            (Doing::File { name, bytes: data }, work)
+            Doing::Resume
+        } else if is_due && !self.due.drops.is_empty() {
+            Doing::Drop { names: std::mem::take(&mut self.due.drops) }
+        } else if let Some((name, bytes)) = self.due.lists.pop_front_if(|_| is_due) {
+            Doing::List { name, bytes }
+        } else if let Some((name, bytes)) = self.files.waiting.pop_front() {
+            Doing::File { name, bytes }
+        } else if is_due && std::mem::take(&mut self.due.tail) {
+            // Behind the lists of those before it, so that no restart finds a hole.
+            Doing::Tail
         } else {
-            let data = self.tail()?;
-            (Doing::List, self.put(&format!("{TAIL}{LIST}"), data))
+            return None;
+        };
+        let folder = self.folder.clone();
+        let work = match &doing {
+            Doing::Tail => {
+                let list = self.tail()?;
+                self.put(&format!("{TAIL}{LIST}"), &list)
+            }
+            Doing::Clear => DvrWork::Clear { folder },
+            Doing::Resume => DvrWork::Resume { folder, keep: self.settings.keep() },
+            Doing::Drop { names } => DvrWork::Drop { folder, names: names.clone() },
+            Doing::List { name, bytes } | Doing::File { name, bytes } => self.put(name, bytes),
         };
         self.doing = Some(doing);
         Some(Work::Archive(ArchiveWork::Dvr(work)))
     }
 
-    /// Returns the list of the newest segments, as far as they are on the disk, if it has changed.
+    /// Returns the list of the newest segments, as far as they are on the disk.
     fn tail(&mut self) -> Option<Bytes> {
-        if !std::mem::take(&mut self.due.tail) {
-            return None;
-        }
         let (pending, lost) = (&self.files.pending, &self.files.lost);
         let there = self.reach.recent().iter().take_while(|listed| !is_named(pending, &listed.segment));
         let marked = there.map(|listed| {
@@ -455,9 +560,9 @@ impl Dvr {
         Some(Bytes::from(self.reach.tail(&marked)?.text))
     }
 
-    fn put(&self, name: &str, data: Bytes) -> DvrWork {
+    fn put(&self, name: &str, data: &Bytes) -> DvrWork {
         let cap = self.settings.max_bytes;
-        let (folder, name) = (self.folder.clone(), name.to_owned());
+        let (folder, name, data) = (self.folder.clone(), name.to_owned(), data.clone());
         DvrWork::Put { folder, name, data, cap, keep: self.settings.keep() }
     }
 
@@ -467,8 +572,8 @@ impl Dvr {
         self.stage.is_over && is_done && self.doing.is_none() && !self.due.tail && !self.due.clear
     }
 
-    pub(super) const fn poll_timeout(&self) -> Option<Instant> {
-        self.retry_at
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.retry_at.into_iter().chain(self.due.retry_at).min()
     }
 }
 

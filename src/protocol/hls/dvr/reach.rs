@@ -5,6 +5,8 @@
 //! discontinuities before it, the date, the key and the initialization section. A comment in front of it ([`Mark`]) tells the rest, by
 //! which a viewer's beginning is found without reading all of the text ([`super::list`]).
 
+mod chain;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,6 +21,7 @@ pub(super) const MARK: &str = "#MILLSTREAM-DVR:";
 pub(super) const RANGED: &str = "#MILLSTREAM-DVR-RANGES";
 /// Beginnings of lines.
 pub(super) const RANGE: &str = "#EXT-X-DATERANGE:";
+const GAP: &str = "#EXT-X-GAP\n";
 const MAP: &str = "#EXT-X-MAP:URI=\"";
 pub(super) const KEY: &str = "#EXT-X-KEY:";
 
@@ -36,12 +39,16 @@ pub(super) struct Mark {
     pub(super) bytes: u64,
     /// Seconds of the target duration.
     pub(super) target: u64,
+    /// True if each segment can be decoded alone.
+    pub(super) is_independent: bool,
 }
 
 impl Mark {
     fn line(&self) -> String {
-        let Self { number, discontinuities, begin_ms, end_ms, segments, bytes, target } = self;
-        format!("{MARK}{number},{discontinuities},{begin_ms},{end_ms},{segments},{bytes},{target}\n")
+        let Self { number, discontinuities, begin_ms, end_ms, segments, bytes, target, is_independent } =
+            self;
+        let alone = u8::from(*is_independent);
+        format!("{MARK}{number},{discontinuities},{begin_ms},{end_ms},{segments},{bytes},{target},{alone}\n")
     }
 
     /// Reads the comment in front of a chunk.
@@ -56,6 +63,8 @@ impl Mark {
             segments: next()?.parse().ok()?,
             bytes: next()?.parse().ok()?,
             target: next()?.parse().ok()?,
+            // Lists of former versions do not say it.
+            is_independent: next().is_some_and(|alone| alone == "1"),
         };
         (next().is_none() && mark.end_ms >= mark.begin_ms).then_some(mark)
     }
@@ -76,6 +85,8 @@ pub(super) struct Chunk {
     pub(super) text: String,
     /// True if ranges of dates begin in it.
     has_ranges: bool,
+    /// True if there are gaps in it.
+    has_gaps: bool,
 }
 
 impl Chunk {
@@ -84,8 +95,12 @@ impl Chunk {
         let mark = Mark::read(text.lines().next()?)?;
         let uris = text.lines().filter(|line| !line.starts_with('#')).count();
         let is_whole = text.ends_with('\n') && u64::try_from(uris) == Ok(mark.segments) && uris > 0;
-        let has_ranges = text.contains(RANGE);
-        is_whole.then(|| Self { mark, text: text.to_owned(), has_ranges })
+        is_whole.then(|| Self {
+            mark,
+            text: text.to_owned(),
+            has_ranges: text.contains(RANGE),
+            has_gaps: text.contains(GAP),
+        })
     }
 
     /// Returns the names of its files: segments and initialization sections.
@@ -96,11 +111,53 @@ impl Chunk {
         })
     }
 
+    /// Returns the names of its segments.
+    fn uris(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter(|line| !line.starts_with('#'))
+    }
+
+    /// The number after its last segment.
+    const fn end(&self) -> u64 {
+        self.mark.number.saturating_add(self.mark.segments)
+    }
+
+    /// Takes away the segments from a number on, which begins at this date. Returns false if there are none.
+    fn cut(&mut self, number: u64, begin_ms: i64) -> bool {
+        let count = number.saturating_sub(self.mark.number);
+        let Ok(keep) = usize::try_from(count) else { return false };
+        if count >= self.mark.segments {
+            return false;
+        }
+        let mut left = keep;
+        let lines = self.text.split_inclusive('\n').skip(1).take_while(|line| {
+            let is_kept = left > 0;
+            left = left.saturating_sub(usize::from(!line.starts_with('#')));
+            is_kept
+        });
+        let lines: String = lines.collect();
+        // Which of the bytes are whose is not written down.
+        let bytes = self.mark.bytes.checked_div(self.mark.segments).unwrap_or(0).saturating_mul(count);
+        self.mark = Mark { segments: count, bytes, end_ms: begin_ms.max(self.mark.begin_ms), ..self.mark };
+        self.text = self.mark.line() + &lines;
+        self.has_ranges = self.text.contains(RANGE);
+        self.has_gaps = self.text.contains(GAP);
+        true
+    }
+
     /// True if its segments are encrypted.
     fn has_key(&self) -> bool {
         let is_key = |line: &str| line.starts_with(KEY) && !line.ends_with("METHOD=NONE");
         self.text.lines().any(is_key)
     }
+}
+
+/// Work on the disk after the chunks of a former run were taken.
+#[derive(Debug, Default)]
+pub(super) struct Resumed {
+    /// Chunks to remove.
+    pub(super) left: Vec<Chunk>,
+    /// Chunks whose lists may have another form there, or another name.
+    pub(super) changed: Vec<Chunk>,
 }
 
 /// All segments that viewers can go back to.
@@ -140,38 +197,38 @@ impl Reach {
 
     // ---- inputs
 
-    /// Takes the chunks of a former run, as far back as each follows the one before it. Returns the others.
-    pub(super) fn resume(&mut self, mut chunks: Vec<Chunk>) -> Vec<Chunk> {
-        // The list of segments that could still change may have those of a chunk that was written after it.
-        chunks.sort_by_key(|chunk| (chunk.mark.number, u64::MAX.saturating_sub(chunk.mark.segments)));
-        let (mut left, mut due) = (Vec::new(), 0_u64);
-        for chunk in chunks {
-            let Mark { number, segments, target, .. } = chunk.mark;
-            if number < due {
-                continue;
+    /// Takes the chunks of a former run, as far back as each follows the one before it.
+    pub(super) fn resume(&mut self, chunks: Vec<Chunk>) -> Resumed {
+        let mut resumed = Resumed::default();
+        let (chain, others) = chain::of(chunks);
+        for (mut chunk, until) in chain {
+            if until.is_some_and(|(number, begin_ms)| chunk.cut(number, begin_ms)) {
+                resumed.changed.push(chunk.clone());
             }
-            let is_next = self.chunks.back().is_none_or(|last| number == due && last.mark.target == target);
-            if !is_next {
-                left.extend(self.chunks.drain(..));
-                self.bytes = 0;
-            }
-            due = number.saturating_add(segments);
             self.bytes = self.bytes.saturating_add(chunk.mark.bytes);
             self.chunks.push_back(chunk);
         }
+        let first = self.chunks.front().map_or(0, |chunk| chunk.mark.number);
+        for mut chunk in others {
+            if chunk.end() > first {
+                // Its files are others' as well: nothing but the list goes.
+                chunk.text.clear();
+                if self.chunks.iter().any(|kept| kept.mark.number == chunk.mark.number) {
+                    continue;
+                }
+            }
+            resumed.left.push(chunk);
+        }
         if let Some(last) = self.chunks.back() {
             let inside = u64::try_from(last.text.matches("#EXT-X-DISCONTINUITY\n").count()).unwrap_or(0);
-            self.number = last.mark.number.saturating_add(last.mark.segments);
+            self.number = last.end();
             self.discontinuities = last.mark.discontinuities.saturating_add(inside);
             self.target = last.mark.target;
             self.is_resumed = true;
+            // It may be that of the newest segments, which is written again and again.
+            resumed.changed.push(last.clone());
         }
-        left
-    }
-
-    /// Returns the newest chunk.
-    pub(super) fn last(&self) -> Option<&Chunk> {
-        self.chunks.back()
+        resumed
     }
 
     /// Returns the first of the segments that may change as a chunk.
@@ -220,9 +277,6 @@ impl Reach {
     pub(super) fn seal(&mut self, segments: usize) -> Option<&Chunk> {
         let segments: Vec<Listed> = self.recent.drain(..segments.min(self.recent.len())).collect();
         let chunk = self.chunk(&segments, self.number, self.discontinuities)?;
-        if segments.iter().any(|listed| listed.segment.gap) {
-            self.version = self.version.max(super::GAP_VERSION);
-        }
         self.number = self.number.saturating_add(chunk.mark.segments);
         self.discontinuities = self.discontinuities.saturating_add(discontinuities(&segments));
         self.bytes = self.bytes.saturating_add(chunk.mark.bytes);
@@ -268,7 +322,8 @@ impl Reach {
         let next: BTreeSet<&str> = self.chunks.front().into_iter().flat_map(Chunk::names).collect();
         let gone = chunk.names().filter(|name| !next.contains(name) && !self.needs(name));
         let gone: BTreeSet<String> = gone.map(str::to_owned).collect();
-        gone.into_iter().chain([list_name(&chunk.mark)]).collect()
+        // The list first: what is interrupted leaves files that no list names, and not the other way round.
+        std::iter::once(list_name(&chunk.mark)).chain(gone).collect()
     }
 
     /// True if segments that may change need this initialization section.
@@ -298,9 +353,10 @@ impl Reach {
         let mut text = String::with_capacity(length.saturating_add(8192));
         let recent: Vec<Listed> = self.recent.iter().cloned().collect();
         let has_gaps = recent.iter().any(|listed| listed.segment.gap);
+        let has_gaps = has_gaps || self.chunks.iter().any(|chunk| chunk.has_gaps);
         let version = if has_gaps { self.version.max(super::GAP_VERSION) } else { self.version };
         let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:{version}");
-        if self.is_independent {
+        if self.is_independent && self.chunks.iter().all(|chunk| chunk.mark.is_independent) {
             text.push_str("#EXT-X-INDEPENDENT-SEGMENTS\n");
         }
         let skip = self.target.saturating_mul(super::list::SKIP_TARGETS);
@@ -336,6 +392,7 @@ impl Reach {
             segments: u64::try_from(segments.len()).ok()?,
             bytes: segments.iter().fold(0, |sum, listed| sum.saturating_add(listed.bytes)),
             target: self.target,
+            is_independent: self.is_independent,
         };
         let mark = Mark { end_ms: mark.end_ms.max(mark.begin_ms), ..mark };
         let mut text = mark.line();
@@ -348,7 +405,8 @@ impl Reach {
         let segments: Vec<Segment> = segments.iter().enumerate().map(dated).collect();
         let _ = write!(text, "{}", SegmentLines { behind: None, segments: &segments });
         let has_ranges = segments.iter().any(|segment| !segment.date_ranges.is_empty());
-        Some(Chunk { mark, text, has_ranges })
+        let has_gaps = segments.iter().any(|segment| segment.gap);
+        Some(Chunk { mark, text, has_ranges, has_gaps })
     }
 }
 

@@ -1,5 +1,7 @@
 //! A stream's segments beside a disk that fails, is slow or full, and viewers who go back.
 
+mod again;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -386,20 +388,27 @@ fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
         }
         assert!(rig.dvr.is_settled() && rig.shown(Choice::default()).unwrap().ended, "{seed}");
         // The next run goes on with all of it, and with nothing else.
+        let ended = rig.shown(Choice::default()).unwrap();
         let (disk, seen, number) = (rig.disk, rig.seen, rig.number);
-        let mut next = Rig::new(settings(100, cap), number + 900, disk);
+        let mut next = Rig::new(settings(100, cap), number + 3, disk);
         next.seen = seen;
         next.done(None);
+        let resumed = next.shown(Choice::default()).unwrap();
+        // What is older than the window has not left the disk yet.
+        let older = uris(&resumed).len() - uris(&ended).len();
+        assert!(uris(&resumed).ends_with(&uris(&ended)) && older <= 2 * CHUNK, "{seed}");
+        assert!(
+            resumed.version >= GAP_VERSION || resumed.segments.iter().all(|segment| !segment.gap),
+            "{seed}"
+        );
         next.map = u32::from(rig.map > 0) * 90;
         next.publish("cam_90_init.mp4", 10);
         next.segment(100, false);
         next.settle();
         let list = next.shown(Choice::default()).unwrap();
-        let at = list
-            .segments
-            .iter()
-            .position(|segment| segment.uri.ends_with(&format!("{:09}.m4s", number + 900)));
-        assert!(list.segments[at.unwrap()].discontinuity || at == Some(0), "{seed}");
+        let at =
+            list.segments.iter().position(|segment| segment.uri.ends_with(&format!("{:09}.m4s", number + 3)));
+        assert!(at.is_some_and(|at| at > 0 && list.segments[at].discontinuity), "{seed}");
     }
 }
 
@@ -539,6 +548,10 @@ fn what_a_deleted_stream_had_goes_with_it() {
     rig.dvr.clear();
     rig.settle();
     assert!(rig.disk.is_empty() && rig.dvr.is_settled(), "{:?}", rig.disk.keys());
+}
+
+fn uris(list: &MediaPlaylist) -> Vec<String> {
+    list.segments.iter().map(|segment| segment.uri.clone()).collect()
 }
 
 #[test]
