@@ -55,6 +55,18 @@ impl Ledger {
         work(apps.entry(app.to_owned()).or_default())
     }
 
+    /// Counts bytes of a stream before they are written, so that two streams do not take the same room. Returns false if there is none.
+    fn take(&self, root: &Path, (app, stream): (&str, &str), growth: u64, cap: u64) -> bool {
+        self.with(root, app, |usage| {
+            let has_room = growth == 0 || usage.bytes().saturating_add(growth) <= cap;
+            if has_room {
+                let own = usage.folders.entry(stream.to_owned()).or_default();
+                *own = own.saturating_add(growth);
+            }
+            has_room
+        })
+    }
+
     fn done(&self, root: &Path, app: &str) -> DvrDone {
         self.with(root, app, |usage| DvrDone {
             lists: Vec::new(),
@@ -133,19 +145,28 @@ fn put(
     (name, data): (&str, &Bytes),
     cap: u64,
 ) -> io::Result<()> {
+    checked(name)?;
     let (app, stream) = split(folder)?;
-    let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
-    // Taken before it is written, so that two streams do not take the same room.
-    ledger.with(root, app, |usage| {
-        if usage.bytes().saturating_add(bytes) > cap {
-            return Err(io::Error::from_raw_os_error(libc::EDQUOT));
-        }
-        let own = usage.folders.entry(stream.to_owned()).or_default();
-        *own = own.saturating_add(bytes);
-        Ok(())
-    })?;
+    let old = length_of(root, folder, name);
+    let growth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_sub(old);
+    if !ledger.take(root, (app, stream), growth, cap) {
+        return Err(io::Error::from_raw_os_error(libc::EDQUOT));
+    }
     let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
-    archives::put(root, &path, data).inspect_err(|_| give_back(root, ledger, (app, stream), bytes))
+    let done = archives::put(root, &path, data);
+    // Also after an error, which may come when the file is in its place.
+    let (counted, length) = (old.saturating_add(growth), length_of(root, folder, name));
+    ledger.with(root, app, |usage| {
+        let own = usage.folders.entry(stream.to_owned()).or_insert(counted);
+        *own = own.saturating_add(length).saturating_sub(counted);
+    });
+    done
+}
+
+/// Returns the length of a file; 0: there is none.
+fn length_of(root: &Path, folder: &[String], name: &str) -> u64 {
+    let metadata = path_of(root, folder).and_then(|path| fs::symlink_metadata(path.join(name)));
+    metadata.ok().filter(fs::Metadata::is_file).map_or(0, |metadata| metadata.len())
 }
 
 fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u64) {
@@ -288,6 +309,13 @@ mod tests {
         run(root, ledger, &work).map(|done| done.app_bytes)
     }
 
+    /// Makes a folder with these applications in it.
+    fn home() -> TempFolder {
+        let root = TempFolder::new();
+        ["live", "other"].iter().for_each(|app| fs::create_dir(root.join(app)).unwrap());
+        root
+    }
+
     fn names(root: &Path, stream: &str) -> Vec<String> {
         let mut names: Vec<String> =
             files(&root.join("live").join(DVR).join(stream)).map(|(name, _)| name).collect();
@@ -297,7 +325,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_application_are_counted_and_bounded() {
-        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let (root, ledger) = (home(), Ledger::default());
         let at = (&*root, &ledger);
         assert_eq!(put(at, "a", "1.ts", &[1; 6000]), Ok(6000));
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
@@ -322,8 +350,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_written_again_counts_once() {
+        let (root, ledger) = (home(), Ledger::default());
+        let at = (&*root, &ledger);
+        for _ in 0..10 {
+            assert_eq!(put(at, "a", "tail.list", &[1; 3000]), Ok(3000));
+        }
+        assert_eq!(put(at, "a", "tail.list", &[1; 500]), Ok(500), "a shorter one gives back");
+        assert_eq!(put(at, "b", "1.ts", &[1; 9500]), Ok(10_000));
+        assert_eq!(put(at, "a", "tail.list", &[1; 500]), Ok(10_000), "there is room for the same again");
+        assert_eq!(put(at, "a", "tail.list", &[1; 501]), Err(AppendError::Full));
+        assert_eq!(put(at, "b", "1.ts", &[1; 100]), Ok(600));
+        assert_eq!(put((&root, &Ledger::default()), "a", "2.ts", b"x"), Ok(601), "as it is on the disk");
+    }
+
+    #[test]
     fn what_no_list_names_goes_and_the_rest_goes_on() {
-        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let (root, ledger) = (home(), Ledger::default());
         let resume = || run(&root, &ledger, &DvrWork::Resume { folder: folder("a"), keep: KEEP }).unwrap();
         assert_eq!(resume(), DvrDone::default(), "there is none");
         let list = b"#X\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:2,\n1.m4s\n";
@@ -339,7 +382,7 @@ mod tests {
 
     #[test]
     fn no_link_is_followed_and_no_other_folder_is_touched() {
-        let (root, ledger, outside) = (TempFolder::new(), Ledger::default(), TempFolder::new());
+        let (root, ledger, outside) = (home(), Ledger::default(), TempFolder::new());
         fs::create_dir_all(root.join("live").join(DVR)).unwrap();
         fs::write(outside.join("1.ts"), "x").unwrap();
         symlink(&*outside, root.join("live").join(DVR).join("a")).unwrap();
@@ -361,7 +404,7 @@ mod tests {
 
     #[test]
     fn a_folder_to_which_nothing_is_added_goes_when_nobody_can_go_back_to_it() {
-        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let (root, ledger) = (home(), Ledger::default());
         for stream in ["old", "new"] {
             put((&root, &ledger), stream, "1.ts", b"x").unwrap();
         }
