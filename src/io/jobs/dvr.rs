@@ -179,21 +179,40 @@ fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u
 
 fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
+    // Counted before anything goes.
+    ledger.with(root, app, |_| ());
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
         path => path?,
     };
     for name in names {
         checked(name)?;
-        let file = path.join(name);
+    }
+    let freed = remove_files(&path, names.iter(), |file| fs::remove_file(file));
+    give_back(root, ledger, (app, stream), freed);
+    Ok(ledger.done(root, app))
+}
+
+/// Removes files of a folder, and returns the bytes that they had. Those that cannot be removed stay, and the others go.
+fn remove_files<'a>(
+    folder: &Path,
+    names: impl Iterator<Item = &'a String>,
+    remove: impl Fn(&Path) -> io::Result<()>,
+) -> u64 {
+    let (mut freed, mut left) = (0_u64, Vec::new());
+    for name in names {
+        let file = folder.join(name);
         let bytes = fs::symlink_metadata(&file).map_or(0, |metadata| metadata.len());
-        match fs::remove_file(&file) {
-            Ok(()) => give_back(root, ledger, (app, stream), bytes),
+        match remove(&file) {
+            Ok(()) => freed = freed.saturating_add(bytes),
             Err(error) if is_missing(&error) => {}
-            Err(error) => return Err(error),
+            Err(error) => left.push(error),
         }
     }
-    Ok(ledger.done(root, app))
+    if let Some(error) = left.first() {
+        tracing::warn!(folder = %folder.display(), files = left.len(), %error, "DVR files not removed");
+    }
+    freed
 }
 
 fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone> {
@@ -213,7 +232,14 @@ fn resume(root: &Path, ledger: &Ledger, folder: &[String], keep: Duration) -> io
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
         path => path?,
     };
-    let mut names: Vec<String> = files(&path).map(|(name, _)| name).collect();
+    let (lists, bytes) = read_lists(&path, |file| fs::remove_file(file))?;
+    ledger.with(root, app, |usage| usage.folders.insert(stream.to_owned(), bytes));
+    Ok(DvrDone { lists, ..ledger.done(root, app) })
+}
+
+/// Returns the lists of a folder and the bytes of what is in it, from which everything goes that no list names.
+fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result<(Vec<Bytes>, u64)> {
+    let mut names: Vec<String> = files(path).map(|(name, _)| name).collect();
     // Numbers of equal length, because they have nine digits until 2033, and then ten.
     names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     let mut lists = Vec::new();
@@ -226,12 +252,8 @@ fn resume(root: &Path, ledger: &Ledger, folder: &[String], keep: Duration) -> io
     let named: std::collections::BTreeSet<&str> =
         lists.iter().filter_map(|list| std::str::from_utf8(list).ok()).flat_map(named).collect();
     let is_useless = |name: &&String| !name.ends_with(LIST) && !named.contains(name.as_str());
-    for name in names.iter().filter(is_useless) {
-        fs::remove_file(path.join(name))?;
-    }
-    let bytes = bytes_in(&path);
-    ledger.with(root, app, |usage| usage.folders.insert(stream.to_owned(), bytes));
-    Ok(DvrDone { lists, ..ledger.done(root, app) })
+    remove_files(path, names.iter().filter(is_useless), remove);
+    Ok((lists, bytes_in(path)))
 }
 
 /// Returns the names in a list: of segments, and of their initialization sections.
@@ -362,6 +384,27 @@ mod tests {
         assert_eq!(put(at, "a", "tail.list", &[1; 501]), Err(AppendError::Full));
         assert_eq!(put(at, "b", "1.ts", &[1; 100]), Ok(600));
         assert_eq!(put((&root, &Ledger::default()), "a", "2.ts", b"x"), Ok(601), "as it is on the disk");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_does_not_hold_up_the_stream() {
+        let (root, ledger) = (home(), Ledger::default());
+        let list = b"#X\n#EXTINF:2,\n2.ts\n";
+        for (name, data) in [("2.ts", &b"two"[..]), ("3.ts", b"three"), ("7.list", list)] {
+            put((&root, &ledger), "a", name, data).unwrap();
+        }
+        // Comes before the others and cannot be removed, as on a broken disk, or where it belongs to somebody else.
+        let useless = |path: &Path| match path.ends_with("3.ts") {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => fs::remove_file(path),
+        };
+        put((&root, &ledger), "a", "4.ts", b"four").unwrap();
+        let (lists, bytes) = read_lists(&root.join("live").join(DVR).join("a"), useless).unwrap();
+        assert_eq!(
+            (lists, names(&root, "a")),
+            (vec![Bytes::from_static(list)], ["2.ts", "3.ts", "7.list"].map(str::to_owned).to_vec())
+        );
+        assert_eq!(bytes, 8 + u64::try_from(list.len()).unwrap(), "what stays counts");
     }
 
     #[test]
