@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
@@ -45,14 +45,24 @@ impl Usage {
 }
 
 impl Ledger {
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<String, Usage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Works with the usage of an application, which is counted first when it is not known.
     fn with<T>(&self, root: &Path, app: &str, work: impl FnOnce(&mut Usage) -> T) -> T {
-        let mut apps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !apps.contains_key(app) {
-            let folders = folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect();
-            apps.insert(app.to_owned(), Usage { folders, swept: None });
+        self.know(app, || folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect());
+        work(self.apps().entry(app.to_owned()).or_default())
+    }
+
+    /// Has an application counted that is not known. No other application waits for that; where two jobs count, the first to be done is
+    /// right, because nothing is added or removed before.
+    fn know(&self, app: &str, count: impl FnOnce() -> BTreeMap<String, u64>) {
+        let is_known = self.apps().contains_key(app);
+        if !is_known {
+            let folders = count();
+            self.apps().entry(app.to_owned()).or_insert(Usage { folders, swept: None });
         }
-        work(apps.entry(app.to_owned()).or_default())
     }
 
     /// Counts bytes of a stream before they are written, so that two streams do not take the same room. Returns false if there is none.
@@ -405,6 +415,22 @@ mod tests {
             (vec![Bytes::from_static(list)], ["2.ts", "3.ts", "7.list"].map(str::to_owned).to_vec())
         );
         assert_eq!(bytes, 8 + u64::try_from(list.len()).unwrap(), "what stays counts");
+    }
+
+    #[test]
+    fn others_do_not_wait_while_an_application_is_counted() {
+        let (root, ledger) = (home(), Ledger::default());
+        put((&root, &ledger), "a", "1.ts", b"x").unwrap();
+        let ledger = Ledger::default();
+        let total = |ledger: &Ledger| ledger.with(&root, "live", |usage| usage.bytes());
+        ledger.know("live", || {
+            assert!(ledger.0.try_lock().is_ok(), "the lock is free");
+            // Another job of the application is quicker, and adds something.
+            assert_eq!(put((&root, &ledger), "a", "2.ts", b"xyz"), Ok(4));
+            BTreeMap::from([("a".to_owned(), 1)])
+        });
+        assert_eq!(total(&ledger), 4);
+        ledger.know("live", || panic!("it is known"));
     }
 
     #[test]
