@@ -1,11 +1,12 @@
 //! Files of streams that viewers can go back in: `{application}/.dvr/{stream}/`, with a count of their bytes for each application.
 //!
 //! 1. The first job of an application counts what is there; later ones add and subtract.
-//! 2. A file beyond the application's bytes is refused before anything is written: the stream has to give up something of its own.
+//! 2. A file beyond the application's bytes takes the place of folders of streams that are over, the one longest unchanged first. Where
+//!    there is none it is refused before anything is written: the stream has to give up something of its own.
 //! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash
 //!    has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use super::archives;
 use super::files::{blame_append, checked, nowhere};
 use crate::io::clock;
-use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST};
+use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST, Writer};
 
 /// Time between two looks for folders that are too old.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -34,13 +35,21 @@ pub(super) struct Ledger(Mutex<BTreeMap<String, Usage>>);
 
 #[derive(Debug, Default)]
 struct Usage {
+    /// Bytes of each folder.
     folders: BTreeMap<String, u64>,
+    /// Streams that write to theirs.
+    writers: BTreeMap<String, Writer>,
     swept: Option<Instant>,
 }
 
 impl Usage {
     fn bytes(&self) -> u64 {
         self.folders.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    }
+
+    /// True if a stream writes to this folder: it stays.
+    fn is_live(&self, name: &str) -> bool {
+        self.writers.get(name).is_some_and(Writer::is_there)
     }
 }
 
@@ -61,7 +70,7 @@ impl Ledger {
         let is_known = self.apps().contains_key(app);
         if !is_known {
             let folders = count();
-            self.apps().entry(app.to_owned()).or_insert(Usage { folders, swept: None });
+            self.apps().entry(app.to_owned()).or_insert_with(|| Usage { folders, ..Usage::default() });
         }
     }
 
@@ -78,23 +87,28 @@ impl Ledger {
     }
 
     fn done(&self, root: &Path, app: &str) -> DvrDone {
-        self.with(root, app, |usage| DvrDone {
-            lists: Vec::new(),
-            app_bytes: usage.bytes(),
-            folders: u64::try_from(usage.folders.len()).unwrap_or(u64::MAX),
+        self.with(root, app, |usage| {
+            usage.writers.retain(|_, writer| writer.is_there());
+            let live = usage.writers.keys().filter_map(|name| usage.folders.get(name));
+            DvrDone {
+                lists: Vec::new(),
+                app_bytes: live.fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+                folders: u64::try_from(usage.writers.len()).unwrap_or(u64::MAX),
+            }
         })
     }
 }
 
 pub(super) fn run(root: &Path, ledger: &Ledger, work: &DvrWork) -> Result<DvrDone, AppendError> {
     let done = match work {
-        DvrWork::Resume { folder, keep } => resume(root, ledger, folder, *keep),
-        DvrWork::Put { folder, name, data, cap, keep } => put(root, ledger, folder, (name, data), *cap)
-            .and_then(|()| {
+        DvrWork::Resume { folder, keep, writer } => resume(root, ledger, folder, *keep, writer),
+        DvrWork::Put { folder, name, data, cap, keep } => {
+            put(root, ledger, folder, (name, data), (*cap, *keep)).and_then(|()| {
                 let (app, _) = split(folder)?;
                 sweep(root, ledger, app, *keep);
                 Ok(ledger.done(root, app))
-            }),
+            })
+        }
         DvrWork::Drop { folder, names } => remove(root, ledger, folder, names),
         DvrWork::Clear { folder } => clear(root, ledger, folder),
     };
@@ -153,13 +167,14 @@ fn put(
     ledger: &Ledger,
     folder: &[String],
     (name, data): (&str, &Bytes),
-    cap: u64,
+    (cap, keep): (u64, Duration),
 ) -> io::Result<()> {
     checked(name)?;
     let (app, stream) = split(folder)?;
     let old = length_of(root, folder, name);
     let growth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_sub(old);
-    if !ledger.take(root, (app, stream), growth, cap) {
+    let take = || ledger.take(root, (app, stream), growth, cap);
+    if !take() && !make_room(root, ledger, (app, stream), keep, take) {
         return Err(io::Error::from_raw_os_error(libc::EDQUOT));
     }
     let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
@@ -171,6 +186,46 @@ fn put(
         *own = own.saturating_add(length).saturating_sub(counted);
     });
     done
+}
+
+/// Removes folders of an application until a file has its room: those that are too old, and then those of other streams that are over,
+/// the one longest unchanged first. Returns false if there is no room without them.
+fn make_room(
+    root: &Path,
+    ledger: &Ledger,
+    (app, stream): (&str, &str),
+    keep: Duration,
+    take: impl Fn() -> bool,
+) -> bool {
+    sweep_now(root, ledger, app, keep);
+    let changed = |path: &Path| fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let mut others: Vec<_> = folders(root, app)
+        .filter(|(name, _)| name != stream)
+        .map(|(name, path)| (changed(&path), name, path))
+        .collect();
+    others.sort();
+    for (_, name, path) in others {
+        if take() {
+            return true;
+        }
+        if ledger.with(root, app, |usage| usage.is_live(&name)) {
+            continue;
+        }
+        let removed = fs::remove_dir_all(&path);
+        ledger.with(root, app, |usage| match removed {
+            Ok(()) => usage.folders.remove(&name),
+            Err(_) => usage.folders.insert(name.clone(), bytes_in(&path)),
+        });
+        match removed {
+            Ok(()) => tracing::info!(
+                app,
+                stream = name,
+                "DVR removed: its stream is over, and dvr.max_bytes used up"
+            ),
+            Err(error) => tracing::warn!(app, stream = name, %error, "DVR not removed"),
+        }
+    }
+    take()
 }
 
 /// Returns the length of a file; 0: there is none.
@@ -235,8 +290,16 @@ fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone>
     Ok(ledger.done(root, app))
 }
 
-fn resume(root: &Path, ledger: &Ledger, folder: &[String], keep: Duration) -> io::Result<DvrDone> {
+fn resume(
+    root: &Path,
+    ledger: &Ledger,
+    folder: &[String],
+    keep: Duration,
+    writer: &Writer,
+) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
+    // Before the look for old folders, from which this one is safe.
+    ledger.with(root, app, |usage| usage.writers.insert(stream.to_owned(), writer.clone()));
     sweep(root, ledger, app, keep);
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
@@ -259,7 +322,7 @@ fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Resu
             lists.push(Bytes::from(fs::read(&file)?));
         }
     }
-    let named: std::collections::BTreeSet<&str> =
+    let named: BTreeSet<&str> =
         lists.iter().filter_map(|list| std::str::from_utf8(list).ok()).flat_map(named).collect();
     let is_useless = |name: &&String| !name.ends_with(LIST) && !named.contains(name.as_str());
     remove_files(path, names.iter().filter(is_useless), remove);
@@ -277,31 +340,37 @@ fn named(list: &str) -> impl Iterator<Item = &str> {
 /// Removes folders of an application that are too old, at most once a minute.
 fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
     let now = clock::now().mono;
-    let is_due = ledger.with(root, app, |usage| {
-        let is_due = usage.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP);
-        if is_due {
-            usage.swept = Some(now);
-        }
-        is_due
-    });
-    if is_due {
-        for name in remove_older(root, app, keep) {
-            ledger.with(root, app, |usage| usage.folders.remove(&name));
-        }
-        // Somebody may have removed the application's folder meanwhile.
-        if folders(root, app).next().is_none() {
-            ledger.with(root, app, |usage| usage.folders.clear());
-        }
+    let swept = ledger.with(root, app, |usage| usage.swept);
+    if swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP) {
+        sweep_now(root, ledger, app, keep);
     }
+}
+
+/// Removes folders of streams that are over to which nothing was added for so long, and returns how many.
+fn sweep_now(root: &Path, ledger: &Ledger, app: &str, keep: Duration) -> usize {
+    ledger.with(root, app, |usage| usage.swept = Some(clock::now().mono));
+    let is_live = |name: &str| ledger.with(root, app, |usage| usage.is_live(name));
+    let old = folders(root, app).filter(|(name, path)| is_older(path, keep) && !is_live(name));
+    let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok()).count();
+    // Also those of an application that was removed meanwhile.
+    let there: BTreeSet<String> = folders(root, app).map(|(name, _)| name).collect();
+    ledger.with(root, app, |usage| {
+        let live: BTreeSet<String> =
+            usage.folders.keys().filter(|name| usage.is_live(name)).cloned().collect();
+        usage.folders.retain(|name, _| there.contains(name) || live.contains(name));
+    });
+    removed
+}
+
+/// True if nothing was added to a folder for so long.
+fn is_older(path: &Path, keep: Duration) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
 }
 
 /// Removes folders to which nothing was added for so long, and returns their names.
 fn remove_older(root: &Path, app: &str, keep: Duration) -> Vec<String> {
-    let is_older = |path: &Path| {
-        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-        changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
-    };
-    let old = folders(root, app).filter(|(_, path)| is_older(path));
+    let old = folders(root, app).filter(|(_, path)| is_older(path, keep));
     let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok());
     removed.map(|(name, _)| name).collect()
 }
@@ -319,6 +388,7 @@ pub(super) fn remove_forgotten(root: &Path, apps: &[String]) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::sync::Arc;
 
     use super::*;
     use crate::tests::TempFolder;
@@ -338,7 +408,16 @@ mod tests {
     ) -> Result<u64, AppendError> {
         let data = Bytes::copy_from_slice(data);
         let work = DvrWork::Put { folder: folder(stream), name: name.to_owned(), data, cap: CAP, keep: KEEP };
-        run(root, ledger, &work).map(|done| done.app_bytes)
+        run(root, ledger, &work).map(|_| total(root, ledger, "live"))
+    }
+
+    fn total(root: &Path, ledger: &Ledger, app: &str) -> u64 {
+        ledger.with(root, app, |usage| usage.bytes())
+    }
+
+    fn resume(root: &Path, ledger: &Ledger, stream: &str, writer: &Arc<()>) -> DvrDone {
+        let writer = Writer::of(writer);
+        run(root, ledger, &DvrWork::Resume { folder: folder(stream), keep: KEEP, writer }).unwrap()
     }
 
     /// Makes a folder with these applications in it.
@@ -357,8 +436,9 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_application_are_counted_and_bounded() {
-        let (root, ledger) = (home(), Ledger::default());
+        let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
         let at = (&*root, &ledger);
+        ["a", "b"].iter().for_each(|stream| drop(resume(&root, &ledger, stream, &writer)));
         assert_eq!(put(at, "a", "1.ts", &[1; 6000]), Ok(6000));
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
@@ -374,7 +454,8 @@ mod tests {
         let other = ["other", DVR, "a"].map(str::to_owned).to_vec();
         let data = Bytes::from(vec![0; 9000]);
         let work = DvrWork::Put { folder: other, name: "1.ts".to_owned(), data, cap: CAP, keep: KEEP };
-        assert_eq!(run(&root, &ledger, &work).map(|done| done.app_bytes), Ok(9000));
+        run(&root, &ledger, &work).unwrap();
+        assert_eq!((total(&root, &ledger, "other"), total(&root, &ledger, "live")), (9000, 7000));
         // After a restart it is counted again.
         assert_eq!(put((&root, &Ledger::default()), "c", "1.ts", &[1; 3000]), Ok(10_000));
         let clear = run(&root, &ledger, &DvrWork::Clear { folder: folder("b") }).unwrap();
@@ -383,8 +464,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_written_again_counts_once() {
-        let (root, ledger) = (home(), Ledger::default());
+        let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
         let at = (&*root, &ledger);
+        ["a", "b"].iter().for_each(|stream| drop(resume(&root, &ledger, stream, &writer)));
         for _ in 0..10 {
             assert_eq!(put(at, "a", "tail.list", &[1; 3000]), Ok(3000));
         }
@@ -435,9 +517,9 @@ mod tests {
 
     #[test]
     fn what_no_list_names_goes_and_the_rest_goes_on() {
-        let (root, ledger) = (home(), Ledger::default());
-        let resume = || run(&root, &ledger, &DvrWork::Resume { folder: folder("a"), keep: KEEP }).unwrap();
-        assert_eq!(resume(), DvrDone::default(), "there is none");
+        let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
+        let resume = || resume(&root, &ledger, "a", &writer);
+        assert_eq!(resume(), DvrDone { folders: 1, ..DvrDone::default() }, "there is none");
         let list = b"#X\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:2,\n1.m4s\n";
         for (name, data) in [("1.m4s", &b"one"[..]), ("2.m4s", b"two"), ("i.mp4", b"i"), ("7.list", list)] {
             put((&root, &ledger), "a", name, data).unwrap();
@@ -447,6 +529,66 @@ mod tests {
         assert_eq!((done.lists, done.folders), (vec![Bytes::from_static(list)], 1));
         assert_eq!(names(&root, "a"), ["1.m4s", "7.list", "i.mp4"]);
         assert_eq!(done.app_bytes, 4 + u64::try_from(list.len()).unwrap());
+    }
+
+    #[test]
+    fn streams_that_are_over_make_room_for_those_that_are_live() {
+        let (root, ledger, [a, b, c]) = (home(), Ledger::default(), [(); 3].map(Arc::new));
+        for (stream, writer, age) in [("a", &a, 20), ("b", &b, 10), ("c", &c, 30)] {
+            resume(&root, &ledger, stream, writer);
+            put((&root, &ledger), stream, "1.list", &[1; 3000]).unwrap();
+            set_age(&root, stream, Duration::from_secs(age));
+        }
+        let put = |name: &str, bytes: usize| put((&root, &ledger), "c", name, &vec![1; bytes]);
+        let there = || ["a", "b"].map(|stream| !names(&root, stream).is_empty());
+        assert_eq!(put("2.ts", 2000), Err(AppendError::Full), "all of them are live");
+        drop((a, b));
+        // They are in nobody's share.
+        let shares = resume(&root, &ledger, "c", &c);
+        assert_eq!((shares.app_bytes, shares.folders, total(&root, &ledger, "live")), (3000, 1, 9000));
+        let came_back = Arc::new(());
+        resume(&root, &ledger, "a", &came_back);
+        assert_eq!((put("2.ts", 2000), there()), (Ok(8000), [true, false]), "of the one that is over");
+        drop(came_back);
+        assert_eq!(
+            (put("3.ts", 2000), there()),
+            (Ok(10_000), [true, false]),
+            "nothing goes before there is need"
+        );
+        assert_eq!((put("3.ts", 2001), there()), (Ok(7001), [false, false]));
+        assert_eq!(
+            (put("4.ts", 3000), names(&root, "c").len()),
+            (Err(AppendError::Full), 3),
+            "never its own"
+        );
+    }
+
+    #[test]
+    fn the_one_longest_unchanged_goes_first_and_old_ones_at_once() {
+        let (root, ledger) = (home(), Ledger::default());
+        for (stream, age) in [("a", 10), ("b", 20), ("d", 15)] {
+            put((&root, &ledger), stream, "1.ts", &[1; 3000]).unwrap();
+            set_age(&root, stream, Duration::from_secs(age));
+        }
+        let there = || ["a", "b", "d"].map(|stream| !names(&root, stream).is_empty());
+        let writer = Arc::new(());
+        resume(&root, &ledger, "c", &writer);
+        assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 2000]), Ok(8000));
+        assert_eq!(there(), [true, false, true]);
+        // Of those that are too old all go, though the last look for them was just now.
+        ["a", "d"].iter().for_each(|stream| set_age(&root, stream, KEEP + Duration::from_secs(5)));
+        assert_eq!(put((&root, &ledger), "c", "2.ts", &[1; 3000]), Ok(5000));
+        assert_eq!(there(), [false; 3]);
+        // A live one stays, however long nothing came.
+        set_age(&root, "c", KEEP + Duration::from_secs(5));
+        put((&root, &ledger), "e", "1.ts", &[1; 5000]).unwrap();
+        assert_eq!(put((&root, &ledger), "e", "2.ts", &[1; 1]), Err(AppendError::Full));
+        assert_eq!(names(&root, "c").len(), 2);
+    }
+
+    fn set_age(root: &Path, stream: &str, age: Duration) {
+        let folder = fs::File::open(root.join("live").join(DVR).join(stream)).unwrap();
+        folder.set_modified(SystemTime::now() - age).unwrap();
     }
 
     #[test]
@@ -478,9 +620,7 @@ mod tests {
             put((&root, &ledger), stream, "1.ts", b"x").unwrap();
         }
         let old = root.join("live").join(DVR).join("old");
-        let set = |ago: Duration| {
-            fs::File::open(&old).unwrap().set_modified(SystemTime::now() - ago).unwrap();
-        };
+        let set = |age| set_age(&root, "old", age);
         set(KEEP + Duration::from_secs(5));
         put((&root, &ledger), "new", "2.ts", b"x").unwrap();
         assert!(old.exists(), "the last look was just now");

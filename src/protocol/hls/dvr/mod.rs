@@ -21,6 +21,7 @@ mod settings;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -28,7 +29,7 @@ use hls::playlist::{MediaPlaylist, Segment};
 
 use super::ENDING;
 use super::copy::{HELD_BYTES_MAX, RETRY, reason_of};
-use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work};
+use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work, Writer};
 use crate::protocol::sinks::Query;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
@@ -113,6 +114,8 @@ pub(super) struct Dvr {
     settings: DvrSettings,
     /// The folder on the disk.
     folder: Vec<String>,
+    /// There for as long as this window writes to it.
+    writer: Arc<()>,
     /// Beginning of the names of its files, and of its playlist without the ending.
     stem: String,
     reach: Reach,
@@ -135,6 +138,7 @@ impl Dvr {
         Self {
             settings,
             folder: folder_of(app, &stem),
+            writer: Arc::default(),
             reach: Reach::new(settings.window),
             stem,
             in_memory_from: 0,
@@ -423,7 +427,14 @@ impl Dvr {
             self.due.tail = false;
             (Doing::Clear, DvrWork::Clear { folder: self.folder.clone() })
         } else if !std::mem::replace(&mut self.stage.has_resumed, true) {
-            (Doing::Resume, DvrWork::Resume { folder: self.folder.clone(), keep: self.settings.keep() })
+            (
+                Doing::Resume,
+                DvrWork::Resume {
+                    folder: self.folder.clone(),
+                    keep: self.settings.keep(),
+                    writer: Writer::of(&self.writer),
+                },
+            )
         } else if !self.due.drops.is_empty() {
             let names = std::mem::take(&mut self.due.drops);
             (Doing::Drop, DvrWork::Drop { folder: self.folder.clone(), names })
