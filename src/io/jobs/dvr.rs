@@ -6,9 +6,12 @@
 //! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash
 //!    has ended.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -16,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 
 use super::archives;
-use super::files::{blame_append, checked, nowhere};
+use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_make_folder};
 use crate::io::clock;
 use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST, Writer};
 
@@ -178,7 +181,13 @@ fn put(
         return Err(io::Error::from_raw_os_error(libc::EDQUOT));
     }
     let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
-    let done = archives::put(root, &path, data);
+    // An application that is gone is not made anew: its folder is only opened.
+    let is_app = Cell::new(true);
+    let step = |folder: &OwnedFd, name: &CStr| match is_app.replace(false) {
+        true => open_folder(folder, name),
+        false => open_or_make_folder(folder, name),
+    };
+    let done = lead(root, &path, step).and_then(|place| archives::put_in(&place, data));
     // Also after an error, which may come when the file is in its place.
     let (counted, length) = (old.saturating_add(growth), length_of(root, folder, name));
     ledger.with(root, app, |usage| {
@@ -513,6 +522,20 @@ mod tests {
         });
         assert_eq!(total(&ledger), 4);
         ledger.know("live", || panic!("it is known"));
+    }
+
+    #[test]
+    fn nothing_is_written_for_an_application_that_is_gone() {
+        let (root, ledger) = (home(), Ledger::default());
+        put((&root, &ledger), "a", "1.ts", b"x").unwrap();
+        fs::remove_dir_all(root.join("live")).unwrap();
+        assert_eq!(put((&root, &ledger), "a", "2.ts", b"x"), Err(AppendError::Path));
+        assert!(!root.join("live").exists());
+        assert_eq!(put((&root, &Ledger::default()), "a", "2.ts", b"x"), Err(AppendError::Path));
+        assert!(!root.join("live").exists());
+        // A new one of its name begins with nothing.
+        fs::create_dir(root.join("live")).unwrap();
+        assert_eq!(put((&root, &ledger), "b", "1.ts", &[1; 10_000]), Ok(10_000));
     }
 
     #[test]
