@@ -36,7 +36,7 @@ impl PartialEq for Writer {
 
 impl Eq for Writer {}
 
-/// Work on the files of one stream, in a folder of its own. Its path is below the root folder, the application's name first; links are
+/// Work on the files of one stream, or on those that streams have left, in a folder of its own. Its path is below the root folder, the application's name first; links are
 /// not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DvrWork {
@@ -74,6 +74,12 @@ pub enum DvrWork {
         /// The folder.
         folder: Vec<String>,
     },
+    /// Remove folders of streams that are over which viewers cannot go back to any more: those to which nothing was added for as long as
+    /// the last [`Self::Resume`] or [`Self::Put`] of the application has said, or for a day where there was none since the start.
+    Sweep {
+        /// The applications.
+        apps: Vec<String>,
+    },
 }
 
 impl DvrWork {
@@ -82,7 +88,7 @@ impl DvrWork {
     pub const fn bytes(&self) -> usize {
         match self {
             Self::Put { data, .. } => data.len(),
-            Self::Resume { .. } | Self::Drop { .. } | Self::Clear { .. } => 0,
+            Self::Resume { .. } | Self::Drop { .. } | Self::Clear { .. } | Self::Sweep { .. } => 0,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::names::stream_of;
 use crate::control::Files;
@@ -10,9 +11,12 @@ use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
-use crate::jobs::{RecordingOutcome, RecordingWork, Work};
+use crate::jobs::{ArchiveWork, DvrWork, RecordingOutcome, RecordingWork, Work};
 use crate::mail::ToWorker;
 use crate::types::{Now, StreamKey, WorkerId};
+
+/// Pause between two looks for files that viewers cannot go back in any more.
+const WINDOWS: Duration = Duration::from_secs(60);
 
 impl Files {
     /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
@@ -38,6 +42,8 @@ impl Files {
             control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
         self.recordings.held = sent.then(Vec::new);
+        // A job of its own, for which no recording waits.
+        self.remove_windows(cx, now);
         // These files were not reported to anybody.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
@@ -49,6 +55,19 @@ impl Files {
         match &mut self.recordings.held {
             Some(held) => held.push((worker, mail)),
             None => cx.post(worker, mail),
+        }
+    }
+
+    /// Has files removed that viewers could go back in while their stream was live, and now cannot any more; at most once in
+    /// [`WINDOWS`].
+    pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
+        if self.recordings.windows_due.is_some_and(|due| due > now.mono) {
+            return;
+        }
+        let apps = cx.apps.keys().map(ToString::to_string).collect();
+        let work = Work::Archive(ArchiveWork::Dvr(DvrWork::Sweep { apps }));
+        if cx.submit(work, |_, _, _| ()) {
+            self.recordings.windows_due = now.mono.checked_add(WINDOWS);
         }
     }
 

@@ -123,6 +123,8 @@ pub(super) struct Recordings {
     retries: BTreeSet<(Instant, Retry)>,
     /// The time of the next search for old recordings.
     sweep_due: Option<Instant>,
+    /// The time from which files may be looked for that viewers cannot go back in any more.
+    windows_due: Option<Instant>,
     /// Old recordings whose files were removed on a full disk, before their records.
     removed_while_full: BTreeSet<store::Key>,
     /// Recordings and files that failed since the start.

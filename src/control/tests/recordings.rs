@@ -512,6 +512,7 @@ fn a_file_without_a_record_is_finished_at_the_next_start_and_before_anything_is_
     assert!(apps.contains(&"live".to_owned()));
     again.publish("s", 0);
     assert!(again.is_quiet(), "its file could be taken for a left one");
+    assert_eq!(again.sweeps, [apps], "nobody waits for what may be many files");
     let found = ["live/streams/done.mp4", "live/streams/a/lost_1.mp4"].map(path).to_vec();
     again.done(find, Outcome::Recording(RecordingOutcome::Found(found)));
     assert_eq!(again.recording().stem, "s");

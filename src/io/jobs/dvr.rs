@@ -42,6 +42,8 @@ struct Usage {
     folders: BTreeMap<String, u64>,
     /// Streams that write to theirs.
     writers: BTreeMap<String, Writer>,
+    /// Time for which folders stay to which nothing is added, as it was last said.
+    keep: Option<Duration>,
     swept: Option<Instant>,
 }
 
@@ -114,6 +116,10 @@ pub(super) fn run(root: &Path, ledger: &Ledger, work: &DvrWork) -> Result<DvrDon
         }
         DvrWork::Drop { folder, names } => remove(root, ledger, folder, names),
         DvrWork::Clear { folder } => clear(root, ledger, folder),
+        DvrWork::Sweep { apps } => {
+            remove_forgotten(root, ledger, apps);
+            Ok(DvrDone::default())
+        }
     };
     done.map_err(|error| blame_append(&error))
 }
@@ -349,7 +355,10 @@ fn named(list: &str) -> impl Iterator<Item = &str> {
 /// Removes folders of an application that are too old, at most once a minute.
 fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
     let now = clock::now().mono;
-    let swept = ledger.with(root, app, |usage| usage.swept);
+    let swept = ledger.with(root, app, |usage| {
+        usage.keep = Some(keep);
+        usage.swept
+    });
     if swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP) {
         sweep_now(root, ledger, app, keep);
     }
@@ -377,19 +386,13 @@ fn is_older(path: &Path, keep: Duration) -> bool {
     changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
 }
 
-/// Removes folders to which nothing was added for so long, and returns their names.
-fn remove_older(root: &Path, app: &str, keep: Duration) -> Vec<String> {
-    let old = folders(root, app).filter(|(_, path)| is_older(path, keep));
-    let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok());
-    removed.map(|(name, _)| name).collect()
-}
-
-/// Removes what nobody can go back in any more, when the server starts: also of applications in which no stream does that now.
-pub(super) fn remove_forgotten(root: &Path, apps: &[String]) {
+/// Removes what nobody can go back in any more, also of applications in which no stream does that now.
+fn remove_forgotten(root: &Path, ledger: &Ledger, apps: &[String]) {
     for app in apps {
-        let removed = remove_older(root, app, LONGEST);
-        if !removed.is_empty() {
-            tracing::info!(app, streams = removed.len(), "DVR removed: older than a day");
+        let keep = ledger.with(root, app, |usage| usage.keep).unwrap_or(LONGEST);
+        let removed = sweep_now(root, ledger, app, keep);
+        if removed > 0 {
+            tracing::info!(app, streams = removed, "DVR removed: nobody can go back to it any more");
         }
     }
 }
@@ -650,12 +653,16 @@ mod tests {
         // The server starts again.
         assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
         assert!(!old.exists());
-        put((&root, &ledger), "old", "1.ts", b"x").unwrap();
-        set(LONGEST - Duration::from_secs(60));
-        remove_forgotten(&root, &["none".to_owned(), "live".to_owned()]);
-        assert!(old.exists());
-        set(LONGEST + Duration::from_secs(5));
-        remove_forgotten(&root, &["none".to_owned(), "live".to_owned()]);
-        assert!(!old.exists() && !names(&root, "new").is_empty());
+        // Without another stream it goes by itself, when the time is over that streams of this run have said, or else after a day.
+        for (ledger, keep) in [(Ledger::default(), LONGEST), (ledger, KEEP)] {
+            put((&root, &Ledger::default()), "old", "1.ts", b"x").unwrap();
+            let sweep = DvrWork::Sweep { apps: ["none", "live"].map(str::to_owned).to_vec() };
+            set(keep - Duration::from_secs(5));
+            run(&root, &ledger, &sweep).unwrap();
+            assert!(old.exists());
+            set(keep + Duration::from_secs(5));
+            run(&root, &ledger, &sweep).unwrap();
+            assert!(!old.exists() && !names(&root, "new").is_empty());
+        }
     }
 }
