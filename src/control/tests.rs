@@ -83,6 +83,8 @@ struct Rig {
     leftovers: Option<Vec<Vec<String>>>,
     /// Looks for files that viewers cannot go back in any more: the applications.
     sweeps: Vec<Vec<String>>,
+    /// True if they get no answer.
+    holds_sweeps: bool,
     /// Requests to the directory that nobody has answered.
     asked: Vec<directory::Request>,
     /// Number of times that the server was to be shut down.
@@ -179,6 +181,7 @@ impl Rig {
             files: Vec::new(),
             leftovers,
             sweeps: Vec::new(),
+            holds_sweeps: false,
             asked: Vec::new(),
             lefts: 0,
             exited: false,
@@ -216,7 +219,9 @@ impl Rig {
             }
             Work::Archive(ArchiveWork::Dvr(DvrWork::Sweep { apps })) => {
                 self.sweeps.push(apps);
-                self.done(id, Outcome::Dvr(Ok(DvrDone::default())));
+                if !self.holds_sweeps {
+                    self.done(id, Outcome::Dvr(Ok(DvrDone::default())));
+                }
             }
             Work::Resolve { host, port } => self.resolves.push(AskedName { id, host, port }),
             Work::Post(post) => self.hooks.push(Posted { id, post }),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::names::stream_of;
 use crate::control::Files;
@@ -17,6 +17,18 @@ use crate::types::{Now, StreamKey, WorkerId};
 
 /// Pause between two looks for files that viewers cannot go back in any more.
 const WINDOWS: Duration = Duration::from_secs(60);
+
+/// The looks for files that viewers cannot go back in any more.
+#[derive(Debug, Default)]
+pub(super) enum Windows {
+    /// There was none.
+    #[default]
+    Unseen,
+    /// There is one, which takes as long as the disk needs.
+    UnderWay,
+    /// The last one ended at this time.
+    Seen(Instant),
+}
 
 impl Files {
     /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
@@ -58,16 +70,21 @@ impl Files {
         }
     }
 
-    /// Has files removed that viewers could go back in while their stream was live, and now cannot any more; at most once in
-    /// [`WINDOWS`].
+    /// Has files removed that viewers could go back in while their stream was live, and now cannot any more; one look at a
+    /// time, and a pause of [`WINDOWS`] between two.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
-        if self.recordings.windows_due.is_some_and(|due| due > now.mono) {
-            return;
+        match self.recordings.windows {
+            Windows::UnderWay => return,
+            Windows::Seen(at) if now.mono.saturating_duration_since(at) < WINDOWS => return,
+            Windows::Seen(_) | Windows::Unseen => {}
         }
         let apps = cx.apps.keys().map(ToString::to_string).collect();
         let work = Work::Archive(ArchiveWork::Dvr(DvrWork::Sweep { apps }));
-        if cx.submit(work, |_, _, _| ()) {
-            self.recordings.windows_due = now.mono.checked_add(WINDOWS);
+        let sent = cx.submit(work, |control, now, _| {
+            control.files.recordings.windows = Windows::Seen(now.mono);
+        });
+        if sent {
+            self.recordings.windows = Windows::UnderWay;
         }
     }
 

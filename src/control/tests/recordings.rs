@@ -525,6 +525,20 @@ fn a_file_without_a_record_is_finished_at_the_next_start_and_before_anything_is_
 }
 
 #[test]
+fn files_of_streams_that_are_over_are_looked_for_all_the_time_and_by_one_job() {
+    let mut rig = Rig::with(&[], &[]);
+    let after = |rig: &mut Rig, seconds: u64| {
+        rig.now.mono += Duration::from_secs(seconds);
+        rig.control.handle_host(rig.now, HostFigures::default(), Vec::new());
+        rig.drain();
+        rig.sweeps.len()
+    };
+    assert_eq!((rig.sweeps.len(), after(&mut rig, 59), after(&mut rig, 1)), (1, 1, 2));
+    rig.holds_sweeps = true;
+    assert_eq!((after(&mut rig, 60), after(&mut rig, 3600)), (3, 3), "the disk hangs");
+}
+
+#[test]
 fn a_left_file_that_cannot_be_finished_or_found_keeps_nothing_waiting() {
     let found = vec![path("live/streams/bad.mp4"), path("live/streams/empty.mp4")];
     let mut rig = Rig::start_after(config(&[], &[ALWAYS]), Memory::new(), Some(found));
