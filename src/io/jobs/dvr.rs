@@ -183,7 +183,8 @@ fn put(
     let old = length_of(root, folder, name);
     let growth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_sub(old);
     let take = || ledger.take(root, (app, stream), growth, cap);
-    if !take() && !make_room(root, ledger, (app, stream), keep, take) {
+    // For a file that never fits nothing else goes.
+    if growth > cap || (!take() && !make_room(root, ledger, (app, stream), keep, take)) {
         return Err(io::Error::from_raw_os_error(libc::EDQUOT));
     }
     let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
@@ -599,6 +600,8 @@ mod tests {
         let there = || ["a", "b", "d"].map(|stream| !names(&root, stream).is_empty());
         let writer = Arc::new(());
         resume(&root, &ledger, "c", &writer);
+        assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 10_001]), Err(AppendError::Full));
+        assert_eq!(there(), [true; 3], "it never fits");
         assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 2000]), Ok(8000));
         assert_eq!(there(), [true, false, true]);
         // Of those that are too old all go, though the last look for them was just now.
