@@ -466,12 +466,14 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Takes figures of the machine and of the job service. If memory use is above the limit, new publishers are refused.
+    /// Takes figures of the machine and of the job service, as they come every few seconds. If memory use is above the limit, new
+    /// publishers are refused.
     pub fn handle_host(&mut self, now: Now, figures: HostFigures, jobs: Vec<JobCounts>) {
         self.figures.jobs = jobs;
         self.cx.load.memory_percent = figures.memory_percent;
         self.figures.host = figures;
         self.figures.sample_server(&self.cx, &self.registry, now);
+        self.files.remove_windows(&mut self.cx, now);
         let cpu = u8::try_from(self.cx.load.busy_permille(now) / 10).unwrap_or(100);
         self.registry.cluster.note_load(cpu, self.cx.load.memory_percent);
         self.end_turn(now);

@@ -9,7 +9,10 @@ use media::Position;
 
 use super::*;
 use crate::http::{Headers, Method, Request, Version};
-use crate::jobs::{JobDone, JobId, Outcome, PasswordWork, Post, RecordingOutcome, RecordingWork, Work};
+use crate::jobs::{
+    ArchiveWork, DvrDone, DvrWork, JobDone, JobId, Outcome, PasswordWork, Post, RecordingOutcome,
+    RecordingWork, Work,
+};
 use crate::mail::{
     Departure, Grant, PublishRequest, PushOrder, PushState, Question, Refusal, Report, SourceFigures,
 };
@@ -78,6 +81,10 @@ struct Rig {
     files: Vec<(JobId, Work)>,
     /// The unfinished recordings of an earlier life; `None`: nobody looks for them.
     leftovers: Option<Vec<Vec<String>>>,
+    /// Looks for files that viewers cannot go back in any more: the applications.
+    sweeps: Vec<Vec<String>>,
+    /// True if they get no answer.
+    holds_sweeps: bool,
     /// Requests to the directory that nobody has answered.
     asked: Vec<directory::Request>,
     /// Number of times that the server was to be shut down.
@@ -173,6 +180,8 @@ impl Rig {
             admin: Vec::new(),
             files: Vec::new(),
             leftovers,
+            sweeps: Vec::new(),
+            holds_sweeps: false,
             asked: Vec::new(),
             lefts: 0,
             exited: false,
@@ -207,6 +216,12 @@ impl Rig {
         match work {
             Work::Recording(RecordingWork::Find { .. }) if let Some(found) = self.leftovers.take() => {
                 self.done(id, Outcome::Recording(RecordingOutcome::Found(found)));
+            }
+            Work::Archive(ArchiveWork::Dvr(DvrWork::Sweep { apps })) => {
+                self.sweeps.push(apps);
+                if !self.holds_sweeps {
+                    self.done(id, Outcome::Dvr(Ok(DvrDone::default())));
+                }
             }
             Work::Resolve { host, port } => self.resolves.push(AskedName { id, host, port }),
             Work::Post(post) => self.hooks.push(Posted { id, post }),

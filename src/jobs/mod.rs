@@ -36,7 +36,7 @@ use crate::auth::HookUrl;
 pub use admin::{AdminOutcome, AdminWork};
 pub use archive::ArchiveWork;
 pub use compute::{Compute, Computed};
-pub use dvr::{DVR, DvrDone, DvrWork, LIST};
+pub use dvr::{DVR, DvrDone, DvrWork, LIST, Writer};
 pub use files::{AppendError, AppendFile, AppendTo, Appended, BlockSource, FileError, OpenedFile};
 pub use import::{ImportOutcome, ImportWork, ImportedFile};
 pub use key_info::{KEY_BYTES, KEY_INFO_BYTES_MAX, KeyInfo, KeyInfoLines};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::names::stream_of;
 use crate::control::Files;
@@ -10,9 +11,24 @@ use crate::control::context::Context;
 use crate::control::hooks::Hooks;
 use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
-use crate::jobs::{RecordingOutcome, RecordingWork, Work};
+use crate::jobs::{ArchiveWork, DvrWork, RecordingOutcome, RecordingWork, Work};
 use crate::mail::ToWorker;
 use crate::types::{Now, StreamKey, WorkerId};
+
+/// Pause between two looks for files that viewers cannot go back in any more.
+const WINDOWS: Duration = Duration::from_secs(60);
+
+/// The looks for files that viewers cannot go back in any more.
+#[derive(Debug, Default)]
+pub(super) enum Windows {
+    /// There was none.
+    #[default]
+    Unseen,
+    /// There is one, which takes as long as the disk needs.
+    UnderWay,
+    /// The last one ended at this time.
+    Seen(Instant),
+}
 
 impl Files {
     /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
@@ -38,6 +54,8 @@ impl Files {
             control.files.leftovers_found(&mut control.cx, &control.records, uploaded, outcome.recording());
         });
         self.recordings.held = sent.then(Vec::new);
+        // A job of its own, for which no recording waits.
+        self.remove_windows(cx, now);
         // These files were not reported to anybody.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
@@ -49,6 +67,24 @@ impl Files {
         match &mut self.recordings.held {
             Some(held) => held.push((worker, mail)),
             None => cx.post(worker, mail),
+        }
+    }
+
+    /// Has files removed that viewers could go back in while their stream was live, and now cannot any more; one look at a
+    /// time, and a pause of [`WINDOWS`] between two.
+    pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
+        match self.recordings.windows {
+            Windows::UnderWay => return,
+            Windows::Seen(at) if now.mono.saturating_duration_since(at) < WINDOWS => return,
+            Windows::Seen(_) | Windows::Unseen => {}
+        }
+        let apps = cx.apps.keys().map(ToString::to_string).collect();
+        let work = Work::Archive(ArchiveWork::Dvr(DvrWork::Sweep { apps }));
+        let sent = cx.submit(work, |control, now, _| {
+            control.files.recordings.windows = Windows::Seen(now.mono);
+        });
+        if sent {
+            self.recordings.windows = Windows::UnderWay;
         }
     }
 

@@ -123,6 +123,7 @@ pub(super) struct Recordings {
     retries: BTreeSet<(Instant, Retry)>,
     /// The time of the next search for old recordings.
     sweep_due: Option<Instant>,
+    windows: leftovers::Windows,
     /// Old recordings whose files were removed on a full disk, before their records.
     removed_while_full: BTreeSet<store::Key>,
     /// Recordings and files that failed since the start.

@@ -512,6 +512,7 @@ fn a_file_without_a_record_is_finished_at_the_next_start_and_before_anything_is_
     assert!(apps.contains(&"live".to_owned()));
     again.publish("s", 0);
     assert!(again.is_quiet(), "its file could be taken for a left one");
+    assert_eq!(again.sweeps, [apps], "nobody waits for what may be many files");
     let found = ["live/streams/done.mp4", "live/streams/a/lost_1.mp4"].map(path).to_vec();
     again.done(find, Outcome::Recording(RecordingOutcome::Found(found)));
     assert_eq!(again.recording().stem, "s");
@@ -521,6 +522,20 @@ fn a_file_without_a_record_is_finished_at_the_next_start_and_before_anything_is_
     assert!(again.vods().iter().any(is_it), "{:?}", again.vods());
     assert_eq!(again.told_of("vodReady").len(), 1);
     assert_eq!(again.stored_vods().len(), 2);
+}
+
+#[test]
+fn files_of_streams_that_are_over_are_looked_for_all_the_time_and_by_one_job() {
+    let mut rig = Rig::with(&[], &[]);
+    let after = |rig: &mut Rig, seconds: u64| {
+        rig.now.mono += Duration::from_secs(seconds);
+        rig.control.handle_host(rig.now, HostFigures::default(), Vec::new());
+        rig.drain();
+        rig.sweeps.len()
+    };
+    assert_eq!((rig.sweeps.len(), after(&mut rig, 59), after(&mut rig, 1)), (1, 1, 2));
+    rig.holds_sweeps = true;
+    assert_eq!((after(&mut rig, 60), after(&mut rig, 3600)), (3, 3), "the disk hangs");
 }
 
 #[test]

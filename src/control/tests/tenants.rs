@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::uploads::{FINISHED, Nothing};
 use super::*;
 use crate::jobs::shares::{Lines, Threads, Turn};
-use crate::jobs::{Appended, Class, Job, ObjectOutcome};
+use crate::jobs::{Appended, Class, DvrDone, Job, ObjectOutcome};
 use crate::mail::UploadNews;
 use crate::types::PullId;
 
@@ -678,6 +678,7 @@ impl Life {
                     (ms(1), Outcome::Recording(RecordingOutcome::Removed), None)
                 }
                 Work::Recording(_) => (ms(2), Outcome::Recording(FINISHED), None),
+                Work::Archive(_) => (ms(1), Outcome::Dvr(Ok(DvrDone::default())), None),
                 ref other => panic!("control has no use for {other:?}"),
             };
             let done = JobDone { id: job.id, outcome };

@@ -28,8 +28,12 @@ pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
     done.map_err(|error| blame_append(&error))
 }
 
-pub(super) fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
-    let (folder, name) = lead(root, path, open_or_make_folder)?;
+fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
+    put_in(&lead(root, path, open_or_make_folder)?, data)
+}
+
+/// Writes a file of this name in a folder in one step.
+pub(super) fn put_in((folder, name): &(OwnedFd, CString), data: &[u8]) -> io::Result<()> {
     let (before, behind) = UNFINISHED;
     let unfinished = CString::new([before.as_bytes(), name.as_bytes(), behind.as_bytes()].concat())?;
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NONBLOCK;
@@ -37,13 +41,13 @@ pub(super) fn put(root: &Path, path: &[String], data: &[u8]) -> io::Result<()> {
         let mut file = File::from(file);
         file.write_all(data)?;
         file.sync_all()?;
-        sys::replace_beside(folder.as_fd(), &unfinished, &name)
+        sys::replace_beside(folder.as_fd(), &unfinished, name)
     });
     if let Err(error) = written {
         let _ = sys::remove_beside(folder.as_fd(), &unfinished);
         return Err(error);
     }
-    sync_folder(&folder)
+    sync_folder(folder)
 }
 
 fn remove(root: &Path, path: &[String], begun_ms: Option<i64>) -> io::Result<()> {

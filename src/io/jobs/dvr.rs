@@ -1,23 +1,27 @@
 //! Files of streams that viewers can go back in: `{application}/.dvr/{stream}/`, with a count of their bytes for each application.
 //!
 //! 1. The first job of an application counts what is there; later ones add and subtract.
-//! 2. A file beyond the application's bytes is refused before anything is written: the stream has to give up something of its own.
+//! 2. A file beyond the application's bytes takes the place of folders of streams that are over, the one longest unchanged first. Where
+//!    there is none it is refused before anything is written: the stream has to give up something of its own.
 //! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash
 //!    has ended.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CStr;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 
 use super::archives;
-use super::files::{blame_append, checked, nowhere};
+use super::files::{blame_append, checked, lead, nowhere, open_folder, open_or_make_folder};
 use crate::io::clock;
-use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST};
+use crate::jobs::{AppendError, DVR, DvrDone, DvrWork, LIST, Writer};
 
 /// Time between two looks for folders that are too old.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -34,7 +38,12 @@ pub(super) struct Ledger(Mutex<BTreeMap<String, Usage>>);
 
 #[derive(Debug, Default)]
 struct Usage {
+    /// Bytes of each folder.
     folders: BTreeMap<String, u64>,
+    /// Streams that write to theirs.
+    writers: BTreeMap<String, Writer>,
+    /// Time for which folders stay to which nothing is added, as it was last said.
+    keep: Option<Duration>,
     swept: Option<Instant>,
 }
 
@@ -42,39 +51,75 @@ impl Usage {
     fn bytes(&self) -> u64 {
         self.folders.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
+
+    /// True if a stream writes to this folder: it stays.
+    fn is_live(&self, name: &str) -> bool {
+        self.writers.get(name).is_some_and(Writer::is_there)
+    }
 }
 
 impl Ledger {
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<String, Usage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Works with the usage of an application, which is counted first when it is not known.
     fn with<T>(&self, root: &Path, app: &str, work: impl FnOnce(&mut Usage) -> T) -> T {
-        let mut apps = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !apps.contains_key(app) {
-            let folders = folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect();
-            apps.insert(app.to_owned(), Usage { folders, swept: None });
+        self.know(app, || folders(root, app).map(|(name, path)| (name, bytes_in(&path))).collect());
+        work(self.apps().entry(app.to_owned()).or_default())
+    }
+
+    /// Has an application counted that is not known. No other application waits for that; where two jobs count, the first to be done is
+    /// right, because nothing is added or removed before.
+    fn know(&self, app: &str, count: impl FnOnce() -> BTreeMap<String, u64>) {
+        let is_known = self.apps().contains_key(app);
+        if !is_known {
+            let folders = count();
+            self.apps().entry(app.to_owned()).or_insert_with(|| Usage { folders, ..Usage::default() });
         }
-        work(apps.entry(app.to_owned()).or_default())
+    }
+
+    /// Counts bytes of a stream before they are written, so that two streams do not take the same room. Returns false if there is none.
+    fn take(&self, root: &Path, (app, stream): (&str, &str), growth: u64, cap: u64) -> bool {
+        self.with(root, app, |usage| {
+            let has_room = growth == 0 || usage.bytes().saturating_add(growth) <= cap;
+            if has_room {
+                let own = usage.folders.entry(stream.to_owned()).or_default();
+                *own = own.saturating_add(growth);
+            }
+            has_room
+        })
     }
 
     fn done(&self, root: &Path, app: &str) -> DvrDone {
-        self.with(root, app, |usage| DvrDone {
-            lists: Vec::new(),
-            app_bytes: usage.bytes(),
-            folders: u64::try_from(usage.folders.len()).unwrap_or(u64::MAX),
+        self.with(root, app, |usage| {
+            usage.writers.retain(|_, writer| writer.is_there());
+            let live = usage.writers.keys().filter_map(|name| usage.folders.get(name));
+            DvrDone {
+                lists: Vec::new(),
+                app_bytes: live.fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+                folders: u64::try_from(usage.writers.len()).unwrap_or(u64::MAX),
+            }
         })
     }
 }
 
 pub(super) fn run(root: &Path, ledger: &Ledger, work: &DvrWork) -> Result<DvrDone, AppendError> {
     let done = match work {
-        DvrWork::Resume { folder, keep } => resume(root, ledger, folder, *keep),
-        DvrWork::Put { folder, name, data, cap, keep } => put(root, ledger, folder, (name, data), *cap)
-            .and_then(|()| {
+        DvrWork::Resume { folder, keep, writer } => resume(root, ledger, folder, *keep, writer),
+        DvrWork::Put { folder, name, data, cap, keep } => {
+            put(root, ledger, folder, (name, data), (*cap, *keep)).and_then(|()| {
                 let (app, _) = split(folder)?;
                 sweep(root, ledger, app, *keep);
                 Ok(ledger.done(root, app))
-            }),
+            })
+        }
         DvrWork::Drop { folder, names } => remove(root, ledger, folder, names),
         DvrWork::Clear { folder } => clear(root, ledger, folder),
+        DvrWork::Sweep { apps } => {
+            remove_forgotten(root, ledger, apps);
+            Ok(DvrDone::default())
+        }
     };
     done.map_err(|error| blame_append(&error))
 }
@@ -131,21 +176,78 @@ fn put(
     ledger: &Ledger,
     folder: &[String],
     (name, data): (&str, &Bytes),
-    cap: u64,
+    (cap, keep): (u64, Duration),
 ) -> io::Result<()> {
+    checked(name)?;
     let (app, stream) = split(folder)?;
-    let bytes = u64::try_from(data.len()).unwrap_or(u64::MAX);
-    // Taken before it is written, so that two streams do not take the same room.
-    ledger.with(root, app, |usage| {
-        if usage.bytes().saturating_add(bytes) > cap {
-            return Err(io::Error::from_raw_os_error(libc::EDQUOT));
-        }
-        let own = usage.folders.entry(stream.to_owned()).or_default();
-        *own = own.saturating_add(bytes);
-        Ok(())
-    })?;
+    let old = length_of(root, folder, name);
+    let growth = u64::try_from(data.len()).unwrap_or(u64::MAX).saturating_sub(old);
+    let take = || ledger.take(root, (app, stream), growth, cap);
+    // For a file that never fits nothing else goes.
+    if growth > cap || (!take() && !make_room(root, ledger, (app, stream), keep, take)) {
+        return Err(io::Error::from_raw_os_error(libc::EDQUOT));
+    }
     let path: Vec<String> = folder.iter().cloned().chain([name.to_owned()]).collect();
-    archives::put(root, &path, data).inspect_err(|_| give_back(root, ledger, (app, stream), bytes))
+    // An application that is gone is not made anew: its folder is only opened.
+    let is_app = Cell::new(true);
+    let step = |folder: &OwnedFd, name: &CStr| match is_app.replace(false) {
+        true => open_folder(folder, name),
+        false => open_or_make_folder(folder, name),
+    };
+    let done = lead(root, &path, step).and_then(|place| archives::put_in(&place, data));
+    // Also after an error, which may come when the file is in its place.
+    let (counted, length) = (old.saturating_add(growth), length_of(root, folder, name));
+    ledger.with(root, app, |usage| {
+        let own = usage.folders.entry(stream.to_owned()).or_insert(counted);
+        *own = own.saturating_add(length).saturating_sub(counted);
+    });
+    done
+}
+
+/// Removes folders of an application until a file has its room: those that are too old, and then those of other streams that are over,
+/// the one longest unchanged first. Returns false if there is no room without them.
+fn make_room(
+    root: &Path,
+    ledger: &Ledger,
+    (app, stream): (&str, &str),
+    keep: Duration,
+    take: impl Fn() -> bool,
+) -> bool {
+    sweep_now(root, ledger, app, keep);
+    let changed = |path: &Path| fs::symlink_metadata(path).and_then(|metadata| metadata.modified()).ok();
+    let mut others: Vec<_> = folders(root, app)
+        .filter(|(name, _)| name != stream)
+        .map(|(name, path)| (changed(&path), name, path))
+        .collect();
+    others.sort();
+    for (_, name, path) in others {
+        if take() {
+            return true;
+        }
+        if ledger.with(root, app, |usage| usage.is_live(&name)) {
+            continue;
+        }
+        let removed = fs::remove_dir_all(&path);
+        ledger.with(root, app, |usage| match removed {
+            Ok(()) => usage.folders.remove(&name),
+            Err(_) => usage.folders.insert(name.clone(), bytes_in(&path)),
+        });
+        match removed {
+            Ok(()) => tracing::info!(
+                app,
+                stream = name,
+                "DVR removed: its stream is over, and dvr.max_bytes used up"
+            ),
+            Err(error) => tracing::warn!(app, stream = name, %error, "DVR not removed"),
+        }
+    }
+    take()
+}
+
+/// Returns the length of a file; 0: there is none.
+fn length_of(root: &Path, folder: &[String], name: &str) -> u64 {
+    let metadata = path_of(root, folder).and_then(|path| fs::symlink_metadata(path.join(name)));
+    metadata.ok().filter(fs::Metadata::is_file).map_or(0, |metadata| metadata.len())
 }
 
 fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u64) {
@@ -158,21 +260,40 @@ fn give_back(root: &Path, ledger: &Ledger, (app, stream): (&str, &str), bytes: u
 
 fn remove(root: &Path, ledger: &Ledger, folder: &[String], names: &[String]) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
+    // Counted before anything goes.
+    ledger.with(root, app, |_| ());
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
         path => path?,
     };
     for name in names {
         checked(name)?;
-        let file = path.join(name);
+    }
+    let freed = remove_files(&path, names.iter(), |file| fs::remove_file(file));
+    give_back(root, ledger, (app, stream), freed);
+    Ok(ledger.done(root, app))
+}
+
+/// Removes files of a folder, and returns the bytes that they had. Those that cannot be removed stay, and the others go.
+fn remove_files<'a>(
+    folder: &Path,
+    names: impl Iterator<Item = &'a String>,
+    remove: impl Fn(&Path) -> io::Result<()>,
+) -> u64 {
+    let (mut freed, mut left) = (0_u64, Vec::new());
+    for name in names {
+        let file = folder.join(name);
         let bytes = fs::symlink_metadata(&file).map_or(0, |metadata| metadata.len());
-        match fs::remove_file(&file) {
-            Ok(()) => give_back(root, ledger, (app, stream), bytes),
+        match remove(&file) {
+            Ok(()) => freed = freed.saturating_add(bytes),
             Err(error) if is_missing(&error) => {}
-            Err(error) => return Err(error),
+            Err(error) => left.push(error),
         }
     }
-    Ok(ledger.done(root, app))
+    if let Some(error) = left.first() {
+        tracing::warn!(folder = %folder.display(), files = left.len(), %error, "DVR files not removed");
+    }
+    freed
 }
 
 fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone> {
@@ -185,14 +306,29 @@ fn clear(root: &Path, ledger: &Ledger, folder: &[String]) -> io::Result<DvrDone>
     Ok(ledger.done(root, app))
 }
 
-fn resume(root: &Path, ledger: &Ledger, folder: &[String], keep: Duration) -> io::Result<DvrDone> {
+fn resume(
+    root: &Path,
+    ledger: &Ledger,
+    folder: &[String],
+    keep: Duration,
+    writer: &Writer,
+) -> io::Result<DvrDone> {
     let (app, stream) = split(folder)?;
+    // Before the look for old folders, from which this one is safe.
+    ledger.with(root, app, |usage| usage.writers.insert(stream.to_owned(), writer.clone()));
     sweep(root, ledger, app, keep);
     let path = match path_of(root, folder) {
         Err(error) if is_missing(&error) => return Ok(ledger.done(root, app)),
         path => path?,
     };
-    let mut names: Vec<String> = files(&path).map(|(name, _)| name).collect();
+    let (lists, bytes) = read_lists(&path, |file| fs::remove_file(file))?;
+    ledger.with(root, app, |usage| usage.folders.insert(stream.to_owned(), bytes));
+    Ok(DvrDone { lists, ..ledger.done(root, app) })
+}
+
+/// Returns the lists of a folder and the bytes of what is in it, from which everything goes that no list names.
+fn read_lists(path: &Path, remove: impl Fn(&Path) -> io::Result<()>) -> io::Result<(Vec<Bytes>, u64)> {
+    let mut names: Vec<String> = files(path).map(|(name, _)| name).collect();
     // Numbers of equal length, because they have nine digits until 2033, and then ten.
     names.sort_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     let mut lists = Vec::new();
@@ -202,15 +338,11 @@ fn resume(root: &Path, ledger: &Ledger, folder: &[String], keep: Duration) -> io
             lists.push(Bytes::from(fs::read(&file)?));
         }
     }
-    let named: std::collections::BTreeSet<&str> =
+    let named: BTreeSet<&str> =
         lists.iter().filter_map(|list| std::str::from_utf8(list).ok()).flat_map(named).collect();
     let is_useless = |name: &&String| !name.ends_with(LIST) && !named.contains(name.as_str());
-    for name in names.iter().filter(is_useless) {
-        fs::remove_file(path.join(name))?;
-    }
-    let bytes = bytes_in(&path);
-    ledger.with(root, app, |usage| usage.folders.insert(stream.to_owned(), bytes));
-    Ok(DvrDone { lists, ..ledger.done(root, app) })
+    remove_files(path, names.iter().filter(is_useless), remove);
+    Ok((lists, bytes_in(path)))
 }
 
 /// Returns the names in a list: of segments, and of their initialization sections.
@@ -224,41 +356,44 @@ fn named(list: &str) -> impl Iterator<Item = &str> {
 /// Removes folders of an application that are too old, at most once a minute.
 fn sweep(root: &Path, ledger: &Ledger, app: &str, keep: Duration) {
     let now = clock::now().mono;
-    let is_due = ledger.with(root, app, |usage| {
-        let is_due = usage.swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP);
-        if is_due {
-            usage.swept = Some(now);
-        }
-        is_due
+    let swept = ledger.with(root, app, |usage| {
+        usage.keep = Some(keep);
+        usage.swept
     });
-    if is_due {
-        for name in remove_older(root, app, keep) {
-            ledger.with(root, app, |usage| usage.folders.remove(&name));
-        }
-        // Somebody may have removed the application's folder meanwhile.
-        if folders(root, app).next().is_none() {
-            ledger.with(root, app, |usage| usage.folders.clear());
-        }
+    if swept.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP) {
+        sweep_now(root, ledger, app, keep);
     }
 }
 
-/// Removes folders to which nothing was added for so long, and returns their names.
-fn remove_older(root: &Path, app: &str, keep: Duration) -> Vec<String> {
-    let is_older = |path: &Path| {
-        let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
-        changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
-    };
-    let old = folders(root, app).filter(|(_, path)| is_older(path));
-    let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok());
-    removed.map(|(name, _)| name).collect()
+/// Removes folders of streams that are over to which nothing was added for so long, and returns how many.
+fn sweep_now(root: &Path, ledger: &Ledger, app: &str, keep: Duration) -> usize {
+    ledger.with(root, app, |usage| usage.swept = Some(clock::now().mono));
+    let is_live = |name: &str| ledger.with(root, app, |usage| usage.is_live(name));
+    let old = folders(root, app).filter(|(name, path)| is_older(path, keep) && !is_live(name));
+    let removed = old.filter(|(_, path)| fs::remove_dir_all(path).is_ok()).count();
+    // Also those of an application that was removed meanwhile.
+    let there: BTreeSet<String> = folders(root, app).map(|(name, _)| name).collect();
+    ledger.with(root, app, |usage| {
+        let live: BTreeSet<String> =
+            usage.folders.keys().filter(|name| usage.is_live(name)).cloned().collect();
+        usage.folders.retain(|name, _| there.contains(name) || live.contains(name));
+    });
+    removed
 }
 
-/// Removes what nobody can go back in any more, when the server starts: also of applications in which no stream does that now.
-pub(super) fn remove_forgotten(root: &Path, apps: &[String]) {
+/// True if nothing was added to a folder for so long.
+fn is_older(path: &Path, keep: Duration) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > keep))
+}
+
+/// Removes what nobody can go back in any more, also of applications in which no stream does that now.
+fn remove_forgotten(root: &Path, ledger: &Ledger, apps: &[String]) {
     for app in apps {
-        let removed = remove_older(root, app, LONGEST);
-        if !removed.is_empty() {
-            tracing::info!(app, streams = removed.len(), "DVR removed: older than a day");
+        let keep = ledger.with(root, app, |usage| usage.keep).unwrap_or(LONGEST);
+        let removed = sweep_now(root, ledger, app, keep);
+        if removed > 0 {
+            tracing::info!(app, streams = removed, "DVR removed: nobody can go back to it any more");
         }
     }
 }
@@ -266,6 +401,7 @@ pub(super) fn remove_forgotten(root: &Path, apps: &[String]) {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::sync::Arc;
 
     use super::*;
     use crate::tests::TempFolder;
@@ -285,7 +421,23 @@ mod tests {
     ) -> Result<u64, AppendError> {
         let data = Bytes::copy_from_slice(data);
         let work = DvrWork::Put { folder: folder(stream), name: name.to_owned(), data, cap: CAP, keep: KEEP };
-        run(root, ledger, &work).map(|done| done.app_bytes)
+        run(root, ledger, &work).map(|_| total(root, ledger, "live"))
+    }
+
+    fn total(root: &Path, ledger: &Ledger, app: &str) -> u64 {
+        ledger.with(root, app, |usage| usage.bytes())
+    }
+
+    fn resume(root: &Path, ledger: &Ledger, stream: &str, writer: &Arc<()>) -> DvrDone {
+        let writer = Writer::of(writer);
+        run(root, ledger, &DvrWork::Resume { folder: folder(stream), keep: KEEP, writer }).unwrap()
+    }
+
+    /// Makes a folder with these applications in it.
+    fn home() -> TempFolder {
+        let root = TempFolder::new();
+        ["live", "other"].iter().for_each(|app| fs::create_dir(root.join(app)).unwrap());
+        root
     }
 
     fn names(root: &Path, stream: &str) -> Vec<String> {
@@ -297,8 +449,9 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_application_are_counted_and_bounded() {
-        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
         let at = (&*root, &ledger);
+        ["a", "b"].iter().for_each(|stream| drop(resume(&root, &ledger, stream, &writer)));
         assert_eq!(put(at, "a", "1.ts", &[1; 6000]), Ok(6000));
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
@@ -314,7 +467,8 @@ mod tests {
         let other = ["other", DVR, "a"].map(str::to_owned).to_vec();
         let data = Bytes::from(vec![0; 9000]);
         let work = DvrWork::Put { folder: other, name: "1.ts".to_owned(), data, cap: CAP, keep: KEEP };
-        assert_eq!(run(&root, &ledger, &work).map(|done| done.app_bytes), Ok(9000));
+        run(&root, &ledger, &work).unwrap();
+        assert_eq!((total(&root, &ledger, "other"), total(&root, &ledger, "live")), (9000, 7000));
         // After a restart it is counted again.
         assert_eq!(put((&root, &Ledger::default()), "c", "1.ts", &[1; 3000]), Ok(10_000));
         let clear = run(&root, &ledger, &DvrWork::Clear { folder: folder("b") }).unwrap();
@@ -322,10 +476,77 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_is_written_again_counts_once() {
+        let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
+        let at = (&*root, &ledger);
+        ["a", "b"].iter().for_each(|stream| drop(resume(&root, &ledger, stream, &writer)));
+        for _ in 0..10 {
+            assert_eq!(put(at, "a", "tail.list", &[1; 3000]), Ok(3000));
+        }
+        assert_eq!(put(at, "a", "tail.list", &[1; 500]), Ok(500), "a shorter one gives back");
+        assert_eq!(put(at, "b", "1.ts", &[1; 9500]), Ok(10_000));
+        assert_eq!(put(at, "a", "tail.list", &[1; 500]), Ok(10_000), "there is room for the same again");
+        assert_eq!(put(at, "a", "tail.list", &[1; 501]), Err(AppendError::Full));
+        assert_eq!(put(at, "b", "1.ts", &[1; 100]), Ok(600));
+        assert_eq!(put((&root, &Ledger::default()), "a", "2.ts", b"x"), Ok(601), "as it is on the disk");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_removed_does_not_hold_up_the_stream() {
+        let (root, ledger) = (home(), Ledger::default());
+        let list = b"#X\n#EXTINF:2,\n2.ts\n";
+        for (name, data) in [("2.ts", &b"two"[..]), ("3.ts", b"three"), ("7.list", list)] {
+            put((&root, &ledger), "a", name, data).unwrap();
+        }
+        // Comes before the others and cannot be removed, as on a broken disk, or where it belongs to somebody else.
+        let useless = |path: &Path| match path.ends_with("3.ts") {
+            true => Err(io::ErrorKind::PermissionDenied.into()),
+            false => fs::remove_file(path),
+        };
+        put((&root, &ledger), "a", "4.ts", b"four").unwrap();
+        let (lists, bytes) = read_lists(&root.join("live").join(DVR).join("a"), useless).unwrap();
+        assert_eq!(
+            (lists, names(&root, "a")),
+            (vec![Bytes::from_static(list)], ["2.ts", "3.ts", "7.list"].map(str::to_owned).to_vec())
+        );
+        assert_eq!(bytes, 8 + u64::try_from(list.len()).unwrap(), "what stays counts");
+    }
+
+    #[test]
+    fn others_do_not_wait_while_an_application_is_counted() {
+        let (root, ledger) = (home(), Ledger::default());
+        put((&root, &ledger), "a", "1.ts", b"x").unwrap();
+        let ledger = Ledger::default();
+        let total = |ledger: &Ledger| ledger.with(&root, "live", |usage| usage.bytes());
+        ledger.know("live", || {
+            assert!(ledger.0.try_lock().is_ok(), "the lock is free");
+            // Another job of the application is quicker, and adds something.
+            assert_eq!(put((&root, &ledger), "a", "2.ts", b"xyz"), Ok(4));
+            BTreeMap::from([("a".to_owned(), 1)])
+        });
+        assert_eq!(total(&ledger), 4);
+        ledger.know("live", || panic!("it is known"));
+    }
+
+    #[test]
+    fn nothing_is_written_for_an_application_that_is_gone() {
+        let (root, ledger) = (home(), Ledger::default());
+        put((&root, &ledger), "a", "1.ts", b"x").unwrap();
+        fs::remove_dir_all(root.join("live")).unwrap();
+        assert_eq!(put((&root, &ledger), "a", "2.ts", b"x"), Err(AppendError::Path));
+        assert!(!root.join("live").exists());
+        assert_eq!(put((&root, &Ledger::default()), "a", "2.ts", b"x"), Err(AppendError::Path));
+        assert!(!root.join("live").exists());
+        // A new one of its name begins with nothing.
+        fs::create_dir(root.join("live")).unwrap();
+        assert_eq!(put((&root, &ledger), "b", "1.ts", &[1; 10_000]), Ok(10_000));
+    }
+
+    #[test]
     fn what_no_list_names_goes_and_the_rest_goes_on() {
-        let (root, ledger) = (TempFolder::new(), Ledger::default());
-        let resume = || run(&root, &ledger, &DvrWork::Resume { folder: folder("a"), keep: KEEP }).unwrap();
-        assert_eq!(resume(), DvrDone::default(), "there is none");
+        let (root, ledger, writer) = (home(), Ledger::default(), Arc::new(()));
+        let resume = || resume(&root, &ledger, "a", &writer);
+        assert_eq!(resume(), DvrDone { folders: 1, ..DvrDone::default() }, "there is none");
         let list = b"#X\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:2,\n1.m4s\n";
         for (name, data) in [("1.m4s", &b"one"[..]), ("2.m4s", b"two"), ("i.mp4", b"i"), ("7.list", list)] {
             put((&root, &ledger), "a", name, data).unwrap();
@@ -338,8 +559,70 @@ mod tests {
     }
 
     #[test]
+    fn streams_that_are_over_make_room_for_those_that_are_live() {
+        let (root, ledger, [a, b, c]) = (home(), Ledger::default(), [(); 3].map(Arc::new));
+        for (stream, writer, age) in [("a", &a, 20), ("b", &b, 10), ("c", &c, 30)] {
+            resume(&root, &ledger, stream, writer);
+            put((&root, &ledger), stream, "1.list", &[1; 3000]).unwrap();
+            set_age(&root, stream, Duration::from_secs(age));
+        }
+        let put = |name: &str, bytes: usize| put((&root, &ledger), "c", name, &vec![1; bytes]);
+        let there = || ["a", "b"].map(|stream| !names(&root, stream).is_empty());
+        assert_eq!(put("2.ts", 2000), Err(AppendError::Full), "all of them are live");
+        drop((a, b));
+        // They are in nobody's share.
+        let shares = resume(&root, &ledger, "c", &c);
+        assert_eq!((shares.app_bytes, shares.folders, total(&root, &ledger, "live")), (3000, 1, 9000));
+        let came_back = Arc::new(());
+        resume(&root, &ledger, "a", &came_back);
+        assert_eq!((put("2.ts", 2000), there()), (Ok(8000), [true, false]), "of the one that is over");
+        drop(came_back);
+        assert_eq!(
+            (put("3.ts", 2000), there()),
+            (Ok(10_000), [true, false]),
+            "nothing goes before there is need"
+        );
+        assert_eq!((put("3.ts", 2001), there()), (Ok(7001), [false, false]));
+        assert_eq!(
+            (put("4.ts", 3000), names(&root, "c").len()),
+            (Err(AppendError::Full), 3),
+            "never its own"
+        );
+    }
+
+    #[test]
+    fn the_one_longest_unchanged_goes_first_and_old_ones_at_once() {
+        let (root, ledger) = (home(), Ledger::default());
+        for (stream, age) in [("a", 10), ("b", 20), ("d", 15)] {
+            put((&root, &ledger), stream, "1.ts", &[1; 3000]).unwrap();
+            set_age(&root, stream, Duration::from_secs(age));
+        }
+        let there = || ["a", "b", "d"].map(|stream| !names(&root, stream).is_empty());
+        let writer = Arc::new(());
+        resume(&root, &ledger, "c", &writer);
+        assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 10_001]), Err(AppendError::Full));
+        assert_eq!(there(), [true; 3], "it never fits");
+        assert_eq!(put((&root, &ledger), "c", "1.ts", &[1; 2000]), Ok(8000));
+        assert_eq!(there(), [true, false, true]);
+        // Of those that are too old all go, though the last look for them was just now.
+        ["a", "d"].iter().for_each(|stream| set_age(&root, stream, KEEP + Duration::from_secs(5)));
+        assert_eq!(put((&root, &ledger), "c", "2.ts", &[1; 3000]), Ok(5000));
+        assert_eq!(there(), [false; 3]);
+        // A live one stays, however long nothing came.
+        set_age(&root, "c", KEEP + Duration::from_secs(5));
+        put((&root, &ledger), "e", "1.ts", &[1; 5000]).unwrap();
+        assert_eq!(put((&root, &ledger), "e", "2.ts", &[1; 1]), Err(AppendError::Full));
+        assert_eq!(names(&root, "c").len(), 2);
+    }
+
+    fn set_age(root: &Path, stream: &str, age: Duration) {
+        let folder = fs::File::open(root.join("live").join(DVR).join(stream)).unwrap();
+        folder.set_modified(SystemTime::now() - age).unwrap();
+    }
+
+    #[test]
     fn no_link_is_followed_and_no_other_folder_is_touched() {
-        let (root, ledger, outside) = (TempFolder::new(), Ledger::default(), TempFolder::new());
+        let (root, ledger, outside) = (home(), Ledger::default(), TempFolder::new());
         fs::create_dir_all(root.join("live").join(DVR)).unwrap();
         fs::write(outside.join("1.ts"), "x").unwrap();
         symlink(&*outside, root.join("live").join(DVR).join("a")).unwrap();
@@ -361,26 +644,28 @@ mod tests {
 
     #[test]
     fn a_folder_to_which_nothing_is_added_goes_when_nobody_can_go_back_to_it() {
-        let (root, ledger) = (TempFolder::new(), Ledger::default());
+        let (root, ledger) = (home(), Ledger::default());
         for stream in ["old", "new"] {
             put((&root, &ledger), stream, "1.ts", b"x").unwrap();
         }
         let old = root.join("live").join(DVR).join("old");
-        let set = |ago: Duration| {
-            fs::File::open(&old).unwrap().set_modified(SystemTime::now() - ago).unwrap();
-        };
+        let set = |age| set_age(&root, "old", age);
         set(KEEP + Duration::from_secs(5));
         put((&root, &ledger), "new", "2.ts", b"x").unwrap();
         assert!(old.exists(), "the last look was just now");
         // The server starts again.
         assert_eq!(put((&root, &Ledger::default()), "new", "3.ts", b"x"), Ok(3));
         assert!(!old.exists());
-        put((&root, &ledger), "old", "1.ts", b"x").unwrap();
-        set(LONGEST - Duration::from_secs(60));
-        remove_forgotten(&root, &["none".to_owned(), "live".to_owned()]);
-        assert!(old.exists());
-        set(LONGEST + Duration::from_secs(5));
-        remove_forgotten(&root, &["none".to_owned(), "live".to_owned()]);
-        assert!(!old.exists() && !names(&root, "new").is_empty());
+        // Without another stream it goes by itself, when the time is over that streams of this run have said, or else after a day.
+        for (ledger, keep) in [(Ledger::default(), LONGEST), (ledger, KEEP)] {
+            put((&root, &Ledger::default()), "old", "1.ts", b"x").unwrap();
+            let sweep = DvrWork::Sweep { apps: ["none", "live"].map(str::to_owned).to_vec() };
+            set(keep - Duration::from_secs(5));
+            run(&root, &ledger, &sweep).unwrap();
+            assert!(old.exists());
+            set(keep + Duration::from_secs(5));
+            run(&root, &ledger, &sweep).unwrap();
+            assert!(!old.exists() && !names(&root, "new").is_empty());
+        }
     }
 }

@@ -62,10 +62,7 @@ pub(super) fn run(root: &Path, work: &RecordingWork) -> RecordingOutcome {
             })
         }
         RecordingWork::Adopt { path } => adopt(root, path).map(RecordingOutcome::Finished),
-        RecordingWork::Find { apps } => {
-            super::dvr::remove_forgotten(root, apps);
-            Ok(RecordingOutcome::Found(find(root, apps)))
-        }
+        RecordingWork::Find { apps } => Ok(RecordingOutcome::Found(find(root, apps))),
         RecordingWork::Remove { path } => remove(root, path).map(|()| RecordingOutcome::Removed),
     };
     done.unwrap_or_else(|error| RecordingOutcome::Failed(error.to_string()))

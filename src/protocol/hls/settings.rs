@@ -141,7 +141,7 @@ const APP: &[Key] = &[
         "dvr.max_bytes",
         "21474836480",
         "Bytes to go back",
-        "Bytes on the disk of all streams that viewers can go back in; the oldest segments of those with the most go first",
+        "Bytes on the disk of all streams that viewers can go back in; what streams have left that are over goes first, then the oldest segments of those with the most",
     ),
     key(DASH, "dashMuxingEnabled", "false", "Offer DASH", "Streams can be played as DASH"),
     key(

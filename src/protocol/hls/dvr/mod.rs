@@ -21,6 +21,7 @@ mod settings;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -28,7 +29,7 @@ use hls::playlist::{MediaPlaylist, Segment};
 
 use super::ENDING;
 use super::copy::{HELD_BYTES_MAX, RETRY, reason_of};
-use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work};
+use crate::jobs::{AppendError, ArchiveWork, DVR, DvrDone, DvrWork, LIST, Outcome, Work, Writer};
 use crate::protocol::sinks::Query;
 use reach::{CHUNK, Chunk, Listed, Reach};
 pub(super) use settings::DvrSettings;
@@ -136,6 +137,8 @@ pub(super) struct Dvr {
     settings: DvrSettings,
     /// The folder on the disk.
     folder: Vec<String>,
+    /// There for as long as this window writes to it.
+    writer: Arc<()>,
     /// Beginning of the names of its files, and of its playlist without the ending.
     stem: String,
     reach: Reach,
@@ -158,6 +161,7 @@ impl Dvr {
         Self {
             settings,
             folder: folder_of(app, &stem),
+            writer: Arc::default(),
             reach: Reach::new(settings.window),
             stem,
             in_memory_from: 0,
@@ -540,7 +544,9 @@ impl Dvr {
                 self.put(&format!("{TAIL}{LIST}"), &list)
             }
             Doing::Clear => DvrWork::Clear { folder },
-            Doing::Resume => DvrWork::Resume { folder, keep: self.settings.keep() },
+            Doing::Resume => {
+                DvrWork::Resume { folder, keep: self.settings.keep(), writer: Writer::of(&self.writer) }
+            }
             Doing::Drop { names } => DvrWork::Drop { folder, names: names.clone() },
             Doing::List { name, bytes } | Doing::File { name, bytes } => self.put(name, bytes),
         };

@@ -147,6 +147,7 @@ impl Rig {
                 }
                 DvrWork::Drop { names, .. } => names.iter().for_each(|name| drop(self.disk.remove(name))),
                 DvrWork::Clear { .. } => self.disk.clear(),
+                DvrWork::Sweep { .. } => panic!("the server does that"),
                 DvrWork::Resume { .. } => {
                     lists.extend(
                         self.disk
