@@ -172,7 +172,7 @@ impl Control {
                 self.follow_ends(now);
                 self.hooks.forget_idle(&key);
                 if live.is_none() && matches!(change, Change::Delete) {
-                    self.forget_kept(&key);
+                    forget_kept(&mut self.cx, &self.records, &key);
                 }
                 self.records.remove(&key);
             }
@@ -199,16 +199,14 @@ impl Control {
     }
 }
 
-impl Control {
-    /// Removes what sinks keep of a stream that is over and whose record is deleted; the sinks of a live one do that themselves.
-    fn forget_kept(&mut self, key: &StreamKey) {
-        let stem = format!("{}{}", self.records.polled_folder(&self.cx, key), key.id);
-        let Some(settings) = self.cx.apps.get(&key.app) else { return };
-        let works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
-        for work in works {
-            if !self.cx.submit_for(&key.app, Work::Archive(work), |_, _, _| {}) {
-                tracing::warn!(%key, "files of a deleted stream stay until they are too old: too many jobs wait");
-            }
+/// Removes what sinks keep of a stream that is over and whose record is deleted; the sinks of a live one do that themselves.
+fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
+    let stem = format!("{}{}", records.polled_folder(cx, key), key.id);
+    let Some(settings) = cx.apps.get(&key.app) else { return };
+    let works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
+    for work in works {
+        if !cx.submit_for(&key.app, Work::Archive(work), |_, _, _| {}) {
+            tracing::warn!(%key, "files of a deleted stream stay until they are too old: too many jobs wait");
         }
     }
 }

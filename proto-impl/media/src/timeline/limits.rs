@@ -39,8 +39,6 @@ pub(super) struct Limits {
     pub(super) window: i64,
     /// A change of the delay of all tracks by more than this within a window comes from the network.
     pub(super) absorbed: i64,
-    /// A network may have made units later by this much, and give it back at once.
-    pub(super) taken_max: i64,
     /// An error beyond this is stepped over and not slewed.
     pub(super) far: i64,
     /// Sender reports are believed up to this distance from arrival.
@@ -78,7 +76,6 @@ impl Limits {
             held: ms(5000),
             window: ms(500),
             absorbed: ms(125),
-            taken_max: ms(5000),
             far: ms(1000),
             believed: ms(1000),
             agree: ms(50),

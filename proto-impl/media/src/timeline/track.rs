@@ -27,6 +27,8 @@ const STEP_DIVISOR: i64 = 8;
 const STEP_PARTS: i64 = 64;
 /// Share of its error that a unit moves a track towards its sender reports, as a divisor.
 const NUDGE_DIVISOR: i64 = 8;
+/// Windows by which a network may have made units later, and may give them back at once: five seconds.
+const TAKEN_WINDOWS: i64 = 10;
 /// No measurement in this window.
 const NONE: i64 = i64::MIN;
 
@@ -218,7 +220,7 @@ impl TrackClock {
         // Nothing on its way gets later faster than time passes: the clock stood still while nothing came.
         if ticks >= limits.window.saturating_mul(-2) {
             let taken = self.reference.taken.saturating_add(ticks);
-            self.reference.taken = taken.clamp(limits.taken_max.saturating_neg(), 0);
+            self.reference.taken = taken.clamp(limits.window.saturating_mul(-TAKEN_WINDOWS), 0);
         }
     }
 
