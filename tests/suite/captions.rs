@@ -5,8 +5,8 @@ use std::process::Command;
 
 use media::nal::AnnexB;
 
-use crate::publish_play::is_broadcasting;
-use crate::support::{Program, Server, make_once, python, run, secs, wait_for};
+use crate::sounds::publish_over_srt;
+use crate::support::{Server, make_once, python, run};
 
 const RATE: usize = 30;
 /// Pairs of CEA-608, one in each picture: a caption of CC1 that is loaded, and then shown (CTA-608-E §B.8.3).
@@ -61,15 +61,6 @@ fn film() -> PathBuf {
     path
 }
 
-fn publish(server: &Server) -> Program {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(film());
-    let url = format!("srt://{}?streamid=live/cam&mode=caller", server.srt.unwrap());
-    let publisher = Program::start(command.args(["-map", "0", "-c", "copy", "-f", "mpegts", &url]));
-    wait_for("the stream", secs(20), || is_broadcasting(server, "cam"));
-    publisher
-}
-
 const SETTINGS: [&str; 3] = ["app.hlsTime=1", "app.hlsEnableLowLatency=true", "app.dashMuxingEnabled=true"];
 const LIST: &str = "/live/streams/ll-hls/cam/cam__master.m3u8";
 const MANIFEST: &str = "/live/streams/cam/cam.mpd";
@@ -77,7 +68,7 @@ const MANIFEST: &str = "/live/streams/cam/cam.mpd";
 #[test]
 fn captions_within_video_are_declared_and_pass_unchanged() {
     let server = Server::start(&SETTINGS);
-    let _publisher = publish(&server);
+    let _publisher = publish_over_srt(&server, &film());
     let list = server.api().get(LIST);
     assert_eq!(list.status, 200);
     assert!(
@@ -116,7 +107,7 @@ fn captions_within_video_are_declared_and_pass_unchanged() {
 #[test]
 fn hls_js_shows_captions_within_video() {
     let server = Server::start(&[&SETTINGS[..], &["app.hls.captions=CC1=en"]].concat());
-    let _publisher = publish(&server);
+    let _publisher = publish_over_srt(&server, &film());
     for name in ["ll-hls/cam/cam__master.m3u8", "cam.m3u8"] {
         assert_eq!(server.api().get(&format!("/live/streams/{name}")).status, 200);
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/captions.py");

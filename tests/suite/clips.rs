@@ -4,6 +4,7 @@ use std::process::Command;
 
 use ::hls::Playlist;
 use ::hls::playlist::MediaPlaylist;
+use serde_json::Value as Json;
 
 use crate::publish_play::is_broadcasting;
 use crate::support::{Program, Server, media_file, secs, unit_md5, wait_for};
@@ -16,6 +17,15 @@ fn playlist(server: &Server) -> Option<MediaPlaylist> {
         Ok(Playlist::Media(playlist)) => Some(playlist),
         _ => None,
     }
+}
+
+/// Waits for the clip that the answer tells of, and returns its address.
+pub fn made(server: &Server, answer: &Json) -> String {
+    assert_eq!(answer["success"], true, "{answer}");
+    let id = answer["dataId"].as_str().unwrap();
+    let vod = || server.api().get(&format!("/live/rest/v2/vods/{id}"));
+    wait_for("the clip", secs(20), || vod().json()["filePath"].is_string());
+    format!("http://{}/live/{}", server.http, vod().json()["filePath"].as_str().unwrap())
 }
 
 #[test]
@@ -39,19 +49,13 @@ fn a_clip_has_every_picture_between_two_key_frames_and_no_other() {
             server.api().post(&format!("/live/rest/v2/broadcasts/cam/clip?{query}"), "").json()
         };
         // Within the second GOP of the first segment, and within the first of the third.
-        let answer = clip(1400, 4500);
-        assert_eq!(answer["success"], true, "{answer}");
-        let id = answer["dataId"].as_str().unwrap();
-        let vod = || server.api().get(&format!("/live/rest/v2/vods/{id}"));
-        wait_for("the clip", secs(20), || vod().json()["filePath"].is_string());
-        let path = vod().json()["filePath"].as_str().unwrap().to_owned();
-        let made = unit_md5(&format!("http://{}/live/{path}", server.http), None);
+        let made = unit_md5(&made(&server, &clip(1400, 4500)), None);
         let pictures: Vec<_> = made.iter().filter(|packet| packet.0 == 0).collect();
         assert_eq!(pictures.len(), 120, "{kind}: from 1 s to 5 s");
         let source = unit_md5(file.to_str().unwrap(), None);
         let source: Vec<_> = source.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
         let at = source.iter().position(|hash| **hash == pictures[0].4).unwrap();
-        assert_eq!(at % 30, 0, "it begins with a key frame");
+        assert_eq!(at % 30, 0, "the clip begins with a key frame");
         let as_sent = source.iter().cycle().skip(at);
         assert!(pictures.iter().map(|packet| &packet.4).eq(as_sent.take(120).copied()));
         assert!(made.iter().filter(|packet| packet.0 == 1).count() > 150, "and has its sound");

@@ -6,6 +6,7 @@ use std::process::Command;
 use ::hls::Playlist;
 use ::hls::playlist::{MediaPlaylist, Segment};
 
+use crate::clips;
 use crate::publish_play::is_broadcasting;
 use crate::support::{Program, Server, media_file, run, secs, unit_md5, wait_for};
 
@@ -263,12 +264,7 @@ fn a_clip_has_every_picture_of_a_time_that_is_on_the_disk() {
         let seconds = |ms: i64| format!("{}.{:03}", (first_ms + ms) / 1000, (first_ms + ms) % 1000);
         let query = format!("start={}&end={}", seconds(2400), seconds(12_500));
         let answer = server.api().post(&format!("/live/rest/v2/broadcasts/cam/clip?{query}"), "").json();
-        assert_eq!(answer["success"], true, "{answer}");
-        let id = answer["dataId"].as_str().unwrap();
-        let vod = || server.api().get(&format!("/live/rest/v2/vods/{id}"));
-        wait_for("the clip", secs(20), || vod().json()["filePath"].is_string());
-        let path = vod().json()["filePath"].as_str().unwrap().to_owned();
-        let made = unit_md5(&format!("http://{}/live/{path}", server.http), None);
+        let made = unit_md5(&clips::made(&server, &answer), None);
         let pictures: Vec<_> = made.iter().filter(|packet| packet.0 == 0).map(|packet| &packet.4).collect();
         assert_eq!(pictures.len(), 330, "{kind}: from 2 s to 13 s");
         let source = unit_md5(file.to_str().unwrap(), None);

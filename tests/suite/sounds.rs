@@ -1,6 +1,6 @@
 //! Several sounds of a stream, from which viewers of HLS and DASH choose, by ffmpeg, and by hls.js and dash.js in Chromium.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::publish_play::is_broadcasting;
@@ -34,10 +34,10 @@ fn film() -> PathBuf {
     path
 }
 
-/// Publishes both sounds over SRT.
-fn publish(server: &Server) -> Program {
+/// Publishes a film of MPEG-TS over SRT as `live/cam`.
+pub fn publish_over_srt(server: &Server, film: &Path) -> Program {
     let mut command = Command::new("ffmpeg");
-    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(film());
+    command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-re", "-i"]).arg(film);
     let url = format!("srt://{}?streamid=live/cam&mode=caller", server.srt.unwrap());
     let publisher = Program::start(command.args(["-map", "0", "-c", "copy", "-f", "mpegts", &url]));
     wait_for("the stream", secs(20), || is_broadcasting(server, "cam"));
@@ -73,7 +73,7 @@ fn a_publisher_in_mpeg_ts_with_two_languages_has_both_in_each_list() {
     for form in ["mpegts", "fmp4"] {
         let segments = format!("app.hlsSegmentType={form}");
         let server = Server::start(&[&FORMS[..], &[&segments]].concat());
-        let _publisher = publish(&server);
+        let _publisher = publish_over_srt(&server, &film());
         for name in LISTS {
             let reply = server.api().get(&format!("/live/streams/{name}"));
             assert_eq!(reply.status, 200, "{name}");
@@ -89,10 +89,10 @@ fn a_publisher_in_mpeg_ts_with_two_languages_has_both_in_each_list() {
 #[test]
 fn a_page_with_hls_js_or_dash_js_switches_the_sound() {
     let server = Server::start(&FORMS);
-    let _publisher = publish(&server);
+    let _publisher = publish_over_srt(&server, &film());
     for name in [LISTS[0], LISTS[1], LISTS[3]] {
         let mut command = Command::new(python());
-        let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/sounds.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/suite/sounds.py");
         let (status, said, told) = run(command.arg(script).args([&format!("http://{}/", server.http), name]));
         assert!(status.success() && said.trim() == "ok", "{name}: {said}{told}");
     }
