@@ -31,12 +31,12 @@ fn sei([first, second]: [u8; 2]) -> Vec<u8> {
 
 /// A film with a caption every two seconds.
 fn film() -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/captions.ts");
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/captions-180s.ts");
     make_once(&path, |path| {
         let bare = path.with_extension("bare.h264");
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-f", "lavfi"]);
-        command.args(["-i", "testsrc2=size=320x180:rate=30", "-t", "60", "-g", "30", "-bf", "0"]);
+        command.args(["-i", "testsrc2=size=320x180:rate=30", "-t", "180", "-g", "30", "-bf", "0"]);
         command.args(["-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p"]);
         command.args(["-x264-params", "aud=1:sliced-threads=0:slices=1", "-f", "h264"]);
         let (status, _, err) = run(command.arg(&bare));
@@ -54,7 +54,7 @@ fn film() -> PathBuf {
         std::fs::write(&bare, out).unwrap();
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-r", "30", "-i"]).arg(&bare);
-        command.args(["-f", "lavfi", "-i", "sine=sample_rate=48000", "-t", "60", "-map", "0", "-map", "1"]);
+        command.args(["-f", "lavfi", "-i", "sine=sample_rate=48000", "-t", "180", "-map", "0", "-map", "1"]);
         let (status, _, err) = run(command.args(["-c:v", "copy", "-c:a", "aac", "-f", "mpegts"]).arg(path));
         assert!(status.success(), "{err}");
     });

@@ -9,6 +9,9 @@ import sys
 
 import headless
 
+# A player that is short of a processor skips parts, and begins a caption or a sound anew.
+headless.PATIENCE = 75.0
+
 PAGES = os.path.join(os.path.dirname(__file__), "../../src/protocol/http/pages/vendor")
 FIRST, SECOND = 440, 1760
 # A video with an ear that tells the louder of both tones; `tell` is what a player does not put up with.

@@ -17,7 +17,7 @@ const LISTS: [&str; 4] = [
 
 /// A film with two sounds, each with a tone of its own.
 fn film() -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/two-languages.ts");
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("media/two-languages-180s.ts");
     make_once(&path, |path| {
         let mut command = Command::new("ffmpeg");
         command.args(["-hide_banner", "-loglevel", "error", "-nostdin", "-y", "-f", "lavfi"]);
@@ -25,7 +25,7 @@ fn film() -> PathBuf {
         for hertz in [440, 1760] {
             command.args(["-f", "lavfi", "-i", &format!("sine=frequency={hertz}:sample_rate=48000")]);
         }
-        command.args(["-map", "0", "-map", "1", "-map", "2", "-t", "60", "-g", "30", "-bf", "0"]);
+        command.args(["-map", "0", "-map", "1", "-map", "2", "-t", "180", "-g", "30", "-bf", "0"]);
         command.args(["-c:v", "libx264", "-preset", "veryfast", "-pix_fmt", "yuv420p", "-c:a", "aac"]);
         command.args(["-metadata:s:a:0", "language=deu", "-metadata:s:a:1", "language=eng"]);
         let (status, _, err) = run(command.args(["-f", "mpegts"]).arg(path));
