@@ -353,7 +353,8 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hls.group", _) => json!("renditions"),
             ("rooms.view", _) => json!("first"),
             // It cannot be had with the others, which have other values here.
-            ("hls.encryption", value) => value.clone(),
+            ("hls.encryption" | "dvr.window", value) => value.clone(),
+            ("hls.captions", _) => json!("CC1=en"),
             ("hls.key_prefix", _) => json!("https://keys.example/"),
             ("hls.playlistCacheControl" | "hls.reloadCacheControl" | "hls.segmentCacheControl", _) => {
                 json!("max-age=1, public")

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::names::stream_of;
+use crate::config::AppSettings;
 use crate::control::Files;
 use crate::control::cluster::Cluster;
 use crate::control::context::Context;
@@ -13,6 +14,7 @@ use crate::control::records::Records;
 use crate::control::records::auxiliary::{Auxiliary, Vod};
 use crate::jobs::{ArchiveWork, DvrWork, RecordingOutcome, RecordingWork, Work};
 use crate::mail::ToWorker;
+use crate::protocol::sinks;
 use crate::types::{Now, StreamKey, WorkerId};
 
 /// Pause between two looks for files that viewers cannot go back in any more.
@@ -71,14 +73,21 @@ impl Files {
     }
 
     /// Has files removed that viewers could go back in while their stream was live, and now cannot any more; one look at a
-    /// time, and a pause of [`WINDOWS`] between two.
+    /// time, and a pause of [`WINDOWS`] between two. Behind the first one, those of applications that keep such files.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
         match self.recordings.windows {
             Windows::UnderWay => return,
             Windows::Seen(at) if now.mono.saturating_duration_since(at) < WINDOWS => return,
             Windows::Seen(_) | Windows::Unseen => {}
         }
-        let apps = cx.apps.keys().map(ToString::to_string).collect();
+        let is_first = matches!(self.recordings.windows, Windows::Unseen);
+        let keeps = |app: &str, settings: &AppSettings| sinks::forgets(app, settings, "").next().is_some();
+        let apps = cx.apps.iter().filter(|(app, settings)| is_first || keeps(app, settings));
+        let apps: Vec<String> = apps.map(|(app, _)| app.to_string()).collect();
+        if apps.is_empty() {
+            self.recordings.windows = Windows::Seen(now.mono);
+            return;
+        }
         let work = Work::Archive(ArchiveWork::Dvr(DvrWork::Sweep { apps }));
         let sent = cx.submit(work, |control, now, _| {
             control.files.recordings.windows = Windows::Seen(now.mono);

@@ -526,7 +526,7 @@ fn a_file_without_a_record_is_finished_at_the_next_start_and_before_anything_is_
 
 #[test]
 fn files_of_streams_that_are_over_are_looked_for_all_the_time_and_by_one_job() {
-    let mut rig = Rig::with(&[], &[]);
+    let mut rig = Rig::with(&[], &[("dvr.window", "600")]);
     let after = |rig: &mut Rig, seconds: u64| {
         rig.now.mono += Duration::from_secs(seconds);
         rig.control.handle_host(rig.now, HostFigures::default(), Vec::new());
@@ -536,6 +536,9 @@ fn files_of_streams_that_are_over_are_looked_for_all_the_time_and_by_one_job() {
     assert_eq!((rig.sweeps.len(), after(&mut rig, 59), after(&mut rig, 1)), (1, 1, 2));
     rig.holds_sweeps = true;
     assert_eq!((after(&mut rig, 60), after(&mut rig, 3600)), (3, 3), "the disk hangs");
+    // Without such files one look at the start is enough.
+    let mut idle = Rig::with(&[], &[]);
+    assert_eq!((idle.sweeps.len(), after(&mut idle, 60), after(&mut idle, 60)), (1, 1, 1));
 }
 
 #[test]
