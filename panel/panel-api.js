@@ -6,12 +6,12 @@ export const HERE = new URL(".", import.meta.url).href;
 const BASE = `${HERE}rest/v2`;
 const RETRY_MS = 2000;
 
-/** What the panel is told of its connection. */
+/** Functions that are called when the connection is lost and when it is back. */
 const listeners = new Set();
 let isOffline = false;
 /** Asks for a login; set by the shell. */
 let logIn = () => Promise.reject(new Error("no login"));
-/** One login for all calls that wait for it. */
+/** The login that all waiting calls share. */
 let pending = null;
 
 export function onConnection(listener) {

@@ -68,7 +68,7 @@ function Create({ app, onClose, onDone }) {
   <//>`;
 }
 
-/** How well the publisher's media come: a word, and how bad that is. */
+/** Quality of the publisher's media on arrival: a word, and its degree. */
 function health({ status, speed, live }) {
   if (status !== "broadcasting" || !live) return null;
   if (live.silentMs > SILENT_MS) return { kind: "bad", text: strings.healthSilent(span(live.silentMs)) };
@@ -77,7 +77,7 @@ function health({ status, speed, live }) {
   return { kind: "good", text: strings.healthGood };
 }
 
-/** What comes, and since when. */
+/** The source of a stream, and the time since when it comes. */
 function Source({ one }) {
   const { live } = one;
   if (!live) return html`<span class="quiet">${strings.kindNames[one.type] ?? one.type}</span>`;

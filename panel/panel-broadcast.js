@@ -78,7 +78,7 @@ function Graph({ label, value, trail, top }) {
   return html`<div><p class="value">${value}</p><${Spark} values=${trail} top=${top} label=${label} /><p class="quiet">${label}</p></div>`;
 }
 
-/** What the publisher sends; the rates are those of the last seconds. */
+/** The tracks of the publisher; the rates are those of the last seconds. */
 function Figures({ app, one, source }) {
   const live = isLive(one);
   // The last hour by the minute.
@@ -119,7 +119,7 @@ function Figures({ app, one, source }) {
   </section>`;
 }
 
-/** What became of the attempts to reach an endpoint, the newest first. */
+/** Results of the attempts to reach an endpoint, the newest first. */
 function History({ list }) {
   const last = list.at(-1);
   if (!last) return null;
@@ -216,7 +216,7 @@ function Tokens({ app, id }) {
   </section>`;
 }
 
-/** Who may watch or publish by name; each can be blocked for a while. */
+/** Users who may watch or publish by name; each can be blocked for a while. */
 function Subscribers({ app, id }) {
   const path = `${pathOf(id)}/subscribers`;
   const [list, again] = usePolled((signal) => callApp(app, "GET", `${path}/list/0/${SUBSCRIBERS_SHOWN}`, undefined, { signal }), 0, [app, id]);

@@ -122,7 +122,7 @@ export function useLive(path) {
   return state;
 }
 
-/** How fast a counter grows, a second: the mean of its last readings. Null until there are two. */
+/** Growth of a counter per second: the mean of its last readings. Null until there are two. */
 export function useRate(reading, count) {
   const seen = useRef({ reading: null, points: [] });
   if (reading && reading !== seen.current.reading) {

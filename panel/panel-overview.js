@@ -37,7 +37,7 @@ function AddApplication({ onClose, onDone }) {
   <//>`;
 }
 
-/** How busy each worker's loop is. */
+/** Load of each worker's loop. */
 function Workers({ busy }) {
   return html`<section class="card workers"><h2>${strings.workers}</h2>
     <dl class="rows">${busy.map((permille, n) => html`<div key=${n}>

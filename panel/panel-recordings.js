@@ -6,7 +6,7 @@ import { Confirm, Copy, Dialog, attempt, bytes, html, moment, span, toast, useEf
 import { strings } from "./panel-strings.js";
 
 const SIZE = 50;
-/** What a server takes, by the ending of its name. */
+/** Files that a server takes, by the ending of their names. */
 const ENDINGS = [".mp4", ".webm", ".mov", ".avi", ".mp3", ".wmv"];
 
 const fileOf = (app, one) => `${HERE}${encodeURIComponent(app)}/${one.filePath.split("/").map(encodeURIComponent).join("/")}`;
@@ -148,7 +148,7 @@ export function Recording({ app, one, running }) {
   return html`<button type="button" aria-pressed=${on} onClick=${turn}><${Icon} name=${on ? "stop" : "record"} />${on ? strings.stopRecording : strings.startRecording}</button>`;
 }
 
-/** What is being recorded in the application at this moment. */
+/** The recordings of the application that run at this moment. */
 function Running({ app, list }) {
   if (!list?.length) return null;
   const stop = ({ streamId, container }) =>

@@ -107,7 +107,7 @@ function Password({ onClose }) {
   <//>`;
 }
 
-/** Where a user may do what: of each place its role. */
+/** The role of a user at each place. */
 const rightsOf = (user) => Object.entries(user.appNameUserType ?? (user.scope ? { [user.scope]: user.userType } : {}));
 
 export default function Users() {

@@ -1,4 +1,4 @@
-//! The English of doc comments, and of docstrings in Python: how many of them begin with a pronoun where a noun or a verb says what the thing is or does.
+//! The English of doc comments, of docstrings in Python, and of JSDoc: how many of them begin with a pronoun where a noun or a verb says what the thing is or does.
 
 use crate::source;
 
@@ -43,8 +43,11 @@ fn begins_with_a_pronoun(comment: &str) -> bool {
 #[test]
 fn docstrings_begin_with_the_thing_that_they_describe() {
     let mut count = 0;
-    for file in ["benches", "tests", "fuzz"].iter().flat_map(|folder| source::files(folder, &[".py"])) {
-        for said in file.text.lines().filter_map(|line| line.trim_start().strip_prefix("\"\"\"")) {
+    let files = ["benches", "tests", "fuzz", "panel", "src"].iter();
+    let files = files.flat_map(|folder| source::files(folder, &[".py", ".js"]));
+    for file in files.filter(|file| !file.path.contains("/vendor/")) {
+        let begin = if file.path.ends_with(".js") { "/** " } else { "\"\"\"" };
+        for said in file.text.lines().filter_map(|line| line.trim_start().strip_prefix(begin)) {
             count += 1;
             assert!(!begins_with_a_pronoun(said), "{}: name the thing: {said}", file.path);
         }

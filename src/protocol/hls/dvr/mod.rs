@@ -408,7 +408,7 @@ impl Dvr {
     /// Has a job done again that was not, as the next of its kind.
     fn put_back(&mut self, doing: Doing) {
         match doing {
-            // It was given up meanwhile.
+            // The segment was given up meanwhile.
             Doing::List { name, .. } if self.due.drops.contains(&name) => {}
             Doing::File { name, bytes } if self.due.drops.contains(&name) => {
                 self.files.held_bytes = self.files.held_bytes.saturating_sub(bytes.len());

@@ -48,11 +48,11 @@ export class Room {
   #records = [];
   /** Tracks by their names. @type {Map<string, MediaStreamTrack>} */
   tracks = new Map();
-  /** What is known of each participant, without this one. @type {Map<string, About>} */
+  /** Knowledge of each other participant. @type {Map<string, About>} */
   people = new Map();
-  /** Those who speak. @type {Set<string>} */
+  /** The speakers. @type {Set<string>} */
   speakers = new Set();
-  /** Who spoke last. @type {string | null} */
+  /** The last speaker. @type {string | null} */
   lastSpeaker = null;
 
   /**
@@ -371,7 +371,7 @@ export class Room {
   }
 }
 
-/** What a record says about its participant. @returns {About} */
+/** Reads what a record says about its participant. @returns {About} */
 function aboutOf(metaData) {
   try {
     const { isMicMuted, isCameraOff, isScreenShared } = JSON.parse(metaData) ?? {};

@@ -36,7 +36,7 @@ export class Meter {
   }
 }
 
-/** What is summed up and taken over from a report. */
+/** Sums up some members of a report, and takes over others. */
 function totalsOf(stats) {
   const byId = new Map(stats.map((stat) => [stat.id, stat]));
   const sum = (list, name) => list.reduce((total, stat) => total + (stat[name] || 0), 0);

@@ -2,7 +2,7 @@
 
 import { MediaPlayer, library, namesOf, probe } from "./play_media.js";
 
-/** Whether this browser can play DASH. */
+/** True if this browser can play DASH. */
 export const isDashSupported = () => Boolean(globalThis.MediaSource || globalThis.ManagedMediaSource);
 
 /** A viewer of DASH. */

@@ -6,7 +6,7 @@ const TYPE = "application/vnd.apple.mpegurl";
 const hasMediaSource = () => Boolean(globalThis.MediaSource || globalThis.ManagedMediaSource);
 const isNative = () => document.createElement("video").canPlayType(TYPE) !== "";
 
-/** Whether this browser can play HLS. */
+/** True if this browser can play HLS. */
 export const isHlsSupported = () => hasMediaSource() || isNative();
 
 /** A viewer of HLS, plain or of low latency. */

@@ -90,7 +90,7 @@ export class Rounds {
   #outcomes = [];
   #failures = 0;
   #isPlaying = false;
-  /** What plays: `{ technology, id }`. */
+  /** The present technology and stream: `{ technology, id }`. */
   current = null;
 
   /**

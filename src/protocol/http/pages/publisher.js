@@ -11,7 +11,7 @@ const INTERRUPTED_MS = 5000;
 const CONNECT_MS = 12000;
 /** Requests that succeed no better when they are repeated: what is sent, or who sends it, must change. */
 const FINAL = new Set([400, 401, 403, 404, 405, 406, 413, 415, 422]);
-/** What goes with a codec and is none. */
+/** Formats that go with a codec and are none. */
 const AUXILIARY = /\/(rtx|red|ulpfec|flexfec-03)$/i;
 
 /** The names of the video codecs that this browser can send. */
@@ -25,7 +25,7 @@ export function videoCodecs() {
  * @typedef {"connecting" | "live" | "waiting" | "failed" | "stopped"} State
  */
 
-/** One stream that is to be live. */
+/** A stream that is to be live. */
 export class Publisher {
   #endpoint;
   #token;

@@ -73,7 +73,7 @@ export class Session {
   #token;
 
   constructor(url, etag, token) {
-    /** Where the session is ended; `null` when the server did not say. */
+    /** Address at which the session is ended; `null` when the server did not say. */
     this.url = url;
     /** The tag of the ICE session, for conditional PATCH requests. */
     this.etag = etag;
@@ -141,7 +141,7 @@ async function exchange(url, init) {
   }
 }
 
-/** What an error says: the server's are text, or a page with a message. */
+/** The message of an error: the server's are text, or a page with a message. */
 function textOf(response, body) {
   const isPage = (response.headers.get("Content-Type") || "").includes("html");
   // A document that is only parsed runs and loads nothing.
