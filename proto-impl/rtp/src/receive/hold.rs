@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::nack::RequestTimes;
 use crate::number::ExtendedSequence;
 
 /// Longest hold with retransmissions: three requests at a round trip of 800 ms.
@@ -19,7 +20,7 @@ const HOLD_UNMEASURED: Duration = Duration::from_secs(1);
 const HOLD_REORDER_MIN: Duration = Duration::from_millis(60);
 
 /// Maximum number of gaps whose age is remembered, to find out how late a packet is.
-const GAPS_MAX: usize = 64;
+const GAPS_MAX: usize = 256;
 /// Length of a window; lateness and repair times are forgotten after one to two windows.
 const WINDOW: Duration = Duration::from_secs(10);
 /// Minimum number of packets over which loss is averaged; at most twice as many.
@@ -35,6 +36,15 @@ const TRIES: [(u32, u32); 7] = [(5, 2), (25, 3), (60, 4), (120, 5), (200, 9), (3
 /// Requests beyond the first eight are waited for while all of them take so long at most: later they cost more in delay than they repair.
 const TRIES_AT_ANY_TIME: u32 = 8;
 const MORE_TRIES_MAX: Duration = Duration::from_millis(1200);
+/// Time until a request is repeated before a round trip is known.
+const REPEAT_FIRST: Duration = Duration::from_millis(100);
+/// Time from a request to its echo, and the loss in thousandths from which on requests have one.
+const ECHO: Duration = Duration::from_millis(10);
+const ECHO_LOSS_MIN: u32 = 20;
+/// Longest time for which a packet may be late before it is requested, on a path where packets overtake each other.
+const TOLERANCE_MAX: Duration = Duration::from_millis(250);
+/// Share of late packets, in thousandths, from which on packets count as overtaking each other.
+const LATE_SHARE_MIN: u32 = 10;
 /// Number of requests before the loss is known.
 const TRIES_FIRST: u32 = 3;
 
@@ -84,8 +94,14 @@ pub(super) struct Hold {
     /// Delays of reordered packets.
     lateness: Windowed<Duration>,
     gaps: std::collections::VecDeque<Gap>,
+    /// Mean lateness of late packets, and its mean deviation.
+    late: (Duration, Duration),
+    /// Repairs come under a number of their own (RFC 4588), so that an original is known as such.
+    repairs_apart: bool,
     expected: u32,
     missing: u32,
+    /// Late packets of those expected.
+    late_count: u32,
 }
 
 impl Hold {
@@ -102,6 +118,7 @@ impl Hold {
         (self.expected, self.missing) = (self.expected + lost + 1, self.missing + lost);
         if self.expected >= LOSS_WINDOW * 2 {
             (self.expected, self.missing) = (self.expected / 2, self.missing / 2);
+            self.late_count /= 2;
         }
         if gap > 0 {
             self.gaps.truncate(GAPS_MAX - 1);
@@ -109,13 +126,40 @@ impl Hold {
         }
     }
 
-    /// Notes the late arrival of a packet that was not requested: it was reordered, not lost.
+    /// Notes the late arrival of a packet: it was reordered, not lost.
     pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
         if let Some(gap) = gap {
-            self.lateness.add(now.saturating_duration_since(gap.since), Duration::max);
+            let late = now.saturating_duration_since(gap.since);
+            self.lateness.add(late, Duration::max);
+            self.late_count = self.late_count.saturating_add(1);
+            let (mean, deviation) = &mut self.late;
+            *deviation = (*deviation * 15 + late.abs_diff(*mean)) / 16;
+            *mean = (*mean * 15 + late) / 16;
         }
+    }
+
+    /// Notes that repairs come under a number of their own.
+    pub(super) const fn set_repairs_apart(&mut self) {
+        self.repairs_apart = true;
+    }
+
+    /// True if a packet that arrives under its own number, so long after its first request, is the late original and not
+    /// a repair.
+    pub(super) fn is_original(&self, since_request: Duration) -> bool {
+        self.repairs_apart || self.round_trip.is_some_and(|round_trip| since_request < round_trip / 2)
+    }
+
+    /// Returns the time for which a packet may be late before it is requested, at least `least`. Where packets overtake each
+    /// other, earlier requests would be for packets that arrive by themselves, and their repairs would take the place of
+    /// media.
+    pub(super) fn tolerance(&self, least: Duration) -> Duration {
+        if self.late_count.saturating_mul(1000) < self.expected.saturating_mul(LATE_SHARE_MIN) {
+            return least;
+        }
+        let (mean, deviation) = self.late;
+        mean.saturating_add(deviation.saturating_mul(2)).min(TOLERANCE_MAX).max(least)
     }
 
     /// Notes a repair that arrived this long after the first request for it.
@@ -134,6 +178,14 @@ impl Hold {
     pub(super) fn repeat(&self, jitter: Duration) -> Option<Duration> {
         let round_trip = self.round_trip.or_else(|| self.repairs.all().min())?;
         Some(round_trip.saturating_add(round_trip / 4).saturating_add(jitter))
+    }
+
+    /// Returns the times between requests for one packet. On a path that loses packets a request is sent twice: a lost one
+    /// would cost as much time as a lost answer.
+    pub(super) fn requests(&self, jitter: Duration) -> RequestTimes {
+        let repeat = self.repeat(jitter).unwrap_or(REPEAT_FIRST);
+        let is_lossy = self.expected >= LOSS_PACKETS_MIN && self.loss() >= ECHO_LOSS_MIN;
+        RequestTimes { repeat, echo: is_lossy.then_some(ECHO) }
     }
 
     /// Returns the hold with retransmissions, at most `most`.
@@ -165,7 +217,12 @@ impl Hold {
         if self.expected < LOSS_PACKETS_MIN {
             return TRIES_FIRST;
         }
-        let loss = self.missing.saturating_mul(1000) / self.expected;
+        let loss = self.loss();
         TRIES.iter().find(|(most, _)| loss <= *most).map_or(TRIES_FIRST, |(_, tries)| *tries)
+    }
+
+    /// Returns the share of packets lost, in thousandths.
+    fn loss(&self) -> u32 {
+        self.missing.saturating_mul(1000).checked_div(self.expected).unwrap_or(0)
     }
 }

@@ -20,6 +20,18 @@ struct Missing {
     next: Instant,
     tries: u8,
     first_asked: Option<Instant>,
+    /// The last request has been sent once, and is still to be echoed.
+    echo: bool,
+}
+
+/// Times between requests for one packet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestTimes {
+    /// Time until an answer is overdue, and the packet is requested again.
+    pub(super) repeat: Duration,
+    /// Time after which each request is sent a second time, since the path loses some; senders ignore a second request
+    /// that comes so soon.
+    pub(super) echo: Option<Duration>,
 }
 
 /// A missing packet that has arrived.
@@ -36,31 +48,35 @@ const GIVEN_UP_MAX: usize = 64;
 #[derive(Debug)]
 pub(super) struct NackList {
     missing: BTreeMap<ExtendedSequence, Missing>,
-    /// Time for which a packet may be late before it is requested.
-    tolerance: Duration,
     due: Option<Instant>,
     /// Most recently abandoned packets and the times of their first requests.
     given_up: VecDeque<(ExtendedSequence, Instant)>,
 }
 
 impl NackList {
-    pub(super) const fn new(tolerance: Duration) -> Self {
-        Self { missing: BTreeMap::new(), tolerance, due: None, given_up: VecDeque::new() }
+    pub(super) const fn new() -> Self {
+        Self { missing: BTreeMap::new(), due: None, given_up: VecDeque::new() }
     }
 
-    /// Adds the numbers from `from` up to but not including `to` as missing. Returns false when they are too many; the
+    /// Adds the numbers from `from` up to but not including `to` as missing, to be requested at `next`. Returns false when they are too many; the
     /// list is then empty, since a new key frame costs less than all of them.
     #[must_use]
-    pub(super) fn lost(&mut self, now: Instant, from: ExtendedSequence, to: ExtendedSequence) -> bool {
+    pub(super) fn lost(
+        &mut self,
+        now: Instant,
+        next: Instant,
+        from: ExtendedSequence,
+        to: ExtendedSequence,
+    ) -> bool {
         let count = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
         if count > NACK_LIST_MAX.saturating_sub(self.missing.len()) {
             self.clear();
             return false;
         }
-        let next = now + self.tolerance;
         let mut sequence = from;
         while sequence < to {
-            self.missing.insert(sequence, Missing { since: now, next, tries: 0, first_asked: None });
+            self.missing
+                .insert(sequence, Missing { since: now, next, tries: 0, first_asked: None, echo: false });
             sequence = sequence.next();
         }
         self.due = Some(self.due.map_or(next, |due| due.min(next)));
@@ -102,13 +118,20 @@ impl NackList {
 
     /// Adds the packets to request now to `out`, in rising order. Packets requested too often or for too long are
     /// abandoned.
-    pub(super) fn poll(&mut self, now: Instant, round_trip: Duration, out: &mut Vec<SequenceNumber>) {
+    pub(super) fn poll(&mut self, now: Instant, times: RequestTimes, out: &mut Vec<SequenceNumber>) {
         if self.due.is_none_or(|due| due > now) {
             return;
         }
-        let again = now + round_trip.max(REPEAT_MIN);
+        let repeat = times.repeat.max(REPEAT_MIN);
+        let echo = times.echo.filter(|echo| *echo < repeat);
         self.missing.retain(|sequence, missing| {
             if missing.next > now {
+                return true;
+            }
+            if missing.echo {
+                missing.echo = false;
+                missing.next = now + repeat.saturating_sub(echo.unwrap_or_default());
+                out.push(sequence.number());
                 return true;
             }
             if missing.tries >= NACK_TRIES_MAX || now.saturating_duration_since(missing.since) >= NACK_AGE_MAX
@@ -117,7 +140,8 @@ impl NackList {
             }
             missing.tries = missing.tries.saturating_add(1);
             missing.first_asked.get_or_insert(now);
-            missing.next = again;
+            missing.echo = echo.is_some();
+            missing.next = now + echo.unwrap_or(repeat);
             out.push(sequence.number());
             true
         });
@@ -139,6 +163,27 @@ mod tests {
 
     const RTT: Duration = Duration::from_millis(50);
 
+    const fn once(repeat: Duration) -> RequestTimes {
+        RequestTimes { repeat, echo: None }
+    }
+
+    /// A lossy path carries each request twice, and waits no longer for the answer.
+    #[test]
+    fn requests_are_echoed_on_a_lossy_path() {
+        let start = netsim::Clock::new().now();
+        let mut list = NackList::new();
+        assert!(list.lost(start, start, sequence(5), sequence(6)));
+        let times = RequestTimes { repeat: RTT, echo: Some(Duration::from_millis(10)) };
+        let mut asked = Vec::new();
+        for ms in 0..3000 {
+            let mut out = Vec::new();
+            list.poll(start + Duration::from_millis(ms), times, &mut out);
+            asked.extend(out.iter().map(|_| ms));
+        }
+        let expected: Vec<u64> = (0..u64::from(NACK_TRIES_MAX)).flat_map(|n| [n * 50, n * 50 + 10]).collect();
+        assert_eq!((asked, list.len(), list.poll_timeout()), (expected, 0, None));
+    }
+
     fn sequence(number: u64) -> ExtendedSequence {
         ExtendedSequence::first(SequenceNumber(0)).plus(number)
     }
@@ -146,12 +191,12 @@ mod tests {
     #[test]
     fn a_packet_is_asked_for_after_a_moment_then_once_per_round_trip_then_no_more() {
         let start = netsim::Clock::new().now();
-        let mut list = NackList::new(Duration::from_millis(10));
-        assert!(list.lost(start, sequence(5), sequence(7)));
+        let mut list = NackList::new();
+        assert!(list.lost(start, start + Duration::from_millis(10), sequence(5), sequence(7)));
         let mut asked = Vec::new();
         for ms in 0..3000 {
             let mut out = Vec::new();
-            list.poll(start + Duration::from_millis(ms), RTT, &mut out);
+            list.poll(start + Duration::from_millis(ms), once(RTT), &mut out);
             asked.extend(out.into_iter().map(|number| (ms, number.0)));
         }
         let times: Vec<u64> = (0..u64::from(NACK_TRIES_MAX)).map(|n| 10 + n * 50).collect();
@@ -162,16 +207,16 @@ mod tests {
     #[test]
     fn age_ends_it_too_and_what_comes_is_not_asked_for() {
         let start = netsim::Clock::new().now();
-        let mut list = NackList::new(Duration::ZERO);
-        assert!(list.lost(start, sequence(1), sequence(4)));
+        let mut list = NackList::new();
+        assert!(list.lost(start, start, sequence(1), sequence(4)));
         assert!(list.arrived(sequence(2)).is_some());
         assert_eq!((list.arrived(sequence(2)), list.arrived(sequence(9))), (None, None));
         let mut out = Vec::new();
         for ms in (0..5000).step_by(10) {
-            list.poll(start + Duration::from_millis(ms), Duration::from_millis(400), &mut out);
+            list.poll(start + Duration::from_millis(ms), once(Duration::from_millis(400)), &mut out);
         }
         assert_eq!(out.iter().map(|number| number.0).collect::<Vec<_>>(), [1, 3].repeat(8));
-        assert!(list.lost(start, sequence(1), sequence(4)));
+        assert!(list.lost(start, start, sequence(1), sequence(4)));
         list.forget_before(sequence(3));
         assert_eq!(list.len(), 1);
         list.forget_before(sequence(30));
@@ -181,10 +226,10 @@ mod tests {
     #[test]
     fn too_many_are_not_asked_for_at_all() {
         let start = netsim::Clock::new().now();
-        let mut list = NackList::new(Duration::ZERO);
-        assert!(list.lost(start, sequence(0), sequence(900)));
-        assert!(!list.lost(start, sequence(1000), sequence(1101)));
+        let mut list = NackList::new();
+        assert!(list.lost(start, start, sequence(0), sequence(900)));
+        assert!(!list.lost(start, start, sequence(1000), sequence(1101)));
         assert_eq!((list.len(), list.poll_timeout()), (0, None));
-        assert!(list.lost(start, sequence(0), sequence(NACK_LIST_MAX as u64)));
+        assert!(list.lost(start, start, sequence(0), sequence(NACK_LIST_MAX as u64)));
     }
 }

@@ -21,8 +21,6 @@ const LEAP_MAX: u64 = 3000;
 /// Distance behind, in packets, up to which a packet counts as late and not as another stream's. Larger than the RFC's
 /// 100 because repaired packets come late.
 const LATE_MAX: u64 = 3000;
-/// Time after which a request is repeated before a round trip is known.
-const REPEAT_FIRST: Duration = Duration::from_millis(100);
 
 /// Maximum number of events waiting for the owner. An owner that polls after each input never reaches it.
 const EVENTS_MAX: usize = 4096;
@@ -183,6 +181,7 @@ impl Receiver {
     /// Handles a packet recovered by retransmission. Accepted only if it is missing, or follows the newest packet by at most
     /// [`RECOVERED_AHEAD_MAX`]: senders repeat the last packets before a pause.
     pub fn handle_recovered(&mut self, now: Instant, header: &Header<'_>, payload: Bytes) {
+        self.path.set_repairs_apart();
         let ahead = |stream: &Stream| {
             let sequence = stream.highest.nearest(header.sequence_number)?;
             let ahead = sequence.since(stream.highest);
@@ -207,7 +206,11 @@ impl Receiver {
         stream.highest = stream.highest.max(sequence);
         // The first packet of all is its own highest.
         self.path.advanced(now, missing_from.min(sequence), sequence);
-        if self.config.nack && sequence > missing_from && !stream.nacks.lost(now, missing_from, sequence) {
+        let next = now + self.path.tolerance(self.config.nack_tolerance);
+        if self.config.nack
+            && sequence > missing_from
+            && !stream.nacks.lost(now, next, missing_from, sequence)
+        {
             // More than can be asked for: nobody waits for them.
             let lost = sequence.since(stream.reorder.next());
             stream.reorder.restart(sequence);
@@ -247,8 +250,7 @@ impl Receiver {
     pub fn poll_nacks(&mut self, now: Instant, out: &mut Vec<SequenceNumber>) {
         if let Some(stream) = &mut self.stream {
             let before = out.len();
-            let repeat = self.path.repeat(stream.statistics.jitter_time()).unwrap_or(REPEAT_FIRST);
-            stream.nacks.poll(now, repeat, out);
+            stream.nacks.poll(now, self.path.requests(stream.statistics.jitter_time()), out);
             let asked = u64::try_from(out.len().saturating_sub(before)).unwrap_or(u64::MAX);
             self.stats.nacked = self.stats.nacked.saturating_add(asked);
         }
@@ -296,8 +298,10 @@ impl Receiver {
         }
         let asked = stream.nacks.arrived(sequence).and_then(|arrived| arrived.first_asked);
         match asked {
-            // A packet that is repeated under its own number cannot be told from one that is late.
             Some(asked) if recovered => self.path.repaired(now, now.saturating_duration_since(asked)),
+            Some(asked) if self.path.is_original(now.saturating_duration_since(asked)) => {
+                self.path.reordered(now, sequence);
+            }
             None if sequence < stream.highest && !recovered => self.path.reordered(now, sequence),
             Some(_) | None => {}
         }
@@ -328,7 +332,8 @@ impl Receiver {
         if let Some(stream) = &mut self.stream {
             let jitter = stream.statistics.jitter_time();
             stream.reorder.set_wait(if self.config.nack {
-                self.path.of_repair(self.config.nack_tolerance, jitter, self.config.hold_max)
+                let tolerance = self.path.tolerance(self.config.nack_tolerance);
+                self.path.of_repair(tolerance, jitter, self.config.hold_max)
             } else {
                 self.path.of_reordering(jitter)
             });
@@ -363,7 +368,7 @@ impl Stream {
             highest: first,
             statistics: Statistics::new(now, config.clock_rate, first),
             reorder: ReorderBuffer::new(first),
-            nacks: NackList::new(config.nack_tolerance),
+            nacks: NackList::new(),
             suspect: None,
         }
     }

@@ -220,6 +220,63 @@ fn the_hold_follows_the_round_trip() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
+/// Runs video over a path whose packets overtake each other by up to `jitter` ms, and where `loss` percent of them are
+/// lost. Returns requests and packets given up, in thousandths of the packets from the third second on.
+fn requests_where_packets_overtake(seed: u64, jitter: u64, loss: u64) -> (usize, u64) {
+    const PACKETS: u64 = 5000;
+    const FROM: u64 = 750;
+    let start = netsim::Clock::new().now();
+    let mut random: Random = Seed::from_number(seed).derive("order", 0).random();
+    let mut flying: std::collections::BTreeMap<(u64, u64), bool> = std::collections::BTreeMap::new();
+    for number in 0..PACKETS {
+        if random.below(100) >= loss {
+            flying.insert((number * 4 + random.below(jitter + 1), number), false);
+        }
+    }
+    let mut receiver = Receiver::new(Ssrc(7), ReceiveConfig::with_nack(90_000));
+    receiver.set_round_trip(ms(60));
+    let (mut asked, mut out, mut given_up_before) = (0, Vec::new(), 0);
+    for at in 0..PACKETS * 4 + 2000 {
+        let now = start + ms(at);
+        while let Some(entry) = flying.first_entry().filter(|entry| entry.key().0 <= at) {
+            let ((_, number), repair) = entry.remove_entry();
+            let header = header(number as u16, (number / 10 * 3600) as u32);
+            if repair {
+                receiver.handle_recovered(now, &header, Bytes::new());
+            } else {
+                receiver.handle_packet(now, &header, Bytes::new());
+            }
+        }
+        receiver.handle_timeout(now);
+        out.clear();
+        receiver.poll_nacks(now, &mut out);
+        for number in &out {
+            flying.insert((at + 60 + random.below(jitter + 1), u64::from(number.0)), true);
+        }
+        if at >= FROM * 4 {
+            asked += out.len();
+        } else {
+            given_up_before = receiver.stats().lost;
+        }
+        while receiver.poll_event().is_some() {}
+    }
+    let counted = (PACKETS - FROM) as usize;
+    (asked * 1000 / counted, (receiver.stats().lost - given_up_before) * 1000 / counted as u64)
+}
+
+/// Checks that packets that are only late are hardly requested: repairs of them took a third of a publisher's line.
+#[test]
+fn packets_that_overtake_each_other_are_not_requested() {
+    for (jitter, loss, most) in [(30, 0, 40), (100, 0, 60), (200, 0, 60), (100, 5, 250)] {
+        for seed in 0..3 {
+            let (asked, given_up) = requests_where_packets_overtake(seed, jitter, loss);
+            println!("jitter {jitter} ms, loss {loss} %: {asked}/1000 requested, {given_up}/1000 given up");
+            assert!(asked <= most, "jitter {jitter}, loss {loss}, seed {seed}: {asked} requests");
+            assert!(given_up <= 1, "jitter {jitter}, loss {loss}, seed {seed}: {given_up} given up");
+        }
+    }
+}
+
 /// Returns the share of packets, in thousandths, that are given up although they arrive, for audio without
 /// retransmission and with random delays.
 fn given_up(seed: u64, jitter: u64, packets: u64) -> u64 {

@@ -33,6 +33,8 @@ struct Sender {
     near: Option<f64>,
     /// Packets and losses since the last check of loss.
     told: (u64, u64),
+    /// The same since the beginning.
+    all_told: (u64, u64),
     changed: u64,
 }
 
@@ -42,8 +44,10 @@ impl Sender {
         for arrival in feedback.arrivals() {
             let Some(&(sent, bytes)) = self.sent.get(&arrival.number.value()) else { continue };
             self.told.0 += 1;
+            self.all_told.0 += 1;
             let Some(at) = arrival.at_micros else {
                 self.told.1 += 1;
+                self.all_told.1 += 1;
                 continue;
             };
             let transit = at - sent as i64;
@@ -85,6 +89,8 @@ struct Loop {
     queue_ms: u64,
     /// Loss in each direction in thousandths.
     loss: u64,
+    /// Longest additional delay of a packet in milliseconds; packets overtake each other by it.
+    jitter_ms: u64,
     random: Random,
     now_ms: u64,
     free: u64,
@@ -104,6 +110,7 @@ impl Loop {
             queue: 0,
             near: None,
             told: (0, 0),
+            all_told: (0, 0),
             changed: 0,
         };
         Self {
@@ -113,6 +120,7 @@ impl Loop {
             line: 10_000_000,
             queue_ms: 500,
             loss: 0,
+            jitter_ms: 0,
             random: Seed::from_number(seed).random(),
             now_ms: 0,
             free: 0,
@@ -137,7 +145,9 @@ impl Loop {
                 continue;
             }
             self.free = free + bytes * 8_000_000 / self.line;
-            self.flying.push_back((self.free + LATENCY_MS * 1000, number));
+            let late = if self.jitter_ms > 0 { self.random.below(self.jitter_ms * 1000) } else { 0 };
+            let at = self.free + LATENCY_MS * 1000 + late;
+            self.flying.insert(self.flying.partition_point(|(other, _)| *other <= at), (at, number));
         }
         bits
     }
@@ -177,6 +187,22 @@ impl Loop {
 
     fn run(&mut self, seconds: usize) -> Vec<(u64, u64)> {
         (0..seconds).map(|_| self.second()).collect()
+    }
+}
+
+/// Checks that packets that overtake each other are not reported as missing, and that a lost one is reported all the same.
+#[test]
+fn overtaken_packets_are_not_reported_as_lost() {
+    for (jitter_ms, loss) in [(30, 0), (100, 0), (100, 20)] {
+        let mut path = Loop::new(3);
+        (path.jitter_ms, path.loss) = (jitter_ms, loss);
+        path.run(3);
+        let before = path.sender.all_told;
+        path.run(20);
+        let (told, lost) = (path.sender.all_told.0 - before.0, path.sender.all_told.1 - before.1);
+        assert!(told > 500, "{told}");
+        let expected = told * loss / 1000;
+        assert!(lost.abs_diff(expected) <= told / 50, "{jitter_ms} ms, {loss}: {lost} of {told}");
     }
 }
 
