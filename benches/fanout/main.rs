@@ -140,8 +140,10 @@ fn measure(kind: Kind, round: usize, options: &Options) -> Result<Measured, Stri
     let (played, published) = (load.played(), load.published());
     let resident = Resident { before, playing, largest, end: process::resident(pid) };
     let rest = match kind {
-        Kind::Millstream(_) if options.rest_rate => Some(ask(&mut load, pid, options.window, streaming)?),
-        Kind::Millstream(_) | Kind::Peer(_) | Kind::Floor | Kind::FloorMessage => None,
+        Kind::Millstream(_) | Kind::Other if options.rest_rate => {
+            Some(ask(&mut load, pid, options.window, streaming)?)
+        }
+        Kind::Millstream(_) | Kind::Other | Kind::Peer(_) | Kind::Floor | Kind::FloorMessage => None,
     };
     load.stop()?;
     let (lost, gone) = load.lost();

@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -23,8 +24,9 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
   --bitrate KBPS     of one stream, video and audio together (2500)
   --servers LIST     millstream, millstream@W (with W workers), nginx (only RTMP), mediamtx (RTMP, RTSP, SRT, WebRTC),
                      srs, srs-realtime (RTMP, HTTP-FLV), zlmediakit (RTMP, FLV over HTTP and WebSocket, RTSP, SRT),
-                     floor, floor-message
+                     floor, floor-message, other (--other)
                      (millstream,nginx,floor,floor-message; without nginx for the others)
+  --other FILE       the program of `other`: another build of millstream, with one worker
   --workers W        workers of `millstream` (1); above 1 nothing is pinned to a core
   --stalled K        viewers besides that play and never read; the bare loops are left out
   --added-latency    100 viewers of one stream: what the server adds to the bare loop
@@ -40,6 +42,8 @@ fanout: the server beside nginx-rtmp and a bare sending loop, in one run
 pub enum Kind {
     /// millstream with this number of workers.
     Millstream(u16),
+    /// Another build of millstream, by `--other`.
+    Other,
     /// A server by another project.
     Peer(Peer),
     /// A loop that sends one write per video frame, audio riding along.
@@ -54,6 +58,7 @@ impl Kind {
         match self {
             Self::Millstream(1) => "millstream".to_owned(),
             Self::Millstream(workers) => format!("millstream@{workers}"),
+            Self::Other => "other".to_owned(),
             Self::Peer(peer) => peer.name().to_owned(),
             Self::Floor => "floor".to_owned(),
             Self::FloorMessage => "floor-message".to_owned(),
@@ -151,6 +156,8 @@ pub struct Options {
     pub rounds: usize,
     pub bits_per_second: u64,
     pub servers: Vec<Kind>,
+    /// The program of [`Kind::Other`].
+    pub other: Option<PathBuf>,
     pub stalled: usize,
     pub nginx_chunk: usize,
     pub sleep: bool,
@@ -190,6 +197,7 @@ pub fn parse() -> Result<Command, String> {
         rounds: 3,
         bits_per_second: 2_500_000,
         servers: Vec::new(),
+        other: None,
         stalled: 0,
         nginx_chunk: 4096,
         sleep: false,
@@ -208,6 +216,7 @@ pub fn parse() -> Result<Command, String> {
             Long("rounds") => options.rounds = number(&mut parser)?,
             Long("bitrate") => options.bits_per_second = number::<u64>(&mut parser)? * 1000,
             Long("servers") => servers = text(&mut parser)?,
+            Long("other") => options.other = Some(text(&mut parser)?.into()),
             Long("workers") => workers = number(&mut parser)?,
             Long("stalled") => options.stalled = number(&mut parser)?,
             Long("nginx-chunk") => options.nginx_chunk = number(&mut parser)?,
@@ -248,6 +257,9 @@ pub fn parse() -> Result<Command, String> {
             return Err(format!("{} has no viewers of {} here", peer.name(), options.class.name()));
         }
     }
+    if options.servers.contains(&Kind::Other) && options.other.is_none() {
+        return Err("the server 'other' needs --other FILE".to_owned());
+    }
     if options.stalled > 0 {
         options.servers.retain(|kind| !kind.is_bare_loop());
     }
@@ -265,6 +277,7 @@ fn kind(name: &str, workers: u16) -> Result<Kind, String> {
             Ok(count) if count > 0 => Ok(Kind::Millstream(count)),
             Ok(_) | Err(_) => Err(format!("'{name}' needs a number of workers")),
         },
+        ("other", "") => Ok(Kind::Other),
         ("floor", "") => Ok(Kind::Floor),
         ("floor-message", "") => Ok(Kind::FloorMessage),
         _ => {

@@ -185,7 +185,7 @@ fn row(options: &Options, kind: Kind, rounds: &[&Measured]) -> String {
     // nginx and others send with `send`, which the counter of writes does not see.
     let writes = match kind {
         Kind::Peer(_) => "-".to_owned(),
-        Kind::Millstream(_) | Kind::Floor | Kind::FloorMessage => {
+        Kind::Millstream(_) | Kind::Other | Kind::Floor | Kind::FloorMessage => {
             format!("{:.3}", of(&Measured::writes_per_unit).median)
         }
     };
@@ -244,7 +244,7 @@ fn ratios(options: &Options, all: &[Measured]) -> Vec<Ratio> {
     for (index, &of) in options.servers.iter().enumerate() {
         let others = options.servers.iter().enumerate().filter(|&(other, to)| match to {
             Kind::Millstream(_) => other < index,
-            Kind::Peer(_) | Kind::Floor | Kind::FloorMessage => true,
+            Kind::Other | Kind::Peer(_) | Kind::Floor | Kind::FloorMessage => true,
         });
         for (_, &to) in others.filter(|_| matches!(of, Kind::Millstream(_))) {
             let cost =

@@ -31,6 +31,9 @@ impl Server {
         fs::create_dir_all(&home)?;
         let program = match kind {
             Kind::Millstream(_) => env!("CARGO_BIN_EXE_millstream").into(),
+            Kind::Other => {
+                options.other.clone().ok_or_else(|| io::Error::other("--other names no program"))?
+            }
             Kind::Peer(peer) => PathBuf::from(peer.program()),
             Kind::Floor | Kind::FloorMessage => std::env::current_exe()?,
         };
@@ -45,7 +48,8 @@ impl Server {
         // The server takes variables of this prefix for settings.
         command.stdin(Stdio::null()).stderr(Stdio::null()).env_remove(super::PINNED);
         match kind {
-            Kind::Millstream(workers) => {
+            Kind::Millstream(_) | Kind::Other => {
+                let workers = if let Kind::Millstream(workers) = kind { workers } else { 1 };
                 command.arg("--home").arg(home.join("home"));
                 let workers = format!("server.workers={workers}");
                 let ports = [

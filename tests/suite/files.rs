@@ -133,6 +133,15 @@ fn pages_are_served_with_their_types_and_load_nothing_from_elsewhere() {
             assert!(format!("{head}\r\n").contains(field), "{target}: {field} in {head}");
         }
     }
+    // Browsers ask for it by themselves; our pages name it, also behind a proxy that has the server in a folder.
+    let (status, head, icon) = ask(server.http, "/favicon.ico", "");
+    assert!(status == 200 && head.contains("Content-Type: image/svg+xml\r\n"), "{head}");
+    assert!(icon.starts_with(b"<svg"));
+    for page in ["/", "/reference.html", "/live/", "/live/play.html", "/live/conference.html"] {
+        let text = String::from_utf8(ask(server.http, page, "").2).unwrap();
+        let icon = if page.starts_with("/live/") { "../favicon.ico" } else { "favicon.ico" };
+        assert!(text.contains(&format!(r#"<link rel="icon" href="{icon}">"#)), "{page}");
+    }
     let (_, _, page) = ask(server.http, "/live/", "");
     assert!(
         String::from_utf8(page).unwrap().contains(r#"src="publish.js""#),

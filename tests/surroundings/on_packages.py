@@ -3,6 +3,7 @@
 import atexit
 import functools
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -13,12 +14,31 @@ from support import BINARY, ROOT, TOOLS, Missing, folder, need, need_root, run
 RELEASE = "bookworm"
 
 
+@functools.cache
+def sources():
+    """A copy of the sources: they may change while the checks run, and two archives of them are to be the same."""
+    place = tempfile.TemporaryDirectory(prefix="millstream-surroundings-")
+    atexit.register(place.cleanup)
+    names = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in filter(None, names):
+        source, copy = ROOT / name, pathlib.Path(place.name) / name
+        if source.is_file():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, copy)
+    # Where the packager is, and is installed.
+    (ROOT / "target" / "tools").mkdir(parents=True, exist_ok=True)
+    (pathlib.Path(place.name) / "target").mkdir()
+    (pathlib.Path(place.name) / "target" / "tools").symlink_to(ROOT / "target" / "tools")
+    return pathlib.Path(place.name)
+
+
 def make(place, *releases):
     """The archive and the packages of the binary under test, by release."""
-    need("dpkg-deb", "rpm", "go")
-    archive = run("sh", ROOT / "packaging" / "dist.sh", BINARY, place).split()[-1]
+    need("dpkg-deb", "rpm", "go", "git")
+    time = {"SOURCE_DATE_EPOCH": run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()}
+    archive = run("sh", sources() / "packaging" / "dist.sh", BINARY, place, env=time).split()[-1]
     def packages(release):
-        told = run("sh", ROOT / "packaging" / "packages.sh", archive, place, release)
+        told = run("sh", sources() / "packaging" / "packages.sh", archive, place, release)
         return [line for line in told.splitlines() if line.startswith("/")]
     return [packages(release) for release in releases]
 

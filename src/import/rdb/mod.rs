@@ -1,4 +1,5 @@
-//! RDB files of Redis (versions 5 to 12: Redis 2.6 to 8.0): hashes by name, everything else is passed over.
+//! RDB files of Redis (versions 5 to 13: Redis 2.6 to 8.6) and Valkey (version 11: 7.2 and 8, version 80: 9): hashes by name,
+//! everything else is passed over.
 //!
 //! 1. The header tells the version, and a checksum at the end covers the file ([`Input`]).
 //! 2. Opcodes and keys follow each other. A hash that is wanted is read value by value, in any of its encodings; other keys are skipped
@@ -16,11 +17,22 @@ use std::io::{self, Read};
 
 use input::{Input, damaged};
 
-/// Versions of the format that are read.
-const VERSIONS: std::ops::RangeInclusive<u32> = 5..=12;
+/// Versions of the format that are read, of Redis and of what has its numbers.
+const VERSIONS: std::ops::RangeInclusive<u32> = 5..=13;
+/// The version of Valkey 9, which counts for itself.
+const VERSION_OF_VALKEY: u32 = 80;
+
+/// The program whose format a file has. Since Redis 7.4 the two give the same numbers to different things.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Redis,
+    Valkey,
+}
 
 /// Opcodes.
 mod op {
+    /// Redis: data of modules for the key that follows. Valkey: a slot of a cluster that is being imported.
+    pub(super) const KEY_METADATA_OR_SLOT_IMPORT: u8 = 0xf3;
     pub(super) const SLOT_INFO: u8 = 0xf4;
     pub(super) const FUNCTION: u8 = 0xf5;
     pub(super) const MODULE_AUX: u8 = 0xf7;
@@ -56,9 +68,14 @@ mod kind {
     pub(super) const STREAM_2: u8 = 19;
     pub(super) const SET_LISTPACK: u8 = 20;
     pub(super) const STREAM_3: u8 = 21;
+    /// A hash with an expiry for each field (Valkey 9).
+    pub(super) const HASH_OF_VALKEY: u8 = 22;
     /// Hashes with an expiry for each field (Redis 7.4).
     pub(super) const HASH_METADATA: u8 = 24;
     pub(super) const HASH_LISTPACK_EX: u8 = 25;
+    /// Streams with the entries of idempotent producers, and with those that consumers have refused (Redis 8.6).
+    pub(super) const STREAM_4: u8 = 26;
+    pub(super) const STREAM_5: u8 = 27;
 }
 
 /// A hash that is found.
@@ -80,7 +97,7 @@ pub(super) fn values(
     give: &mut dyn FnMut(Found, &[u8]) -> bool,
 ) -> io::Result<()> {
     let mut input = Input::new(input);
-    check_header(&mut input)?;
+    let writer = header(&mut input)?;
     let mut database = 0;
     loop {
         match input.byte()? {
@@ -94,6 +111,17 @@ pub(super) fn values(
             op::SLOT_INFO => input.skip_lengths(3)?,
             op::FUNCTION => input.skip_string()?,
             op::AUX => input.skip_strings(2)?,
+            op::KEY_METADATA_OR_SLOT_IMPORT => match writer {
+                Writer::Redis => each(&mut input, |class| {
+                    class.skip(4)?;
+                    skip_module(class)
+                })?,
+                Writer::Valkey => {
+                    // The import's name, then ranges of slots.
+                    input.skip_string()?;
+                    each(&mut input, |range| range.skip_lengths(2))?;
+                }
+            },
             op::MODULE_AUX => {
                 // The module, then when it wrote the rest.
                 input.skip_lengths(3)?;
@@ -103,11 +131,11 @@ pub(super) fn values(
                 let key = input.string_or_skip()?;
                 let at = key.and_then(|key| wanted.iter().position(|name| name.as_bytes() == key));
                 let Some(at) = at else {
-                    skip_value(&mut input, encoding)?;
+                    skip_value(&mut input, writer, encoding)?;
                     continue;
                 };
                 let found = Found { wanted: at, database };
-                if !hash(&mut input, encoding, &mut |value| give(found, value))? {
+                if !hash(&mut input, writer, encoding, &mut |value| give(found, value))? {
                     return Ok(());
                 }
             }
@@ -115,18 +143,25 @@ pub(super) fn values(
     }
 }
 
-fn check_header<R: Read>(input: &mut Input<R>) -> io::Result<()> {
-    let no_file = || io::Error::new(io::ErrorKind::InvalidData, "no RDB file of Redis");
+/// Reads the first nine bytes: `REDIS` and four digits, or `VALKEY` and three.
+fn header<R: Read>(input: &mut Input<R>) -> io::Result<Writer> {
+    let no_file = || io::Error::new(io::ErrorKind::InvalidData, "no RDB file of Redis or Valkey");
     let header = input.array::<9>().map_err(|_| no_file())?;
-    let version = header.strip_prefix(b"REDIS").ok_or_else(no_file)?;
+    let of = |name: &[u8], writer| header.strip_prefix(name).map(|version| (writer, version));
+    let found = of(b"REDIS", Writer::Redis).or_else(|| of(b"VALKEY", Writer::Valkey));
+    let (writer, version) = found.ok_or_else(no_file)?;
     let version =
         std::str::from_utf8(version).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let version: u32 = version.and_then(|text| text.parse().ok()).ok_or_else(no_file)?;
-    if VERSIONS.contains(&version) {
-        return Ok(());
+    let is_read = match writer {
+        Writer::Redis => VERSIONS.contains(&version),
+        Writer::Valkey => version == VERSION_OF_VALKEY,
+    };
+    if is_read {
+        return Ok(writer);
     }
     let reason = format!(
-        "version {version} of the format is not read here: load the file with a Redis of your own, and name that by --redis"
+        "version {version} of the format is not read here: load the file with a server of your own, and name that by --redis"
     );
     Err(io::Error::new(io::ErrorKind::Unsupported, reason))
 }
@@ -134,6 +169,7 @@ fn check_header<R: Read>(input: &mut Input<R>) -> io::Result<()> {
 /// Passes on the values of a hash. Returns false if no more are wanted.
 fn hash<R: Read>(
     input: &mut Input<R>,
+    writer: Writer,
     encoding: u8,
     give: &mut dyn FnMut(&[u8]) -> bool,
 ) -> io::Result<bool> {
@@ -144,6 +180,17 @@ fn hash<R: Read>(
                 if !give(&input.string()?) {
                     return Ok(false);
                 }
+            }
+            Ok(true)
+        }
+        kind::HASH_OF_VALKEY if writer == Writer::Valkey => {
+            for _ in 0..input.length()? {
+                input.skip_string()?;
+                if !give(&input.string()?) {
+                    return Ok(false);
+                }
+                // The expiry of the field.
+                input.skip(8)?;
             }
             Ok(true)
         }
@@ -171,7 +218,7 @@ fn hash<R: Read>(
     }
 }
 
-fn skip_value<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
+fn skip_value<R: Read>(input: &mut Input<R>, writer: Writer, encoding: u8) -> io::Result<()> {
     match encoding {
         kind::STRING
         | kind::HASH_ZIPMAP
@@ -203,6 +250,10 @@ fn skip_value<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
             input.skip_lengths(1)?;
             input.skip_string()
         }),
+        kind::HASH_OF_VALKEY if writer == Writer::Valkey => each(input, |input| {
+            input.skip_strings(2)?;
+            input.skip(8)
+        }),
         kind::HASH_METADATA => {
             input.skip(8)?;
             each(input, |input| {
@@ -214,7 +265,9 @@ fn skip_value<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
             input.skip(8)?;
             input.skip_string()
         }
-        kind::STREAM | kind::STREAM_2 | kind::STREAM_3 => skip_stream(input, encoding),
+        kind::STREAM | kind::STREAM_2 | kind::STREAM_3 | kind::STREAM_4 | kind::STREAM_5 => {
+            skip_stream(input, encoding)
+        }
         kind::MODULE_2 => {
             input.skip_lengths(1)?;
             skip_module(input)
@@ -235,7 +288,7 @@ fn each<R: Read>(
     Ok(())
 }
 
-/// Skips a stream: its entries, its ids, and groups with what each consumer has not acknowledged.
+/// Skips a stream: its entries, its ids, groups with the entries that each consumer has not acknowledged, and its producers.
 fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
     let is_later = |than: u8| encoding >= than;
     each(input, |input| input.skip_strings(2))?;
@@ -251,8 +304,23 @@ fn skip_stream<R: Read>(input: &mut Input<R>, encoding: u8) -> io::Result<()> {
             consumer.skip_string()?;
             consumer.skip(if is_later(kind::STREAM_3) { 16 } else { 8 })?;
             each(consumer, |pending| pending.skip(16))
+        })?;
+        if is_later(kind::STREAM_5) { each(group, |refused| refused.skip(16)) } else { Ok(()) }
+    })?;
+    if is_later(kind::STREAM_4) { skip_producers(input) } else { Ok(()) }
+}
+
+/// Skips the idempotent producers of a stream, each with the messages that it may repeat, and their limits and counts.
+fn skip_producers<R: Read>(input: &mut Input<R>) -> io::Result<()> {
+    input.skip_lengths(2)?;
+    each(input, |producer| {
+        producer.skip_string()?;
+        each(producer, |message| {
+            message.skip_string()?;
+            message.skip_lengths(2)
         })
-    })
+    })?;
+    input.skip_lengths(2)
 }
 
 /// Skips the values of a module, up to their end.

@@ -3,6 +3,8 @@ use super::*;
 
 /// Written by Redis 7.0 (version 10): values of all types, a hash as a listpack, one as a table with compressed strings, two databases.
 const OF_REDIS_7: &[u8] = include_bytes!("../../../tests/fixtures/import/redis-7.rdb");
+/// The same by Valkey (version 11).
+const OF_VALKEY_8: &[u8] = include_bytes!("../../../tests/fixtures/import/valkey-8.rdb");
 
 fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>) {
     let wanted: Vec<String> = wanted.iter().map(|name| (*name).to_owned()).collect();
@@ -15,8 +17,8 @@ fn all(bytes: &[u8], wanted: &[&str]) -> (Vec<(Found, Vec<u8>)>, io::Result<()>)
 }
 
 /// A file of a version: these opcodes, and the end with its checksum.
-fn file(version: u32, parts: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = format!("REDIS{version:04}").into_bytes();
+fn file(version: &str, parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = version.as_bytes().to_vec();
     parts.iter().for_each(|part| bytes.extend_from_slice(part));
     bytes.push(op::END);
     let sum = sum_of(0, &bytes);
@@ -30,8 +32,13 @@ fn string(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn hashes_of_a_real_file_are_found_among_everything_else() {
-    let (found, done) = all(OF_REDIS_7, &["liveappBroadcasts", "liveappTokens", "nothing", "users"]);
+fn hashes_of_real_files_are_found_among_everything_else() {
+    check_file(OF_REDIS_7);
+    check_file(OF_VALKEY_8);
+}
+
+fn check_file(file: &[u8]) {
+    let (found, done) = all(file, &["liveappBroadcasts", "liveappTokens", "nothing", "users"]);
     done.unwrap();
     let of = |wanted: usize, database: u64| -> Vec<&[u8]> {
         let is_of = |found: &Found| *found == Found { wanted, database };
@@ -52,7 +59,7 @@ fn hashes_of_a_real_file_are_found_among_everything_else() {
         count += 1;
         false
     };
-    values(OF_REDIS_7, &["liveappTokens".to_owned()], &mut one).unwrap();
+    values(file, &["liveappTokens".to_owned()], &mut one).unwrap();
     assert_eq!(count, 1);
 }
 
@@ -96,7 +103,7 @@ fn hashes_are_read_in_the_forms_of_older_and_newer_servers() {
     let expiring =
         [&b"\0\0\0\0\0\0"[..], b"\x81a\x02\x82xy\x03\x00\x01", b"\x81b\x02\xc1\xf4\x02\x01\x01\xff"].concat();
     let bytes = file(
-        12,
+        "REDIS0012",
         &[
             &[op::AUX],
             &string(b"redis-ver"),
@@ -143,13 +150,72 @@ fn hashes_are_read_in_the_forms_of_older_and_newer_servers() {
     );
 }
 
+/// By the numbers of Valkey's `rdb.h` (9.0) and of Redis 8.6: no server that writes them is at hand.
+#[test]
+fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
+    let parts: [&[u8]; 10] = [
+        &[op::AUX],
+        &string(b"valkey-ver"),
+        &string(b"9.0.0"),
+        &[op::KEY_METADATA_OR_SLOT_IMPORT],
+        &string(&[b'j'; 40]),
+        b"\x02\x00\x05\x07\x40\xff",
+        &[op::SELECT, 0, op::SLOT_INFO, 1, 2, 3],
+        b"\x16\x01x\x01\x01f\x01v\xff\xff\xff\xff\xff\xff\xff\xff",
+        b"\x16\x01h\x02\x01f\x02v1\xff\xff\xff\xff\xff\xff\xff\xff\x01g\xc1\x39\x30\x00\x01\x02\x03\x04\x05\x06\x07",
+        b"\x04\x01h\x01\x01k\x02v2",
+    ];
+    let texts = |bytes: &[u8]| {
+        let (found, done) = all(bytes, &["h"]);
+        done.unwrap();
+        found.into_iter().map(|(_, value)| String::from_utf8(value).unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(texts(&file("VALKEY080", &parts)), ["v1", "12345", "v2"]);
+
+    // One entry, its ids, and a group that has it pending, and, in the second form, one that was refused.
+    let stream = |kind: u8, refused: &[u8]| {
+        let group =
+            [&[0; 16 + 8][..], b"\x01", b"\x01", &string(b"me"), &[0; 16], b"\x01", &[0; 16]].concat();
+        let producers = b"\x0a\x0b\x01\x01p\x02\x01a\x01\x02\x01b\x01\x03\x05\x06";
+        let ids = [1; 8];
+        [
+            &[kind, 1, b's', 1][..],
+            &string(&[0; 16]),
+            &string(b"listpack"),
+            &ids,
+            b"\x01",
+            &string(b"group"),
+            b"\x01\x01\x01\x01",
+            &group,
+            refused,
+            producers,
+        ]
+        .concat()
+    };
+    let metadata = [&[op::KEY_METADATA_OR_SLOT_IMPORT, 1][..], b"spec", b"\x02\x07\x05\x03abc\x00"].concat();
+    let refused = [&[1][..], &[0; 16]].concat();
+    let parts: [&[u8]; 4] = [
+        &metadata,
+        b"\x04\x01h\x01\x01k\x02v1",
+        &stream(kind::STREAM_4, &[]),
+        &stream(kind::STREAM_5, &refused),
+    ];
+    let bytes = file("REDIS0013", &[&parts.concat(), b"\x04\x01h\x01\x01k\x02v2"]);
+    assert_eq!(texts(&bytes), ["v1", "v2"]);
+}
+
 #[test]
 fn other_files_are_refused_with_the_reason() {
-    let bad: [(&[u8], &str); 8] = [
+    let bad: [(&[u8], &str); 12] = [
         (b"", "no RDB file"),
         (b"REDIS00x1", "no RDB file"),
-        (b"VALKEY080", "no RDB file"),
+        (b"VALKEY0x0", "no RDB file"),
+        (b"REDIS0014", "version 14"),
         (b"REDIS0080", "version 80"),
+        (b"VALKEY081", "version 81"),
+        // Numbers that only the other of the two servers gives a meaning.
+        (b"REDIS0013\x16\x01h\x00", "is no hash"),
+        (b"REDIS0013\x16\x01x\x00", "kind 22"),
         // A list, a hash of old, a kind that comes later, a value of more bytes than there are.
         (b"REDIS0010\x01\x01h\x01\x01a", "is no hash"),
         (b"REDIS0010\x09\x01h\x01\xff", "before 2.6"),
@@ -188,9 +254,11 @@ fn strings_are_unpacked() {
 fn c_19_no_bytes_of_a_file_are_trusted() {
     let wanted = ["liveappBroadcasts", "liveappTokens", "users", "list", "stream", "\0"];
     proptest::proptest!(|(tail: Vec<u8>, kinds in proptest::collection::vec(0..30_u8, 0..6), body: Vec<u8>)| {
-        let _ = all(&[b"REDIS0012", &tail[..]].concat(), &wanted);
         let keys: Vec<u8> = kinds.iter().flat_map(|kind| [&[*kind, 1, 0][..], &body].concat()).collect();
-        let _ = all(&[b"REDIS0012", &keys[..]].concat(), &wanted);
+        for version in [b"REDIS0013", b"VALKEY080"] {
+            let _ = all(&[version, &tail[..]].concat(), &wanted);
+            let _ = all(&[version, &keys[..]].concat(), &wanted);
+        }
         let mut count = |_: &[u8]| true;
         let _ = (packed::ziplist(&body, &mut count), packed::listpack(&body, 2, &mut count), packed::unpacked(&body, 100));
     });

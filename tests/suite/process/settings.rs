@@ -218,6 +218,28 @@ fn arguments_win_over_the_environment_over_the_file_over_the_default() {
     assert!(out.contains("http.port=2  # --set\n"), "{out}");
 }
 
+/// systemd makes the home's folder before it runs this.
+#[test]
+fn the_check_of_the_unit_before_a_first_start_is_silent() {
+    const UNIT: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/millstream.service"));
+    let line = UNIT.lines().find_map(|line| line.strip_prefix("ExecStartPre=")).unwrap();
+    let (path, words) = line.split_once(' ').unwrap();
+    assert!(
+        path.ends_with("/millstream") && words.contains("--home /var/lib/millstream $ARGUMENTS"),
+        "{line}"
+    );
+    let home = Home::new();
+    let folder = home.path().join("made-by-systemd");
+    fs::create_dir(&folder).unwrap();
+    let mut command = program();
+    for word in words.split(' ').filter(|word| *word != "$ARGUMENTS") {
+        command.arg(if word == "/var/lib/millstream" { folder.as_os_str() } else { word.as_ref() });
+    }
+    let (status, out, said) = run(&mut command);
+    assert!(status.success() && out.is_empty() && said.is_empty(), "{out}{said}");
+    assert!(fs::read_dir(&folder).unwrap().next().is_none(), "it made something");
+}
+
 #[test]
 fn check_config_makes_nothing_and_shows_no_secret() {
     let home = Home::new();
@@ -225,9 +247,6 @@ fn check_config_makes_nothing_and_shows_no_secret() {
     let (status, out, said) = run(&mut check_config(&nowhere));
     assert!(status.success() && out.contains("http.port=5080") && said.is_empty(), "{said}");
     assert!(out.contains("# application LiveApp\n") && out.contains("# application live\n"));
-    // As the unit for systemd runs it before a first start.
-    let (status, out, said) = run(check_config(&nowhere).arg("--quiet"));
-    assert!(status.success() && out.is_empty() && said.is_empty(), "{out}{said}");
     let (status, _, _) = run(check_config(&nowhere).arg("--deep"));
     assert!(status.success() && !nowhere.exists());
 
