@@ -116,12 +116,7 @@ fn take(
     }
     let layers = if direction.receives() { layers_of(media) } else { Vec::new() };
     let formats: Vec<SectionFormat> = selected.iter().map(agreed).collect();
-    let is_beside_video = direction == Direction::RecvOnly && is_audio_beside_video(offer, media);
-    let used = |extension: &Extension| {
-        let is_numbered = *extension == Extension::TransportCc;
-        uses(*extension, &media.kind, direction, &formats, !layers.is_empty())
-            && !(is_numbered && is_beside_video)
-    };
+    let used = |extension: &Extension| uses(*extension, &media.kind, direction, &formats, !layers.is_empty());
     let extensions = answer_extensions(media, used, &mut selected);
     let mut answer = media.accept(&selected, offered, preference.direction);
     answer.attributes.extend(extensions);
@@ -150,14 +145,6 @@ fn take(
         local_source,
     };
     Some((answer, section))
-}
-
-/// True for audio of an offer that has video too. A publisher's estimate of the path is for its video. Audio packets, single and at their
-/// own times, make it worse: where packets overtake each other, Chromium takes their scatter for a queue, and falls to a
-/// third of the rate. The packets of a picture count together, so that their scatter is less.
-pub(super) fn is_audio_beside_video(offer: &Description, media: &Media) -> bool {
-    let is_video = |other: &Media| other.kind == MediaKind::Video && other.port != 0;
-    media.kind == MediaKind::Audio && offer.media.iter().any(is_video)
 }
 
 /// Returns a selected format with the descriptions of both sides.
