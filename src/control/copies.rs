@@ -283,7 +283,7 @@ impl Outbound {
         key: &StreamKey,
         via: Vec<String>,
     ) -> bool {
-        // Whatever else a viewer asks for is no id, and has no place in a URL.
+        // A name that is no stream id cannot be in a URL.
         let Some(settings) = cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };

@@ -345,7 +345,7 @@ impl Outbound {
 
     /// Notes the local address of a push's established connection.
     pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
-        // One that was removed meanwhile may still have a word to say.
+        // A removed push may still report its connection.
         let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());
         self.pushes.own.opened(now.mono, id, &app, local);
         if app.is_empty() {

@@ -370,7 +370,7 @@ impl Registry {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
-                // It may come back at another node: this one is a copy of that then.
+                // The publisher may return at another node, of whose stream this one becomes a copy.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),

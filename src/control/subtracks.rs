@@ -133,7 +133,7 @@ impl Registry {
         }
         let was = record.status == status::BROADCASTING;
         if !any && records.joined.remove(main) {
-            // It was a main track while somebody had joined it.
+            // The record was virtual only while somebody had joined it.
             if let Some(record) = records.get_mut(main) {
                 record.is_virtual = false;
             }

@@ -250,7 +250,7 @@ impl Connection {
     pub fn handle_eof(&mut self, now: Instant) {
         self.peer_done = true;
         if matches!(self.stage, Stage::Streaming(_, Streaming::Close { .. })) {
-            // It may be a half-closed peer that still reads, but nothing else would tell that a viewer left.
+            // The peer may only have half-closed and still read, but nothing else would show that a viewer left.
             self.finish(CloseReason::PeerClosed);
         }
         self.drive(now);

@@ -325,7 +325,7 @@ impl Driver {
         oldest.sort_unstable();
         oldest.truncate(way.connections);
         for (_, slot, generation) in &oldest {
-            // They count no longer, and are not found again before they are closed.
+            // Without a permit, the connection no longer counts and is not chosen again before it is closed.
             if let Some(Some(socket)) = self.sockets.get_mut(*slot) {
                 socket.permit = None;
             }

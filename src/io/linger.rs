@@ -238,7 +238,7 @@ mod tests {
         let end = now + FLUSH_MAX;
         let mut lingerers = Lingerers::new(now);
         lingerers.add(now, transport, None, false);
-        // It moves on with each look, whether or not the kernel found room by then.
+        // The lingerer advances with each look, whether or not the kernel had room by then.
         while now < end {
             let _ = stream.read(&mut [0; 16]);
             now += PERIOD;

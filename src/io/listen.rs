@@ -50,7 +50,8 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.set_reuse_address(true)?;
                 socket.bind(&bind.into())?;
-                // Where the routes lead; on a machine without any, only its own programs can send.
+                // The group is joined on the interface that the routes choose. A machine without routes receives from its own programs
+                // only.
                 let joined = socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
                 joined.or_else(|_| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST))?;
             }

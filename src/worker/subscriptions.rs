@@ -47,7 +47,7 @@ impl Worker {
             SubscriptionEvent::Audience(viewers) => {
                 audience::note(&mut self.conns, id, subscription, viewers)
             }
-            // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
+            // Bytes that follow on the connection, of a close or another play, must not fall into a partly sent unit.
             SubscriptionEvent::Unsubscribe => {
                 self.live.unsubscribe(&mut self.turn, &mut self.conns, id, subscription)
             }

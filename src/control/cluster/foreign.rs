@@ -127,7 +127,7 @@ impl Control {
         };
         self.records.auxiliary.apply(key.clone(), record);
         if let Some(subscriber) = subscriber {
-            // One that is blocked goes.
+            // A blocked subscriber is disconnected.
             let stream = StreamKey::new(&key.app, &subscriber.stream_id);
             self.access.drop_subscriber(
                 &mut self.cx,

@@ -58,7 +58,7 @@ impl Files {
         self.recordings.held = sent.then(Vec::new);
         // A job of its own, for which no recording waits.
         self.remove_windows(cx, now);
-        // These files were not reported to anybody.
+        // Nobody has been informed of these files.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);

@@ -139,7 +139,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         let text = "appname contains invalid character and does not match regexp ^[a-zA-Z0-9_-]*$";
         return done(Outcome::failure(text));
     }
-    // One that was not started because its settings are lost can be deleted, too.
+    // An application that was not started because its settings are lost can be deleted as well.
     let running = control.cx.apps.get(name).map(|app| &app.name);
     let Some(name) = running
         .or_else(|| control.cx.config.lost.get(name))

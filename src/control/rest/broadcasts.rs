@@ -195,7 +195,7 @@ pub(super) fn update(
     };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
-    // One that runs is not stopped for a URL that it cannot go on with.
+    // A running source is not stopped for a URL that it cannot continue with.
     let runs = outbound.sources.is_running(&key);
     if checked && (!is_source_url(&key.app, url) || (runs && cx.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
@@ -379,7 +379,7 @@ pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = records.get(&key).is_some_and(is_playlist);
-    // One that is to run and does not, for want of room or because its id is taken, is not to run any more.
+    // A source that is wanted but waits, for room or for its id, is no longer wanted.
     let was_wanted = outbound.take_wanted(records, &key);
     if outbound.stop_source(cx, records, registry, at, &key, StreamEnd::Stopped) {
         let outcome = Outcome::success();

@@ -268,7 +268,7 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     limit(&mut rig, "3");
     rig.run_for(secs(60));
     assert_eq!((attempts(&mut rig), rig.status().as_str()), (0, "failed"));
-    // One that works is left alone, with the failures that it had before.
+    // A push that works is left alone, whatever failures it had before.
     limit(&mut rig, "-1");
     rig.run_for(secs(2));
     let (_, order) = rig.one_order();

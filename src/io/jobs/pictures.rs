@@ -252,7 +252,7 @@ impl Helper {
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
         );
-        // One that is ending keeps its own status; one that has only closed its socket is not waited for.
+        // A child that is ending keeps its own status; a child that has only closed its socket is not waited for.
         let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) if is_over => status.to_string(),

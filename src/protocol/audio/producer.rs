@@ -84,7 +84,7 @@ impl Producer {
         match result {
             Some(Ok(Done { transcoder, made })) => {
                 self.state = State::Here(Some(transcoder));
-                // One that began anew may repeat what the one before has made.
+                // A transcoder that started anew may repeat what the previous one has made.
                 let is_new = |unit: &AccessUnit| self.last.is_none_or(|last| unit.pts > last);
                 self.made.extend(made.into_iter().filter(is_new));
                 self.last = self.made.back().map(|unit| unit.pts).or(self.last);

@@ -201,7 +201,7 @@ impl Polled {
         let app = file.app(ctx.apps);
         let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
         if wanted.is_some_and(|wanted| blob.progress < wanted) {
-            // It did not come in time.
+            // The progress that the request waits for did not come in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
             link.respond(ctx.now, &fields, response);
             return Next::Over;

@@ -182,7 +182,7 @@ impl Depackager {
         let Ok(packet) = Packet::read(bytes) else { return false };
         let header = packet.header;
         if header.payload_type != one.source.payload_type {
-            // It is numbered with the others of its source, so it is not missing.
+            // The packet is numbered with the others of its source, so it is not missing.
             if let Some((ssrc, receiver)) = &mut one.receiver
                 && *ssrc == header.ssrc
             {

@@ -191,7 +191,7 @@ impl RtspSession {
                         viewer.set_up(index, Lower::Tcp);
                         Transport { channels: Channels::from_rtp(channel_of(track)), ..transport }
                     }
-                    // It is set up once there are sockets.
+                    // UDP is set up when the sockets exist.
                     Lower::Udp => transport,
                 })
             }
@@ -436,7 +436,7 @@ impl DatagramPeer for RtspSession {
         match &mut self.role {
             Role::Viewer(viewer) => viewer.poll_datagrams(ctx.now.mono, out),
             Role::Publisher(publisher) => {
-                // One at a time, because each has a path of its own.
+                // Each report has its own path, so they are sent separately.
                 let report = publisher.poll_report(|track| self.machine.channels(track).is_none());
                 let Some((track, report)) = report else { return To::PEER };
                 out.push(&[], &report);

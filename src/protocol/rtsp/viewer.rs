@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(narrowed(&[video, audio], &[0, 1]), None);
         assert_eq!(narrowed(&[video, audio], &[0]), mute);
         assert_eq!(narrowed(&[video, audio], &[1]), blind);
-        // One that comes later, with another publisher, was not even described.
+        // A track that comes later, with another publisher, was never described.
         assert_eq!(narrowed(&[video], &[0]), mute);
         assert_eq!(narrowed(&[audio], &[0]), blind);
     }

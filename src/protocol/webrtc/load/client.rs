@@ -213,7 +213,7 @@ impl RtcClient {
                     let (session, answer) = (session.take().unwrap_or_default(), std::mem::take(answer));
                     self.answered(now, session, &answer);
                 }
-                // Whatever it says, the server has heard of the end.
+                // Any answer shows that the server has heard of the end.
                 (ResponseEvent::End, Stage::Deleting) => {
                     self.stage = Stage::Closed;
                     self.peer.close(now);

@@ -215,7 +215,7 @@ impl Mp4Segmenter {
     /// True when the playlist has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
-        // One at a time is no longer than a segment may be.
+        // Each gap is at most as long as a segment may be.
         for _ in 0..GAPS_AT_ONCE_MAX {
             let uri = self.names.segment(&self.rules.suffix, self.window.number());
             if !self.window.add_gap(end_ms, &dated, (&uri, self.map.as_ref())) {
@@ -324,7 +324,7 @@ impl Mp4Segmenter {
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
-            // That time is missing says nothing of how far units are apart.
+            // A pause is no measure of the distance between units.
             self.parts.last = None;
         } else {
             self.end_part_before_last(unit);
