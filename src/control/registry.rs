@@ -139,7 +139,7 @@ impl Control {
             live.began = now.mono;
         }
         self.registry.review_viewers(&mut self.cx, &self.records, key);
-        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+        self.outgoing(now).reconcile_pushes(key);
         self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
         // Its units have come before.
         self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
@@ -167,7 +167,7 @@ impl Control {
             live.told.details = details;
         }
         self.registry.post_stream_up(&mut self.cx, stream);
-        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, &key);
+        self.outgoing(now).reconcile_pushes(&key);
         self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, &key);
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }

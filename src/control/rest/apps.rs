@@ -413,7 +413,7 @@ impl Control {
         self.cx.post_all(&ToWorker::App(settings.clone()));
         self.access.follow_key_sets(&self.cx, now);
         self.outbound.reconcile_given_up(&mut self.cx, &self.registry, now, &settings);
-        self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, &name);
+        self.outgoing(now).app_changed(&name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {
             self.registry.review_viewers(&mut self.cx, &self.records, &key);
@@ -435,7 +435,7 @@ impl Control {
         self.cx.apps.remove(name);
         self.access.presences.forget_events(name);
         self.access.follow_key_sets(&self.cx, now);
-        self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, name);
+        self.outgoing(now).app_changed(name);
         self.cx.post_all(&ToWorker::AppGone(name.clone()));
     }
 }

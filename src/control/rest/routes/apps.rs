@@ -360,7 +360,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/{id}/seek-time/{ms}",
-        |control, now, call| playback::seek(control.playback(), now, call),
+        |control, now, call| playback::seek(control.outgoing(now), call),
         "Result",
         BROADCASTS,
         "Seek in a source",
@@ -369,7 +369,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/playlists/{id}/next",
-        |control, now, call| playback::next_item(control.playback(), now, call),
+        |control, now, call| playback::next_item(control.outgoing(now), call),
         "Result",
         BROADCASTS,
         "Play the next item of a playlist",
