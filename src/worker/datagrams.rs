@@ -58,7 +58,7 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn new(now: Now, id: WorkerId, common: &Seed) -> Self {
-        let ctx = PortContext { now, worker: id, secret: common };
+        let ctx = PortContext::new(now, id, common);
         let list = Port::all().map(|port| (port, port.demux(&ctx))).collect();
         Self { list, reply: Vec::new() }
     }
