@@ -104,6 +104,29 @@ fn plain_comments_begin_with_the_thing_or_the_reason() {
 }
 
 #[test]
+fn comments_of_scripts_and_pages_begin_with_the_thing_or_the_reason() {
+    let mut count = 0;
+    for folder in ["benches", "tests", "fuzz", "panel", "src", "packaging"] {
+        for file in source::files(folder, &[".py", ".js", ".sh"]) {
+            let mark = if file.path.ends_with(".js") { "//" } else { "#" };
+            let mut before = "";
+            for line in file.text.lines().map(str::trim_start).filter(|_| !file.path.contains("/vendor/")) {
+                if let Some(said) = line.strip_prefix(mark).filter(|_| !before.starts_with(mark)) {
+                    count += 1;
+                    assert!(
+                        !begins_with_a_pronoun(said.trim_start()),
+                        "{}: name the thing: {said}",
+                        file.path
+                    );
+                }
+                before = line;
+            }
+        }
+    }
+    assert!(count > 200, "{count} comments were read");
+}
+
+#[test]
 fn comments_are_read_whole_and_apart() {
     let text = "/// What it is.\n/// More.\n///\n/// And more.\nfn a();\n\n    /// It.\n    fn b();\n//! A module.\n";
     assert_eq!(doc_comments(text), ["What it is. More. And more.", "It.", "A module."]);
