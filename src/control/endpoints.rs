@@ -118,7 +118,7 @@ impl Outbound {
         }
         push.told_left_out = codecs.to_vec();
         let (key, url, codecs) = (&push.key, redact(&push.url), codecs.join(","));
-        tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
+        tracing::warn!(%key, url, codecs, "push leaves out tracks that its target cannot take");
     }
 
     /// Forgets the pushes of an ended stream; workers close them by themselves (`StreamDown`).

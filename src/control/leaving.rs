@@ -147,7 +147,7 @@ impl Outbound {
         let until = limit.and_then(|limit| now.mono.checked_add(limit));
         let next = now.mono.checked_add(FIRST_LOOK);
         let limit_s = limit.map(|limit| limit.as_secs());
-        tracing::info!(limit_s, "draining: nothing new is let in");
+        tracing::info!(limit_s, "draining: new sessions are refused");
         let (fetched, lingers_until, given) = (BTreeSet::new(), None, BTreeMap::new());
         cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next, fetched, lingers_until, given });
         registry.cluster.ask(Request::Draining(true));
@@ -169,7 +169,7 @@ impl Outbound {
         let is_empty = (publishers, viewers) == (0, 0) && (sources == 0 || !is_waited_for) && !lingers;
         if is_over || is_empty {
             leaving.next = None;
-            tracing::info!(publishers, viewers, sources, is_over, "drain ends; shutting down");
+            tracing::info!(publishers, viewers, sources, is_over, "drain ended; shutting down");
             cx.outbox.outputs.push_back(Output::Leave);
         } else {
             leaving.next = now.mono.checked_add(LOOK);
@@ -209,7 +209,7 @@ impl Outgoing<'_> {
         if leaving.given.contains_key(key)
             && let Ok(checked) = self.cx.check_source(self.records, key)
         {
-            tracing::info!(%key, "source runs on: no other node takes it");
+            tracing::info!(%key, "source stays here: no other node takes it");
             self.outbound.release_copy(self.cx, self.registry, self.now, key);
             return self.run_source(key, checked);
         }

@@ -246,7 +246,7 @@ impl Files {
             let turn = self.objects.threads.begin(Payer::new(Some(&at.app), ""));
             self.objects.under_way.insert(at, (turn, now.mono));
         } else {
-            self.object_failed(now, at, "too many jobs wait");
+            self.object_failed(now, at, "the job queue is full");
         }
     }
 

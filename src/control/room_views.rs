@@ -48,10 +48,10 @@ impl Outgoing<'_> {
             return false;
         }
         if self.outbound.is_short_for_source(self.cx, self.registry, self.now, &settings) {
-            tracing::info!(key = %room, "view of the room not begun: the server is short of resources");
+            tracing::info!(key = %room, "room view not started: the server is short of resources");
             return false;
         }
-        tracing::info!(key = %room, "view of the room requested");
+        tracing::info!(key = %room, "room view requested");
         let Some(target) = outbound::view_of(room) else { return false };
         let origin = Origin { url: "room".to_owned(), target, skip: Duration::ZERO };
         let copying = Copying::of(self.now, origin.clone());

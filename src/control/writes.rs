@@ -182,7 +182,7 @@ fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
     let works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
     for work in works {
         if !cx.submit_for(&key.app, Work::Archive(work), |_, _, _| {}) {
-            tracing::warn!(%key, "files of a deleted stream stay until they are too old: too many jobs wait");
+            tracing::warn!(%key, "files of a deleted stream not removed: the job queue is full; they stay until they expire");
         }
     }
 }

@@ -287,8 +287,7 @@ impl Driver {
             Output::Authenticated { conn, publishes } => {
                 if let Some(Err(why)) = self.permit(conn).map(|permit| permit.authenticated(publishes)) {
                     machine.note_refused(why);
-                    let event =
-                        PathEvent::Broken("no more of its address, or what is left is kept for others");
+                    let event = PathEvent::Broken("per-address or reserved connection limit reached");
                     machine.handle_path(now, conn, PathId::default(), event);
                 }
             }

@@ -429,7 +429,7 @@ impl Outcome {
     /// Returns the reason for an unexpected outcome.
     const fn reason(&self) -> &'static str {
         match self {
-            Self::Busy => "too many jobs wait",
+            Self::Busy => "the job queue is full",
             Self::Failed => "the job failed",
             Self::Resolved(_)
             | Self::Posted(_)

@@ -638,7 +638,7 @@ impl Conns {
                 (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
             };
             let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
-            tracing::info!(%key, protocol, %peer, lacks = name, reason, "viewer is sent a part of the stream");
+            tracing::info!(%key, protocol, %peer, lacks = name, reason, "viewer receives only part of the stream");
         }
     }
 

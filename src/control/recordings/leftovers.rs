@@ -160,7 +160,7 @@ impl Files {
         let finished = match outcome {
             RecordingOutcome::Finished(finished) => finished,
             RecordingOutcome::Failed(reason) => {
-                return tracing::error!(app, file, reason, "unfinished recording not finished");
+                return tracing::error!(app, file, reason, "unfinished recording could not be completed");
             }
             RecordingOutcome::SetAside(name) => {
                 return tracing::error!(

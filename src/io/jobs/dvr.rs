@@ -393,7 +393,7 @@ fn remove_forgotten(root: &Path, ledger: &Ledger, apps: &[String]) {
         let keep = ledger.with(root, app, |usage| usage.keep).unwrap_or(LONGEST);
         let removed = sweep_now(root, ledger, app, keep);
         if removed > 0 {
-            tracing::info!(app, streams = removed, "DVR removed: nobody can go back to it any more");
+            tracing::info!(app, streams = removed, "expired DVR removed");
         }
     }
 }

@@ -207,7 +207,7 @@ impl Jobs {
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
         if !load.enter(job.app.as_ref(), bytes) {
             load.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(class = class.name(), app = job.app.as_deref(), "too many jobs wait");
+            tracing::warn!(class = class.name(), app = job.app.as_deref(), "job refused: the queue is full");
             return Some(busy(job.id));
         }
         let Job { id, work, .. } = job;

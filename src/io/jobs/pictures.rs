@@ -172,7 +172,7 @@ impl Place {
     fn drop_dead(&mut self) {
         let status = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
         if let Some(status) = status {
-            tracing::warn!(reason = %status, "the process of previews has ended while idle: another one is started");
+            tracing::warn!(reason = %status, "idle preview process ended; starting another");
             self.helper = None;
         }
     }

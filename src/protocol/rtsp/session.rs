@@ -305,7 +305,7 @@ impl RtspSession {
                     && let Some(key) = &self.plays
                 {
                     let reason = "sound or video has begun that its description had not";
-                    tracing::info!(%key, reason, "viewer is sent a part of the stream");
+                    tracing::info!(%key, reason, "viewer receives only part of the stream");
                 }
             }
             Role::None | Role::AskedPublish(_) | Role::Publisher(_) | Role::AskedPlay => {}
@@ -417,7 +417,7 @@ impl DatagramPeer for RtspSession {
                     && let Some(key) = &self.plays
                 {
                     let reason = "its path carries less than the stream";
-                    tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer is sent fewer pictures");
+                    tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer receives fewer frames");
                     // Pictures are chosen from a key frame on.
                     self.events.extend(viewer.video_tracks().map(|track| {
                         Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameNeeded(Some(track)))

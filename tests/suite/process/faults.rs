@@ -117,7 +117,7 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
     curl.args(["--silent", "--fail", &url]);
     wait_for("an answer", secs(20), || run(&mut curl).0.success());
     assert_eq!(create(&server, "b"), 200);
-    assert!(!log_of(&folder).contains("accepting pauses"), "{}", log_of(&folder));
+    assert!(!log_of(&folder).contains("accepting connections paused"), "{}", log_of(&folder));
     assert!(server.terminate().success());
 }
 

@@ -478,7 +478,11 @@ impl Dvr {
         let is_shorter = self.shed();
         if is_shorter && !std::mem::replace(&mut self.stage.is_short, true) {
             let (app, stream) = (self.folder.first(), &self.stem);
-            tracing::warn!(app, stream, "DVR goes back less far: the disk is full, or dvr.max_bytes used up");
+            tracing::warn!(
+                app,
+                stream,
+                "DVR window shortened: the disk is full, or dvr.max_bytes is reached"
+            );
         }
         is_shorter
     }
