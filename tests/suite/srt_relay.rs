@@ -122,7 +122,7 @@ fn a_push_over_srt_says_which_tracks_it_leaves_out() {
     let endpoint = || server.api().broadcast("live", "s1").unwrap()["endPointList"][0].clone();
     wait_for("what is left out", secs(20), || endpoint()["leftOut"] == serde_json::json!(["VP9"]));
     assert_eq!(endpoint()["status"], "broadcasting");
-    server.wait_for_line("these are left out");
+    server.wait_for_line("push leaves out tracks");
 }
 
 #[test]

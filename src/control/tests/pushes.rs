@@ -143,7 +143,7 @@ fn tracks_that_a_target_cannot_be_sent_are_in_its_endpoint_and_once_in_the_log()
         rig.news(order.push, attempt, PushState::LeavesOut(Vec::new()));
         assert!(endpoint(&mut rig).get("leftOut").is_none(), "the track is gone");
     });
-    assert_eq!(log.matches("these are left out").count(), 1, "{log}");
+    assert_eq!(log.matches("push leaves out tracks").count(), 1, "{log}");
     assert!(log.contains("codecs=\"VP9\"") && !log.contains("secret-key"), "{log}");
 }
 
