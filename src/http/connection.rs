@@ -597,7 +597,7 @@ impl Connection {
             && !self.held.is_empty()
             && incoming.decoder.len() <= self.limits.body_window_bytes
         {
-            // A piece at a time: what is decoded is bounded by the window and one of them.
+            // Decoding takes a piece at a time, so that decoded data is bounded by the window and a piece.
             let mut piece = self.held.split_to(self.held.len().min(PIECE_BYTES));
             let before = incoming.decoder.len();
             incoming.is_complete = incoming.decoder.decode(&mut piece)?;

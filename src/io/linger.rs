@@ -180,7 +180,7 @@ mod tests {
         (server, client, stream, taken)
     }
 
-    /// Reads what is there; true when the peer closed its side.
+    /// Discards received data. Returns true when the peer has closed its side.
     fn read(client: &mut ClientConnection, stream: &mut std::net::TcpStream, got: &mut usize) -> bool {
         let _ = client.read_tls(stream);
         client.process_new_packets().unwrap();

@@ -46,7 +46,7 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
     let socket = socket(address, Type::DGRAM)?;
     if let Some(bind) = bind {
         match bind.ip() {
-            // Only what is sent to the group comes, and other programs may be in it, too.
+            // The socket receives only datagrams to the group, of which other programs may be members too.
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.set_reuse_address(true)?;
                 socket.bind(&bind.into())?;

@@ -544,7 +544,7 @@ impl Conns {
         if self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
             return Err(NoSubscription::Resources);
         }
-        // Sessions that are here go on, and other nodes need what is published here.
+        // Existing sessions continue, and other nodes need the streams published here.
         let is_new = |conn: &Conn| {
             conn.purpose == Purpose::Peer && conn.subscriptions.is_empty() && conn.publications.is_empty()
         };

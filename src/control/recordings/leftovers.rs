@@ -33,7 +33,7 @@ pub(super) enum Windows {
 }
 
 impl Files {
-    /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
+    /// Finishes recordings, forgets uploads, and looks for old recordings for the first time.
     pub(in crate::control) fn boot_recordings(
         &mut self,
         cx: &mut Context,

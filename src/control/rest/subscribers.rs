@@ -262,7 +262,7 @@ pub(super) fn block(
         ..known.unwrap_or_default()
     };
     let reply = records.put_subscriber(now, call, subscriber);
-    // Pending is as good as done for who is there: the block holds against it already.
+    // A pending block already applies, so the subscriber is disconnected before the write is done.
     access.drop_subscriber(cx, records, registry, now, &key, id);
     reply
 }

@@ -1,6 +1,6 @@
 //! Files of streams that viewers can go back in: `{application}/.dvr/{stream}/`, with a count of their bytes for each application.
 //!
-//! 1. The first job of an application counts what is there; later ones add and subtract.
+//! 1. The first job of an application counts the existing files; later jobs add and subtract.
 //! 2. A file beyond the application's bytes takes the place of folders of streams that are over, the one longest unchanged first. Where
 //!    there is none it is refused before anything is written: the stream has to give up something of its own.
 //! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash

@@ -151,7 +151,7 @@ impl Depackager {
         self.why_bad
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(crate) fn supply(&self) -> Supply {
         if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
             return Supply::Nothing;

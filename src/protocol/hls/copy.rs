@@ -110,7 +110,7 @@ struct Files {
 }
 
 impl Files {
-    /// True if a segment, or what it cannot be played without, is on its way.
+    /// True if a segment, or its init segment, is on its way.
     fn is_pending(&self, segment: &Segment) -> bool {
         Self::has(&self.pending, segment)
     }

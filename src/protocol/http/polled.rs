@@ -412,7 +412,7 @@ impl FilePath {
         let (Some(app), Some(name)) = (self.segments.first(), self.name_below()) else { return Wanted::Now };
         let Some(settings) = ctx.apps.get(app.as_str()) else { return Wanted::Now };
         if let Some((announcer, progress)) = sinks::part_of(settings, &name) {
-            // Only what was announced is waited for: the next part.
+            // A request waits only for the announced part, which is the next one.
             return match ctx.blobs.get(app, &announcer).map(|blob| wait_for(blob, progress, 0)) {
                 Some(wanted @ Wanted::Blob(_)) => wanted,
                 Some(Wanted::Now | Wanted::TooFar) | None => Wanted::Now,

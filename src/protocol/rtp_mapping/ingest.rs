@@ -272,7 +272,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let mut videos =
             self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);

@@ -27,7 +27,7 @@ pub(super) enum Purpose {
     Segment,
 }
 
-/// A request and what has come of its answer.
+/// A request, and the part of its answer received so far.
 #[derive(Debug)]
 pub(super) struct Exchange {
     purpose: Purpose,

@@ -291,7 +291,7 @@ impl Window {
         self.is_over
     }
 
-    /// The playlist, to change what is not about single segments.
+    /// The playlist, to change attributes of the whole.
     pub(super) const fn playlist_mut(&mut self) -> &mut MediaPlaylist {
         &mut self.playlist
     }
@@ -451,7 +451,7 @@ impl Window {
         }
     }
 
-    /// The end of what has come.
+    /// The end of the media received so far.
     #[must_use]
     pub fn end_ms(&self) -> i64 {
         let end_ms = |last: Option<Last>| last.map(|last| last.end_ms());

@@ -245,7 +245,7 @@ impl RtcClient {
                 Event::Closed(reason) => self.end(now, closed_text(reason)),
                 // A clip has key frames where it has them: who wants one waits for the next.
                 Event::KeyFrameWanted { .. } => {}
-                // The path is the socket's, and what is lost is counted by its stamps.
+                // The socket has a single path, and losses are counted by the stamps of the media.
                 Event::Candidate(_)
                 | Event::PathOpened(_)
                 | Event::PathClosed(_)

@@ -29,7 +29,7 @@ use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
 /// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
 const HOLD_BACK_PARTS: u32 = 3;
-/// Delta updates leave out what is so many target durations from the end (§4.4.3.8).
+/// Delta updates leave out segments further than this many target durations from the end (§4.4.3.8).
 const SKIP_TARGETS: u32 = 6;
 /// Segments that are announced with their parts: those of three target durations from the end (§6.2.2).
 const SEGMENTS_WITH_PARTS: usize = 3;
