@@ -248,7 +248,7 @@ impl Control {
             self.registry.post_stream_up(&mut self.cx, stream);
         }
         self.outgoing(now).reconcile_pushes(key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
+        self.recorder(now).reconcile_recording(key);
         let copying = Copying {
             via: Vec::new(),
             origins,

@@ -431,7 +431,14 @@ impl Control {
         self.registry.end_overdue_graces(&mut self.cx, now);
         self.access.fire_admissions(&mut self.cx, &mut self.registry.cluster, now);
         self.outgoing(now).fire_attempts();
-        self.fire_sources(now);
+        if self.outbound.poll_tick(now) {
+            self.outgoing(now).stop_idle_sources();
+            // Streams that this ended go first: a planned start belongs to the next life of the record.
+            self.follow_ends(now);
+            let mut outgoing = self.outgoing(now);
+            outgoing.fire_planned();
+            outgoing.begin_held_back();
+        }
         self.outbound.fire_leaving(&mut self.cx, &mut self.registry, &self.access, now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
@@ -448,7 +455,7 @@ impl Control {
         self.access.fire_key_sets(&mut self.cx, now);
         self.cx.fire_lookups(now);
         self.outbound.fire_repeats(now);
-        self.files.fire_recordings(&mut self.cx, &mut self.records, &self.registry, now);
+        self.recorder(now).fire_recordings();
         self.files.fire_objects(&mut self.cx, &self.records, now);
         self.end_turn(now);
     }

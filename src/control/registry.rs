@@ -140,7 +140,7 @@ impl Control {
         }
         self.registry.review_viewers(&mut self.cx, &self.records, key);
         self.outgoing(now).reconcile_pushes(key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
+        self.recorder(now).reconcile_recording(key);
         // Its units have come before.
         self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
         Ok(grant)
@@ -168,7 +168,7 @@ impl Control {
         }
         self.registry.post_stream_up(&mut self.cx, stream);
         self.outgoing(now).reconcile_pushes(&key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, &key);
+        self.recorder(now).reconcile_recording(&key);
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 

@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Outbound;
 use super::broadcast::Broadcast;
 use super::context::Context;
 use super::outgoing::Outgoing;
 use super::playlists::is_playable;
 use super::records::Records;
 use super::sources::is_source;
-use super::{Control, Outbound};
 use crate::mail::{StreamEnd, ToWorker};
 use crate::types::{Now, StreamKey};
 
@@ -32,19 +32,6 @@ pub(super) fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> boo
     records.get(key).is_some_and(|record| record.source_wanted || starts_all)
 }
 
-impl Control {
-    /// Stops, restarts and starts the sources that are due.
-    pub(super) fn fire_sources(&mut self, now: Now) {
-        if self.outbound.poll_tick(now) {
-            self.outgoing(now).stop_idle_sources();
-            // A record is of its next life when what began it is over.
-            self.follow_ends(now);
-            self.outgoing(now).fire_planned();
-            self.outgoing(now).begin_held_back();
-        }
-    }
-}
-
 impl Outbound {
     /// Tells the workers whether viewers may start a stream, if that changed.
     pub(super) fn note_auto_start(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
@@ -60,7 +47,7 @@ impl Outbound {
     }
 
     /// True to check timeouts of sources now. Schedules the next check after [`TICK`], while there is something to check.
-    fn poll_tick(&mut self, now: Now) -> bool {
+    pub(super) fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
             let sources = &self.sources;

@@ -65,7 +65,7 @@ impl Control {
     /// Ends a turn: repeats the follow-up work of record changes until none is left.
     pub(super) fn end_turn(&mut self, now: Now) {
         self.follow(now);
-        while self.files.reconcile_recordings(&mut self.cx, &self.records, &self.registry, now) {
+        while self.recorder(now).reconcile_recordings() {
             self.follow(now);
         }
         self.access.tell_present(&self.records, &mut self.registry.cluster);

@@ -418,7 +418,7 @@ impl Control {
         for key in of_app.collect::<Vec<_>>() {
             self.registry.review_viewers(&mut self.cx, &self.records, &key);
         }
-        self.files.reconcile_recordings_of(&mut self.cx, &self.records, &self.registry, now, &name);
+        self.recorder(now).reconcile_recordings_of(&name);
         self.files.keep_objects_of(&mut self.cx, &self.records, now, &name);
         self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
     }
