@@ -89,7 +89,7 @@ def measure(server):
     time.sleep(2)
     began, ready = time.time(), 0
     for first in range(0, COUNT, BATCH):
-        # Those who come and go share a core with those who measure, and give way to them.
+        # Publishers that come and go share a core with those that measure, at a lower priority.
         batch = bench("publish", f"{first}-{{n}}", NICE + 15, "--count", BATCH, "--rate", BATCH / 2,
                       "--bitrate", 100, "--warm-up", 0, "--duration", 1)
         ready += result(batch)["connections"]["ready"]

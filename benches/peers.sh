@@ -21,7 +21,7 @@ for peer in "$@"; do
     case $peer in
     srs)
         fetch srs ossrs/srs 101382afd
-        # It looks for mistakes in its memory unless it is told not to, which would be no comparison.
+        # By default it is built with a memory sanitizer, which would distort the comparison.
         (cd "$peers/src/srs/trunk" && ./configure --sanitizer=off --sys-ssl=on --rtc=off --srt=off --https=off \
             --gb28181=off --utest=off --jobs="$(nproc)" && make -j"$(nproc)" server)
         cp "$peers/src/srs/trunk/objs/srs" "$peers/"

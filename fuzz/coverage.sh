@@ -1,5 +1,5 @@
 #!/bin/sh
-# Which lines of what a target reads are run by its committed inputs and their mutations: coverage.sh [TARGET...]
+# Prints which lines of the code under test are run by the committed inputs of a target and their mutations: coverage.sh [TARGET...]
 # A row for each: lines that there are, lines that were run, their share. Needs rustup's component llvm-tools.
 # FUZZ_MUTATIONS as for the replay.
 set -eu

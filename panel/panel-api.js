@@ -60,7 +60,7 @@ async function send(method, path, body, signal) {
     } catch (error) {
       if (signal?.aborted) throw error;
       setOffline(true);
-      // What was written may have been done: it is not asked for twice.
+      // A write may have taken effect, so it is not repeated.
       if (method !== "GET") throw new Refusal(0, "");
       await wait(RETRY_MS);
     }
@@ -184,7 +184,7 @@ export async function vods(app, { offset, size, search, sort }, signal) {
   const count = search ? `/vods/count/${encodeURIComponent(search)}` : "/vods/count";
   const [list, all] = await Promise.all([
     callApp(app, "GET", `/vods/list/${offset}/${size}?${query}`, undefined, { signal }),
-    // What is searched for may have no form as a part of a path.
+    // Some search texts cannot be part of a path.
     callApp(app, "GET", count, undefined, { signal }).catch(() => null),
   ]);
   return { list, count: all?.number ?? offset + list.length };

@@ -127,7 +127,7 @@ export function useRate(reading, count) {
   const seen = useRef({ reading: null, points: [] });
   if (reading && reading !== seen.current.reading) {
     const points = [...seen.current.points, [performance.now(), count]].slice(-4);
-    // It begins anew with each publisher.
+    // The counter begins anew with each publisher.
     seen.current = { reading, points: points.length > 1 && count < points.at(-2)[1] ? points.slice(-1) : points };
   }
   const { points } = seen.current;

@@ -60,7 +60,7 @@ export default function Overview() {
   const { server, applications } = useLive("/live");
   const [adding, setAdding] = useState(false);
   const [removing, setRemoving] = useState(null);
-  // How much they store is found by looking at every file: once is enough.
+  // The server looks at every file for this, so it is requested once.
   const [stored] = usePolled((signal) => call("GET", "/applications-info", undefined, { signal }), 0, [applications?.length]);
   useEffect(() => { document.title = `${strings.overview} · ${strings.product}`; }, []);
   const memory = server?.memory;

@@ -58,7 +58,7 @@ function Certificate() {
     const domain = encodeURIComponent(form.domain.value.trim());
     const files = new FormData();
     for (const name of ["fullChainFile", "privateKeyFile", "chainFile"]) {
-      // Where the whole chain is one file, it stands for the rest, too.
+      // A single file with the whole chain stands for the other files too.
       const [file] = form[name].files;
       files.append(name, file ?? form.fullChainFile.files[0]);
     }

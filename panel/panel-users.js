@@ -41,6 +41,7 @@ function EditUser({ user, apps, onClose, onDone }) {
   const rights = rightsOf(user);
   const others = [EVERYWHERE, ...apps].filter((place) => !rights.some(([scope]) => scope === place));
   const nameOf = (scope) => (scope === EVERYWHERE ? strings.everywhere : scope);
+  const [place, setPlace] = useState("");
   const roles = (name, role) => html`<select name=${name}>
     ${Object.entries(strings.roles).map(([key, text]) => html`<option value=${key} selected=${key === role}>${text}</option>`)}
     <option value="" selected=${role === ""}>${strings.noAccess}</option>
@@ -68,11 +69,11 @@ function EditUser({ user, apps, onClose, onDone }) {
     <form onSubmit=${change}>
       ${rights.map(([scope, role], at) => html`<${Field} label=${`${strings.role} · ${nameOf(scope)}`}>${roles(`role${at}`, role)}<//>`)}
       ${others.length > 0 && html`
-        <${Field} label=${strings.anotherPlace}><select name="place">
+        <${Field} label=${strings.anotherPlace}><select name="place" value=${place} onChange=${(event) => setPlace(event.target.value)}>
           <option value="">–</option>
           ${others.map((place) => html`<option value=${place}>${nameOf(place)}</option>`)}
         </select><//>
-        <${Field} label=${strings.roleThere}>${roles("role", "READ_ONLY")}<//>`}
+        ${place && html`<${Field} label=${strings.roleThere}>${roles("role", "READ_ONLY")}<//>`}`}
       <${Field} label=${strings.newPassword} hint=${strings.passwordStays}>
         <input name="fresh" type="password" minlength="8" autocomplete="new-password" />
       <//>

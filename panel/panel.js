@@ -27,7 +27,7 @@ function useHash() {
   useEffect(() => {
     const moved = () => setParts(place());
     addEventListener("hashchange", moved);
-    // What changed between the first drawing and now.
+    // Catches a change between the first drawing and now.
     moved();
     return () => removeEventListener("hashchange", moved);
   }, []);

@@ -295,7 +295,7 @@ fn ready_line(addresses: &Addresses) -> String {
     }
     let addresses = protocol::listener_names().map(|name| {
         let mut of_name = addresses.all(name).map(|address| address.to_string()).peekable();
-        // One port of each worker is a list, in their order.
+        // A port that each worker has is a list, in their order.
         let is_list = of_name.peek().is_some() && protocol::Port::is_listed(name);
         let value = if is_list { of_name.collect() } else { of_name.next().into() };
         (name.to_owned(), value)

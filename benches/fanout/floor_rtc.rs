@@ -40,7 +40,7 @@ pub fn run(per_packet: bool) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     writeln!(io::stdout(), "{} {}", publishers.local_addr()?, listener.local_addr()?)?;
     let (mut publisher, _) = publishers.accept()?;
-    // Which stream it is: there is one.
+    // The id of the stream: there is only one stream, so it does not matter.
     publisher.read_exact(&mut [0; 5])?;
     publisher.set_nonblocking(true)?;
     listener.set_nonblocking(true)?;

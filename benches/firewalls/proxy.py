@@ -30,7 +30,7 @@ class Client(socketserver.StreamRequestHandler):
             url = urllib.parse.urlsplit(target)
             host, port = url.hostname, url.port or 80
             path = url.path + (f"?{url.query}" if url.query else "")
-            # One request for each connection: the next one may be for another server.
+            # A connection carries a single request, because the next may be for another server.
             kept = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:"))]
             head, answer = f"{method} {path} {version}\r\nConnection: close\r\n".encode() + b"".join(kept) + b"\r\n", b""
         with socket.create_connection((host, int(port)), timeout=10) as server:

@@ -87,7 +87,7 @@ def run(cell, server, seed):
         return follow(cell, browser, relay, server.estimate)
 
 
-# How a viewer asks who is there before the stream.
+# The calls of viewers that arrive before the stream.
 WAITING = {"whep": "waiting", "janus": "janus_room"}
 
 

@@ -130,7 +130,7 @@ rtmp {{ server {{ listen 127.0.0.1:{self.rtmp}; application live {{ live on; }} 
             (folder / "conf.yml").write_text(f"{off}rtmp: yes\nrtmpAddress: 127.0.0.1:{self.rtmp}\npaths:\n  all_others:\n")
             command = ["mediamtx", str(folder / "conf.yml")]
         elif name == "ffmpeg":
-            # It is its own viewer.
+            # Here, ffmpeg is also the viewer.
             self.view = {"rtmp": url}
             return
         else:

@@ -40,7 +40,7 @@ class Publisher:
         answer = self._exactly(1 + 1536)
         self.socket.sendall(answer[1:])
         self._exactly(1536)
-        # What the server says is read and passed over.
+        # Messages of the server are read and ignored.
         threading.Thread(target=self._drain, daemon=True).start()
         self._write(2, 1, 0, 0, struct.pack(">I", CHUNK), 128)
         url = f"rtmp://127.0.0.1:{port}/{app}"

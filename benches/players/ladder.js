@@ -31,7 +31,7 @@ const PLAYERS = {
         const clearkeys = Object.fromEntries(Object.entries(keys).map((pair) => pair.map(base64)));
         if (Object.keys(keys).length) player.setProtectionData({ "org.w3.clearkey": { clearkeys } });
         player.on("https://aomedia.org/emsg/ID3", ({ event }) => hear(event.messageData, event.calculatedPresentationTime - video.currentTime));
-        // It begins by itself. Of an element that was told to play before, it never updates the manifest.
+        // The player starts by itself. If the element was already playing, it never updates the manifest.
         player.initialize(video, url, true);
         const all = () => player.getRepresentationsByType("video");
         return {

@@ -20,7 +20,7 @@ const STARTS = {
     dash(video, url, told) {
         const player = dashjs.MediaPlayer().create();
         player.on("error", ({ error }) => told.push(error.message ?? String(error)));
-        // It begins by itself. Of an element that was told to play before, it never updates the manifest.
+        // The player starts by itself. If the element was already playing, it never updates the manifest.
         player.initialize(video, url, true);
         // By the clock that the manifest gives, and not by what the player takes for the server's.
         let zero = null;

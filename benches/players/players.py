@@ -42,7 +42,7 @@ PLAYERS = {
     "GStreamer playbin3": ("gstreamer", programs.gstreamer, "playbin3", HLS + DASH),
     "VLC": ("programs", programs.vlc, "", HLS + DASH),
 }
-# What MPEG-TS does not carry; the rest of the stream is what is played.
+# Codecs that MPEG-TS does not carry; the other tracks are played.
 NOT_IN_TS = ("AV1", "VP9", "FLAC")
 
 

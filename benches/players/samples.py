@@ -45,7 +45,7 @@ def main():
     publishers = [server.publish(name, film, loop=False) for name, film in films.items()]
     time.sleep(SECONDS / 3)
     for name in films:
-        # What a reader sees in the middle of an append is not what is asked for.
+        # A copy taken in the middle of an append may be torn. Whether it plays then is not tested here.
         shutil.copy(f"{streams}/{stage.stream_id(name)}.mp4.tmp_extension", f"{place}/{stage.stream_id(name)}.mp4")
     for publisher in publishers:
         publisher.wait()

@@ -104,8 +104,8 @@ fn check_plain(file: &[u8], indexed: &Indexed, media: &[u8]) {
     let plain = [file.get(..from as usize).unwrap_or_default(), &head, media].concat();
     let limits = Limits { moov_bytes: u32::MAX, sample_bytes: u32::MAX, ..LIMITS };
     let fragmented = read(Reader::new(limits), &[&file[..file.len().min(indexed.end as usize)]]);
-    // Where the fragments cannot be read in their order, the tables may still be. Nor does a reader go on behind the zeros of a crash: to it they
-    // are a box that lasts to the end.
+    // The tables may be readable although the fragments are out of order. A reader does not continue behind the zeros that a crash leaves
+    // either: to it they are a box that lasts to the end.
     if fragmented.1.is_ok() && !fragmented.0.is_empty() {
         let plain = read(Reader::new(limits), &[&plain]);
         assert_eq!(payloads(&plain.0), payloads(&fragmented.0));

@@ -323,7 +323,7 @@ impl Rig {
             Output::Worker(_, mail) => self.mail.push_back(mail),
             // There is no other worker.
             Output::Others(_) | Output::Mirrored(..) | Output::Path(..) | Output::HandOver { .. } => {}
-            // Whoever listens there is a peer, too: it says what the input says.
+            // The listener is a peer as well, which sends what the input contains.
             Output::Connect { conn, .. } => {
                 let (client, source, stream, queue) = (None, None, None, SendQueue::new());
                 self.peers.push(Peer { conn, client, source, stream, queue, room: usize::MAX });

@@ -90,7 +90,7 @@ impl Seen {
         let mut near = self.data;
         let words = (0..count).map(|_| {
             near = number(bytes, near);
-            // Whether it begins a range.
+            // A set high bit begins a range.
             if next(bytes) & 1 == 0 { near } else { near | 0x8000_0000 }
         });
         words.flat_map(u32::to_be_bytes).collect()

@@ -219,12 +219,12 @@ impl Denial {
             Self::TimeCode => "the subscriber or its time code is not valid",
             Self::LongName => "the subscriberId is too long",
             Self::Blocked(_) => "the subscriber is blocked",
-            Self::Connections => "the subscriber has enough connections",
-            Self::Viewers => "the stream or its application has enough viewers",
+            Self::Connections => "the subscriber has reached its connection limit",
+            Self::Viewers => "the viewer limit of the stream or its application is reached",
             Self::Hook => "the hook refused",
             Self::HookSilent => "the hook did not answer",
-            Self::Ended => "an operator ended the viewer",
-            Self::Unsupported => "a check is switched on that cannot be done here",
+            Self::Ended => "an operator disconnected the viewer",
+            Self::Unsupported => "an enabled check is not available here",
         }
     }
 }

@@ -121,7 +121,7 @@ impl Publisher {
         let carries = |kind| client.as_ref().is_none_or(|client| client.carries(kind));
         let pacer = Pacer::new(options, carries);
         let mut new = Self { client, pacer, deadline, events: VecDeque::new() };
-        // It may want sockets before anything else.
+        // The client may need sockets before anything else.
         new.drain(now);
         new
     }

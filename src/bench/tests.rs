@@ -156,7 +156,7 @@ fn a_lost_unit_is_counted() {
     player.handle_bytes(clock.now(), &response(&messages), &mut tally);
     let Score::Got([video, audio]) = player.score() else { panic!() };
     assert_eq!((video.lost, audio.lost), (1, 0));
-    // It asked after all of them were made.
+    // The player asked after all of the units were made.
     assert_eq!((tally.backlog, tally.latency_video.total()), (tally.stamped, 0));
 }
 
@@ -357,7 +357,7 @@ fn a_player_of_whep_counts_frames_and_deletes_its_session() {
     for n in 0..40u32 {
         let unit = source.next_unit(clock.1).unwrap();
         let cut = track.push(clock.0, &config, unit.key_frame, n * 3000, &unit.body[5..]).unwrap();
-        // One is not sent.
+        // A packet is left out.
         if n != 20 {
             rtc.peer.send(section, &cut, clock.0);
         }

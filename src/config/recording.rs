@@ -16,7 +16,7 @@ pub struct RecordingSettings {
     pub dated: bool,
     /// The text of `fileNameFormat`, which names of files have behind the id; empty: none.
     pub text: String,
-    /// `subFolder`: as [`Self::folder`], where what is live is played from.
+    /// `subFolder`: like [`Self::folder`], for playlists and segments of live streams.
     pub shared_folder: String,
     /// `recordingSubfolder`, else `subFolder`: folders below `streams`, with `%m` for the main track and `%s` for the stream.
     pub folder: String,

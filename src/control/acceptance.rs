@@ -69,7 +69,7 @@ impl Control {
         let key = live.key.clone();
         tracing::warn!(%key, reason, height = figures.size.1, "stream refused");
         let end = StreamEnd::Unaccepted(reason);
-        if !self.outbound.stop_source(&mut self.cx, &mut self.records, &mut self.registry, now, &key, end) {
+        if !self.outgoing(now).stop_source(&key, end) {
             self.registry.end(&mut self.cx, stream, end);
         }
         self.follow_ends(now);

@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 use relay::Viewers;
 
 use crate::auth::access::is_stream_id;
-use crate::control::records::Records;
 use crate::mail::{StreamEnd, ToWorker};
 use crate::protocol::outbound;
 use crate::types::{Ingest, Now, PullId, StreamKey};
@@ -23,6 +22,7 @@ use crate::types::{Ingest, Now, PullId, StreamKey};
 use super::cluster::{Cluster, Location};
 use super::context::Context;
 use super::live::{Live, Registry, State};
+use super::outgoing::Outgoing;
 use super::sources::{Origin, Source, Sources};
 use super::supervisor::{Job, RemoteHost};
 use super::{Control, Outbound};
@@ -212,9 +212,7 @@ impl Control {
             // A publisher at another node has the name of the room.
             Some(_) if live.is_some_and(Live::is_view) => drop(self.become_copy(now, key)),
             Some(State::Grace(_)) => drop(self.become_copy(now, key)),
-            Some(State::Awaited) if self.outbound.sources.is_copying(key) => {
-                self.outbound.ask_anew(&mut self.cx, &mut self.records, &mut self.registry, now, key)
-            }
+            Some(State::Awaited) if self.outbound.sources.is_copying(key) => self.outgoing(now).ask_anew(key),
             Some(State::Live(_) | State::Awaited) => {}
             None => self.cx.post_all(&ToWorker::LiveElsewhere(key.clone())),
         }
@@ -249,8 +247,8 @@ impl Control {
             // Workers treat a view unlike other streams.
             self.registry.post_stream_up(&mut self.cx, stream);
         }
-        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
+        self.outgoing(now).reconcile_pushes(key);
+        self.recorder(now).reconcile_recording(key);
         let copying = Copying {
             via: Vec::new(),
             origins,
@@ -261,40 +259,26 @@ impl Control {
             is_promised: self.records.get(key).is_some_and(|record| record.source_wanted),
             told: None,
         };
-        self.outbound.start_source(
-            &mut self.cx,
-            &mut self.records,
-            &mut self.registry,
-            now,
-            Source::copy(now, key, origin, copying),
-        );
+        self.outgoing(now).start_source(Source::copy(now, key, origin, copying));
         true
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Fetches a stream that a viewer waits for. Returns true if it may come.
-    pub(super) fn fetch_copy(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        via: Vec<String>,
-    ) -> bool {
-        // Whatever else a viewer asks for is no id, and has no place in a URL.
-        let Some(settings) = cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
+    pub(super) fn fetch_copy(&mut self, key: &StreamKey, via: Vec<String>) -> bool {
+        // A name that is no stream id cannot be in a URL.
+        let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {
             return false;
         };
-        let origins = registry.cluster.origins_of(cx, key);
+        let origins = self.registry.cluster.origins_of(self.cx, key);
         let Some(origin) = origins.first().cloned() else { return false };
         // Other nodes copy from one that drains as before.
-        let is_refused = cx.is_draining() || (cx.lets_in_nothing() && via.is_empty());
-        if self.sources.absent.contains(now.mono, key) || is_refused {
+        let is_refused = self.cx.is_draining() || (self.cx.lets_in_nothing() && via.is_empty());
+        if self.outbound.sources.absent.contains(self.now.mono, key) || is_refused {
             return false;
         }
-        if self.is_short_for_source(cx, registry, now, &settings) {
+        if self.outbound.is_short_for_source(self.cx, self.registry, self.now, &settings) {
             tracing::info!(%key, "copy not fetched: the server is short of resources");
             return false;
         }
@@ -305,89 +289,66 @@ impl Outbound {
             at: 0,
             failures: 0,
             absent: 0,
-            lost: Some(now.mono),
+            lost: Some(self.now.mono),
             is_promised: false,
             told: None,
         };
-        self.start_source(cx, records, registry, now, Source::copy(now, key, origin, copying));
+        self.start_source(Source::copy(self.now, key, origin, copying));
         true
     }
 
     /// Handles a failed attempt to fetch a copy. `is_over`: the origin says that there is no such stream.
-    pub(super) fn copy_failed(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        id: PullId,
-        (reason, is_over): (&str, bool),
-    ) {
-        let Some(key) = self.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
-        let origins = registry.cluster.origins_of(cx, &key);
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+    pub(super) fn copy_failed(&mut self, id: PullId, (reason, is_over): (&str, bool)) {
+        let Some(key) = self.outbound.sources.by_id.get(&id).map(|source| source.key.clone()) else { return };
+        let origins = self.registry.cluster.origins_of(self.cx, &key);
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let Some(copying) = &mut source.copying else { return };
-        let goes_on = copying.goes_on(now.mono, is_over);
+        let goes_on = copying.goes_on(self.now.mono, is_over);
         let asked_all = copying.asked_all();
         let next = if goes_on { copying.turn(origins) } else { None };
         let Some(next) = next else {
             tracing::info!(%key, reason, "copy ended");
-            return self.end_copy(cx, records, registry, now, &key, is_over);
+            return self.end_copy(&key, is_over);
         };
-        if self.supervisor.is_news(Job::Pull(id), reason) {
+        if self.outbound.supervisor.is_news(Job::Pull(id), reason) {
             tracing::info!(%key, reason, "copy interrupted; fetching it again");
         }
         source.origin = next;
         let remote = RemoteHost::of_node(&source.origin.target);
         if asked_all {
-            self.supervisor.aim(Job::Pull(id), remote);
-            self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
+            self.outbound.supervisor.aim(Job::Pull(id), remote);
+            self.outbound.supervisor.failed(self.now.mono, Job::Pull(id), None, &mut self.cx.random);
         } else {
-            self.supervisor.interrupt(Job::Pull(id), remote);
-            self.attempt(cx, records, registry, now, Job::Pull(id));
+            self.outbound.supervisor.interrupt(Job::Pull(id), remote);
+            self.attempt(Job::Pull(id));
         }
     }
 
     /// Ends a copy. Viewers that wait for it are refused.
-    pub(super) fn end_copy(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        is_over: bool,
-    ) {
-        let is_here = registry.is_live(key);
+    pub(super) fn end_copy(&mut self, key: &StreamKey, is_over: bool) {
+        let is_here = self.registry.is_live(key);
         let end = if is_over { StreamEnd::Unpublished } else { StreamEnd::GraceOver };
-        self.stop_source(cx, records, registry, now, key, end);
+        self.stop_source(key, end);
         if !is_here {
-            self.sources.absent.note(now.mono, key.clone());
-            cx.post_all(&ToWorker::NotComing(key.clone()));
+            self.outbound.sources.absent.note(self.now.mono, key.clone());
+            self.cx.post_all(&ToWorker::NotComing(key.clone()));
         }
     }
 
     /// Requests a copy from its current origin.
-    fn ask_anew(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let origins = registry.cluster.origins_of(cx, key);
-        let Some(id) = self.sources.by_key.get(key).copied() else { return };
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+    fn ask_anew(&mut self, key: &StreamKey) {
+        let origins = self.registry.cluster.origins_of(self.cx, key);
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let (Some(copying), Some(origin)) = (&mut source.copying, origins.first().cloned()) else { return };
         (copying.at, copying.failures, copying.absent, copying.origins) = (0, 0, 0, origins);
-        copying.lost = Some(now.mono);
-        copying.is_promised = records.get(key).is_some_and(|record| record.source_wanted);
+        copying.lost = Some(self.now.mono);
+        copying.is_promised = self.records.get(key).is_some_and(|record| record.source_wanted);
         source.origin = origin;
         let remote = RemoteHost::of_node(&source.origin.target);
-        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {
-            cx.post(worker, ToWorker::StopPull(id));
+        if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
-        self.attempt(cx, records, registry, now, Job::Pull(id));
+        self.attempt(Job::Pull(id));
     }
 }

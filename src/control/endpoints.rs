@@ -25,6 +25,7 @@ use crate::types::{Now, PushId, StreamId, StreamKey};
 
 use super::broadcast::{EndpointRecord, status};
 use super::held::Standing;
+use super::outgoing::Outgoing;
 use super::own_pushes::OwnPushes;
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost};
@@ -117,7 +118,7 @@ impl Outbound {
         }
         push.told_left_out = codecs.to_vec();
         let (key, url, codecs) = (&push.key, redact(&push.url), codecs.join(","));
-        tracing::warn!(%key, url, codecs, "the target cannot be sent all tracks: these are left out");
+        tracing::warn!(%key, url, codecs, "push leaves out tracks that its target cannot take");
     }
 
     /// Forgets the pushes of an ended stream; workers close them by themselves (`StreamDown`).
@@ -245,47 +246,6 @@ impl Control {
 }
 
 impl Outbound {
-    /// Starts and stops pushes to match the record of a live stream.
-    pub(super) fn reconcile_pushes(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let Some(stream) = registry.find(key) else { return };
-        // The endpoints of a copy are its origin's.
-        let record = records.get(key).filter(|_| !self.is_copy(registry, key));
-        let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
-        let Some(live) = registry.get(&stream) else { return };
-        let mut kept = Vec::new();
-        for id in live.pushes.clone() {
-            let Some(push) = self.pushes.by_id.get(&id) else { continue };
-            let same =
-                |e: &EndpointRecord| e.endpoint_service_id == push.service_id && e.endpoint_url == push.url;
-            if list.iter().any(same) {
-                kept.push(id);
-            } else {
-                self.stop_push(cx, id);
-            }
-        }
-        for endpoint in &list {
-            let known = |id: &PushId| {
-                let push = self.pushes.by_id.get(id);
-                push.is_some_and(|p| {
-                    p.service_id == endpoint.endpoint_service_id && p.url == endpoint.endpoint_url
-                })
-            };
-            if !kept.iter().any(known) {
-                kept.extend(self.begin_push(cx, records, registry, now, (key, stream), endpoint));
-            }
-        }
-        if let Some(live) = registry.get_mut(&stream) {
-            live.pushes = kept;
-        }
-    }
-
     /// Applies the current `endpointRepublishLimit` of an application to the pushes of its live streams.
     pub(super) fn reconcile_given_up(
         &mut self,
@@ -305,47 +265,9 @@ impl Outbound {
         }
     }
 
-    fn begin_push(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        (key, stream): (&StreamKey, StreamId),
-        endpoint: &EndpointRecord,
-    ) -> Option<PushId> {
-        self.pushes.pushes += 1;
-        let id = PushId(self.pushes.pushes);
-        let shown = redact(&endpoint.endpoint_url);
-        let target = outbound::read_endpoint(&endpoint.endpoint_url);
-        let target = match target {
-            Ok(target) => target,
-            Err(error) => {
-                tracing::debug!(%key, url = shown, %error, "endpoint not usable");
-                records.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
-                return None;
-            }
-        };
-        let remote = RemoteHost::of(&target, cx.config.server.host);
-        let push = Push {
-            key: key.clone(),
-            stream,
-            service_id: endpoint.endpoint_service_id.clone(),
-            url: endpoint.endpoint_url.clone(),
-            target,
-            told_failed: false,
-            told_left_out: Vec::new(),
-            history: VecDeque::new(),
-        };
-        self.pushes.by_id.insert(id, push);
-        self.supervisor.add(Job::Push(id), remote);
-        self.attempt(cx, records, registry, now, Job::Push(id));
-        Some(id)
-    }
-
     /// Notes the local address of a push's established connection.
     pub(super) fn push_opened(&mut self, now: Now, id: PushId, local: SocketAddr) {
-        // One that was removed meanwhile may still have a word to say.
+        // A removed push may still report its connection.
         let app = self.pushes.by_id.get(&id).map_or_else(|| Arc::from(""), |push| push.key.app.clone());
         self.pushes.own.opened(now.mono, id, &app, local);
         if app.is_empty() {
@@ -398,5 +320,75 @@ impl Outbound {
         if let Some(worker) = self.supervisor.remove(Job::Push(id)) {
             cx.post(worker, ToWorker::StopPush(id));
         }
+    }
+}
+
+impl Outgoing<'_> {
+    /// Starts and stops pushes to match the record of a live stream.
+    pub(super) fn reconcile_pushes(&mut self, key: &StreamKey) {
+        let Some(stream) = self.registry.find(key) else { return };
+        // The endpoints of a copy are its origin's.
+        let record = self.records.get(key).filter(|_| !self.outbound.is_copy(self.registry, key));
+        let list = record.and_then(|record| record.end_point_list.clone()).unwrap_or_default();
+        let Some(live) = self.registry.get(&stream) else { return };
+        let mut kept = Vec::new();
+        for id in live.pushes.clone() {
+            let Some(push) = self.outbound.pushes.by_id.get(&id) else { continue };
+            let same =
+                |e: &EndpointRecord| e.endpoint_service_id == push.service_id && e.endpoint_url == push.url;
+            if list.iter().any(same) {
+                kept.push(id);
+            } else {
+                self.outbound.stop_push(self.cx, id);
+            }
+        }
+        for endpoint in &list {
+            let known = |id: &PushId| {
+                let push = self.outbound.pushes.by_id.get(id);
+                push.is_some_and(|p| {
+                    p.service_id == endpoint.endpoint_service_id && p.url == endpoint.endpoint_url
+                })
+            };
+            if !kept.iter().any(known) {
+                kept.extend(self.begin_push((key, stream), endpoint));
+            }
+        }
+        if let Some(live) = self.registry.get_mut(&stream) {
+            live.pushes = kept;
+        }
+    }
+
+    fn begin_push(
+        &mut self,
+        (key, stream): (&StreamKey, StreamId),
+        endpoint: &EndpointRecord,
+    ) -> Option<PushId> {
+        self.outbound.pushes.pushes += 1;
+        let id = PushId(self.outbound.pushes.pushes);
+        let shown = redact(&endpoint.endpoint_url);
+        let target = outbound::read_endpoint(&endpoint.endpoint_url);
+        let target = match target {
+            Ok(target) => target,
+            Err(error) => {
+                tracing::debug!(%key, url = shown, %error, "endpoint not usable");
+                self.records.set_endpoint_status(key, &endpoint.endpoint_url, status::FAILED);
+                return None;
+            }
+        };
+        let remote = RemoteHost::of(&target, self.cx.config.server.host);
+        let push = Push {
+            key: key.clone(),
+            stream,
+            service_id: endpoint.endpoint_service_id.clone(),
+            url: endpoint.endpoint_url.clone(),
+            target,
+            told_failed: false,
+            told_left_out: Vec::new(),
+            history: VecDeque::new(),
+        };
+        self.outbound.pushes.by_id.insert(id, push);
+        self.outbound.supervisor.add(Job::Push(id), remote);
+        self.attempt(Job::Push(id));
+        Some(id)
     }
 }

@@ -167,7 +167,7 @@ impl Files {
         let text = format!("{} files are imported", files.len());
         let answer = Outcome::success().message(Some(&text)).response(200);
         if !cx.apps.contains_key(app) {
-            // It was deleted meanwhile, and the link with it.
+            // The application was deleted meanwhile, and the link with it.
             return cx.answer(requester, refused(""));
         }
         tracing::info!(app = &**app, files = files.len(), "folder imported");

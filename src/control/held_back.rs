@@ -7,11 +7,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::{Duration, Instant};
 
-use super::context::Context;
-use super::live::Registry;
-use super::records::Records;
 use super::wanted::{TICK, is_wanted};
 use crate::control::Outbound;
+use crate::control::outgoing::Outgoing;
 use crate::types::{Now, StreamKey};
 
 /// Maximum number of sources begun at one check.
@@ -71,26 +69,6 @@ impl HeldBack {
 }
 
 impl Outbound {
-    /// Starts a source that is to run. One that finds no room, or its id taken, is started when that has passed.
-    pub(super) fn begin_or_hold_back(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let Err(reason) = self.begin_source(cx, records, registry, now, key) else { return };
-        let is_short =
-            cx.apps.get(&key.app).is_some_and(|app| self.is_short_for_source(cx, registry, now, app));
-        let is_elsewhere = registry.cluster.elsewhere(key).is_some();
-        let retries = is_short || is_elsewhere || registry.is_live(key) || registry.cluster.refuses();
-        if retries && !self.sources.is_running(key) {
-            self.hold_back(now, key, is_elsewhere);
-        }
-        tracing::info!(%key, reason, retries, "source not started");
-    }
-
     /// Keeps a source that is to run for later.
     pub(super) fn hold_back(&mut self, now: Now, key: &StreamKey, is_elsewhere: bool) {
         let held_back = &mut self.sources.held_back;
@@ -114,37 +92,56 @@ impl Outbound {
             self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
         }
     }
+}
+
+impl Outgoing<'_> {
+    /// Starts a source that is to run. One that finds no room, or its id taken, is started when that has passed.
+    pub(super) fn begin_or_hold_back(&mut self, key: &StreamKey) {
+        let Err(reason) = self.begin_source(key) else { return };
+        let is_short = self
+            .cx
+            .apps
+            .get(&key.app)
+            .is_some_and(|app| self.outbound.is_short_for_source(self.cx, self.registry, self.now, app));
+        let is_elsewhere = self.registry.cluster.elsewhere(key).is_some();
+        let retries =
+            is_short || is_elsewhere || self.registry.is_live(key) || self.registry.cluster.refuses();
+        if retries && !self.outbound.sources.is_running(key) {
+            self.outbound.hold_back(self.now, key, is_elsewhere);
+        }
+        tracing::info!(%key, reason, retries, "source not started");
+    }
 
     /// Starts sources that were held back, some at a time and none of an application without room.
-    pub(super) fn begin_held_back(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-    ) {
-        self.sources.held_back.take_freed(now.mono, |key| registry.cluster.elsewhere(key).is_some());
-        if self.sources.held_back.here.is_empty() || registry.cluster.refuses() || cx.lets_in_nothing() {
+    pub(super) fn begin_held_back(&mut self) {
+        self.outbound
+            .sources
+            .held_back
+            .take_freed(self.now.mono, |key| self.registry.cluster.elsewhere(key).is_some());
+        if self.outbound.sources.held_back.here.is_empty()
+            || self.registry.cluster.refuses()
+            || self.cx.lets_in_nothing()
+        {
             return;
         }
         let mut due = Vec::new();
-        let mut next = self.sources.held_back.here.first().cloned();
+        let mut next = self.outbound.sources.held_back.here.first().cloned();
         while let Some(key) = next.filter(|_| due.len() < BEGUN_AT_ONCE) {
-            let has_room = |app| !self.is_short_for_source(cx, registry, now, app);
+            let has_room = |app| !self.outbound.is_short_for_source(self.cx, self.registry, self.now, app);
             let mut from = Bound::Excluded(key.clone());
-            if !cx.apps.get(&key.app).is_some_and(|app| has_room(app)) {
+            if !self.cx.apps.get(&key.app).is_some_and(|app| has_room(app)) {
                 from = Bound::Included(StreamKey::new(&format!("{}\0", key.app), ""));
-            } else if !(registry.is_live(&key) || self.sources.is_copying(&key))
-                || !is_wanted(cx, records, &key)
+            } else if !(self.registry.is_live(&key) || self.outbound.sources.is_copying(&key))
+                || !is_wanted(self.cx, self.records, &key)
             {
                 due.push(key);
             }
-            next = self.sources.held_back.here.range((from, Bound::Unbounded)).next().cloned();
+            next = self.outbound.sources.held_back.here.range((from, Bound::Unbounded)).next().cloned();
         }
         for key in due {
-            self.sources.held_back.here.remove(&key);
-            if is_wanted(cx, records, &key) && !self.sources.is_running(&key) {
-                self.begin_or_hold_back(cx, records, registry, now, &key);
+            self.outbound.sources.held_back.here.remove(&key);
+            if is_wanted(self.cx, self.records, &key) && !self.outbound.sources.is_running(&key) {
+                self.begin_or_hold_back(&key);
             }
         }
     }

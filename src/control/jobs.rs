@@ -15,10 +15,8 @@ use std::sync::Arc;
 use super::context::Context;
 use super::mask::Requester;
 use super::names::{Asker, Name};
+use super::outgoing::Outgoing;
 use super::{Control, Output};
-use crate::control::Outbound;
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use crate::http::Response;
 use crate::jobs::{AdminOutcome, AdminWork, Class, Job, JobDone, JobId, Outcome, Work};
 use crate::types::Now;
@@ -187,18 +185,10 @@ impl Control {
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Resolves a name for the supervisor.
-    pub(super) fn resolve(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        app: &Arc<str>,
-        request: ResolveRequest,
-    ) {
+    pub(super) fn resolve(&mut self, app: &Arc<str>, request: ResolveRequest) {
         let ResolveRequest { id, host, port } = request;
-        self.look_up(cx, records, registry, now, Name { app, host: &host, port }, Asker::Attempt(id));
+        self.look_up(Name { app, host: &host, port }, Asker::Attempt(id));
     }
 }

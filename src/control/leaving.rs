@@ -16,7 +16,7 @@ use super::answer::Outcome;
 use super::cluster::Cluster;
 use super::context::Context;
 use super::live::{Live, Registry, State};
-use super::records::Records;
+use super::outgoing::Outgoing;
 use super::sources::Sources;
 use super::supervisor::Job;
 use super::{Outbound, Output};
@@ -147,7 +147,7 @@ impl Outbound {
         let until = limit.and_then(|limit| now.mono.checked_add(limit));
         let next = now.mono.checked_add(FIRST_LOOK);
         let limit_s = limit.map(|limit| limit.as_secs());
-        tracing::info!(limit_s, "draining: nothing new is let in");
+        tracing::info!(limit_s, "draining: new sessions are refused");
         let (fetched, lingers_until, given) = (BTreeSet::new(), None, BTreeMap::new());
         cx.leaving = Some(Leaving { since_ms: now.wall_ms, until, next, fetched, lingers_until, given });
         registry.cluster.ask(Request::Draining(true));
@@ -169,7 +169,7 @@ impl Outbound {
         let is_empty = (publishers, viewers) == (0, 0) && (sources == 0 || !is_waited_for) && !lingers;
         if is_over || is_empty {
             leaving.next = None;
-            tracing::info!(publishers, viewers, sources, is_over, "drain ends; shutting down");
+            tracing::info!(publishers, viewers, sources, is_over, "drain ended; shutting down");
             cx.outbox.outputs.push_back(Output::Leave);
         } else {
             leaving.next = now.mono.checked_add(LOOK);
@@ -194,90 +194,72 @@ impl Outbound {
         tracing::info!(%key, "source handed over to another node");
         true
     }
+}
 
+impl Outgoing<'_> {
     /// Takes an id while this node drains: another node is to have it. A source that ran here and that no node takes runs on.
-    fn take_back(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        giver: Option<&Holder>,
-    ) {
-        let Some(leaving) = &mut cx.leaving else { return };
+    fn take_back(&mut self, key: &StreamKey, giver: Option<&Holder>) {
+        let Some(leaving) = &mut self.cx.leaving else { return };
         if let Some(giver) = giver {
-            leaving.note_refused(now.mono, key, &giver.node);
+            leaving.note_refused(self.now.mono, key, &giver.node);
         }
-        if registry.cluster.pass_on(key, |node| leaving.takes(now.mono, node, key)) {
+        if self.registry.cluster.pass_on(key, |node| leaving.takes(self.now.mono, node, key)) {
             return;
         }
         if leaving.given.contains_key(key)
-            && let Ok(checked) = cx.check_source(records, key)
+            && let Ok(checked) = self.cx.check_source(self.records, key)
         {
-            tracing::info!(%key, "source runs on: no other node takes it");
-            self.release_copy(cx, registry, now, key);
-            return self.run_source(cx, records, registry, now, key, checked);
+            tracing::info!(%key, "source stays here: no other node takes it");
+            self.outbound.release_copy(self.cx, self.registry, self.now, key);
+            return self.run_source(key, checked);
         }
         // No successor: hold the source back until the drain is called off, or the next start.
-        self.hold_back(now, key, false);
-        registry.cluster.release_unused(key);
+        self.outbound.hold_back(self.now, key, false);
+        self.registry.cluster.release_unused(key);
     }
 
     /// Starts a source that another node ran, or holds it back until there is room. The stream of a copy goes on with it.
-    pub(super) fn take_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let is_wanted = records.get(key).is_some_and(|record| record.source_wanted);
-        if !is_wanted || cx.lets_in_nothing() {
+    pub(super) fn take_source(&mut self, key: &StreamKey) {
+        let is_wanted = self.records.get(key).is_some_and(|record| record.source_wanted);
+        if !is_wanted || self.cx.lets_in_nothing() {
             return;
         }
-        let is_copy = self.is_copy(registry, key);
+        let is_copy = self.outbound.is_copy(self.registry, key);
         if is_copy {
-            self.release_copy(cx, registry, now, key);
+            self.outbound.release_copy(self.cx, self.registry, self.now, key);
         }
-        self.begin_or_hold_back(cx, records, registry, now, key);
+        self.begin_or_hold_back(key);
         if is_copy
-            && !self.sources.is_running(key)
-            && let Some(stream) = registry.find(key)
+            && !self.outbound.sources.is_running(key)
+            && let Some(stream) = self.registry.find(key)
         {
-            registry.end(cx, stream, StreamEnd::GraceOver);
+            self.registry.end(self.cx, stream, StreamEnd::GraceOver);
         }
     }
-}
 
-/// Takes an id that another node has given to this one: a draining node, or one that this draining node gave it to.
-pub(super) fn take_given(
-    outbound: &mut Outbound,
-    cx: &mut Context,
-    records: &mut Records,
-    registry: &mut Registry,
-    now: Now,
-    key: &StreamKey,
-    giver: Option<&Holder>,
-) {
-    if !records.get(key).is_some_and(|record| record.source_wanted) {
-        return registry.cluster.release_unused(key);
+    /// Takes an id that another node has given to this one: a draining node, or one that this draining node gave it to.
+    pub(super) fn take_given(&mut self, key: &StreamKey, giver: Option<&Holder>) {
+        if !self.records.get(key).is_some_and(|record| record.source_wanted) {
+            return self.registry.cluster.release_unused(key);
+        }
+        if self.cx.leaving.is_some() {
+            return self.take_back(key, giver);
+        }
+        let is_short = self
+            .cx
+            .apps
+            .get(&key.app)
+            .is_none_or(|app| self.outbound.is_short_for_source(self.cx, self.registry, self.now, app));
+        if (is_short || self.cx.check_source(self.records, key).is_err())
+            && giver.is_some_and(|giver| self.registry.cluster.hand_back(key, giver))
+        {
+            tracing::info!(%key, is_short, "source given back to the draining node");
+            // For the time after the drain.
+            return self.outbound.hold_back(self.now, key, true);
+        }
+        self.take_source(key);
+        self.registry.cluster.release_unused(key);
     }
-    if cx.leaving.is_some() {
-        return outbound.take_back(cx, records, registry, now, key, giver);
-    }
-    let is_short =
-        cx.apps.get(&key.app).is_none_or(|app| outbound.is_short_for_source(cx, registry, now, app));
-    if (is_short || cx.check_source(records, key).is_err())
-        && giver.is_some_and(|giver| registry.cluster.hand_back(key, giver))
-    {
-        tracing::info!(%key, is_short, "source given back to the draining node");
-        // For the time after the drain.
-        return outbound.hold_back(now, key, true);
-    }
-    outbound.take_source(cx, records, registry, now, key);
-    registry.cluster.release_unused(key);
 }
 
 /// Calls a drain off. Returns false if there is none, or the server is shutting down.

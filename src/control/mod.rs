@@ -41,6 +41,7 @@ mod metrics;
 mod names;
 mod objects;
 mod orders;
+mod outgoing;
 mod own_pushes;
 mod playlists;
 mod purge;
@@ -333,7 +334,7 @@ impl Control {
             control.cx.post_all(&ToWorker::App(app));
         }
         control.management.log_doors(&mut control.cx, &control.records);
-        control.outbound.boot_sources(&mut control.cx, &mut control.records, &mut control.registry, now);
+        control.outgoing(now).boot_sources();
         control.files.boot_recordings(&mut control.cx, &mut control.records, &control.registry.cluster, now);
         control.files.boot_objects(&control.records, &control.registry.cluster, now);
         control.walks.boot_backups(&control.cx, &control.registry.cluster, now);
@@ -397,14 +398,7 @@ impl Control {
             }
             ToControl::Push { push, attempt, state } => self.push_news(now, push, attempt, state),
             ToControl::PushOpened { push, local } => self.outbound.push_opened(now, push, local),
-            ToControl::Pull { pull, attempt, state } => self.outbound.pull_news(
-                &mut self.cx,
-                &mut self.records,
-                &mut self.registry,
-                now,
-                (pull, attempt),
-                state,
-            ),
+            ToControl::Pull { pull, attempt, state } => self.outgoing(now).pull_news((pull, attempt), state),
             ToControl::Sink { stream, kind, news } => {
                 self.registry.sink_news(&mut self.cx, stream, kind, news)
             }
@@ -412,17 +406,10 @@ impl Control {
             ToControl::Upload { session, news } => {
                 self.files.upload_news(&mut self.cx, &self.records, now, session, news)
             }
-            ToControl::NextServer { pull, attempt, server } => self.outbound.next_server(
-                &mut self.cx,
-                &mut self.records,
-                &mut self.registry,
-                now,
-                (pull, attempt),
-                server,
-            ),
-            ToControl::Wanted { key, via } => {
-                self.outbound.wanted(&mut self.cx, &mut self.records, &mut self.registry, now, &key, via)
+            ToControl::NextServer { pull, attempt, server } => {
+                self.outgoing(now).next_server((pull, attempt), server)
             }
+            ToControl::Wanted { key, via } => self.outgoing(now).wanted(&key, via),
             ToControl::Drained(worker) => {
                 if let Some(drain) = &mut self.cx.drain {
                     drain.waiting.remove(&worker);
@@ -443,8 +430,15 @@ impl Control {
         self.cx.audit.note_time(now.mono);
         self.registry.end_overdue_graces(&mut self.cx, now);
         self.access.fire_admissions(&mut self.cx, &mut self.registry.cluster, now);
-        self.outbound.fire_attempts(&mut self.cx, &mut self.records, &mut self.registry, now);
-        self.fire_sources(now);
+        self.outgoing(now).fire_attempts();
+        if self.outbound.poll_tick(now) {
+            self.outgoing(now).stop_idle_sources();
+            // Streams that this ended go first: a planned start belongs to the next life of the record.
+            self.follow_ends(now);
+            let mut outgoing = self.outgoing(now);
+            outgoing.fire_planned();
+            outgoing.begin_held_back();
+        }
         self.outbound.fire_leaving(&mut self.cx, &mut self.registry, &self.access, now);
         self.records.handle_timeout(now);
         self.walks.fire_scans(&mut self.cx, &self.records, now);
@@ -461,7 +455,7 @@ impl Control {
         self.access.fire_key_sets(&mut self.cx, now);
         self.cx.fire_lookups(now);
         self.outbound.fire_repeats(now);
-        self.files.fire_recordings(&mut self.cx, &mut self.records, &self.registry, now);
+        self.recorder(now).fire_recordings();
         self.files.fire_objects(&mut self.cx, &self.records, now);
         self.end_turn(now);
     }

@@ -7,19 +7,16 @@
 //! 3. A name that cannot be resolved any more keeps the addresses it had, for that hour.
 //! 4. `localhost` is this machine (RFC 6761, section 6.3), and nobody is asked.
 
+use crate::control::outgoing::Outgoing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::jobs::Resolved;
-use crate::control::Outbound;
-use crate::control::context::Context;
-use crate::control::live::Registry;
-use crate::control::records::Records;
 use crate::jobs::{Outcome, Work};
 use crate::mail::NextServer;
-use crate::types::{Now, PullId};
+use crate::types::PullId;
 
 /// Time for which an answer is used.
 const KEPT: Duration = Duration::from_secs(3600);
@@ -99,126 +96,73 @@ fn is_localhost(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Looks a name up for an application. The requester is answered at once if the name is known, else later.
-    pub(super) fn look_up(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        Name { app, host, port }: Name<'_>,
-        asker: Asker,
-    ) {
+    pub(super) fn look_up(&mut self, Name { app, host, port }: Name<'_>, asker: Asker) {
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         let with_port = |address: &IpAddr| SocketAddr::new(*address, port);
         if is_localhost(&host) {
             let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
-            return self.looked_up(
-                cx,
-                records,
-                registry,
-                now,
-                asker,
-                Ok(own.iter().map(with_port).collect()),
-            );
+            return self.looked_up(asker, Ok(own.iter().map(with_port).collect()));
         }
-        let known = self.names.find(now.mono, &host);
+        let known = self.outbound.names.find(self.now.mono, &host);
         let is_asked_again =
-            known.is_none_or(|known| now.mono.saturating_duration_since(known.asked) >= ASKED_AGAIN);
+            known.is_none_or(|known| self.now.mono.saturating_duration_since(known.asked) >= ASKED_AGAIN);
         let addresses: Option<Vec<_>> = known.map(|known| known.addresses.iter().map(with_port).collect());
         let (waiter, answer) = match addresses {
             Some(addresses) => (None, Some((asker, addresses))),
             None => (Some(Waiter { port, asker }), None),
         };
         if is_asked_again {
-            self.ask_name(cx, records, registry, now, ((Arc::clone(app), host), port), waiter);
+            self.ask_name(((Arc::clone(app), host), port), waiter);
         }
         if let Some((asker, addresses)) = answer {
-            self.looked_up(cx, records, registry, now, asker, Ok(addresses));
+            self.looked_up(asker, Ok(addresses));
         }
     }
 
-    fn looked_up(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        asker: Asker,
-        result: Addresses,
-    ) {
+    fn looked_up(&mut self, asker: Asker, result: Addresses) {
         match asker {
-            Asker::Attempt(id) => self.resolved(cx, records, registry, now, Resolved { id, result }),
+            Asker::Attempt(id) => self.resolved(Resolved { id, result }),
             Asker::NextServer { pull, attempt, server } => {
-                self.go_on(cx, (pull, attempt), server, result);
+                self.outbound.go_on(self.cx, (pull, attempt), server, result);
             }
         }
     }
 
     /// Starts a DNS lookup of the host, unless one is in progress for this application.
-    fn ask_name(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        (question, port): ((Arc<str>, String), u16),
-        waiter: Option<Waiter>,
-    ) {
+    fn ask_name(&mut self, (question, port): ((Arc<str>, String), u16), waiter: Option<Waiter>) {
         let (app, host) = question.clone();
-        if let Some(known) = self.names.known.get_mut(&host) {
-            known.asked = now.mono;
+        if let Some(known) = self.outbound.names.known.get_mut(&host) {
+            known.asked = self.now.mono;
         }
-        if let Some(waiting) = self.names.asking.get_mut(&question) {
+        if let Some(waiting) = self.outbound.names.asking.get_mut(&question) {
             waiting.extend(waiter);
             return;
         }
-        self.names.asking.insert(question.clone(), waiter.into_iter().collect());
+        self.outbound.names.asking.insert(question.clone(), waiter.into_iter().collect());
         let asked = question.clone();
         let work = Work::Resolve { host, port };
-        let sent = cx.submit_for(&app, work, move |control, now, outcome| {
-            control.outbound.name_resolved(
-                &mut control.cx,
-                &mut control.records,
-                &mut control.registry,
-                now,
-                &asked,
-                outcome.resolved(),
-            );
+        let sent = self.cx.submit_for(&app, work, move |control, now, outcome| {
+            control.outgoing(now).name_resolved(&asked, outcome.resolved());
         });
         if !sent {
-            self.name_resolved(cx, records, registry, now, &question, Outcome::Busy.resolved());
+            self.name_resolved(&question, Outcome::Busy.resolved());
         }
     }
 
-    fn name_resolved(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        question: &(Arc<str>, String),
-        answer: Addresses,
-    ) {
-        let waiting = self.names.asking.remove(question).unwrap_or_default();
+    fn name_resolved(&mut self, question: &(Arc<str>, String), answer: Addresses) {
+        let waiting = self.outbound.names.asking.remove(question).unwrap_or_default();
         let answer: Result<Vec<IpAddr>, String> =
             answer.map(|addresses| addresses.iter().map(SocketAddr::ip).collect());
         if let Ok(addresses) = &answer {
-            self.names.remember(now.mono, &question.1, addresses.clone());
+            self.outbound.names.remember(self.now.mono, &question.1, addresses.clone());
         }
         for Waiter { port, asker } in waiting {
             let with_port = |addresses: &Vec<IpAddr>| {
                 addresses.iter().map(|address| SocketAddr::new(*address, port)).collect()
             };
-            self.looked_up(
-                cx,
-                records,
-                registry,
-                now,
-                asker,
-                answer.as_ref().map(with_port).map_err(Clone::clone),
-            );
+            self.looked_up(asker, answer.as_ref().map(with_port).map_err(Clone::clone));
         }
     }
 }

@@ -220,7 +220,7 @@ impl Files {
         let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
-            // It was switched off. The record still says what is wanted.
+            // Storage was switched off. The record still says what is wanted.
             self.objects.parked.insert(key);
             return;
         };
@@ -246,13 +246,13 @@ impl Files {
             let turn = self.objects.threads.begin(Payer::new(Some(&at.app), ""));
             self.objects.under_way.insert(at, (turn, now.mono));
         } else {
-            self.object_failed(now, at, "too many jobs wait");
+            self.object_failed(now, at, "the job queue is full");
         }
     }
 
     /// Removes the object of a removed record.
     pub(super) fn drop_object(&mut self, cx: &mut Context, now: Now, app: &str, vod: &Vod) {
-        // One that is on its way goes when it has come.
+        // An object that is still being uploaded is removed after the upload.
         let Some(Kept::There { name }) = &vod.kept else { return };
         match cx.apps.get(app).and_then(|app| app.vod.s3.clone()) {
             Some(storage) => self.remove_object(cx, now, storage, name.to_string(), 0),
@@ -295,7 +295,7 @@ impl Files {
     ) {
         let outcome = outcome.object();
         let Some(vod) = self.vod_of(records, &key).cloned() else {
-            // It was removed meanwhile, and nobody wants its object.
+            // The record was removed meanwhile, so its object is removed too.
             if outcome == ObjectOutcome::Done {
                 self.remove_object(cx, now, storage, name, 0);
             }

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use super::Outbound;
 use super::context::Context;
 use crate::auth::redact;
-use crate::control::live::Registry;
 use crate::control::records::Records;
 use crate::mail::StreamEnd;
 use crate::types::{Now, PullId, StreamKey};
 
 use super::broadcast::{Broadcast, status};
+use super::outgoing::Outgoing;
 use super::repeats::Repeat;
 use super::sources::Origin;
 use super::supervisor::{Job, RemoteHost};
@@ -141,61 +141,39 @@ impl Outbound {
             }
         }
     }
+}
 
+impl Outgoing<'_> {
     /// Handles the end of an item, which was played or has failed.
-    pub(super) fn item_over(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        id: PullId,
-        reason: &str,
-    ) {
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+    pub(super) fn item_over(&mut self, id: PullId, reason: &str) {
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let Some(playlist) = &mut source.playlist else { return };
         let (began, lead) = playlist.began;
-        let ahead = source.seen.saturating_duration_since(now.mono);
-        let played = (now.mono.saturating_duration_since(began) + ahead).saturating_sub(lead);
-        let has_played = self.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
+        let ahead = source.seen.saturating_duration_since(self.now.mono);
+        let played = (self.now.mono.saturating_duration_since(began) + ahead).saturating_sub(lead);
+        let has_played = self.outbound.supervisor.is_steady(Job::Pull(id)) && played >= PLAYED_MIN;
         playlist.barren = if has_played { 0 } else { playlist.barren.saturating_add(1) };
         let (key, url, barren) = (source.key.clone(), redact(&source.origin.url), playlist.barren);
-        let count = records.get(&key).map_or(0, |record| items(record).len());
+        let count = self.records.get(&key).map_or(0, |record| items(record).len());
         if barren > count {
             // Each has failed, and each was told.
             tracing::debug!(%key, url, reason, "playlist item ended");
-            self.repeats.note(now, Repeat::Item, &key, reason);
+            self.outbound.repeats.note(self.now, Repeat::Item, &key, reason);
         } else {
             tracing::info!(%key, url, has_played, reason, "playlist item ended");
         }
-        self.play_next(cx, records, registry, now, &key, None);
+        self.play_next(&key, None);
     }
 
     /// Switches to the requested item, or the next one, while another is playing.
-    pub(super) fn leap(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        wanted: Option<usize>,
-    ) {
-        self.leave_file(now, key);
-        self.play_next(cx, records, registry, now, key, wanted);
+    pub(super) fn leap(&mut self, key: &StreamKey, wanted: Option<usize>) {
+        self.outbound.leave_file(self.now, key);
+        self.play_next(key, wanted);
     }
 
     /// Continues with this item, or the next one. After the last one the playlist begins again or ends.
-    fn play_next(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        wanted: Option<usize>,
-    ) {
-        let Some(record) = records.get(key) else { return };
+    fn play_next(&mut self, key: &StreamKey, wanted: Option<usize>) {
+        let Some(record) = self.records.get(key) else { return };
         let (count, loops) = (items(record).len(), record.playlist_loop_enabled);
         let mut index = wanted.unwrap_or_else(|| position(record).saturating_add(1));
         for _ in 0..count {
@@ -205,66 +183,52 @@ impl Outbound {
                     break;
                 }
             }
-            records.stand_at(key, index);
-            match records.item(cx, key, index) {
+            self.records.stand_at(key, index);
+            match self.records.item(self.cx, key, index) {
                 Ok(origin) => {
-                    return self.begin_item(cx, records, registry, now, key, (origin, wanted.is_some()));
+                    return self.begin_item(key, (origin, wanted.is_some()));
                 }
                 Err(reason) => tracing::info!(%key, index, reason, "playlist item skipped"),
             }
             index = index.saturating_add(1);
         }
-        records.stand_at(key, 0);
-        self.stop_source(cx, records, registry, now, key, StreamEnd::Stopped);
+        self.records.stand_at(key, 0);
+        self.stop_source(key, StreamEnd::Stopped);
     }
 
     /// Begins an item: at once, or after a pause if all items have failed in a row and this one was not requested.
-    fn begin_item(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        (origin, asked): (Origin, bool),
-    ) {
-        let count = records.get(key).map_or(0, |record| items(record).len());
-        let Some(id) = self.sources.by_key.get(key).copied() else { return };
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
-        let lead = source.seen.saturating_duration_since(now.mono);
+    fn begin_item(&mut self, key: &StreamKey, (origin, asked): (Origin, bool)) {
+        let count = self.records.get(key).map_or(0, |record| items(record).len());
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let lead = source.seen.saturating_duration_since(self.now.mono);
         let Some(playlist) = &mut source.playlist else { return };
-        playlist.began = (now.mono, lead);
+        playlist.began = (self.now.mono, lead);
         if asked {
             playlist.barren = 0;
         }
         if playlist.barren < count.min(PASSED_MAX) {
-            self.go_to(cx, records, registry, now, key, origin);
+            self.go_to(key, origin);
         } else {
-            let remote = RemoteHost::of(&origin.target, cx.config.server.host);
+            let remote = RemoteHost::of(&origin.target, self.cx.config.server.host);
             source.origin = origin;
-            self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
-            self.supervisor.aim(Job::Pull(id), remote);
-            records.source_status(now, key, status::FINISHED);
+            self.outbound.supervisor.failed(self.now.mono, Job::Pull(id), None, &mut self.cx.random);
+            self.outbound.supervisor.aim(Job::Pull(id), remote);
+            self.records.source_status(self.now, key, status::FINISHED);
         }
-        records.writes.mark_dirty(now, key.clone());
+        self.records.writes.mark_dirty(self.now, key.clone());
     }
 
     /// Starts the playlists whose planned time has come.
-    pub(super) fn fire_planned(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-    ) {
-        let due = |at: &u64| at.saturating_mul(1000) <= now.wall_ms;
-        let planned = self.sources.planned.iter();
+    pub(super) fn fire_planned(&mut self) {
+        let due = |at: &u64| at.saturating_mul(1000) <= self.now.wall_ms;
+        let planned = self.outbound.sources.planned.iter();
         let keys: Vec<StreamKey> = planned.filter(|(_, at)| due(at)).map(|(key, _)| key.clone()).collect();
         for key in keys {
-            self.sources.planned.remove(&key);
-            self.begin_or_hold_back(cx, records, registry, now, &key);
-            if self.sources.held_back.contains(&key) {
-                records.source_wanted(now, &key, true);
+            self.outbound.sources.planned.remove(&key);
+            self.begin_or_hold_back(&key);
+            if self.outbound.sources.held_back.contains(&key) {
+                self.records.source_wanted(self.now, &key, true);
             }
         }
     }

@@ -139,8 +139,8 @@ impl Control {
             live.began = now.mono;
         }
         self.registry.review_viewers(&mut self.cx, &self.records, key);
-        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, key);
+        self.outgoing(now).reconcile_pushes(key);
+        self.recorder(now).reconcile_recording(key);
         // Its units have come before.
         self.hooks.source_started(&mut self.cx, &self.records, &mut self.registry, now, stream);
         Ok(grant)
@@ -167,8 +167,8 @@ impl Control {
             live.told.details = details;
         }
         self.registry.post_stream_up(&mut self.cx, stream);
-        self.outbound.reconcile_pushes(&mut self.cx, &mut self.records, &mut self.registry, now, &key);
-        self.files.reconcile_recording(&mut self.cx, &self.records, &self.registry, now, &key);
+        self.outgoing(now).reconcile_pushes(&key);
+        self.recorder(now).reconcile_recording(&key);
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
@@ -370,7 +370,7 @@ impl Registry {
             (Departure::Lost, Some(until)) if !grace.is_zero() => {
                 tracing::info!(%key, grace_ms = grace.as_millis(), "publisher lost; its stream waits for it to return");
                 self.change(stream, |source| source.state = State::Grace(until));
-                // It may come back at another node: this one is a copy of that then.
+                // The publisher may return at another node, of whose stream this one becomes a copy.
                 self.cluster.release_stream(stream);
             }
             (Departure::Lost, _) => self.end(cx, stream, StreamEnd::GraceOver),

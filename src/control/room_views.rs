@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use super::Outbound;
 use super::broadcast::Broadcast;
-use super::context::Context;
 use super::copies::Copying;
 use super::live::{Live, Registry};
+use super::outgoing::Outgoing;
 use super::records::Records;
 use super::sources::{Origin, Source};
 use super::subtracks::are_renditions;
@@ -38,29 +37,25 @@ pub(super) fn forget_viewers(records: &mut Records, now: Now, live: &Live) {
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Begins the view of a room that a viewer waits for. Returns false if there is no such room, or no room for the view.
-    pub(super) fn begin_view(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        room: &StreamKey,
-    ) -> bool {
-        let Some(settings) = cx.apps.get(&room.app).cloned() else { return false };
-        if are_renditions(&settings) || !registry.has_active_subtrack(records, room) || cx.lets_in_nothing() {
+    pub(super) fn begin_view(&mut self, room: &StreamKey) -> bool {
+        let Some(settings) = self.cx.apps.get(&room.app).cloned() else { return false };
+        if are_renditions(&settings)
+            || !self.registry.has_active_subtrack(self.records, room)
+            || self.cx.lets_in_nothing()
+        {
             return false;
         }
-        if self.is_short_for_source(cx, registry, now, &settings) {
-            tracing::info!(key = %room, "view of the room not begun: the server is short of resources");
+        if self.outbound.is_short_for_source(self.cx, self.registry, self.now, &settings) {
+            tracing::info!(key = %room, "room view not started: the server is short of resources");
             return false;
         }
-        tracing::info!(key = %room, "view of the room requested");
+        tracing::info!(key = %room, "room view requested");
         let Some(target) = outbound::view_of(room) else { return false };
         let origin = Origin { url: "room".to_owned(), target, skip: Duration::ZERO };
-        let copying = Copying::of(now, origin.clone());
-        self.start_source(cx, records, registry, now, Source::copy(now, room, origin, copying));
+        let copying = Copying::of(self.now, origin.clone());
+        self.start_source(Source::copy(self.now, room, origin, copying));
         true
     }
 }

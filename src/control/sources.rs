@@ -33,6 +33,7 @@ use super::broadcast::{Broadcast, status};
 use super::copies::{Absent, Copying};
 use super::held_back::HeldBack;
 use super::names::{Asker, Name};
+use super::outgoing::Outgoing;
 use super::playlists::{Playlist, is_playable};
 use super::repeats::Repeat;
 use super::supervisor::{Job, RemoteHost, allowed};
@@ -371,293 +372,214 @@ impl Control {
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Starts the source of a record. Returns before the source is known to be reachable; the status shows the result.
     ///
     /// # Errors
     /// The reason it cannot be pulled at all.
-    pub(super) fn begin_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) -> Result<(), String> {
-        let settings = cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
-        let checked = cx.check_source(records, key)?;
+    pub(super) fn begin_source(&mut self, key: &StreamKey) -> Result<(), String> {
+        let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
+        let checked = self.cx.check_source(self.records, key)?;
         // The stream of a copy goes on with the source.
-        if self.sources.is_running(key) || (registry.is_live(key) && !self.is_copy(registry, key)) {
+        if self.outbound.sources.is_running(key)
+            || (self.registry.is_live(key) && !self.outbound.is_copy(self.registry, key))
+        {
             return Err("Stream is already active. It's already streaming or trying to connect".to_owned());
         }
-        if let Some(node) = registry.cluster.elsewhere(key) {
+        if let Some(node) = self.registry.cluster.elsewhere(key) {
             return Err(format!("Stream is already active at the node {}", node.id));
         }
-        if registry.cluster.refuses() {
+        if self.registry.cluster.refuses() {
             return Err("The directory of the cluster is away".to_owned());
         }
-        if cx.lets_in_nothing() {
+        if self.cx.lets_in_nothing() {
             return Err("The server is draining".to_owned());
         }
-        if self.is_short_for_source(cx, registry, now, &settings) {
+        if self.outbound.is_short_for_source(self.cx, self.registry, self.now, &settings) {
             return Err("Not enough resource on server to start streaming.".to_owned());
         }
-        self.run_source(cx, records, registry, now, key, checked);
+        self.run_source(key, checked);
         Ok(())
     }
 
     /// Runs a source, whatever else runs.
-    pub(super) fn run_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        Beginning { item, origin }: Beginning,
-    ) {
+    pub(super) fn run_source(&mut self, key: &StreamKey, Beginning { item, origin }: Beginning) {
         tracing::info!(%key, url = redact(&origin.url), "source started");
-        let playlist = item.map(|index| self.begin_playlist(records, now, key, index));
-        self.start_source(cx, records, registry, now, Source { playlist, ..Source::new(now, key, origin) });
-        records.source_wanted(now, key, true);
+        let playlist = item.map(|index| self.outbound.begin_playlist(self.records, self.now, key, index));
+        self.start_source(Source { playlist, ..Source::new(self.now, key, origin) });
+        self.records.source_wanted(self.now, key, true);
     }
 
     /// Begins the first attempt of a source.
-    pub(super) fn start_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        source: Source,
-    ) {
-        self.sources.pulls = self.sources.pulls.saturating_add(1);
-        let id = PullId(self.sources.pulls);
+    pub(super) fn start_source(&mut self, source: Source) {
+        self.outbound.sources.pulls = self.outbound.sources.pulls.saturating_add(1);
+        let id = PullId(self.outbound.sources.pulls);
         let remote = match source.copying {
             Some(_) => RemoteHost::of_node(&source.origin.target),
-            None => RemoteHost::of(&source.origin.target, cx.config.server.host),
+            None => RemoteHost::of(&source.origin.target, self.cx.config.server.host),
         };
         let (key, is_copy) = (source.key.clone(), source.copying.is_some());
         if !is_copy {
-            self.sources.held_back.remove(&key);
+            self.outbound.sources.held_back.remove(&key);
         }
-        self.sources.by_key.insert(key.clone(), id);
-        self.sources.by_id.insert(id, source);
-        self.sources.tick = self.sources.tick.or_else(|| now.mono.checked_add(TICK));
-        self.supervisor.add(Job::Pull(id), remote);
-        if is_copy || registry.cluster.claim_source(&key, id) {
-            self.attempt(cx, records, registry, now, Job::Pull(id));
+        self.outbound.sources.by_key.insert(key.clone(), id);
+        self.outbound.sources.by_id.insert(id, source);
+        self.outbound.sources.tick = self.outbound.sources.tick.or_else(|| self.now.mono.checked_add(TICK));
+        self.outbound.supervisor.add(Job::Pull(id), remote);
+        if is_copy || self.registry.cluster.claim_source(&key, id) {
+            self.attempt(Job::Pull(id));
         }
     }
 
     /// Ends a source and its stream. Returns whether there was one.
-    pub(super) fn stop_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        end: StreamEnd,
-    ) -> bool {
-        if !self.sources.is_copying(key) || matches!(end, StreamEnd::Deleted) {
-            self.sources.held_back.remove(key);
+    pub(super) fn stop_source(&mut self, key: &StreamKey, end: StreamEnd) -> bool {
+        if !self.outbound.sources.is_copying(key) || matches!(end, StreamEnd::Deleted) {
+            self.outbound.sources.held_back.remove(key);
         }
-        let Some(id) = self.sources.by_key.remove(key) else { return false };
-        let source = self.sources.by_id.remove(&id);
+        let Some(id) = self.outbound.sources.by_key.remove(key) else { return false };
+        let source = self.outbound.sources.by_id.remove(&id);
         if source.as_ref().is_some_and(|source| source.playlist.is_some()) {
-            records.end_playlist(now, key);
+            self.records.end_playlist(self.now, key);
         }
-        if let Some(worker) = self.supervisor.remove(Job::Pull(id)) {
-            cx.post(worker, ToWorker::StopPull(id));
+        if let Some(worker) = self.outbound.supervisor.remove(Job::Pull(id)) {
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
         tracing::info!(%key, reason = ?end, "source stopped");
         let is_copy = source.is_some_and(|source| source.copying.is_some());
-        registry.cluster.release_source(id);
+        self.registry.cluster.release_source(id);
         if end == StreamEnd::Superseded {
-            if !is_copy && records.get(key).is_some_and(|record| record.source_wanted) {
-                self.hold_back(now, key, registry.cluster.elsewhere(key).is_some());
+            if !is_copy && self.records.get(key).is_some_and(|record| record.source_wanted) {
+                self.outbound.hold_back(self.now, key, self.registry.cluster.elsewhere(key).is_some());
             }
-            if let Some(stream) = registry.find(key) {
-                registry.end(cx, stream, end);
+            if let Some(stream) = self.registry.find(key) {
+                self.registry.end(self.cx, stream, end);
             }
             return true;
         }
         // An application that goes stops nothing for good: one that comes back has what ran.
         if !is_copy && end != StreamEnd::Deleted {
-            records.source_wanted(now, key, false);
+            self.records.source_wanted(self.now, key, false);
         }
-        match registry.find(key) {
-            Some(stream) => registry.end(cx, stream, end),
+        match self.registry.find(key) {
+            Some(stream) => self.registry.end(self.cx, stream, end),
             None if is_copy => {}
-            None => records.source_status(now, key, status::FINISHED),
+            None => self.records.source_status(self.now, key, status::FINISHED),
         }
         true
     }
 
     /// Ends the attempt and begins another with the current record, while the stream continues. A playlist reads its record after the
     /// current item instead.
-    pub(super) fn restart_source(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let Some(source) = self.sources.find(key).filter(|source| source.playlist.is_none()) else {
+    pub(super) fn restart_source(&mut self, key: &StreamKey) {
+        let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
             return;
         };
         let url = redact(&source.origin.url);
-        match records.get(key).map(|record| cx.origin_of(key, record)) {
-            Some(Ok(origin)) => self.go_to(cx, records, registry, now, key, origin),
+        match self.records.get(key).map(|record| self.cx.origin_of(key, record)) {
+            Some(Ok(origin)) => self.go_to(key, origin),
             Some(Err(reason)) => {
                 tracing::info!(%key, url, reason, "source cannot continue");
-                self.stop_source(cx, records, registry, now, key, StreamEnd::Stopped);
+                self.stop_source(key, StreamEnd::Stopped);
             }
             None => {}
         }
     }
 
     /// Restarts a playing file at this time. Returns false if none plays.
-    pub(super) fn seek(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        time: Duration,
-    ) -> bool {
+    pub(super) fn seek(&mut self, key: &StreamKey, time: Duration) -> bool {
         let plays_files = |record: &Broadcast| record.kind == "VoD" || is_playable(record);
-        let id = self.sources.by_key.get(key).filter(|_| records.get(key).is_some_and(plays_files));
-        let Some(source) = id.and_then(|id| self.sources.by_id.get_mut(id)) else { return false };
+        let id =
+            self.outbound.sources.by_key.get(key).filter(|_| self.records.get(key).is_some_and(plays_files));
+        let Some(source) = id.and_then(|id| self.outbound.sources.by_id.get_mut(id)) else { return false };
         source.sought = Some(time);
         let origin = source.origin.clone();
-        self.leave_file(now, key);
-        self.go_to(cx, records, registry, now, key, origin);
+        self.outbound.leave_file(self.now, key);
+        self.go_to(key, origin);
         true
     }
 
     /// Ends the attempt of a source and begins one with another origin.
-    pub(super) fn go_to(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        origin: Origin,
-    ) {
-        let Some(id) = self.sources.by_key.get(key).copied() else { return };
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
-        let remote = RemoteHost::of(&origin.target, cx.config.server.host);
+    pub(super) fn go_to(&mut self, key: &StreamKey, origin: Origin) {
+        let Some(id) = self.outbound.sources.by_key.get(key).copied() else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
+        let remote = RemoteHost::of(&origin.target, self.cx.config.server.host);
         source.origin = origin;
-        source.began = now.mono;
-        if let Some(worker) = self.supervisor.interrupt(Job::Pull(id), remote) {
-            cx.post(worker, ToWorker::StopPull(id));
+        source.began = self.now.mono;
+        if let Some(worker) = self.outbound.supervisor.interrupt(Job::Pull(id), remote) {
+            self.cx.post(worker, ToWorker::StopPull(id));
         }
-        self.attempt(cx, records, registry, now, Job::Pull(id));
+        self.attempt(Job::Pull(id));
     }
 
     /// Orders the attempt. A worker that has the stream keeps it, and handles the end of the previous attempt first.
-    pub(super) fn order_pull(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &Registry,
-        now: Now,
-        id: PullId,
-        address: SocketAddr,
-    ) {
-        let Some(attempt) = self.supervisor.attempt_of(Job::Pull(id)) else { return };
-        let Some(source) = self.sources.by_id.get_mut(&id) else { return };
+    pub(super) fn order_pull(&mut self, id: PullId, address: SocketAddr) {
+        let Some(attempt) = self.outbound.supervisor.attempt_of(Job::Pull(id)) else { return };
+        let Some(source) = self.outbound.sources.by_id.get_mut(&id) else { return };
         let (key, target) = (source.key.clone(), source.origin.target.clone());
         let via = source.copying.as_ref().map(|copying| copying.via().to_vec()).unwrap_or_default();
         let skip = source.sought.take().unwrap_or(source.origin.skip);
-        let lead = source.seen.saturating_duration_since(now.mono);
-        let live = registry.find(&key).and_then(|stream| registry.get(&stream));
-        let worker = live.map(|live| live.source().worker).unwrap_or_else(|| self.least_loaded(cx, now));
-        self.source_status(records, now, &key, status::PREPARING);
-        self.supervisor.open(Job::Pull(id), worker);
+        let lead = source.seen.saturating_duration_since(self.now.mono);
+        let live = self.registry.find(&key).and_then(|stream| self.registry.get(&stream));
+        let worker = live
+            .map(|live| live.source().worker)
+            .unwrap_or_else(|| self.outbound.least_loaded(self.cx, self.now));
+        self.outbound.source_status(self.records, self.now, &key, status::PREPARING);
+        self.outbound.supervisor.open(Job::Pull(id), worker);
         let order = PullOrder { pull: id, attempt, key, address, target, lead, skip, via };
-        cx.post(worker, ToWorker::StartPull(Box::new(order)));
+        self.cx.post(worker, ToWorker::StartPull(Box::new(order)));
     }
 
-    pub(super) fn pull_news(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        (id, attempt): (PullId, u64),
-        state: PullState,
-    ) {
-        let Some(source) = self.sources.by_id.get(&id) else { return };
-        if !self.supervisor.is_current(Job::Pull(id), attempt) {
+    pub(super) fn pull_news(&mut self, (id, attempt): (PullId, u64), state: PullState) {
+        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
+        if !self.outbound.supervisor.is_current(Job::Pull(id), attempt) {
             return;
         }
         match state {
             PullState::Preparing => {
                 let key = source.key.clone();
-                self.source_status(records, now, &key, status::PREPARING);
+                self.outbound.source_status(self.records, self.now, &key, status::PREPARING);
             }
-            PullState::Failed(reason) => self.pull_failed(cx, records, registry, now, id, &reason),
-            PullState::Over(reason) => self.copy_failed(cx, records, registry, now, id, (&reason, true)),
+            PullState::Failed(reason) => self.pull_failed(id, &reason),
+            PullState::Over(reason) => self.copy_failed(id, (&reason, true)),
             PullState::Lost { reason, ahead } => {
-                if let Some(source) = self.sources.by_id.get_mut(&id) {
-                    source.seen = now.mono.checked_add(ahead).unwrap_or(now.mono);
+                if let Some(source) = self.outbound.sources.by_id.get_mut(&id) {
+                    source.seen = self.now.mono.checked_add(ahead).unwrap_or(self.now.mono);
                 }
-                self.pull_failed(cx, records, registry, now, id, &reason);
+                self.pull_failed(id, &reason);
             }
         }
     }
 
     /// Continues an attempt at another server, whose address is checked like the first one.
-    pub(super) fn next_server(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        (pull, attempt): (PullId, u64),
-        server: NextServer,
-    ) {
+    pub(super) fn next_server(&mut self, (pull, attempt): (PullId, u64), server: NextServer) {
         if let Ok(address) = server.host.parse::<IpAddr>() {
             let remote = Ok(vec![SocketAddr::new(address, server.port)]);
-            return self.go_on(cx, (pull, attempt), server, remote);
+            return self.outbound.go_on(self.cx, (pull, attempt), server, remote);
         }
-        let Some(source) = self.sources.by_id.get(&pull) else { return };
+        let Some(source) = self.outbound.sources.by_id.get(&pull) else { return };
         let (app, host, port) = (Arc::clone(&source.key.app), server.host.clone(), server.port);
         let name = Name { app: &app, host: &host, port };
-        self.look_up(cx, records, registry, now, name, Asker::NextServer { pull, attempt, server });
+        self.look_up(name, Asker::NextServer { pull, attempt, server });
     }
 
-    pub(super) fn pull_failed(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        id: PullId,
-        reason: &str,
-    ) {
-        let Some(source) = self.sources.by_id.get(&id) else { return };
+    pub(super) fn pull_failed(&mut self, id: PullId, reason: &str) {
+        let Some(source) = self.outbound.sources.by_id.get(&id) else { return };
         let key = source.key.clone();
         if source.playlist.is_some() {
-            return self.item_over(cx, records, registry, now, id, reason);
+            return self.item_over(id, reason);
         }
         if source.copying.is_some() {
-            return self.copy_failed(cx, records, registry, now, id, (reason, false));
+            return self.copy_failed(id, (reason, false));
         }
-        let failures = self.supervisor.failed(now.mono, Job::Pull(id), None, &mut cx.random);
+        let failures =
+            self.outbound.supervisor.failed(self.now.mono, Job::Pull(id), None, &mut self.cx.random);
         let url = redact(&source.origin.url);
-        if self.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
+        if self.outbound.supervisor.is_news(Job::Pull(id), reason) || failures == Some(1) {
             tracing::info!(%key, url, reason, "pull failed; retrying");
         } else {
             tracing::debug!(%key, url, failures, reason, "pull failed");
-            self.repeats.note(now, Repeat::Pull, &key, reason);
+            self.outbound.repeats.note(self.now, Repeat::Pull, &key, reason);
         }
-        self.source_status(records, now, &key, status::FINISHED);
+        self.outbound.source_status(self.records, self.now, &key, status::FINISHED);
     }
 }

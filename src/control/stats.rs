@@ -255,7 +255,7 @@ mod tests {
         }
         assert!(load.is_high(now, &server));
         assert!(!load.is_high(now, &ServerSettings::with(&[("server.cpu_limit", "100")]).unwrap()));
-        // Without streams no report comes: what was true then is not true for ever.
+        // Without streams no report comes, so the last one must expire.
         now.mono += Duration::from_secs(7);
         assert!(!load.is_high(now, &server));
         let mut load = Load::new(1);

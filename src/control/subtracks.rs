@@ -113,7 +113,7 @@ impl Registry {
             }
             records.joined.insert(main.clone());
         }
-        // The index of subtracks follows what is inserted.
+        // Inserting updates the index of subtracks.
         if let Some(mut record) = records.get(&request.key).cloned() {
             record.main_track_stream_id = Some(main.id.as_ref().to_owned());
             records.insert(request.key.clone(), record);
@@ -133,7 +133,7 @@ impl Registry {
         }
         let was = record.status == status::BROADCASTING;
         if !any && records.joined.remove(main) {
-            // It was a main track while somebody had joined it.
+            // The record was virtual only while somebody had joined it.
             if let Some(record) = records.get_mut(main) {
                 record.is_virtual = false;
             }

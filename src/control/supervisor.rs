@@ -22,9 +22,7 @@ use super::held::Standing;
 use super::jobs::{ResolveRequest, Resolved};
 use crate::auth::OutboundPolicy;
 use crate::control::Outbound;
-use crate::control::context::Context;
-use crate::control::live::Registry;
-use crate::control::records::Records;
+use crate::control::outgoing::Outgoing;
 use crate::mail::{Target, Transport};
 use crate::types::{Now, PullId, PushId, WorkerId};
 
@@ -454,89 +452,58 @@ impl Control {
             }
             match job {
                 Job::Push(id) => self.push_failed(now, id, status::FAILED, &reason),
-                Job::Pull(id) => self.outbound.pull_failed(
-                    &mut self.cx,
-                    &mut self.records,
-                    &mut self.registry,
-                    now,
-                    id,
-                    &reason,
-                ),
+                Job::Pull(id) => self.outgoing(now).pull_failed(id, &reason),
             }
         }
         any
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Begins the next attempt of a job.
-    pub(super) fn attempt(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        job: Job,
-    ) {
+    pub(super) fn attempt(&mut self, job: Job) {
         if let Job::Pull(id) = job {
-            self.pull_attempts(records, now, id);
+            self.outbound.pull_attempts(self.records, self.now, id);
         }
-        if let Some(step) = self.supervisor.attempt(now.mono, job, &cx.config.outbound) {
-            self.order(cx, records, registry, now, job, step);
-        }
-    }
-
-    pub(super) fn resolved(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        answer: Resolved,
-    ) {
-        if let Some((job, step)) = self.supervisor.resolved(answer, &cx.config.outbound) {
-            self.order(cx, records, registry, now, job, step);
+        if let Some(step) = self.outbound.supervisor.attempt(self.now.mono, job, &self.cx.config.outbound) {
+            self.order(job, step);
         }
     }
 
-    pub(super) fn fire_attempts(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-    ) {
-        while let Some((job, due)) = self.supervisor.poll_due(now.mono) {
+    pub(super) fn resolved(&mut self, answer: Resolved) {
+        if let Some((job, step)) = self.outbound.supervisor.resolved(answer, &self.cx.config.outbound) {
+            self.order(job, step);
+        }
+    }
+
+    pub(super) fn fire_attempts(&mut self) {
+        while let Some((job, due)) = self.outbound.supervisor.poll_due(self.now.mono) {
             match (due, job) {
-                (Due::Attempt, job) => self.attempt(cx, records, registry, now, job),
-                (Due::ResolverSilent, Job::Push(id)) => self.push_still_resolving(records, now, id),
-                (Due::ResolverSilent, Job::Pull(id)) => self.pull_still_resolving(records, now, id),
-            }
-        }
-    }
-
-    fn order(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        job: Job,
-        step: Step,
-    ) {
-        match (step, job) {
-            (Step::Resolve(request), job) => {
-                if let Some(app) = self.app_of_job(job) {
-                    self.resolve(cx, records, registry, now, &app, request);
+                (Due::Attempt, job) => self.attempt(job),
+                (Due::ResolverSilent, Job::Push(id)) => {
+                    self.outbound.push_still_resolving(self.records, self.now, id)
+                }
+                (Due::ResolverSilent, Job::Pull(id)) => {
+                    self.outbound.pull_still_resolving(self.records, self.now, id)
                 }
             }
-            (Step::Connect(address), Job::Push(id)) => self.order_push(cx, registry, id, address),
-            (Step::Connect(address), Job::Pull(id)) => {
-                self.order_pull(cx, records, registry, now, id, address)
+        }
+    }
+
+    fn order(&mut self, job: Job, step: Step) {
+        match (step, job) {
+            (Step::Resolve(request), job) => {
+                if let Some(app) = self.outbound.app_of_job(job) {
+                    self.resolve(&app, request);
+                }
             }
+            (Step::Connect(address), Job::Push(id)) => {
+                self.outbound.order_push(self.cx, self.registry, id, address)
+            }
+            (Step::Connect(address), Job::Pull(id)) => self.order_pull(id, address),
             (Step::Failed(reason), job) => {
-                let attempt = self.supervisor.attempt_of(job);
-                self.failed.extend(attempt.map(|attempt| (job, attempt, reason)));
+                let attempt = self.outbound.supervisor.attempt_of(job);
+                self.outbound.failed.extend(attempt.map(|attempt| (job, attempt, reason)));
             }
         }
     }

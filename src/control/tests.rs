@@ -481,7 +481,7 @@ fn logged(work: impl FnOnce()) -> String {
         }
     }
 
-    // One for the whole process, which writes nowhere: without it a thread that has none can switch lines off for all others.
+    // A global subscriber that writes nowhere: without it, a thread that has none can switch lines off for all others.
     let of_all = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
     let _is_second = tracing::subscriber::set_global_default(of_all);
     let lines = Lines::default();

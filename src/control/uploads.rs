@@ -210,7 +210,7 @@ impl Files {
             control.cx.post(session.worker, ToWorker::Upload { conn: session.conn, grant });
         });
         if !sent {
-            self.upload_failed(cx, records, now, session, "too many jobs wait");
+            self.upload_failed(cx, records, now, session, "the job queue is full");
         }
         true
     }

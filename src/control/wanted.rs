@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::Outbound;
 use super::broadcast::Broadcast;
 use super::context::Context;
-use super::live::Registry;
+use super::outgoing::Outgoing;
 use super::playlists::is_playable;
 use super::records::Records;
 use super::sources::is_source;
-use super::{Control, Outbound};
 use crate::mail::{StreamEnd, ToWorker};
 use crate::types::{Now, StreamKey};
 
@@ -32,19 +32,6 @@ pub(super) fn is_wanted(cx: &Context, records: &Records, key: &StreamKey) -> boo
     records.get(key).is_some_and(|record| record.source_wanted || starts_all)
 }
 
-impl Control {
-    /// Stops, restarts and starts the sources that are due.
-    pub(super) fn fire_sources(&mut self, now: Now) {
-        if self.outbound.poll_tick(now) {
-            self.outbound.stop_idle_sources(&mut self.cx, &mut self.records, &mut self.registry, now);
-            // A record is of its next life when what began it is over.
-            self.follow_ends(now);
-            self.outbound.fire_planned(&mut self.cx, &mut self.records, &mut self.registry, now);
-            self.outbound.begin_held_back(&mut self.cx, &mut self.records, &mut self.registry, now);
-        }
-    }
-}
-
 impl Outbound {
     /// Tells the workers whether viewers may start a stream, if that changed.
     pub(super) fn note_auto_start(&mut self, cx: &mut Context, records: &Records, key: &StreamKey) {
@@ -60,7 +47,7 @@ impl Outbound {
     }
 
     /// True to check timeouts of sources now. Schedules the next check after [`TICK`], while there is something to check.
-    fn poll_tick(&mut self, now: Now) -> bool {
+    pub(super) fn poll_tick(&mut self, now: Now) -> bool {
         let is_due = self.sources.tick.is_some_and(|at| at <= now.mono);
         if is_due {
             let sources = &self.sources;
@@ -69,149 +56,116 @@ impl Outbound {
         }
         is_due
     }
+}
 
+impl Outgoing<'_> {
     /// Stops sources without viewers, and restarts those with a period.
-    pub(super) fn stop_idle_sources(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-    ) {
+    pub(super) fn stop_idle_sources(&mut self) {
         let (mut idle, mut aged, mut lost) = (Vec::new(), Vec::new(), Vec::new());
-        for (key, id) in &self.sources.by_key {
-            let Some(source) = self.sources.by_id.get_mut(id) else { continue };
-            let live = registry.find(key).and_then(|stream| registry.get(&stream));
+        for (key, id) in &self.outbound.sources.by_key {
+            let Some(source) = self.outbound.sources.by_id.get_mut(id) else { continue };
+            let live = self.registry.find(key).and_then(|stream| self.registry.get(&stream));
             if live.is_some_and(|live| live.viewers().any(crate::mail::ViewerCounts::is_any)) {
-                source.watched = now.mono;
+                source.watched = self.now.mono;
             }
-            let age = |since: Instant| now.mono.saturating_duration_since(since);
+            let age = |since: Instant| self.now.mono.saturating_duration_since(since);
             let is_over = |period| age(source.began) >= period;
             let idle_max = match source.copying {
-                Some(_) => Some(cx.config.server.edge_linger()),
-                None => records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
+                Some(_) => Some(self.cx.config.server.edge_linger()),
+                None => self.records.get(key).filter(|one| one.auto_start_stop_enabled).map(|_| IDLE_MAX),
             };
             if idle_max.is_some_and(|idle_max| age(source.watched) >= idle_max) {
                 idle.push(key.clone());
             } else if let Some(copying) = &source.copying {
-                lost.extend(copying.is_lost(now.mono).then(|| key.clone()));
+                lost.extend(copying.is_lost(self.now.mono).then(|| key.clone()));
             } else if source.playlist.is_none()
-                && cx.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
+                && self.cx.apps.get(&key.app).and_then(|app| app.restart_sources).is_some_and(is_over)
             {
                 aged.push(key.clone());
             }
         }
         for key in idle {
-            self.stop_source(cx, records, registry, now, &key, StreamEnd::Stopped);
+            self.stop_source(&key, StreamEnd::Stopped);
         }
         for key in aged {
-            self.restart_source(cx, records, registry, now, &key);
+            self.restart_source(&key);
         }
         for key in lost {
-            self.end_copy(cx, records, registry, now, &key, false);
+            self.end_copy(&key, false);
         }
     }
 
     /// Handles a viewer who waits for an absent stream.
-    pub(super) fn wanted(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        via: Vec<String>,
-    ) {
-        if let Some(id) = self.sources.by_key.get(key) {
-            if let Some(source) = self.sources.by_id.get_mut(id) {
-                source.watched = now.mono;
+    pub(super) fn wanted(&mut self, key: &StreamKey, via: Vec<String>) {
+        if let Some(id) = self.outbound.sources.by_key.get(key) {
+            if let Some(source) = self.outbound.sources.by_id.get_mut(id) {
+                source.watched = self.now.mono;
             }
             return;
         }
-        if registry.is_live(key) {
+        if self.registry.is_live(key) {
             return;
         }
-        if !records.get(key).is_some_and(starts_by_viewer) {
-            if !self.begin_view(cx, records, registry, now, key)
-                && !self.fetch_copy(cx, records, registry, now, key, via)
-            {
-                cx.post_all(&ToWorker::NotComing(key.clone()));
+        if !self.records.get(key).is_some_and(starts_by_viewer) {
+            if !self.begin_view(key) && !self.fetch_copy(key, via) {
+                self.cx.post_all(&ToWorker::NotComing(key.clone()));
             }
             return;
         }
-        if let Err(reason) = self.begin_source(cx, records, registry, now, key) {
+        if let Err(reason) = self.begin_source(key) {
             tracing::info!(%key, reason, "source requested by a viewer not started");
         }
     }
 
     /// Handles an application that was added, changed or removed: its sources start or stop.
-    pub(super) fn app_changed(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        name: &Arc<str>,
-    ) {
-        if !cx.apps.contains_key(name) {
-            let running = self.sources.by_key.keys().filter(|key| key.app == *name);
+    pub(super) fn app_changed(&mut self, name: &Arc<str>) {
+        if !self.cx.apps.contains_key(name) {
+            let running = self.outbound.sources.by_key.keys().filter(|key| key.app == *name);
             for key in running.cloned().collect::<Vec<_>>() {
-                self.stop_source(cx, records, registry, now, &key, StreamEnd::Deleted);
+                self.stop_source(&key, StreamEnd::Deleted);
             }
-            self.sources.held_back.remove_app(name);
+            self.outbound.sources.held_back.remove_app(name);
         }
-        if cx.apps.contains_key(name) {
-            self.begin_wanted(cx, records, registry, now, name);
+        if self.cx.apps.contains_key(name) {
+            self.begin_wanted(name);
         }
-        let known = self.sources.auto_start.iter().filter(|key| key.app == *name);
-        let starting = records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
+        let known = self.outbound.sources.auto_start.iter().filter(|key| key.app == *name);
+        let starting = self.records.behind(name, None).filter(|(_, record)| starts_by_viewer(record));
         let starting = starting.map(|(id, _)| StreamKey { app: name.clone(), id: id.clone() });
         let keys: BTreeSet<StreamKey> = known.cloned().chain(starting).collect();
-        keys.iter().for_each(|key| self.note_auto_start(cx, records, key));
+        keys.iter().for_each(|key| self.outbound.note_auto_start(self.cx, self.records, key));
     }
 
     /// Starts the sources of an application that was absent until now.
-    fn begin_wanted(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        app: &Arc<str>,
-    ) {
-        let wanted = records.behind(app, None).filter(|(_, record)| record.source_wanted);
+    fn begin_wanted(&mut self, app: &Arc<str>) {
+        let wanted = self.records.behind(app, None).filter(|(_, record)| record.source_wanted);
         let keys = wanted.map(|(id, _)| StreamKey { app: app.clone(), id: id.clone() });
-        let keys: Vec<_> =
-            keys.filter(|key| !self.sources.is_running(key) && !registry.is_live(key)).collect();
-        keys.iter().for_each(|key| self.begin_or_hold_back(cx, records, registry, now, key));
+        let keys: Vec<_> = keys
+            .filter(|key| !self.outbound.sources.is_running(key) && !self.registry.is_live(key))
+            .collect();
+        keys.iter().for_each(|key| self.begin_or_hold_back(key));
     }
 
     /// Registers the sources that viewers may start, and starts those that ran when the server last ended or always run.
-    pub(super) fn boot_sources(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-    ) {
-        let auto = records.all().filter(|(_, record)| starts_by_viewer(record));
-        self.sources.auto_start = auto.map(|(key, _)| key).collect();
-        if !self.sources.auto_start.is_empty() {
-            let all = self.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
-            cx.post_all(&ToWorker::AutoStart(all));
+    pub(super) fn boot_sources(&mut self) {
+        let auto = self.records.all().filter(|(_, record)| starts_by_viewer(record));
+        self.outbound.sources.auto_start = auto.map(|(key, _)| key).collect();
+        if !self.outbound.sources.auto_start.is_empty() {
+            let all = self.outbound.sources.auto_start.iter().map(|key| (key.clone(), true)).collect();
+            self.cx.post_all(&ToWorker::AutoStart(all));
         }
-        let planned = records.all().filter(|(_, record)| record.planned_start_date > 0);
+        let planned = self.records.all().filter(|(_, record)| record.planned_start_date > 0);
         for key in planned.map(|(key, _)| key).collect::<Vec<_>>() {
-            self.note_planned(records, now, &key);
+            self.outbound.note_planned(self.records, self.now, &key);
         }
-        let starts = |app: &StreamKey| cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
-        let is_due = |key: &StreamKey| !self.sources.planned.contains_key(key);
+        let starts = |app: &StreamKey| self.cx.apps.get(&app.app).is_some_and(|app| app.start_sources);
+        let is_due = |key: &StreamKey| !self.outbound.sources.planned.contains_key(key);
         let is_source = |record: &Broadcast| is_source(&record.kind) || is_playable(record);
         let runs = |key: &StreamKey, record: &Broadcast| record.source_wanted || starts(key);
-        let all = records.all();
+        let all = self.records.all();
         let all = all.filter(|(key, record)| is_source(record) && runs(key, record) && is_due(key));
         for key in all.map(|(key, _)| key).collect::<Vec<_>>() {
-            self.begin_or_hold_back(cx, records, registry, now, &key);
+            self.begin_or_hold_back(&key);
         }
     }
 }

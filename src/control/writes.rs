@@ -3,7 +3,7 @@
 use super::context::Context;
 use super::live::Registry;
 use super::management::Management;
-use super::{Control, Files, Outbound, Output, rest};
+use super::{Control, Files, Output, rest};
 use crate::control::records::Records;
 use crate::http::Response;
 use crate::jobs::{ArchiveWork, Work};
@@ -15,6 +15,7 @@ use crate::types::{Now, StreamKey};
 use super::answer::Outcome;
 use super::broadcast::{Body, Broadcast};
 use super::mask::Requester;
+use super::outgoing::Outgoing;
 use super::records::{Answer, AuxiliaryWrite, Change, Event, Write};
 
 impl Records {
@@ -64,7 +65,7 @@ impl Control {
     /// Ends a turn: repeats the follow-up work of record changes until none is left.
     pub(super) fn end_turn(&mut self, now: Now) {
         self.follow(now);
-        while self.files.reconcile_recordings(&mut self.cx, &self.records, &self.registry, now) {
+        while self.recorder(now).reconcile_recordings() {
             self.follow(now);
         }
         self.access.tell_present(&self.records, &mut self.registry.cluster);
@@ -137,35 +138,17 @@ impl Control {
                 self.records.keep_live_members(now, &key, &mut record);
                 let restarts = runs && before.is_some_and(|before| change.restarts_source(&before, &record));
                 self.records.insert(key.clone(), record);
-                self.outbound.reconcile_pushes(
-                    &mut self.cx,
-                    &mut self.records,
-                    &mut self.registry,
-                    now,
-                    &key,
-                );
+                self.outgoing(now).reconcile_pushes(&key);
                 self.files.recording_may_change(key.clone());
                 self.registry.review_viewers(&mut self.cx, &self.records, &key);
                 if restarts {
-                    self.outbound.restart_source(
-                        &mut self.cx,
-                        &mut self.records,
-                        &mut self.registry,
-                        now,
-                        &key,
-                    );
+                    self.outgoing(now).restart_source(&key);
                 }
             }
             None => {
                 // The end is told with what the record says.
-                if !self.outbound.stop_source(
-                    &mut self.cx,
-                    &mut self.records,
-                    &mut self.registry,
-                    now,
-                    &key,
-                    StreamEnd::Deleted,
-                ) && let (Some(stream), Change::Delete) = (live, &change)
+                if !self.outgoing(now).stop_source(&key, StreamEnd::Deleted)
+                    && let (Some(stream), Change::Delete) = (live, &change)
                 {
                     self.registry.end(&mut self.cx, stream, StreamEnd::Deleted);
                 }
@@ -183,14 +166,7 @@ impl Control {
         self.outbound.note_auto_start(&mut self.cx, &self.records, &key);
         self.outbound.note_planned(&mut self.records, now, &key);
         if let Some((requester, answer)) = waiter {
-            let Some(answer) = self.outbound.started(
-                &mut self.cx,
-                &mut self.records,
-                &mut self.registry,
-                now,
-                &key,
-                (requester, answer),
-            ) else {
+            let Some(answer) = self.outgoing(now).started(&key, (requester, answer)) else {
                 return;
             };
             let response = answer_of(&self.records, now, &key, answer, existed, live.is_some() || runs);
@@ -206,36 +182,28 @@ fn forget_kept(cx: &mut Context, records: &Records, key: &StreamKey) {
     let works: Vec<ArchiveWork> = sinks::forgets(&key.app, settings, &stem).collect();
     for work in works {
         if !cx.submit_for(&key.app, Work::Archive(work), |_, _, _| {}) {
-            tracing::warn!(%key, "files of a deleted stream stay until they are too old: too many jobs wait");
+            tracing::warn!(%key, "files of a deleted stream not removed: the job queue is full; they stay until they expire");
         }
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Starts the source of a record that was made for it. If that fails, the record is removed again, and the answer waits for the
     /// removal.
-    fn started(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-        (requester, answer): (Requester, Answer),
-    ) -> Option<Answer> {
+    fn started(&mut self, key: &StreamKey, (requester, answer): (Requester, Answer)) -> Option<Answer> {
         if !matches!(answer, Answer::Started) {
             return Some(answer);
         }
-        let Err(reason) = self.begin_source(cx, records, registry, now, key) else {
+        let Err(reason) = self.begin_source(key) else {
             return Some(answer);
         };
         let answer = Answer::NotStarted(reason);
-        if registry.is_live(key) {
+        if self.registry.is_live(key) {
             // Somebody has published to it since; that is not ours to end.
             return Some(answer);
         }
         let waiter = Some((requester, answer));
-        records.write(now, Write { key: key.clone(), change: Change::Delete, waiter });
+        self.records.write(self.now, Write { key: key.clone(), change: Change::Delete, waiter });
         None
     }
 }

@@ -258,7 +258,7 @@ fn n_22_an_id_goes_from_node_to_node_at_once_and_only_by_the_claim_in_force() {
         let Holder { token: now, incarnation, node } = &node.claims[&key];
         assert!(*now > token && (node, *incarnation) == (&to.0, to.1));
     }
-    // Whoever has it has it as by a claim of its own.
+    // The claim of the new holder behaves like any other.
     assert!(matches!(a.claim("s"), ClaimAnswer::Taken(_)));
     a.ask(give(token, (&to.0, to.1)));
     a.ask(Request::Release { key: key.clone(), token });
@@ -356,7 +356,7 @@ fn a_directory_that_comes_back_empty_gets_what_the_nodes_have() {
         assert!(node.others.contains(&News::Lost), "{:?}", node.others);
         assert_eq!(node.records, before, "nothing that is missing counts as removed");
     }
-    // One that has only heard that it is empty, and writes before anything is put back.
+    // Node b has only heard that the directory is empty, and writes before anything is put back.
     assert!(b.commit(vec![put("live", "t", "newer")]));
     let all: Vec<_> = a.records.clone().into_iter().collect();
     a.ask(Request::Refill(all));
@@ -506,7 +506,7 @@ fn an_id_is_one_node_s_while_its_lease_holds() {
     c.ask(Request::Keep { key: key.clone(), token });
     c.read_on();
     assert_eq!(c.claims[&key].node.as_str(), "b", "the larger token stays");
-    // One that was let in without the directory has the newest claim.
+    // A claim made without the directory is the newest.
     c.ask(Request::Keep { key: key.clone(), token: 0 });
     assert_eq!(c.claims[&key].node.as_str(), "c");
 }

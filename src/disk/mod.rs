@@ -176,7 +176,7 @@ impl<'a> Together<'a> {
         }
     }
 
-    /// Removes what was staged and not committed. Drafts stay while a mark may be on the disk, because with it only all of them fit.
+    /// Removes staged files that were not committed. Drafts stay while a mark may be on the disk, because with it only all of them fit.
     pub fn discard(&self) {
         let drafts = || self.files.iter().map(|path| Self::draft_of(path)).filter(|path| self.disk.has(path));
         if drafts().next().is_none() || self.disk.has(&self.mark) {

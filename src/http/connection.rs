@@ -250,7 +250,7 @@ impl Connection {
     pub fn handle_eof(&mut self, now: Instant) {
         self.peer_done = true;
         if matches!(self.stage, Stage::Streaming(_, Streaming::Close { .. })) {
-            // It may be a half-closed peer that still reads, but nothing else would tell that a viewer left.
+            // The peer may only have half-closed and still read, but nothing else would show that a viewer left.
             self.finish(CloseReason::PeerClosed);
         }
         self.drive(now);
@@ -597,7 +597,7 @@ impl Connection {
             && !self.held.is_empty()
             && incoming.decoder.len() <= self.limits.body_window_bytes
         {
-            // A piece at a time: what is decoded is bounded by the window and one of them.
+            // Decoding takes a piece at a time, so that decoded data is bounded by the window and a piece.
             let mut piece = self.held.split_to(self.held.len().min(PIECE_BYTES));
             let before = incoming.decoder.len();
             incoming.is_complete = incoming.decoder.decode(&mut piece)?;

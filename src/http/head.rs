@@ -302,7 +302,7 @@ impl<'a> Fields<'a> {
         }
         let mut headers = Headers::new();
         let mut lengths = Vec::new();
-        // One line per field: a folded line (RFC 9112 §5.2) does not pass httparse.
+        // Each field has a single line: httparse refuses folded lines (RFC 9112 §5.2).
         for (field, line) in parsed.iter().zip(Lines(bytes)) {
             if field.name.eq_ignore_ascii_case("content-length") {
                 lengths.push(line.get(field.name.len().saturating_add(1)..).unwrap_or_default());

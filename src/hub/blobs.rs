@@ -110,7 +110,7 @@ impl Blobs {
         }
     }
 
-    /// The count of what is made of blobs for one viewer each.
+    /// Number of blobs made for a single viewer each.
     pub fn own_text(&self) -> &OwnText {
         &self.own
     }

@@ -277,7 +277,7 @@ mod tests {
         ring.push(entry(60, false, 10));
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 50);
         assert_eq!(mirror.next(&ring, 5000).unwrap().0.dts_ms, 60);
-        // One that begins without a key frame waits for it.
+        // A mirror that begins without a key frame waits for one.
         let mut late = Mirror::new(ASKER, VIDEO, Had::default(), None, ring.head());
         ring.push(entry(66, false, 10));
         assert!(late.next(&ring, 5000).is_none());

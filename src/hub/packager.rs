@@ -187,7 +187,7 @@ impl Package for AsPublished {
 
 /// A package that makes something else for many than for few.
 pub trait Sharing {
-    /// Takes the number of subscribers that share what is made from now on.
+    /// Sets the number of subscribers that share the packages made from now on.
     fn set_subscribers(&mut self, subscribers: usize);
 }
 

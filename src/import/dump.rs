@@ -88,7 +88,7 @@ pub(super) fn documents(
         let Some(length) = length.filter(fits) else {
             return Err(broken(format!("document {number} has no length that one can have")));
         };
-        // No room is made for what has not come.
+        // Memory is reserved only for data that has arrived.
         let rest = u64::try_from(length).unwrap_or(0).saturating_sub(LENGTH_BYTES);
         (&mut input).take(rest).read_to_end(&mut bytes)?;
         if bytes.len() < length {

@@ -158,7 +158,7 @@ pub(super) fn bring(from: &Path, to: &Path, how: Bring, dry_run: bool) -> io::Re
         Err(_) => {}
     }
     if dry_run {
-        // Whether it can be read is known before anything is done.
+        // Even a dry run finds out whether the file can be read.
         File::open(from)?;
         return Ok(if how == Bring::Link { linked } else { copied });
     }

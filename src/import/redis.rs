@@ -339,7 +339,7 @@ fn kryo(bytes: &[u8]) -> Result<String, String> {
         length |= usize::from(byte & 0x7f) << shift;
         (goes_on, rest) = (byte & 0x80 != 0, behind);
     }
-    // One more than its characters: zero is no text at all.
+    // The encoded length is the number of characters plus 1; zero stands for null.
     java(rest, length.checked_sub(1).filter(|_| !goes_on).ok_or_else(cut)?)
 }
 

@@ -64,7 +64,7 @@ impl Sources<'_> {
         if let Some(folder) = self.folder {
             mapdb::read(folder, database, &mut gather);
             dump::read(folder, database, &mut gather);
-            // Where mongodump puts it unless it is told otherwise.
+            // The default output folder of mongodump.
             dump::read(&folder.join("dump"), database, &mut gather);
         }
         if let Some(source) = self.redis {

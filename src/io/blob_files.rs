@@ -58,7 +58,7 @@ impl BlobFiles {
             match result {
                 Ok(some) => taken = taken.saturating_add(some),
                 Err(error) if taken == 0 => return Err(error),
-                // It is there again with the next write.
+                // The error returns with the next write.
                 Err(_) => return Ok(taken),
             }
             if result.is_ok_and(|some| some < offered) || slices.is_empty() {

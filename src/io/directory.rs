@@ -189,7 +189,7 @@ impl Joined {
         let Self { shared, lease, profile } = self;
         locked(&profile, |profile| {
             profile.http = listeners.public(listeners.http);
-            // One that the operator names may be the other side of a translation of addresses.
+            // An address that the operator sets may belong to a translator of addresses.
             if profile.relay.is_empty() {
                 profile.relay = listeners.public(listeners.relay);
             }

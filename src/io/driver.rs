@@ -287,8 +287,7 @@ impl Driver {
             Output::Authenticated { conn, publishes } => {
                 if let Some(Err(why)) = self.permit(conn).map(|permit| permit.authenticated(publishes)) {
                     machine.note_refused(why);
-                    let event =
-                        PathEvent::Broken("no more of its address, or what is left is kept for others");
+                    let event = PathEvent::Broken("per-address or reserved connection limit reached");
                     machine.handle_path(now, conn, PathId::default(), event);
                 }
             }
@@ -325,7 +324,7 @@ impl Driver {
         oldest.sort_unstable();
         oldest.truncate(way.connections);
         for (_, slot, generation) in &oldest {
-            // They count no longer, and are not found again before they are closed.
+            // Without a permit, the connection no longer counts and is not chosen again before it is closed.
             if let Some(Some(socket)) = self.sockets.get_mut(*slot) {
                 socket.permit = None;
             }

@@ -180,7 +180,7 @@ mod tests {
         (server, client, stream, taken)
     }
 
-    /// Reads what is there; true when the peer closed its side.
+    /// Discards received data. Returns true when the peer has closed its side.
     fn read(client: &mut ClientConnection, stream: &mut std::net::TcpStream, got: &mut usize) -> bool {
         let _ = client.read_tls(stream);
         client.process_new_packets().unwrap();
@@ -238,7 +238,7 @@ mod tests {
         let end = now + FLUSH_MAX;
         let mut lingerers = Lingerers::new(now);
         lingerers.add(now, transport, None, false);
-        // It moves on with each look, whether or not the kernel found room by then.
+        // The lingerer advances with each look, whether or not the kernel had room by then.
         while now < end {
             let _ = stream.read(&mut [0; 16]);
             now += PERIOD;

@@ -46,11 +46,12 @@ pub(super) fn open_udp(bind: Option<SocketAddr>, to: Option<SocketAddr>) -> io::
     let socket = socket(address, Type::DGRAM)?;
     if let Some(bind) = bind {
         match bind.ip() {
-            // Only what is sent to the group comes, and other programs may be in it, too.
+            // The socket receives only datagrams to the group, of which other programs may be members too.
             IpAddr::V4(group) if group.is_multicast() => {
                 socket.set_reuse_address(true)?;
                 socket.bind(&bind.into())?;
-                // Where the routes lead; on a machine without any, only its own programs can send.
+                // The group is joined on the interface that the routes choose. A machine without routes receives from its own programs
+                // only.
                 let joined = socket.join_multicast_v4(&group, &Ipv4Addr::UNSPECIFIED);
                 joined.or_else(|_| socket.join_multicast_v4(&group, &Ipv4Addr::LOCALHOST))?;
             }

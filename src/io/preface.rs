@@ -183,7 +183,7 @@ impl Accepted {
         let bytes = buffer.get(..seen).unwrap_or_default();
         let header = header::read(bytes).map_err(|Malformed(why)| why)?;
         if let Some(header) = header {
-            // It was seen in the kernel's buffer, so that one read brings all of it.
+            // The header was seen in the kernel's buffer, so that a single read takes all of it.
             let whole = buffer.get_mut(..header.bytes).unwrap_or_default();
             self.stream.read_exact(whole).map_err(|_| "the connection broke")?;
         }

@@ -235,7 +235,7 @@ impl Server {
 
     /// Lets in nothing new, and reports [`Notice::Left`] when the sessions have ended.
     pub fn leave(&self) {
-        // Whether it is draining already is in the log.
+        // The log says whether the server was draining already.
         let (reply, _) = channel();
         self.pulse.control.send(ControlMail::Order { order: Order::Drain { is_leaving: true }, reply });
     }
@@ -517,7 +517,7 @@ const fn connections_within(files: usize, in_use: usize) -> usize {
 
 /// Returns the number of open descriptors.
 fn files_in_use() -> usize {
-    // One is that of the folder which is read.
+    // The folder that is being read takes a descriptor itself.
     std::fs::read_dir("/proc/self/fd").map_or(FILES_KEPT, |files| files.count().saturating_sub(1))
 }
 

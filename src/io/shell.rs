@@ -278,7 +278,7 @@ impl Shell {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                     Err(error) => {
                         if is_out_of_descriptors(&error) {
-                            tracing::warn!(%error, "accepting pauses");
+                            tracing::warn!(%error, "accepting connections paused");
                             self.accept_paused_until = Some(now.mono + ACCEPT_PAUSE);
                             return;
                         }

@@ -429,7 +429,7 @@ impl Outcome {
     /// Returns the reason for an unexpected outcome.
     const fn reason(&self) -> &'static str {
         match self {
-            Self::Busy => "too many jobs wait",
+            Self::Busy => "the job queue is full",
             Self::Failed => "the job failed",
             Self::Resolved(_)
             | Self::Posted(_)
@@ -543,7 +543,7 @@ impl Class {
             Self::FileRead => (4, 4096, MIB),
             // A disk that hangs: memory is what fills up first.
             Self::FileWrite | Self::FileSync => (4, 1024, 64 * MIB),
-            // Where a file system can only copy, one takes long.
+            // Finishing a recording takes long on file systems that can only copy.
             Self::Recording => (2, 4096, MIB),
             // A server that does not answer holds a thread until it times out.
             Self::Relay => (16, 1024, 64 * MIB),

@@ -6,7 +6,7 @@ pub const UNFINISHED: &str = ".tmp_extension";
 /// Work on a recording. It may take as long as copying the file does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordingWork {
-    /// Make a plain file of what was written, also when that ended in a crash, and give it its name.
+    /// Turn the written data into a plain file, also after a crash, and rename it to its final name.
     Finish {
         /// Names below the root folder, the finished file's last.
         path: Vec<String>,

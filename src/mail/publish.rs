@@ -61,7 +61,7 @@ impl Refusal {
             Self::Denied(denial) => denial.reason(),
             Self::NoApplication => "no such application",
             Self::InUse => "the id is in use",
-            Self::Resources => "resources are short",
+            Self::Resources => "the server is short of resources",
             Self::Loop => "the stream has passed this server already",
             Self::Draining => "the server is shutting down",
         }

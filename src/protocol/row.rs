@@ -162,7 +162,8 @@ impl Listener {
     }
 }
 
-/// The context of a shared port on one worker.
+/// The context of a shared port on one worker. All keys and certificates of a port come from its seeds, so that ports need no files
+/// and simulations repeat.
 #[derive(Debug, Clone, Copy)]
 pub struct PortContext<'a> {
     /// Time at which the port opens.
@@ -170,7 +171,27 @@ pub struct PortContext<'a> {
     /// The worker to which the port belongs.
     pub worker: WorkerId,
     /// The server's secret, the same on all workers.
-    pub secret: &'a Seed,
+    secret: &'a Seed,
+}
+
+impl<'a> PortContext<'a> {
+    /// Makes the context of a worker's ports.
+    #[must_use]
+    pub const fn new(now: Now, worker: WorkerId, secret: &'a Seed) -> Self {
+        Self { now, worker, secret }
+    }
+
+    /// Derives a seed that all workers share: a value made from it by one worker is valid at the others.
+    #[must_use]
+    pub fn shared_seed(&self, label: &str) -> Seed {
+        self.secret.derive(label, 0)
+    }
+
+    /// Derives a seed of this worker alone.
+    #[must_use]
+    pub fn worker_seed(&self, label: &str) -> Seed {
+        self.secret.derive(label, u64::from(self.worker.0))
+    }
 }
 
 /// A UDP port shared by many peers.

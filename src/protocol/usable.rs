@@ -43,7 +43,7 @@ pub(super) struct Usable {
 }
 
 impl Usable {
-    /// Checks what has come so far. Each fault is returned once.
+    /// Checks the media that has arrived so far. Returns each fault once.
     pub(super) fn check(&mut self, now: Instant, supply: Supply) -> Option<Fault> {
         let since = *self.since.get_or_insert(now);
         let passed = now.saturating_duration_since(since);

@@ -58,7 +58,7 @@ pub(super) struct Ports {
 
 impl Ports {
     pub(super) fn new(now: Now, id: WorkerId, common: &Seed) -> Self {
-        let ctx = PortContext { now, worker: id, secret: common };
+        let ctx = PortContext::new(now, id, common);
         let list = Port::all().map(|port| (port, port.demux(&ctx))).collect();
         Self { list, reply: Vec::new() }
     }
@@ -197,7 +197,7 @@ impl Worker {
         if conn.datagrams.as_ref().is_some_and(|link| link.unsent) {
             self.conns.enqueue_write(&mut self.turn, id);
         } else {
-            // It is not asked again to find its deadline moved, or its goodbye said.
+            // The session is not polled again, so a moved deadline or a goodbye is noticed here.
             self.after_drain(id);
         }
     }
@@ -248,7 +248,7 @@ impl Ports {
         let Some((_, demux)) = self.list.iter_mut().find(|(of, _)| *of == port) else {
             return Route::Drop;
         };
-        // Whatever bug an unauthenticated peer has found in the port ends nobody.
+        // A panic in the port, caused by an unauthenticated peer, must end nobody's session.
         let route = AssertUnwindSafe(|| demux.route(&ctx, from, datagram, &mut self.reply));
         let Ok(route) = catch_unwind(route) else {
             turn.meter.stats.panics = turn.meter.stats.panics.saturating_add(1);

@@ -520,7 +520,7 @@ fn a_delta_is_given_to_who_asks_for_it() {
         (get(&mut pair, "?_HLS_skip=YES"), get(&mut pair, "?_HLS_skip=v2")),
         ("delta".into(), "delta".into())
     );
-    // One that is older than the playlist is not given.
+    // A delta older than the playlist is not served.
     pair.playlist(2, 8, 0);
     assert_eq!(get(&mut pair, "?_HLS_skip=YES"), "#EXTM3U 8.0");
 }
@@ -659,7 +659,7 @@ fn t_11_a_playlist_takes_no_credentials_that_are_longer_than_it_may_repeat() {
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 414 ") && answer.contains("1 KiB"), "{answer}");
     assert!(pair.plays.is_empty(), "nobody is asked");
-    // Where nothing is checked it is one of many parameters.
+    // If nothing is checked, a long token is a parameter like any other.
     let mut open = Pair::new();
     open.publish("cam.m3u8", 1, Bytes::from_static(b"#EXTM3U\n1.ts\n"));
     assert_eq!(body(&open.get(&target, [192, 0, 2, 1]).0), b"#EXTM3U\n1.ts\n");

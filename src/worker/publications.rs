@@ -134,7 +134,7 @@ impl Live {
                     self.tell_wanted(turn, conns, stream);
                 }
             }
-            // It went while control decided; control must not wait for its units.
+            // The publisher went while control decided; control must not wait for its units.
             (None, Some((stream, position, epoch))) => {
                 let departure = Departure::Lost;
                 turn.tell(ToControl::PublisherGone { session, stream, departure, position, epoch });

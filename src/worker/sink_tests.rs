@@ -227,7 +227,7 @@ fn a_disk_that_stalls_makes_its_sink_lag_and_jump_to_a_key_frame() {
     rig.do_jobs();
     let count = rig.written().len();
     assert!((250..=320).contains(&count), "{count}: what was gathered, and 5 s from a key frame on");
-    // It goes on as if nothing had been.
+    // The sink continues as if nothing had happened.
     rig.publish(TrackId::VIDEO, false, b"fresh", &tracks);
     rig.do_jobs();
     assert_eq!(rig.written().last().unwrap().1, b"fresh");
@@ -616,7 +616,7 @@ fn m_26_sessions_create_sessions_up_to_a_cap_and_end_with_their_parent() {
     let replies = parent.1.replies();
     let spawned = replies.iter().filter(|reply| reply.contains("session: Some")).count();
     assert_eq!((spawned, replies.len()), (CHILDREN_MAX, CHILDREN_MAX + 1));
-    // One that ends is told of, and makes room.
+    // The end of a child is reported, and makes room.
     let before = rig.worker.connections();
     children[0].say(Event::Closed("done".to_owned()));
     let first = rig.worker.conns.get(parent.0).unwrap().family.as_ref().unwrap().children[0];

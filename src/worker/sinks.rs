@@ -105,7 +105,7 @@ impl Worker {
             }
         }
         if ended > 0 {
-            tracing::info!(app, sinks = ended, "sinks begin anew, because the encryption has changed");
+            tracing::info!(app, sinks = ended, "sinks restarted: the encryption has changed");
         }
     }
 

@@ -321,7 +321,7 @@ impl Worker {
                 if let Some(stream) = self.live.streams.get_mut(&stream) {
                     stream.mirror_wants(to, wanted);
                 }
-                // It is sent what the ring already holds: the next unit may be seconds away.
+                // The mirror first gets the contents of the ring: the next unit may be seconds away.
                 self.live.feed_mirrors(&mut self.turn, stream);
                 self.live.settle_demand(&mut self.turn, &mut self.conns, stream);
             }
@@ -558,7 +558,7 @@ mod tests {
         let mut told = Vec::new();
         for second in 0..200 {
             let now = start + Duration::from_secs(second);
-            // It pauses for nine seconds, fifteen, fifteen again, and for good.
+            // The track pauses for nine seconds, fifteen, fifteen again, and for good.
             let is_there = second < 1
                 || (10..20).contains(&second)
                 || (35..40).contains(&second)

@@ -47,7 +47,7 @@ impl Worker {
             SubscriptionEvent::Audience(viewers) => {
                 audience::note(&mut self.conns, id, subscription, viewers)
             }
-            // Whatever follows on the connection, a close or another play, must not fall into a partly sent unit.
+            // Bytes that follow on the connection, of a close or another play, must not fall into a partly sent unit.
             SubscriptionEvent::Unsubscribe => {
                 self.live.unsubscribe(&mut self.turn, &mut self.conns, id, subscription)
             }
@@ -544,7 +544,7 @@ impl Conns {
         if self.get(id).is_some_and(|conn| conn.subscriptions.len() >= ROLES_MAX) {
             return Err(NoSubscription::Resources);
         }
-        // Sessions that are here go on, and other nodes need what is published here.
+        // Existing sessions continue, and other nodes need the streams published here.
         let is_new = |conn: &Conn| {
             conn.purpose == Purpose::Peer && conn.subscriptions.is_empty() && conn.publications.is_empty()
         };
@@ -638,7 +638,7 @@ impl Conns {
                 (false, true) => "no track is of a codec that it takes, or none is transcoded to one",
             };
             let (key, peer, protocol) = (&stream.key, conn.client(), conn.session.about().protocol);
-            tracing::info!(%key, protocol, %peer, lacks = name, reason, "viewer is sent a part of the stream");
+            tracing::info!(%key, protocol, %peer, lacks = name, reason, "viewer receives only part of the stream");
         }
     }
 

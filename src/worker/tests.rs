@@ -520,7 +520,7 @@ fn a_unit_that_a_format_fails_at_ends_its_publisher_and_nobody_else() {
     };
     assert!(rig.outputs().iter().any(gone));
     assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[0][33]".to_owned())).into());
-    // Whoever takes over the stream finds it in order.
+    // A publisher that takes the stream over finds it in order.
     let (id, actor) = rig.publisher();
     rig.say(id, &actor, [video_frame(132, true), video_frame(165, false)]);
     assert_eq!(rig.sent(), viewers.map(|viewer| (viewer, "[132][165]".to_owned())).into());
@@ -551,7 +551,7 @@ fn who_keeps_up_is_sent_a_unit_before_those_that_catch_up() {
     rig.say(id, &actor, [video_frame(66, false)]);
     let order = [(); 3].map(|()| write(&mut rig, Writers::All, 99));
     assert_eq!(order, [Some(second), Some(third), Some(first)]);
-    // It has caught up.
+    // The first viewer has caught up.
     rig.say(id, &actor, [video_frame(99, false)]);
     let order = [(); 4].map(|()| write(&mut rig, Writers::KeepUp, 99));
     assert_eq!(order, [Some(first), Some(second), Some(third), None]);
@@ -719,7 +719,7 @@ fn a_carrier_is_told_whose_its_datagrams_are_and_ends_with_that_session() {
     assert_eq!(carrier.replies(), [""; 0]);
     assert_eq!(rig.worker.conns.get(first).unwrap().figures.bytes_in, 1);
     assert_eq!(rig.worker.turn.meter.stats.bytes_in, 0, "it has counted where it came from");
-    // It is the first one's, once; then the other's, and ends with that one alone.
+    // The carrier serves the first session, which opens its path twice, then the second, and closes with the second alone.
     rig.say(first, &one, [open(), open()]);
     assert_eq!(carrier.replies(), ["Port(Carries)"]);
     rig.say(second, &other, [open()]);

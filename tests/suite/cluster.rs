@@ -350,7 +350,7 @@ fn the_tools_read_the_directory_or_say_that_they_do_not() {
         let (code, said) = tool(task, &home);
         assert!(code == Some(1) && said.contains("the records are in the directory"), "{task:?}: {said}");
     }
-    // It was no node.
+    // The tool was no node.
     let panel = Panel::first(&a);
     assert_eq!(panel.get("/cluster/node-count")["number"], 1);
 }
@@ -374,7 +374,7 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     assert_eq!((starts(&a), starts(&b)), (1, 0));
     let again = b.api().post(&format!("{BROADCASTS}/pulled/start"), "");
     assert_eq!(again.json()["success"], false, "{again:?}");
-    // One that starts has it in its records, and leaves it where it runs.
+    // A node that starts has the source in its records, and leaves it where it runs.
     let c = redis.node("c");
     c.wait_for_line("source not started");
     a.kill();
@@ -382,7 +382,7 @@ fn b_28_a_source_runs_at_one_node_and_moves_when_that_is_gone() {
     wait_for("its record", secs(20), || {
         has(&b, "pulled", "broadcasting") && has(&c, "pulled", "broadcasting")
     });
-    // It is stopped, and deleted, at whichever node.
+    // The source can be stopped and deleted at any node.
     let runs_at_b = starts(&b) == 1;
     let (here, there) = if runs_at_b { (&b, &c) } else { (&c, &b) };
     let stopped = there.api().post(&format!("{BROADCASTS}/pulled/stop"), "");

@@ -22,7 +22,7 @@ fn flv(server: &Server) -> String {
 
 /// A publisher that tries as encoders do, until it is let in.
 fn publish(server: &Server) -> Publisher {
-    // It breaks off, and its stream waits for the next.
+    // The connection breaks, and the stream waits for the next publisher.
     wait_for("to be let in", secs(20), || RtmpPeer::publish(server.rtmp, "live", "s").is_ok());
     server.wait_for_line("publisher lost");
     Publisher::start(server.rtmp, "live", "s")

@@ -98,7 +98,7 @@ fn spoilt(number: u64) -> Vec<u8> {
                 let again = input[at.min(end)..end].to_vec();
                 input.splice(at..at, again);
             }
-            // Where a line begins.
+            // The beginnings of lines.
             3 | 4 => {
                 let lines: Vec<usize> =
                     input.windows(2).enumerate().filter(|(_, w)| w == b"\r\n").map(|(n, _)| n + 2).collect();

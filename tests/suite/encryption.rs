@@ -294,7 +294,7 @@ fn t_15_a_change_of_the_encryption_counts_at_once_for_streams_that_are_live() {
         let former = playlist(&server);
         settings["hls.encryption"] = encryption.into();
         assert_eq!(panel.post(path, &settings)["success"], true);
-        server.wait_for_line("sinks begin anew, because the encryption has changed");
+        server.wait_for_line("sinks restarted: the encryption has changed");
         let is_sealed = |text: &str| keys(text).is_empty() == (encryption == "none");
         let mut text = String::new();
         wait_for("segments in the new form", secs(40), || {

@@ -282,7 +282,7 @@ fn h_22_a_reader_that_stops_is_given_up_and_holds_little() {
     wait_for("the files to be open", secs(10), || server.open_files() >= files + 100);
     let began = Instant::now();
     assert!(server.rss_kb() < rss + 50 * 1024, "1 MiB each: {} after {rss}", server.rss_kb());
-    // One of them leaves: its file is closed with it.
+    // A reader leaves, and its file is closed.
     drop(readers.pop());
     wait_for("a file to be closed", secs(5), || server.open_files() <= files + 98);
     wait_for("the others to be given up", secs(60), || server.open_files() <= files);

@@ -172,7 +172,7 @@ fn h_29_a_peer_that_never_answers_the_server_hello_keeps_nobody_out() {
         stream
     };
     let flood: Vec<_> = (0..384).map(|n| asked(&format!("127.0.5.{}", 1 + n % 12))).collect();
-    // They have their places, or have lost them to each other: what is looked at is who stays silent there.
+    // The connections have their places, or have lost them to each other: the test is about those that stay silent.
     wait_for("the flood to be answered", secs(20), || flood.iter().all(is_answered_or_closed));
     let during = served(7, is_served);
     print("twelve addresses, whole ClientHellos and nothing more", during, without);

@@ -48,7 +48,7 @@ fn a_folder_is_imported_served_and_played_until_it_is_forgotten() {
     let taken = "There is already a file with the name films in the streams directory";
     assert_eq!(message(&again), (false, taken));
 
-    // It is there after a restart.
+    // The link is there after a restart.
     server.kill();
     let server = start();
     assert_eq!(paths(&server), ["streams/films/a.mp4", "streams/films/old/b.mp4"]);
@@ -67,7 +67,7 @@ fn a_folder_is_imported_served_and_played_until_it_is_forgotten() {
         let answer = server.api().call("HEAD", &format!("/live/streams/{path}"), None);
         assert_eq!(answer.status, status, "{path}");
     }
-    // It can be played as a stream, too.
+    // The file can be played as a stream as well.
     let body = r#"{"streamId":"s","type":"VoD","streamUrl":"streams/films/a.mp4"}"#;
     server.api().post(&format!("{BROADCASTS}/create"), body);
     assert_eq!(server.api().post(&format!("{BROADCASTS}/s/start"), "").json()["success"], true);

@@ -37,7 +37,7 @@ fn what_is_published_is_played_to_its_end() {
         }
         let videos = |packets: &[crate::support::Packet]| packets.iter().filter(|p| p.0 == 0).count();
         assert!(videos(&played) + 60 >= videos(&source), "from near its beginning to its end");
-        // It can still be fetched for a while, and says that it is over.
+        // The playlist is available for a while after the end, and says that the stream is over.
         let text = server.api().get(PLAYLIST).body;
         assert!(text.ends_with("#EXT-X-ENDLIST\n"), "{text}");
     }
@@ -142,7 +142,7 @@ fn a_request_starts_a_source_that_viewers_start() {
     });
     assert_eq!(server.api().post("/live/rest/v2/broadcasts/create", &source.to_string()).status, 200);
     assert!(!is_broadcasting(&server, "cam"));
-    // It may take longer than one request waits.
+    // The playlist may take longer than a request waits.
     wait_for("the playlist", secs(30), || server.api().get(PLAYLIST).status == 200);
     assert!(is_broadcasting(&server, "cam"));
 }

@@ -60,7 +60,7 @@ fn streams_of_one_main_track_are_renditions_that_come_and_go() {
         numbers(&server, &uris[1]).into_iter().filter(|number| of_first.contains(number)).count()
     };
     wait_for("the same numbers", secs(20), || common(&both) >= 3);
-    // One that ends leaves the list, and its playlist is not there any more.
+    // A rendition that ends leaves the list, and its playlist is gone.
     drop(second);
     wait_for("the end of a rendition", secs(60), || uris(&server).len() == 1);
     let left = uris(&server);

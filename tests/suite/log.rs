@@ -211,7 +211,7 @@ fn keys_of_another_server_are_one_line_and_a_bad_application_stops_alone() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, text).unwrap();
     };
-    // It has a key for every protocol of its own.
+    // The old configuration has a key for every protocol of the reference.
     write("conf/red5.properties", foreign(46) + "rtmp.port=1935\nrtmpt.port=8088\n");
     write("webapps/LiveApp/WEB-INF/red5-web.properties", foreign(44) + "gopCache=true\ngopCache=false\n");
     write("webapps/old/WEB-INF/red5-web.properties", "remoteAllowedCIDR=nonsense\n".to_owned());

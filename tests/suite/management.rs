@@ -321,7 +321,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("allowedPublisherCIDR", _) => json!("10.0.0.0/8"),
             ("encoderSettings", _) => renditions.clone(),
             ("encoderSettingsString", _) => renditions.to_string().into(),
-            // One check of a kind at a time.
+            // Only a single check of each kind may be on.
             ("publishJwtControlEnabled" | "playJwtControlEnabled", _) => json!(false),
             ("hashControlPublishEnabled" | "hashControlPlayEnabled", _) => json!(false),
             ("enableTimeTokenForPlay" | "enableTimeTokenForPublish" | "jwtControlEnabled", _) => json!(false),
@@ -352,7 +352,7 @@ fn c_01_c_06_every_member_and_switch_survives_a_round_trip_and_a_restart() {
             ("hls.begin", _) => json!("stream"),
             ("hls.group", _) => json!("renditions"),
             ("rooms.view", _) => json!("first"),
-            // It cannot be had with the others, which have other values here.
+            // Encryption and the window exclude others that have values here.
             ("hls.encryption" | "dvr.window", value) => value.clone(),
             ("hls.captions", _) => json!("CC1=en"),
             ("hls.key_prefix", _) => json!("https://keys.example/"),

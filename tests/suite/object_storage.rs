@@ -109,7 +109,7 @@ fn files_are_moved_to_s3_and_go_with_their_records() {
     let storage = Storage::start_at(own_port("127.0.0.1"));
     let home = Home::new();
     let server = start(&home, &settings(storage.address, SECRET), &[]);
-    // One request, and parts.
+    // A single request, and an upload in parts.
     for bytes in [100_000, 40 << 20] {
         let (id, content) = upload(&server, &home, bytes);
         let name = format!("kept/streams/{id}.mov");

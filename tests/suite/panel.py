@@ -72,14 +72,14 @@ def task_broadcast(browser, url):
     """A broadcast is made, given an endpoint, loses it, and is deleted."""
     first_user(browser, url)
     make_broadcast(browser, url, "live", "My stream", "panel1")
-    browser.text("Nothing is forwarded.")
+    browser.text("No endpoints.")
     browser.fill("url", "rtmp://127.0.0.1:9/app/key")
     browser.click("Add endpoint")
-    browser.gone("Nothing is forwarded.")
+    browser.gone("No endpoints.")
     browser.text("rtmp://127.0.0.1:9/app/key")
     browser.click("Remove rtmp://127.0.0.1:9/app/key")
     browser.click("Delete")
-    browser.text("Nothing is forwarded.")
+    browser.text("No endpoints.")
     browser.click("QR code: WHEP")
     browser.text("Close")
     assert browser.run("document.querySelector('dialog path').getAttribute('d').length") > 2000
@@ -124,10 +124,10 @@ def task_recordings(browser, url, film):
         }})()""")
 
     pick("notes.txt")
-    browser.text("Files that may be uploaded")
+    browser.text("Accepted files")
     for name in ("my film.mp4", "<img src=x onerror='globalThis.ran=1'>.mp4"):
         pick(name)
-        browser.text(f"“{name}” is uploaded.")
+        browser.text(f"“{name}” was uploaded.")
         browser.wait("its row", lambda: browser.run(f"[...document.querySelectorAll('tbody button.link')].some((e) => e.innerText === {json.dumps(name)})"))
     assert not browser.run("Boolean(globalThis.ran)"), "it ran"
     browser.run("""(() => {
@@ -170,7 +170,7 @@ def task_settings(browser, url):
     unnamed = browser.run("[...document.querySelectorAll('.setting label')].filter((one) => !/^[A-Z].* /.test(one.querySelector('span').textContent)).map((one) => one.textContent)")
     assert unnamed == [], f"without a name for people: {unnamed}"
     # Settings without effect are there, and not open.
-    browser.text("Settings of the reference without effect here")
+    browser.text("Ant Media Server settings without effect here")
     assert not browser.run("document.querySelector('details.foreign').open")
     assert browser.run("document.querySelector('details.foreign #setting-webRTCFrameRate') !== null")
     assert browser.run("document.querySelector('details.foreign #setting-hlsListSize') === null")
@@ -205,7 +205,7 @@ def task_users(browser, url):
     browser.click("Edit", row)
     browser.fill("role0", "")
     browser.click("Save")
-    browser.text("Leave the user access to one place")
+    browser.text("Keep access to at least one application")
     browser.fill("place", "live")
     browser.fill("role", "USER")
     browser.fill("fresh", "a third horse")
@@ -256,11 +256,11 @@ def task_session(browser, url):
     browser.fill("url", "rtmp://127.0.0.1:9/app/typed")
     # The session ends at the server, as it does when nothing was done for long.
     browser.run("fetch('/rest/v2/users/logout', { method: 'DELETE', headers: { 'Content-Type': 'application/json' } })")
-    browser.text("Your session is over.")
+    browser.text("Your session has expired.")
     browser.fill("email", EMAIL)
     browser.fill("password", PASSWORD)
     browser.click("Log in")
-    browser.gone("Your session is over.")
+    browser.gone("Your session has expired.")
     browser.click("Add endpoint")
     browser.text("rtmp://127.0.0.1:9/app/typed")
 
@@ -290,7 +290,7 @@ def task_foreign(browser, url):
         browser.wait("the error in the frame", lambda: [f for f in frames() if f["frame"]["url"].startswith("chrome-error:")])
         server.shutdown()
     assert read == [], f"it could read {read}"
-    # What the browser tells of it is not the panel's.
+    # The browser's message about it is not an error of the panel.
     assert any("frame-ancestors" in text for text in browser.told), browser.told
     browser.told.clear()
     browser.go(url)
@@ -336,15 +336,15 @@ def task_restart(browser, url, pause, go_on):
     """The server goes and comes back under an open panel."""
     first_user(browser, url)
     open(pause, "w").close()
-    browser.text("The server does not answer.")
+    browser.text("The server is not responding.")
     open(go_on, "w").close()
-    browser.gone("The server does not answer.")
+    browser.gone("The server is not responding.")
     # Sessions are in memory: somebody logs in again, where he was.
-    browser.text("Your session is over.")
+    browser.text("Your session has expired.")
     browser.fill("email", EMAIL)
     browser.fill("password", PASSWORD)
     browser.click("Log in")
-    browser.gone("Your session is over.")
+    browser.gone("Your session has expired.")
     browser.text("Live streams")
 
 
@@ -506,8 +506,8 @@ def task_newcomer(browser, url):
     first_user(browser, url)
     browser.text("First steps")
     browser.click("Send a test stream")
-    browser.text("This page sends the test stream live/test.")
-    # It plays by itself on its page.
+    browser.text("This page is sending the test stream live/test.")
+    # The stream plays by itself on its page.
     player = "document.querySelector('.preview iframe')?.contentDocument?.getElementById('player')"
     browser.wait("the player", lambda: browser.run(f"{player}?.state?.state ?? null") == "playing")
     browser.wait("pictures", lambda: browser.run(f"{player}.video.getVideoPlaybackQuality().totalVideoFrames > 5"))
@@ -521,7 +521,7 @@ def task_newcomer(browser, url):
         "document.querySelectorAll('.badge[data-status=broadcasting]').length") == 2)
     print(f"{time.monotonic() - began:.1f} s from the first page to a stream that is watched and forwarded", file=sys.stderr)
     browser.click("End test stream")
-    browser.gone("This page sends the test stream")
+    browser.gone("This page is sending the test stream")
 
 
 def task_recorded(browser, url):
@@ -549,7 +549,7 @@ def task_viewers(browser, url, peer):
     browser.text("HTTP-FLV · for")
     browser.click(f"Disconnect {peer}")
     browser.text("The viewer is disconnected.")
-    browser.text("Nobody watches at the moment.")
+    browser.text("Nobody is watching at the moment.")
 
 
 def task_polled(browser, url, peer):
@@ -559,7 +559,7 @@ def task_polled(browser, url, peer):
     browser.text("HLS · for")
     browser.click(f"Disconnect {peer}")
     browser.text("The viewer is disconnected.")
-    browser.text("Nobody watches at the moment.")
+    browser.text("Nobody is watching at the moment.")
 
 
 def task_list(browser, url):

@@ -114,7 +114,7 @@ fn pictures_of_a_live_stream_show_it_and_are_made_once_a_period() {
     let tag = format!("If-None-Match: {}\r\n", png.field("etag").unwrap());
     assert_eq!(Fetched::of(&server, "/live/previews/s.png", &tag).status, 304);
     assert!(png.field("cache-control").unwrap().starts_with("max-age="), "{}", png.head);
-    // Whoever looks at pictures is no viewer, and of what is not live there are none.
+    // A request for pictures is no viewer, and streams that are not live have no pictures.
     assert_eq!(api.broadcast("live", "s").unwrap()["hlsViewerCount"], 0);
     assert_eq!(api.get("/live/previews/other.png").status, 404);
     wait_for("both pictures in the figures", secs(30), || {

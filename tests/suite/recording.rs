@@ -154,7 +154,7 @@ fn a_recording_survives_the_server() {
     let finished = file_of(home.path(), "rec/cam/cam.mp4");
     assert!(!path.exists() && media_seconds(&finished) >= seconds - 0.1);
     assert_eq!(vods(&server)[0]["filePath"], "streams/rec/cam/cam.mp4");
-    // It decodes without a fault.
+    // The file decodes without errors.
     let (status, _, errors) =
         run(Command::new("ffmpeg").args(["-v", "error", "-i"]).arg(&finished).args(["-f", "null", "-"]));
     assert!(status.success() && errors.is_empty(), "{errors}");
@@ -197,7 +197,7 @@ fn every_codec_is_recorded_and_played_from_its_file() {
             std::thread::spawn(move || frame_md5_by(&ffmpeg9(), options, &url, Some(4)))
         });
         for played in players.map(|player| player.join().unwrap()) {
-            // It is read ahead, and begins anew at its end.
+            // The file is read ahead, and begins anew at its end.
             for track in 0..2 {
                 let of_track = |packets: &[Packet]| -> Vec<_> {
                     packets.iter().filter(|p| p.0 == track).map(|p| (p.3, p.4.clone())).collect()

@@ -63,7 +63,7 @@ fn a_recording_of_a_room_is_whole_after_the_server_was_killed() {
         let (start, end) = (millis(&file, "start"), millis(&file, "end"));
         let length = length_ms(home.path(), &file);
         assert!(end > start && (end - start - length).abs() <= 100, "{file}: {length}");
-        // One clock: distances are those of the wall clock.
+        // All files share a clock: the distances between them are those of the wall clock.
         let zero = millis(&file, "startTime") - start;
         let zero_of_first = millis(&files(&server)[0], "startTime") - millis(&files(&server)[0], "start");
         assert!((zero - zero_of_first).abs() <= 5, "{file}");

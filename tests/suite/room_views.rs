@@ -57,8 +57,8 @@ fn a_room_is_played_over_every_protocol() {
     });
     let pictures = RtcClient::hear(&server, "room", &[Codec::H264], 30);
     assert!(pictures[0].len() >= 30);
-    // One view for all of them, whose viewers are those of the room's record.
-    assert_eq!(server.log().matches("view of the room requested").count(), 1, "{}", server.log());
+    // A single view serves them all, and its viewers are those of the room's record.
+    assert_eq!(server.log().matches("room view requested").count(), 1, "{}", server.log());
     wait_for("the viewer by HLS to be counted", secs(10), || {
         server.api().broadcast("live", "room").is_some_and(|room| room["hlsViewerCount"] == 1)
     });

@@ -163,7 +163,7 @@ def task_conference(browser, url):
     late.run("play('room1', { trackList: ['!dan'] })")
     sees(late, "ann", "cat")
     sees(tabs["ann"], "cat", "dan")
-    # What is not wanted is not sent.
+    # Unwanted tracks are not sent.
     tabs["ann"].run("say({ command: 'enableTrack', streamId: 'room1', trackId: 'dan', enabled: false })")
 
     def stands():
@@ -174,7 +174,7 @@ def task_conference(browser, url):
     tabs["ann"].wait("a track that stands", stands)
     tabs["ann"].run("say({ command: 'enableTrack', streamId: 'room1', trackId: 'ARDAMSvdan', enabled: true })")
     flows(tabs["ann"], "ARDAMSvdan")
-    # What a page asks of its room.
+    # Questions of a page about its room.
     ann = tabs["ann"]
     ann.run("say({ command: 'getRoomInfo', room: 'room1', streamId: 'ann' })")
     assert sorted(hears(ann, "roomInformation")["streams"]) == ["ann", "cat", "dan"]
@@ -370,7 +370,7 @@ def task_page(browser, url):
     for tab in (ann, ben, cat, watcher):
         high = tab.run("[document.documentElement.scrollHeight, document.getElementById('tiles').scrollHeight - document.getElementById('tiles').clientHeight, innerHeight]")
         assert high[0] <= high[2] and high[1] <= 0, high
-    # Who is muted and hidden is shown so, also to those who come later.
+    # Participants who join later also see who is muted and hidden.
     ben.click("Mute")
     ben.click("Hide")
     about = "document.querySelector('.tile[aria-label^=Ben]').getAttribute('aria-label')"

@@ -257,7 +257,7 @@ fn m_21_no_key_frame_and_huge_frames_stay_under_the_caps() {
     let before = server.rss_kb();
     let mut peer = RtmpPeer::publish(server.rtmp, "live", "endless").unwrap();
     peer.send_configs().unwrap();
-    // One key frame, then 150 MB of others as fast as they are taken.
+    // A single key frame, then 150 MB of other frames as fast as they are taken.
     let mut source = MediaSource::new(&Seed::from_number(3)).gop(1_000_000).sizes(80_000, 100);
     crate::support::publish_synthetic(&mut peer, &mut source, 5000).unwrap();
     assert!(server.rss_kb() < before + 48 * 1024, "{} kB more", server.rss_kb() - before);

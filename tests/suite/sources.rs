@@ -702,7 +702,7 @@ fn u_20_u_21_hostile_servers_are_failed_pulls_and_nothing_else() {
         let stop = server.api().post(&format!("{BROADCASTS}/h{index}/stop"), "").json();
         assert_eq!(stop["success"], true);
     }
-    // Whatever they sent, no stream came of it.
+    // The servers sent no usable stream.
     let metrics = server.api().get("/metrics").body;
     assert!(metrics.contains("millstream_pulls{state=\"trying\"} 0"), "{metrics}");
     bystander.finish(&mut server);

@@ -153,7 +153,7 @@ fn s_05_refusals_have_the_codes_of_their_reasons() {
     ] {
         assert_eq!(Knock::new(stream_id).connect(srt(&server)), Err(code), "{stream_id}");
     }
-    // Where it leads does not matter, as long as it is nowhere.
+    // Any path to nowhere is refused.
     for stream_id in ["#!::r=../../x,m=publish", "live/../x", "/", "live/%2e%2e/x", "live/a\0b"] {
         let refused = Knock::new(stream_id).connect(srt(&server));
         assert!(matches!(refused, Err(1400..=1499)), "{stream_id}: {refused:?}");

@@ -123,7 +123,7 @@ impl Case {
         };
         let (mut sender, receiver) = start(self.sender_calls);
         let length = || std::fs::metadata(&into).map_or(0, |metadata| metadata.len());
-        // It ends with its file, or never connects.
+        // The sender ends with its file, or never connects.
         sender.wait(secs(u64::from(SECONDS) + 10));
         let before = length();
         if before < ENOUGH_BYTES {

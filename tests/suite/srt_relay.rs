@@ -122,7 +122,7 @@ fn a_push_over_srt_says_which_tracks_it_leaves_out() {
     let endpoint = || server.api().broadcast("live", "s1").unwrap()["endPointList"][0].clone();
     wait_for("what is left out", secs(20), || endpoint()["leftOut"] == serde_json::json!(["VP9"]));
     assert_eq!(endpoint()["status"], "broadcasting");
-    server.wait_for_line("these are left out");
+    server.wait_for_line("push leaves out tracks");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn u_34_a_push_over_srt_into_another_application_and_never_into_itself() {
 fn u_03_u_04_pushes_into_a_black_hole_harm_nobody_and_go_at_once() {
     let mut server = Server::start(&["limits.endpoints=200"]);
     let bystander = Bystander::start(&server);
-    // It takes what comes and never answers.
+    // The target receives everything and never answers.
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let files = server.open_sockets();
     let mut ids = Vec::new();

@@ -38,7 +38,7 @@ fn n_24_a_subscriber_is_there_as_often_as_its_limit_says_over_nodes_and_a_block_
         assert!(RtmpPeer::play(server.rtmp, "live", ALICE).is_err(), "the limit is that of all nodes");
         assert!(RtmpPeer::play(server.rtmp, "live", "s?subscriberId=bob").is_ok());
     }
-    // One that leaves, and one whose node dies, makes room.
+    // A player that leaves, or whose node dies, makes room.
     let [at_a, at_b] = players;
     drop(at_a);
     wait_for("room", secs(10), || connections(&c) == 1);

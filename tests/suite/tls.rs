@@ -53,7 +53,7 @@ fn openssl_says(address: SocketAddr, arguments: &[&str], typed: &str) -> String 
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // It looks at what is typed when the handshake is over.
+    // The client reads its input only after the handshake.
     std::thread::sleep(secs(1));
     let _ = child.stdin.as_mut().unwrap().write_all(typed.as_bytes());
     std::thread::sleep(secs(1));
@@ -294,7 +294,7 @@ impl Target {
                 let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut tls = rustls::StreamOwned::new(connection, stream);
                 let mut plain = [0];
-                // Whatever is said above TLS would be a stream given to the wrong one.
+                // Any byte above TLS would belong to a stream given to the wrong server.
                 if tls.read(&mut plain).is_ok_and(|read| read == 1) {
                     seen.lock().unwrap().push(plain[0]);
                 }

@@ -132,7 +132,7 @@ fn a_webm_recording_survives_the_server() {
     // The file plays as it stands, torn as it may be.
     let before = packets(path.to_str().unwrap());
     drop(server);
-    // It is killed again while it finishes the file, or before, or right after.
+    // The server is killed again before, while or after it finishes the file.
     for ms in [20, 60, 100, 140, 180, 220] {
         let mut command = Server::command(&home.path().join("home"), &ALWAYS);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();

@@ -123,7 +123,7 @@ fn ffmpeg_publishes_by_whip() {
     let source = of(file.to_str().unwrap(), "60");
     let came = of(&played, "2");
     assert!(came.len() >= 30, "{}", came.len());
-    // It goes round: what came is a piece of the file, or of its end and its beginning.
+    // The playback repeats: what arrived is a piece of the file, or of its end and its beginning.
     let twice = [source.clone(), source].concat();
     assert!(twice.windows(came.len()).any(|piece| piece == came), "other pictures came");
 }

@@ -189,7 +189,7 @@ class Talk:
             self.take(pc.createDataChannel(label))
 
     def take(self, channel):
-        # One of ours is the one to send by.
+        # A channel of our own is the one to send by.
         self.channel = self.channel or channel
         channel.on("message", lambda message: self.hear(channel.label, message))
         channel.on("open", lambda: print("open", channel.label, flush=True))

@@ -40,7 +40,7 @@ class Viewer(threading.Thread):
                 if lines and ".m3u8" in lines[0]:
                     self.url = urllib.parse.urljoin(self.url, lines[0])
                     continue
-                # Whoever joins begins near the live edge.
+                # A new viewer begins near the live edge.
                 fresh = lines[-3:] if known is None else [line for line in lines if line not in known]
                 known = set(lines)
                 for line in fresh:

@@ -88,7 +88,7 @@ def check_the_unit_is_what_systemd_takes():
         program = str(shutil.copy(BINARY, place / "millstream"))
         (place / "millstream.service").write_text(unit.replace("/usr/local/bin/millstream", program))
         run("systemd-analyze", "verify", "--man=no", place / "millstream.service")
-        # It complains where there is a reason to.
+        # The check does complain about a faulty unit.
         (place / "millstream.service").write_text(unit.replace("/usr/local/bin/millstream", program).replace("WatchdogSec=", "WatchdogSecs="))
         assert "WatchdogSecs" in run("systemd-analyze", "verify", "--man=no", place / "millstream.service", check=False)
 
@@ -143,7 +143,7 @@ def check_a_bare_debian_installs_upgrades_removes_and_purges():
         assert "/var/lib/millstream" in inside("getent", "passwd", "millstream")
         assert "millstream 750" in inside("stat", "-c", "%U %a", "/var/lib/millstream")
         assert inside("ldd", "/usr/bin/millstream").count("not found") == 0
-        # It runs there as its user: the settings are checked as the unit does it before a start, and a user is added.
+        # The program runs as its own user: it checks the settings as the unit does before a start, and adds a user.
         as_user = ["setpriv", "--reuid=millstream", "--regid=millstream", "--init-groups"]
         inside(*as_user, "/usr/bin/millstream", "check-config", "--quiet", "--home", "/var/lib/millstream")
         script = ("told=$(mktemp -d); /usr/bin/millstream --home /var/lib/millstream --set server.host=127.0.0.1 --set http.port=0 --set https.port=0 --set rtmp.port=0"

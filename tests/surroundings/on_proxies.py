@@ -80,7 +80,7 @@ def through(server, start):
             base = f"https://localhost:{port}" + ("/media" if in_folder else "")
             with start(server, place, port, in_folder) as proxy:
                 try:
-                    # It listens before it has read where to lead requests.
+                    # The proxy listens before it has read its routes.
                     wait_for("the way through", lambda: leads(f"{base}/rest/v2/liveness"))
                     whip(base)
                     panel(base)

@@ -64,7 +64,7 @@ fn no_file_cites_a_document_that_is_not_here() {
     let mut cited = 0;
     let mut faults = Vec::new();
     for file in FOLDERS.iter().flat_map(|folder| source::files(folder, &ENDINGS)) {
-        // This file is about the names of documents.
+        // The names of documents appear here as data.
         if file.path.ends_with("tests/tree/citations.rs") {
             continue;
         }

@@ -38,7 +38,7 @@ fn walk(path: &Path, endings: &[&str], found: &mut Vec<File>) {
         }
     } else if endings.iter().any(|ending| name.ends_with(ending)) {
         let relative = path.strip_prefix(root()).unwrap().to_string_lossy().replace('\\', "/");
-        // What is no UTF-8 is no text.
+        // A file that is not UTF-8 is no text.
         if let Ok(text) = fs::read_to_string(path) {
             found.push(File { path: relative, text });
         }

@@ -1,4 +1,5 @@
-//! The English of doc comments, of docstrings in Python, and of JSDoc: how many of them begin with a pronoun where a noun or a verb says what the thing is or does.
+//! The English of comments, of docstrings in Python, and of JSDoc: none begins with a pronoun where a noun or a verb would say what the
+//! thing is or does.
 
 use crate::source;
 
@@ -33,6 +34,17 @@ fn doc_comments(text: &str) -> Vec<String> {
         is_inside = said.is_some() || is_inside && matches!(line, "///" | "//!");
     }
     comments
+}
+
+/// The first lines of plain comments, each on a line of its own.
+fn plain_comments(text: &str) -> Vec<&str> {
+    let mut is_inside = false;
+    let first = |line: &'_ &str| {
+        let was_inside = is_inside;
+        is_inside = line.starts_with("//") && !line.starts_with("///") && !line.starts_with("//!");
+        is_inside && !was_inside
+    };
+    text.lines().map(str::trim_start).filter(first).map(|line| line[2..].trim_start()).collect()
 }
 
 /// True if a comment begins with a word that says nothing of the thing.
@@ -78,7 +90,46 @@ fn doc_comments_begin_with_the_thing_that_they_describe() {
 }
 
 #[test]
+fn plain_comments_begin_with_the_thing_or_the_reason() {
+    let mut count = 0;
+    for folder in ["src", "proto-impl", "benches", "fuzz", "tests"] {
+        for file in source::files(folder, &[".rs"]) {
+            for said in plain_comments(&file.text) {
+                count += 1;
+                assert!(!begins_with_a_pronoun(said), "{}: name the thing: {said}", file.path);
+            }
+        }
+    }
+    assert!(count > 3000, "{count} comments were read");
+}
+
+#[test]
+fn comments_of_scripts_and_pages_begin_with_the_thing_or_the_reason() {
+    let mut count = 0;
+    for folder in ["benches", "tests", "fuzz", "panel", "src", "packaging"] {
+        for file in source::files(folder, &[".py", ".js", ".sh"]) {
+            let mark = if file.path.ends_with(".js") { "//" } else { "#" };
+            let mut before = "";
+            for line in file.text.lines().map(str::trim_start).filter(|_| !file.path.contains("/vendor/")) {
+                if let Some(said) = line.strip_prefix(mark).filter(|_| !before.starts_with(mark)) {
+                    count += 1;
+                    assert!(
+                        !begins_with_a_pronoun(said.trim_start()),
+                        "{}: name the thing: {said}",
+                        file.path
+                    );
+                }
+                before = line;
+            }
+        }
+    }
+    assert!(count > 200, "{count} comments were read");
+}
+
+#[test]
 fn comments_are_read_whole_and_apart() {
     let text = "/// What it is.\n/// More.\n///\n/// And more.\nfn a();\n\n    /// It.\n    fn b();\n//! A module.\n";
     assert_eq!(doc_comments(text), ["What it is. More. And more.", "It.", "A module."]);
+    let text = "    // First line.\n    // It goes on.\n    code(); // It is beside code.\n//! Docs.\n//\n// Second.\n";
+    assert_eq!(plain_comments(text), ["First line.", ""]);
 }

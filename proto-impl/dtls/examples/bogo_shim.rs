@@ -155,8 +155,8 @@ fn read(mut arguments: impl Iterator<Item = String>) -> Option<Flags> {
             | "-expect-ticket-renewal"
             | "-expect-session-id"
             | "-expect-no-session-id" => looks_at_resumption = true,
-            // How the other library is called, not what it says; what is of DTLS 1.3 or QUIC. No chain is verified here, so
-            // nobody is trusted.
+            // Options that choose how the other library is called, or that concern DTLS 1.3 or QUIC. The shim verifies no chain, so nobody
+            // is trusted.
             "-async"
             | "-use-early-callback"
             | "-expect-no-hrr"

@@ -92,7 +92,7 @@ impl CookieVerifier {
         }
         let hello = HelloStart::read(&mut Reader::new(body)).ok()?;
         let cookie = self.cookie(from, &hello);
-        // The second message of its sender, with what was asked for.
+        // The sender's second hello, with the requested cookie.
         if fragment.sequence == 1 && constant_time_eq(hello.cookie, &cookie) {
             return Some(Checked::Pass);
         }

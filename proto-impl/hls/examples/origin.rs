@@ -165,7 +165,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let shared = Arc::clone(&stream);
     std::thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            // One player at a time is enough here; whoever leaves has only missed an answer.
+            // Serving players one at a time is enough here. A player that leaves only misses an answer.
             let _ = serve(socket, &shared);
         }
     });

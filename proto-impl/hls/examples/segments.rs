@@ -116,7 +116,7 @@ impl Stream {
             segmenter.unit(&timed);
         }
         segmenter.finish(true);
-        // One playlist alone sets its own target duration.
+        // A playlist without alternatives sets its own target duration.
         segmenter.adopt(segmenter.window().wanted_target());
         for made in segmenter.take_made() {
             fs::write(folder.join(made.name), made.bytes)?;

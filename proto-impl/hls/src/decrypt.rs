@@ -24,7 +24,7 @@ impl Decrypter {
         all.extend_from_slice(piece);
         let whole = all.len().saturating_sub(1) / BLOCK * BLOCK;
         self.rest = all.split_off(whole);
-        // It is a whole number of blocks; were it refused, nothing sealed is passed on.
+        // The length is a whole number of blocks. If the opener refused it, nothing sealed would be passed on.
         if self.opener.open(&mut all) { all.into() } else { Bytes::new() }
     }
 

@@ -122,7 +122,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
         let now = Instant::now();
         receive(&socket, local, |path, bytes| match classify(bytes) {
             Kind::Stun => lite.handle_datagram(now, path, bytes),
-            // Whatever else comes from a valid path goes back.
+            // Everything else from a valid path is echoed.
             _ if lite.is_valid(&path) => drop(socket.send_to(bytes, path.remote)),
             _ => println!("refused {} bytes of {}", bytes.len(), path.remote),
         });

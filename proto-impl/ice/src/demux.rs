@@ -439,7 +439,7 @@ mod tests {
         let turns = |demux: &mut Demux<i32>| [(); 4].map(|()| demux.next_of_host(&path(9)).unwrap());
         assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
         assert_eq!(demux.next_of_host(&Path::tcp(path(9).local, path(9).remote)), None);
-        // One of its two paths is left: still there.
+        // The session still has another path, so it stays.
         demux.close(&path(1), 1);
         assert_eq!(turns(&mut demux), [1, 2, 1, 2]);
         // A path that changes hands.

@@ -409,7 +409,7 @@ impl LiteAgent {
             self.events.push_back(Event::Validated(path));
         }
         if nominates {
-            // Where the peer is, it says itself.
+            // The nomination shows where the peer is; probing is not needed.
             self.probes.end();
         }
         let first = self.selected.is_none() && self.config.selection == Selection::FirstValid;

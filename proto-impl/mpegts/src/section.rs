@@ -241,7 +241,7 @@ mod tests {
         let mut assembler = Assembler::default();
         let out = results(&mut assembler, &endless);
         assert!(out.iter().all(Result::is_err) && assembler.held.len() <= SECTION_BYTES_MAX, "{out:?}");
-        // One that is right may take its time.
+        // A valid section may arrive slowly.
         let whole = [&[0][..], &section(&[5; 200])].concat();
         let slow: Vec<_> = whole.chunks(2).enumerate().map(|(n, piece)| (n == 0, piece.to_vec())).collect();
         assert!(slow.len() > 100);

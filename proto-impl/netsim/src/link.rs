@@ -545,7 +545,7 @@ mod tests {
         // Two at a millisecond each, six at ten.
         assert_eq!(link.backlog(clock.now()), ms(62));
         assert_eq!(link.backlog(clock.at(ms(60))), ms(2));
-        // One has left, so one fits.
+        // A packet has left the queue, so another fits.
         (0..2).for_each(|_| link.send(clock.at(ms(1)), datagram()));
         assert_eq!((link.stats().overflowed, link.backlog(clock.at(ms(1)))), (3, ms(71)));
     }

@@ -93,7 +93,7 @@ impl ExtendedSequence {
         let value = if ahead < HALF {
             self.0.checked_add(ahead as u64)
         } else {
-            // The way back is what is missing to a full round: 1 to HALF.
+            // The distance backwards completes a full round: 1 to HALF.
             self.0.checked_sub(ahead.wrapping_neg() as u64)
         };
         match value {

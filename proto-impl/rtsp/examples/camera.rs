@@ -65,7 +65,7 @@ impl Camera {
         players.retain(|player| player.try_send(picture.clone()).is_ok());
     }
 
-    /// Ends all feeds, and waits until the players have what is in them.
+    /// Ends all feeds, and waits until the players have received their packets.
     fn finish(&self) {
         self.players.lock().unwrap_or_else(PoisonError::into_inner).clear();
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Sends what has come since, from a key frame on.
+    /// Sends the packets that have arrived since, from a key frame on.
     fn play(&mut self, now: Instant) {
         while let Some(feed) = &self.feed {
             let picture = match feed.try_recv() {

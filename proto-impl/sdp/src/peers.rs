@@ -42,7 +42,7 @@ fn all_of_them_read_what_they_write() {
 
 #[test]
 fn what_is_read_is_written_as_it_came() {
-    // These two have the order of this crate, and no line that is read over; only the case of a transport is lost.
+    // Both descriptions have the order of this crate and no ignored lines. Only the case of a transport is lost.
     for text in [CHROMIUM, OBS] {
         assert_eq!(read(text).write(), text.replace(" 1 UDP ", " 1 udp "));
     }

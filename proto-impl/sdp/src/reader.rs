@@ -372,7 +372,7 @@ mod tests {
         ] {
             assert_eq!(streams(text.as_bytes()), Err(error), "{text}");
         }
-        // Nothing is wrong with a section that does not say what it carries.
+        // A section without a list of formats is valid.
         assert!(streams(format!("{HEAD}m=video 0 RTP/AVP 96\n").as_bytes()).is_ok());
     }
 

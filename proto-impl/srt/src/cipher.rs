@@ -410,7 +410,7 @@ mod tests {
         );
         assert!(listener.handle_request(clock.at(ms(10)), &fresh.message()).is_err());
         assert!(pass(&mut caller, &mut listener, 1));
-        // Whether a key must be derived is known before.
+        // The cipher can say in advance whether a message makes it derive a key.
         assert!(listener.derives(clock.at(secs(2)), &fresh.message()));
         assert!(!listener.derives(clock.at(ms(10)), &fresh.message()));
         assert!(!listener.derives(clock.at(secs(2)), &caller.message()));

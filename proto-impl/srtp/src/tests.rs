@@ -237,7 +237,7 @@ fn x_03_each_packet_is_let_through_once() {
 #[test]
 fn x_04_rounds_are_found_again() {
     for profile in PROFILES {
-        // Where the last packet before the outage was, and how many are lost.
+        // Number of the last packet before the outage, and number of lost packets.
         for (last, lost) in [
             (60_000u64, 10_000u64),
             (60_000, 40_000),
@@ -281,7 +281,7 @@ fn x_04_packets_change_places_around_the_wrap_and_come_late() {
                 assert!(opened(&mut inbound, packet).is_ok());
             }
         }
-        // One who hears the stream from behind the wrap on.
+        // A receiver that joins behind the wrap.
         let (_, mut late) = contexts(profile);
         assert!(opened(&mut late, &packets[30]).is_ok());
         assert!(opened(&mut late, &packets[18]).is_ok());
@@ -303,7 +303,7 @@ fn x_05_rtcp_in_the_clear_and_replayed_is_refused() {
         let mut bare = packet.clone();
         bare[flag] &= 0x7f;
         assert_eq!(inbound.unprotect_rtcp(&mut bare), Err(Error::NotEncrypted));
-        // One that says so with a tag of its own is refused as well, as RFC 7714 §17.3 has it.
+        // An unencrypted packet with a valid tag is refused as well (RFC 7714 §17.3).
         let mut packets: Vec<Vec<u8>> = (0..200).map(|_| rtcp(7)).collect();
         packets.iter_mut().for_each(|packet| outbound.protect_rtcp(packet).unwrap());
         let mut open = |packet: &[u8]| inbound.unprotect_rtcp(&mut packet.to_vec());

@@ -193,7 +193,7 @@ impl Reception {
         let ssrc = packet.header.ssrc;
         let format = incoming.format_of(packet.header.payload_type);
         let known = self.sources.get(ssrc);
-        // Of a source that is known, what has no format here (comfort noise, ...) keeps its place in the numbers.
+        // Packets of a known source in an unknown format (comfort noise, ...) keep their place in the numbers.
         if known.is_none() && format.is_none() {
             self.unknown += 1;
             return;
@@ -270,7 +270,7 @@ impl Reception {
         let told = incoming.section.extensions.read(packet.header.extension);
         let layer = match told.rid.or(told.repaired_rid) {
             Some(rid) => incoming.section.layers.iter().position(|layer| layer == rid)?,
-            // Of a source of repairs only the first packets say what it repairs.
+            // Only the first packets of a source of repairs name the source that it repairs.
             None => usize::from(self.sources.get(incoming.rtx.source(packet.header.ssrc)?)?.layer),
         };
         Some((index, u8::try_from(layer).ok()?))

@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(made(&redundancy, &log, ids[2]).unwrap(), both);
         // The first one has nobody before it, and says so.
         assert_eq!(made(&redundancy, &log, ids[0]).unwrap(), b"oone");
-        // It takes a while until it is believed that nothing is lost any more.
+        // Loss is considered over only after several reports without any.
         for _ in 0..REPORTS_KEPT - 1 {
             redundancy.set_loss(0);
         }

@@ -525,7 +525,7 @@ impl Sender {
     /// there was no room.
     pub(crate) fn fill(&mut self, now: Instant, log: &PacketLog, road: &mut Road<'_>) -> bool {
         while let Some(&number) = self.repairs.asked.front() {
-            // The longest that a packet may be; what is asked for is looked at once.
+            // Room for the longest packet, because a request is looked at only once.
             if !road.out.has_room(DATAGRAM_BYTES_MAX) {
                 return false;
             }
@@ -686,7 +686,7 @@ impl Sender {
             extension: self.heads.block(true, stamps, None),
         };
         let (Some(payload_type), Some(ssrc)) = (self.agreed.rtx_payload_type, self.agreed.source.rtx) else {
-            // The very packet once more: its head is what it was, as long as no RTX is agreed on.
+            // Without RTX, the same packet is sent again with an unchanged header.
             let _ = road.keys.seal_again(&header, &packet.payload, road.out);
             return;
         };

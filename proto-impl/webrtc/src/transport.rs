@@ -326,7 +326,7 @@ impl Transport {
         let is_rtcp = rtp::is_rtcp(datagram);
         let opened =
             if is_rtcp { keys.inbound.unprotect_rtcp(datagram) } else { keys.inbound.unprotect(datagram) };
-        // Which of them failed, and how, SRTP counts.
+        // SRTP counts what failed to open, and why.
         match opened.ok().and_then(|length| datagram.get(..length)) {
             Some(clear) if is_rtcp => Opened::Rtcp(clear),
             Some(clear) => Opened::Rtp(clear),

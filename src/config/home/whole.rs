@@ -1,5 +1,5 @@
-//! Detects incomplete settings files. A copy that was broken off or a full disk leaves the beginning of one, whose missing settings would
-//! be taken for defaults: what they closed would be open.
+//! Detects incomplete settings files. An interrupted copy or a full disk leaves only the beginning of a file. The missing settings would then
+//! have their defaults, and restrictions would be lost.
 //!
 //! Files that the server has made say in their first line that they end with [`END`]. In a file by hand only a key without its
 //! value at the very end tells.

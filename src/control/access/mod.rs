@@ -79,7 +79,7 @@ impl Access {
             Direction::Publish => &security.publish,
             Direction::Play => &security.play,
         };
-        // It is kept while the peer is there, and told in logs and hooks.
+        // The name is kept while the peer is there, and appears in logs and hooks.
         if shown.subscriber.is_some_and(|id| id.len() > Subscriber::ID_BYTES_MAX) {
             return Err(Denial::LongName);
         }

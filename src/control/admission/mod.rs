@@ -355,22 +355,9 @@ impl Control {
         let Some(result) = self.registry.cluster.answered(ticket, key, answer) else { return };
         if let Some(pull) = self.registry.cluster.source_of(ticket) {
             if result.is_ok() {
-                self.outbound.attempt(
-                    &mut self.cx,
-                    &mut self.records,
-                    &mut self.registry,
-                    now,
-                    Job::Pull(pull),
-                );
+                self.outgoing(now).attempt(Job::Pull(pull));
             } else {
-                self.outbound.stop_source(
-                    &mut self.cx,
-                    &mut self.records,
-                    &mut self.registry,
-                    now,
-                    key,
-                    StreamEnd::Superseded,
-                );
+                self.outgoing(now).stop_source(key, StreamEnd::Superseded);
             }
             return;
         }

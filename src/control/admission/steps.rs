@@ -104,7 +104,7 @@ impl<'c> Gate<'c> {
             (Step::Reserve, Request::Publish(request)) => {
                 Answer::of(registry.check_free(outbound, request).map_err(Why::Publish))
             }
-            // Whether the stream is there is told only to who may play it: at the end.
+            // The last step says whether the stream exists, and only to a viewer who may play it.
             (Step::Reserve, Request::Play(_)) => Answer::Continue,
         }
     }
@@ -141,7 +141,7 @@ impl<'c> Gate<'c> {
     }
 
     fn check_credentials(self, request: &Request) -> Result<(), Denial> {
-        // Whether there is such an application was an earlier step.
+        // An earlier step has checked that the application exists.
         let Some(app) = self.cx.app_of(request.key()) else { return Ok(()) };
         self.access.check_credentials(self.records, self.registry, self.now, app, request.asked())
     }
@@ -206,7 +206,7 @@ impl Records {
         if !rules.is_empty() && !rules.contains(request.peer.ip()) {
             return Err(Refusal::NotAllowed("the address is not in allowedPublisherCIDR"));
         }
-        // One whose create is not on disk yet is nobody's: it may fail.
+        // A record whose creation is not on disk yet does not count: the write may fail.
         let is_there = self.get(&request.key).is_some();
         if app.accept_only_streams_in_data_store && !is_there {
             return Err(Refusal::NotAllowed(NO_RECORD));

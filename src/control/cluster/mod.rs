@@ -357,7 +357,7 @@ impl Cluster {
                 }
             }
             Some(holder) => {
-                // One without a token is newer than any that is told: its own is on the way.
+                // A claim without a token is newer than any in the news: its own token is on the way.
                 let mut tickets = self.tickets.get(&key).into_iter().flatten();
                 let is_older = |held: &Held| (1..holder.token).contains(&held.token);
                 if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {

@@ -4,12 +4,8 @@ use std::time::Instant;
 
 use super::{Changes, Cluster, Location};
 use crate::control::Control;
-use crate::control::Outbound;
 use crate::control::admission::Ticket;
-use crate::control::context::Context;
-use crate::control::leaving::take_given;
-use crate::control::live::Registry;
-use crate::control::records::Records;
+use crate::control::outgoing::Outgoing;
 use crate::directory::{News, Request};
 use crate::mail::StreamEnd;
 use crate::types::{Now, StreamKey};
@@ -44,11 +40,10 @@ impl Control {
             self.claim_changed(now, key);
         }
         for (key, giver) in &changes.given {
-            let Self { outbound, cx, records, registry, .. } = &mut *self;
-            take_given(outbound, cx, records, registry, now, key, giver.as_ref());
+            self.outgoing(now).take_given(key, giver.as_ref());
         }
         for key in &changes.buried {
-            self.outbound.clear_up(&mut self.cx, &mut self.records, &mut self.registry, now, key);
+            self.outgoing(now).clear_up(key);
         }
         self.end_turn(now);
     }
@@ -75,36 +70,23 @@ impl Control {
         if !is_source && self.become_copy(now, key) {
             return;
         }
-        if !self.outbound.stop_source(
-            &mut self.cx,
-            &mut self.records,
-            &mut self.registry,
-            now,
-            key,
-            StreamEnd::Superseded,
-        ) && let Some(stream) = self.registry.find(key)
+        if !self.outgoing(now).stop_source(key, StreamEnd::Superseded)
+            && let Some(stream) = self.registry.find(key)
         {
             self.registry.end(&mut self.cx, stream, StreamEnd::Superseded);
         }
     }
 }
 
-impl Outbound {
+impl Outgoing<'_> {
     /// Cleans up after a node that is gone: marks its stream as ended, and starts its source here. The viewers of a copy stay.
-    fn clear_up(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        let is_copy = self.is_copy(registry, key);
-        if !registry.is_live(key) {
-            records.terminated(now, key.clone());
+    fn clear_up(&mut self, key: &StreamKey) {
+        let is_copy = self.outbound.is_copy(self.registry, key);
+        if !self.registry.is_live(key) {
+            self.records.terminated(self.now, key.clone());
         }
-        if is_copy || !registry.is_live(key) {
-            self.take_source(cx, records, registry, now, key);
+        if is_copy || !self.registry.is_live(key) {
+            self.take_source(key);
         }
     }
 }

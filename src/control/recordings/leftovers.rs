@@ -33,7 +33,7 @@ pub(super) enum Windows {
 }
 
 impl Files {
-    /// Finishes what was recorded, forgets what was uploaded, and has the first look for old recordings.
+    /// Finishes recordings, forgets uploads, and looks for old recordings for the first time.
     pub(in crate::control) fn boot_recordings(
         &mut self,
         cx: &mut Context,
@@ -58,7 +58,7 @@ impl Files {
         self.recordings.held = sent.then(Vec::new);
         // A job of its own, for which no recording waits.
         self.remove_windows(cx, now);
-        // These files were not reported to anybody.
+        // Nobody has been informed of these files.
         uploads.into_iter().for_each(|(key, _)| self.drop_upload(cx, records, now, &key));
         recordings.into_iter().for_each(|(key, _)| self.finish_file(cx, records, now, key));
         self.remove_old_recordings(cx, records, now);
@@ -160,7 +160,7 @@ impl Files {
         let finished = match outcome {
             RecordingOutcome::Finished(finished) => finished,
             RecordingOutcome::Failed(reason) => {
-                return tracing::error!(app, file, reason, "unfinished recording not finished");
+                return tracing::error!(app, file, reason, "unfinished recording could not be completed");
             }
             RecordingOutcome::SetAside(name) => {
                 return tracing::error!(

@@ -37,7 +37,7 @@ use crate::protocol::Container;
 use crate::store;
 use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
-/// Pause before what has failed is tried again.
+/// Pause before a failed step is tried again.
 const RETRY: Duration = Duration::from_secs(30);
 /// Clips of an application that are written at a time.
 const CLIPS_MAX: usize = 4;
@@ -214,6 +214,29 @@ fn is_wanted(
     own > 0 || own == 0 && (of_app || room.is_some_and(|room| switch(room) > 0))
 }
 
+/// The recordings at one time, with the live streams that they follow.
+#[derive(Debug)]
+pub(super) struct Recorder<'a> {
+    pub(super) cx: &'a mut Context,
+    pub(super) records: &'a mut Records,
+    pub(super) registry: &'a Registry,
+    pub(super) files: &'a mut Files,
+    pub(super) now: Now,
+}
+
+impl Control {
+    /// Borrows the parts that recordings need and change.
+    pub(super) const fn recorder(&mut self, now: Now) -> Recorder<'_> {
+        Recorder {
+            cx: &mut self.cx,
+            records: &mut self.records,
+            registry: &self.registry,
+            files: &mut self.files,
+            now,
+        }
+    }
+}
+
 impl Files {
     /// The record of a stream has changed. What follows is done when all changes of the commit are in it: a change that is pending
     /// was acted on already.
@@ -252,7 +275,7 @@ impl Registry {
     }
 }
 
-/// True if a call may have a live stream recorded in a container: what is not known to fit does not.
+/// True if a call may have a live stream recorded in a container: its tracks must be known to fit.
 pub(super) fn may_record(registry: &Registry, key: &StreamKey, container: Container) -> bool {
     let carries = |stream| registry.carries(stream, container);
     match container {
@@ -292,7 +315,7 @@ impl Control {
         if let Some(requester) = recording.waiter {
             self.cx.answer(requester, Outcome::failure(reason).response(200));
         }
-        self.files.recording_has_room(&mut self.cx, &self.records, &self.registry, now, &key.app);
+        self.recorder(now).recording_has_room(&key.app);
         if recording.stopped || self.registry.find(&key) != Some(recording.stream) {
             tracing::info!(%key, reason, files = recording.files, "recording ended");
             return;
@@ -305,193 +328,6 @@ impl Control {
 }
 
 impl Files {
-    /// Looks at the recordings whose records have changed. False when there were none.
-    pub(super) fn reconcile_recordings(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-    ) -> bool {
-        let changed = std::mem::take(&mut self.recordings.changed);
-        changed.iter().for_each(|key| self.reconcile_recording(cx, records, registry, now, key));
-        !changed.is_empty()
-    }
-
-    /// The settings of an application have changed: its live streams are recorded as they say now.
-    pub(super) fn reconcile_recordings_of(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        app: &str,
-    ) {
-        let live: Vec<StreamKey> = registry.of_app(app).map(|(_, live)| live.key.clone()).collect();
-        live.iter().for_each(|key| self.reconcile_recording(cx, records, registry, now, key));
-    }
-
-    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say; of a room those of
-    /// its participants.
-    pub(super) fn reconcile_recording(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        key: &StreamKey,
-    ) {
-        for key in [key.clone()].into_iter().chain(participants(records, registry, key)) {
-            Container::ALL
-                .into_iter()
-                .for_each(|container| self.reconcile(cx, records, registry, now, &key, (container, None)));
-        }
-    }
-
-    fn reconcile(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        key: &StreamKey,
-        (container, name): (Container, Option<&str>),
-    ) {
-        let Some(stream) = registry.find(key) else { return };
-        let (Some(record), Some(settings)) = (records.pending(key), cx.apps.get(&key.app)) else {
-            return;
-        };
-        let room = room_of(records, settings, key);
-        let room = room.and_then(|room| records.pending(&room));
-        // A copy is recorded where its publisher is.
-        let is_wanted = is_wanted(container, record, room, settings)
-            && !registry.get(&stream).is_some_and(crate::control::live::Live::is_copy);
-        // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
-        let is_possible = registry.carries(stream, container).unwrap_or(true);
-        match self.recordings.of_stream(stream, container) {
-            None if is_wanted && is_possible => {
-                drop(self.start_recording(
-                    cx,
-                    records,
-                    registry,
-                    now,
-                    key,
-                    Begin { container, name, clip: None },
-                ));
-            }
-            Some(id) if !is_wanted || !is_possible => {
-                if is_wanted {
-                    let container = container.name();
-                    tracing::info!(%key, container, "stream not recorded: the container cannot hold its tracks");
-                }
-                self.end_recording(cx, id);
-            }
-            None | Some(_) => {}
-        }
-    }
-
-    /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
-    fn recording_has_room(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        app: &str,
-    ) {
-        let of_app = self.recordings.refused.range(StreamKey::new(app, "")..);
-        let refused: Vec<StreamKey> = of_app.take_while(|key| &*key.app == app).cloned().collect();
-        for key in refused {
-            self.recordings.refused.remove(&key);
-            self.reconcile_recording(cx, records, registry, now, &key);
-        }
-    }
-
-    pub(super) fn fire_recordings(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &Registry,
-        now: Now,
-    ) {
-        while let Some((at, retry)) = self.recordings.retries.first().cloned() {
-            if at > now.mono {
-                break;
-            }
-            self.recordings.retries.pop_first();
-            match retry {
-                Retry::Start(key, container, name) => {
-                    self.reconcile(cx, records, registry, now, &key, (container, name.as_deref()))
-                }
-                Retry::Finish(key) => self.finish_file(cx, records, now, key),
-                Retry::Save(key) => self.save_again(cx, records, now, key),
-                Retry::Drop(key) => self.drop_upload(cx, records, now, &key),
-            }
-        }
-        if self.recordings.sweep_due.is_some_and(|due| due <= now.mono) {
-            self.remove_old_recordings(cx, records, now);
-        }
-    }
-
-    /// Begins to record a live stream, or to write a clip of it.
-    pub(super) fn start_recording(
-        &mut self,
-        cx: &mut Context,
-        records: &Records,
-        registry: &Registry,
-        now: Now,
-        key: &StreamKey,
-        Begin { container, name, clip }: Begin<'_>,
-    ) -> Recorded {
-        let Some(stream) = registry.find(key) else { return Recorded::Refused };
-        if clip.is_some() && self.recordings.clips(&key.app) >= CLIPS_MAX {
-            return Recorded::Refused;
-        }
-        if clip.is_none() && self.recordings.of_stream(stream, container).is_some() {
-            return Recorded::Already;
-        }
-        let Some(settings) = cx.apps.get(&key.app).cloned() else { return Recorded::Refused };
-        let is_full = settings.recording.streams_max.is_some_and(|max| self.recorded_beside(key) >= max);
-        if clip.is_none() && is_full {
-            tracing::warn!(%key, "stream not recorded: record.max_streams reached");
-            self.recordings.refused.insert(key.clone());
-            return Recorded::Refused;
-        }
-        let Some(worker) = registry.get(&stream).map(|live| live.source().worker) else {
-            return Recorded::Refused;
-        };
-        let (folder, stem) = records.recording_place(now, key, name, &settings.recording);
-        self.recordings.ordered = self.recordings.ordered.saturating_add(1);
-        let recording = RecordingId(self.recordings.ordered);
-        let (vod, began) = (self.vod_id(cx, now), wall(now));
-        let files = 0;
-        let room = room_of(records, &settings, key).filter(|_| clip.is_none());
-        let room = room.map(|room| self.recordings.clock_of(now, room, &vod));
-        let entry = Recording {
-            key: key.clone(),
-            container,
-            name: name.map(str::to_owned),
-            stream,
-            worker,
-            began,
-            vod: vod.clone(),
-            files,
-            stopped: clip.is_some(),
-            is_clip: clip.is_some(),
-            waiter: clip.map(|(_, requester)| requester),
-            room,
-        };
-        self.recordings.by_id.insert(recording, entry);
-        let (file_ms_max, file_bytes_max) =
-            (settings.recording.file_ms_max, settings.recording.file_bytes_max);
-        let kind = if clip.is_some() { CLIP } else { container.name() };
-        let clip = clip.map(|(range, _)| range);
-        let order =
-            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
-        self.post_recording(cx, worker, ToWorker::StartRecording(Box::new(order)));
-        Recorded::Done { vod, began }
-    }
-
     /// Ends the recording of a live stream.
     pub(super) fn stop_recording(
         &mut self,
@@ -523,5 +359,139 @@ impl Files {
         let newest = &mut self.recordings.newest_id_ms;
         *newest = if now.wall_ms < *newest { newest.saturating_add(1) } else { now.wall_ms };
         format!("{newest:013}{:011}", cx.random.below(ID_DIGITS))
+    }
+}
+
+impl Recorder<'_> {
+    /// Looks at the recordings whose records have changed. False when there were none.
+    pub(super) fn reconcile_recordings(&mut self) -> bool {
+        let changed = std::mem::take(&mut self.files.recordings.changed);
+        changed.iter().for_each(|key| self.reconcile_recording(key));
+        !changed.is_empty()
+    }
+
+    /// The settings of an application have changed: its live streams are recorded as they say now.
+    pub(super) fn reconcile_recordings_of(&mut self, app: &str) {
+        let live: Vec<StreamKey> = self.registry.of_app(app).map(|(_, live)| live.key.clone()).collect();
+        live.iter().for_each(|key| self.reconcile_recording(key));
+    }
+
+    /// Begins or ends the recordings of a live stream as its record, with what is pending of it, and its tracks say; of a room those of
+    /// its participants.
+    pub(super) fn reconcile_recording(&mut self, key: &StreamKey) {
+        for key in [key.clone()].into_iter().chain(participants(self.records, self.registry, key)) {
+            Container::ALL.into_iter().for_each(|container| self.reconcile(&key, (container, None)));
+        }
+    }
+
+    fn reconcile(&mut self, key: &StreamKey, (container, name): (Container, Option<&str>)) {
+        let Some(stream) = self.registry.find(key) else { return };
+        let (Some(record), Some(settings)) = (self.records.pending(key), self.cx.apps.get(&key.app)) else {
+            return;
+        };
+        let room = room_of(self.records, settings, key);
+        let room = room.and_then(|room| self.records.pending(&room));
+        // A copy is recorded where its publisher is.
+        let is_wanted = is_wanted(container, record, room, settings)
+            && !self.registry.get(&stream).is_some_and(crate::control::live::Live::is_copy);
+        // While its tracks are not known, its sink waits for them: nothing of the beginning is lost.
+        let is_possible = self.registry.carries(stream, container).unwrap_or(true);
+        match self.files.recordings.of_stream(stream, container) {
+            None if is_wanted && is_possible => {
+                drop(self.start_recording(key, Begin { container, name, clip: None }));
+            }
+            Some(id) if !is_wanted || !is_possible => {
+                if is_wanted {
+                    let container = container.name();
+                    tracing::info!(%key, container, "stream not recorded: the container cannot hold its tracks");
+                }
+                self.files.end_recording(self.cx, id);
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    /// A stream of an application is recorded no more: those that `record.max_streams` refused are looked at again.
+    fn recording_has_room(&mut self, app: &str) {
+        let of_app = self.files.recordings.refused.range(StreamKey::new(app, "")..);
+        let refused: Vec<StreamKey> = of_app.take_while(|key| &*key.app == app).cloned().collect();
+        for key in refused {
+            self.files.recordings.refused.remove(&key);
+            self.reconcile_recording(&key);
+        }
+    }
+
+    pub(super) fn fire_recordings(&mut self) {
+        while let Some((at, retry)) = self.files.recordings.retries.first().cloned() {
+            if at > self.now.mono {
+                break;
+            }
+            self.files.recordings.retries.pop_first();
+            match retry {
+                Retry::Start(key, container, name) => self.reconcile(&key, (container, name.as_deref())),
+                Retry::Finish(key) => self.files.finish_file(self.cx, self.records, self.now, key),
+                Retry::Save(key) => self.files.save_again(self.cx, self.records, self.now, key),
+                Retry::Drop(key) => self.files.drop_upload(self.cx, self.records, self.now, &key),
+            }
+        }
+        if self.files.recordings.sweep_due.is_some_and(|due| due <= self.now.mono) {
+            self.files.remove_old_recordings(self.cx, self.records, self.now);
+        }
+    }
+
+    /// Begins to record a live stream, or to write a clip of it.
+    pub(super) fn start_recording(
+        &mut self,
+        key: &StreamKey,
+        Begin { container, name, clip }: Begin<'_>,
+    ) -> Recorded {
+        let Some(stream) = self.registry.find(key) else { return Recorded::Refused };
+        if clip.is_some() && self.files.recordings.clips(&key.app) >= CLIPS_MAX {
+            return Recorded::Refused;
+        }
+        if clip.is_none() && self.files.recordings.of_stream(stream, container).is_some() {
+            return Recorded::Already;
+        }
+        let Some(settings) = self.cx.apps.get(&key.app).cloned() else { return Recorded::Refused };
+        let is_full =
+            settings.recording.streams_max.is_some_and(|max| self.files.recorded_beside(key) >= max);
+        if clip.is_none() && is_full {
+            tracing::warn!(%key, "stream not recorded: record.max_streams reached");
+            self.files.recordings.refused.insert(key.clone());
+            return Recorded::Refused;
+        }
+        let Some(worker) = self.registry.get(&stream).map(|live| live.source().worker) else {
+            return Recorded::Refused;
+        };
+        let (folder, stem) = self.records.recording_place(self.now, key, name, &settings.recording);
+        self.files.recordings.ordered = self.files.recordings.ordered.saturating_add(1);
+        let recording = RecordingId(self.files.recordings.ordered);
+        let (vod, began) = (self.files.vod_id(self.cx, self.now), wall(self.now));
+        let files = 0;
+        let room = room_of(self.records, &settings, key).filter(|_| clip.is_none());
+        let room = room.map(|room| self.files.recordings.clock_of(self.now, room, &vod));
+        let entry = Recording {
+            key: key.clone(),
+            container,
+            name: name.map(str::to_owned),
+            stream,
+            worker,
+            began,
+            vod: vod.clone(),
+            files,
+            stopped: clip.is_some(),
+            is_clip: clip.is_some(),
+            waiter: clip.map(|(_, requester)| requester),
+            room,
+        };
+        self.files.recordings.by_id.insert(recording, entry);
+        let (file_ms_max, file_bytes_max) =
+            (settings.recording.file_ms_max, settings.recording.file_bytes_max);
+        let kind = if clip.is_some() { CLIP } else { container.name() };
+        let clip = clip.map(|(range, _)| range);
+        let order =
+            RecordingOrder { recording, kind, stream, folder, stem, file_ms_max, file_bytes_max, clip };
+        self.files.post_recording(self.cx, worker, ToWorker::StartRecording(Box::new(order)));
+        Recorded::Done { vod, began }
     }
 }

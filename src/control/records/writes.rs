@@ -307,7 +307,7 @@ impl Records {
             self.writes.fail(pending);
         }
         self.writes.broken = Some(Broken { fault, ..Broken::default() });
-        // Whether the directory has them is not known: what memory has is written when it is back.
+        // The directory may or may not have these records, so they are written again from memory when it is back.
         for key in std::mem::take(&mut self.writes.shared.under_way) {
             if key.kind == store::Kind::Broadcast {
                 self.writes.dirty.insert(StreamKey { app: key.app, id: key.id });

@@ -139,7 +139,7 @@ pub(super) fn delete(control: &mut Control, now: Now, call: &RootCall<'_>) -> Re
         let text = "appname contains invalid character and does not match regexp ^[a-zA-Z0-9_-]*$";
         return done(Outcome::failure(text));
     }
-    // One that was not started because its settings are lost can be deleted, too.
+    // An application that was not started because its settings are lost can be deleted as well.
     let running = control.cx.apps.get(name).map(|app| &app.name);
     let Some(name) = running
         .or_else(|| control.cx.config.lost.get(name))
@@ -413,12 +413,12 @@ impl Control {
         self.cx.post_all(&ToWorker::App(settings.clone()));
         self.access.follow_key_sets(&self.cx, now);
         self.outbound.reconcile_given_up(&mut self.cx, &self.registry, now, &settings);
-        self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, &name);
+        self.outgoing(now).app_changed(&name);
         let of_app = self.registry.of_app(&name).map(|(_, live)| live.key.clone());
         for key in of_app.collect::<Vec<_>>() {
             self.registry.review_viewers(&mut self.cx, &self.records, &key);
         }
-        self.files.reconcile_recordings_of(&mut self.cx, &self.records, &self.registry, now, &name);
+        self.recorder(now).reconcile_recordings_of(&name);
         self.files.keep_objects_of(&mut self.cx, &self.records, now, &name);
         self.files.remove_old_recordings(&mut self.cx, &mut self.records, now);
     }
@@ -435,7 +435,7 @@ impl Control {
         self.cx.apps.remove(name);
         self.access.presences.forget_events(name);
         self.access.follow_key_sets(&self.cx, now);
-        self.outbound.app_changed(&mut self.cx, &mut self.records, &mut self.registry, now, name);
+        self.outgoing(now).app_changed(name);
         self.cx.post_all(&ToWorker::AppGone(name.clone()));
     }
 }

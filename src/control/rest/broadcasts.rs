@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use super::call::{Call, Reply, bad_request};
-use super::playback::Playback;
 use crate::auth::url::URL_BYTES_MAX;
 use crate::auth::{HookUrl, UrlError};
 use crate::control::answer::Outcome;
@@ -11,6 +10,7 @@ use crate::control::broadcast::{Body, Broadcast, RECORD_BYTES_MAX, is_stream_id,
 use crate::control::context::Context;
 use crate::control::json_text::readable;
 use crate::control::live::Registry;
+use crate::control::outgoing::Outgoing;
 use crate::control::playlists::is_playlist;
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::control::sources::is_source;
@@ -195,7 +195,7 @@ pub(super) fn update(
     };
     let url = body.stream_url.as_ref().and_then(|url| url.as_deref()).unwrap_or("");
     let checked = is_source(&record.kind) && !url.trim().is_empty();
-    // One that runs is not stopped for a URL that it cannot go on with.
+    // A running source is not stopped for a URL that it cannot continue with.
     let runs = outbound.sources.is_running(&key);
     if checked && (!is_source_url(&key.app, url) || (runs && cx.source_target(&key, url).is_err())) {
         return now(Outcome::failure("Stream URL is not valid"));
@@ -288,11 +288,10 @@ fn delete_all<'a>(
 }
 
 /// `POST /broadcasts/{id}/start`.
-pub(super) fn start(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
-    let Playback { cx, records, registry, outbound } = playback;
+pub(super) fn start(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
-    let Some(record) = records.get(&key) else {
+    let Some(record) = outgoing.records.get(&key) else {
         return now(Outcome::failure(&format!("No Stream Exists with id:{id}")));
     };
     let url = record.stream_url.as_deref();
@@ -300,12 +299,12 @@ pub(super) fn start(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
         "playlist" if record.play_list_item_list.as_ref().is_none_or(Vec::is_empty) => {
             now(Outcome::failure(&format!("There is no playlist  for stream id:{id}")))
         }
-        "playlist" => start_playlist(Playback { cx, records, registry, outbound }, at, call, &key),
+        "playlist" => start_playlist(&mut outgoing, call, &key),
         "ipCamera" if url.is_none() => now(Outcome::failure(NO_CAMERAS).error_id(-4)),
         _ if url.is_none() => now(Outcome::failure(&format!(
             "Stream url is null and it's not an IP camera to get stream url for id:{id}"
         ))),
-        kind if is_source(kind) => start_source(Playback { cx, records, registry, outbound }, at, call, &key),
+        kind if is_source(kind) => start_source(&mut outgoing, call, &key),
         _ => now(Outcome::failure(
             "Broadcast type is not supported. It can be StreamSource, IP Camera, VOD, Playlist",
         )),
@@ -313,33 +312,29 @@ pub(super) fn start(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
 }
 
 /// Starts a playlist, with the answers of the reference, which has none for a playlist whose items cannot be pulled.
-fn start_playlist(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
-    let Playback { cx, records, registry, outbound } = playback;
-    if outbound.sources.is_running(key) {
+fn start_playlist(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -> Reply {
+    if outgoing.outbound.sources.is_running(key) {
         let text = format!("Playlist is already running for stream:{}", key.id);
         return now(Outcome::failure(&text));
     }
-    if records.first_item(cx, key).is_err() {
-        records.source_status(at, key, status::FINISHED);
-        records.writes.mark_dirty(at, key.clone());
+    if outgoing.records.first_item(outgoing.cx, key).is_err() {
+        outgoing.records.source_status(outgoing.now, key, status::FINISHED);
+        outgoing.records.writes.mark_dirty(outgoing.now, key.clone());
         return now(Outcome::failure(""));
     }
-    start_source(Playback { cx, records, registry, outbound }, at, call, key)
+    start_source(outgoing, call, key)
 }
 
-fn start_source(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKey) -> Reply {
-    let Playback { cx, records, registry, outbound } = playback;
-    if outbound.is_short_for_source(cx, registry, at, call.app) {
+fn start_source(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -> Reply {
+    if outgoing.outbound.is_short_for_source(outgoing.cx, outgoing.registry, outgoing.now, call.app) {
         return now(Outcome::failure("Not enough resource on server to start streaming."));
     }
-    if outbound.sources.is_running(key) || registry.is_live(key) {
+    if outgoing.outbound.sources.is_running(key) || outgoing.registry.is_live(key) {
         let text = "Stream is already active. It's already streaming or trying to connect";
         return now(Outcome::failure(text));
     }
-    match outbound.begin_source(cx, records, registry, at, key) {
-        Ok(()) => {
-            source_kept(records, at, call, key, true, Outcome::success().data_id(&key.id).response(200))
-        }
+    match outgoing.begin_source(key) {
+        Ok(()) => source_kept(outgoing, call, key, true, Outcome::success().data_id(&key.id).response(200)),
         Err(reason) => now(Outcome::failure(&reason).error_id(-4)),
     }
 }
@@ -347,64 +342,63 @@ fn start_source(playback: Playback<'_>, at: Now, call: &Call<'_>, key: &StreamKe
 /// Answers once the disk has stored whether the source runs, so that the state holds after a crash. Does not wait for a broken disk, since
 /// the request has taken effect.
 fn source_kept(
-    records: &mut Records,
-    at: Now,
+    outgoing: &mut Outgoing<'_>,
     call: &Call<'_>,
     key: &StreamKey,
     wanted: bool,
     response: Response,
 ) -> Reply {
-    if records.writes.is_broken() {
+    if outgoing.records.writes.is_broken() {
         return Reply::Now(response);
     }
     let waiter = Some((call.requester, Answer::Prepared(Box::new(response))));
-    records.write(at, Write { key: key.clone(), change: Change::Source(wanted), waiter });
+    outgoing.records.write(outgoing.now, Write { key: key.clone(), change: Change::Source(wanted), waiter });
     Reply::Later
 }
 
 /// `POST /broadcasts/{id}/stop`: the id is free when this is answered.
-pub(super) fn stop(playback: Playback<'_>, at: Now, call: &Call<'_>) -> Reply {
-    let Playback { cx, records, registry, outbound } = playback;
+pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     let key = call.key();
     let [id, ..] = call.params;
     let subtracks =
-        if unless_false(call, "stopSubtracks") { records.subtrack_keys(&key) } else { Vec::new() };
+        if unless_false(call, "stopSubtracks") { outgoing.records.subtrack_keys(&key) } else { Vec::new() };
     let (mut stopped, mut waited) = (false, None);
     for key in subtracks {
-        let was_wanted = outbound.take_wanted(records, &key);
-        stopped |= outbound.stop_live(cx, records, registry, at, &key) || was_wanted;
+        let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
+        stopped |= outgoing.stop_live(&key) || was_wanted;
         if was_wanted {
-            let_rest(records, at, &key);
+            let_rest(outgoing.records, outgoing.now, &key);
             waited = Some(key);
         }
     }
-    let is_playlist = records.get(&key).is_some_and(is_playlist);
-    // One that is to run and does not, for want of room or because its id is taken, is not to run any more.
-    let was_wanted = outbound.take_wanted(records, &key);
-    if outbound.stop_source(cx, records, registry, at, &key, StreamEnd::Stopped) {
+    let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
+    // A source that is wanted but waits, for room or for its id, is no longer wanted.
+    let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
+    if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
         let outcome = if is_playlist { outcome } else { outcome.message(Some("Stream stopped")) };
-        return source_kept(records, at, call, &key, false, outcome.response(200));
+        return source_kept(&mut outgoing, call, &key, false, outcome.response(200));
     }
-    if was_wanted && records.writes.is_broken() {
-        records.source_wanted(at, &key, false);
+    if was_wanted && outgoing.records.writes.is_broken() {
+        outgoing.records.source_wanted(outgoing.now, &key, false);
     }
-    if outbound.stop_live(cx, records, registry, at, &key) || stopped {
+    if outgoing.stop_live(&key) || stopped {
         let outcome = Outcome::success();
         if was_wanted {
-            return source_kept(records, at, call, &key, false, outcome.response(200));
+            return source_kept(&mut outgoing, call, &key, false, outcome.response(200));
         }
         return match waited {
-            Some(key) => records.settled(at, call.requester, &key, outcome.response(200)),
+            Some(key) => outgoing.records.settled(outgoing.now, call.requester, &key, outcome.response(200)),
             None => now(outcome),
         };
     }
-    let is_elsewhere = registry.cluster.elsewhere(&key).is_some() && !records.writes.is_broken();
-    match records.pending(&key).map(|record| record.kind.as_str()) {
+    let is_elsewhere =
+        outgoing.registry.cluster.elsewhere(&key).is_some() && !outgoing.records.writes.is_broken();
+    match outgoing.records.pending(&key).map(|record| record.kind.as_str()) {
         Some(kind) if (is_elsewhere || was_wanted) && (is_source(kind) || kind == "playlist") => {
             // A node that runs it hears of it by the record.
             let outcome = Outcome::success().message(Some("Stream stopped"));
-            source_kept(records, at, call, &key, false, outcome.response(200))
+            source_kept(&mut outgoing, call, &key, false, outcome.response(200))
         }
         Some(kind) if is_source(kind) || kind == "playlist" => {
             let text = format!("No matching stream source in this server:{id}");
@@ -454,22 +448,17 @@ impl Outbound {
     fn take_wanted(&mut self, records: &Records, key: &StreamKey) -> bool {
         self.sources.held_back.remove(key) || records.pending(key).is_some_and(|record| record.source_wanted)
     }
+}
 
+impl Outgoing<'_> {
     /// Ends a live stream of this id, pulled or published. Returns whether there was one.
-    fn stop_live(
-        &mut self,
-        cx: &mut Context,
-        records: &mut Records,
-        registry: &mut Registry,
-        at: Now,
-        key: &StreamKey,
-    ) -> bool {
-        if self.stop_source(cx, records, registry, at, key, StreamEnd::Stopped) {
+    fn stop_live(&mut self, key: &StreamKey) -> bool {
+        if self.stop_source(key, StreamEnd::Stopped) {
             return true;
         }
-        let stream = registry.find(key);
+        let stream = self.registry.find(key);
         if let Some(stream) = stream {
-            registry.end(cx, stream, StreamEnd::Stopped);
+            self.registry.end(self.cx, stream, StreamEnd::Stopped);
         }
         stream.is_some()
     }

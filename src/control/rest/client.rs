@@ -61,7 +61,7 @@ impl Outbound {
     ) {
         let Some(client) = client else {
             let path = &request.path;
-            tracing::warn!(?path, "API refused: a trusted proxy says in X-Forwarded-For what cannot be read");
+            tracing::warn!(?path, "API request refused: X-Forwarded-For from a trusted proxy is malformed");
             return;
         };
         if client == NOBODYS {

@@ -230,7 +230,7 @@ pub(super) fn liveness(cx: &Context, records: &Records, figures: &Figures, call:
     let name = figures.host.host_name.as_str();
     let may_know = call.caller != Caller::Nobody || cx.config.server.doors.metrics.contains(call.client);
     if records.writes.is_gone() {
-        // Nothing is kept any more. As the reference answers what it cannot tell.
+        // The store is gone. The answer is that of the reference for an unknown state.
         return Reply::Now(object(500, &json!({ "host": "unknown", "status": "error" })));
     }
     let host = if name.is_empty() || !may_know { "localhost" } else { name };

@@ -582,7 +582,7 @@ fn app_settings() -> Value {
 }
 
 fn broadcast() -> Value {
-    // It is shown where there is one.
+    // The schema needs a value to include the member.
     let record = Broadcast { publish_key: Some(String::new()), ..Broadcast::default() };
     let record = serde_json::to_value(record).unwrap_or_default();
     let members = record.as_object().cloned().unwrap_or_default();

@@ -166,7 +166,7 @@ pub(super) fn stats(records: &Records, access: &Access, call: &Call<'_>) -> Repl
     });
     let mut page: BTreeMap<&str, VecDeque<&ConnectionEvent>> =
         all.skip(offset).take(size).map(|subscriber| (subscriber, VecDeque::new())).collect();
-    // One walk over the events, whatever the page.
+    // A single pass over the events serves any page.
     for event in access.presences.events(&call.app.name).filter(|event| event.stream_id == id) {
         if let Some(events) = page.get_mut(event.subscriber_id.as_str()) {
             if events.len() >= STATS_EVENTS_MAX {
@@ -262,7 +262,7 @@ pub(super) fn block(
         ..known.unwrap_or_default()
     };
     let reply = records.put_subscriber(now, call, subscriber);
-    // Pending is as good as done for who is there: the block holds against it already.
+    // A pending block already applies, so the subscriber is disconnected before the write is done.
     access.drop_subscriber(cx, records, registry, now, &key, id);
     reply
 }

@@ -8,8 +8,7 @@ use super::lists::{Lists, page_of};
 use super::scan::{Order, Scan, Wanted};
 use crate::control::answer::{Outcome, json};
 use crate::control::context::Context;
-use crate::control::live::Registry;
-use crate::control::recordings::{Begin, Recorded, may_record};
+use crate::control::recordings::{Begin, Recorded, Recorder, may_record};
 use crate::control::records::auxiliary::{AuxiliaryWrite, Vod};
 use crate::control::records::{Answer, Change, Records, Write};
 use crate::control::uploads::UploadSender;
@@ -35,14 +34,7 @@ fn refused(message: Option<&str>) -> Reply {
 }
 
 /// `PUT /broadcasts/{id}/recording/{bool}`. The switch is stored; of a live stream the recording begins or ends at once.
-pub(super) fn record(
-    cx: &mut Context,
-    records: &mut Records,
-    registry: &Registry,
-    files: &mut Files,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn record(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let [id, on, ..] = call.params;
     let on = on.eq_ignore_ascii_case("true");
     let height = match call.number::<i32>("resolutionHeight") {
@@ -58,31 +50,34 @@ pub(super) fn record(
         }
     };
     let key = call.key();
-    if records.pending(&key).is_none() {
+    if recorder.records.pending(&key).is_none() {
         return refused(None);
     }
     let change = Change::Record { container, on };
-    if !registry.has_own_publisher(&key) {
-        records.write(now, Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) });
+    if !recorder.registry.has_own_publisher(&key) {
+        recorder.records.write(
+            recorder.now,
+            Write { key, change, waiter: Some((call.requester, Answer::SuccessOfNulls)) },
+        );
         return Reply::Later;
     }
-    let source_height = records.get(&key).map_or(0, |record| record.height);
+    let source_height = recorder.records.get(&key).map_or(0, |record| record.height);
     let recorded = if !on {
-        files.stop_recording(cx, registry, &key, container)
-    } else if !may_record(registry, &key, container) {
+        recorder.files.stop_recording(recorder.cx, recorder.registry, &key, container)
+    } else if !may_record(recorder.registry, &key, container) {
         Recorded::Refused
     } else if height != 0 && height != source_height {
         // Nothing is scaled: a stream has the height that it came with.
         Recorded::Already
     } else {
         let name = call.request.query_value("fileName");
-        files.start_recording(cx, records, registry, now, &key, Begin { container, name, clip: None })
+        recorder.start_recording(&key, Begin { container, name, clip: None })
     };
     match recorded {
         Recorded::Done { vod, began } => {
             let answer = Outcome::success().message(Some(&began.to_string())).data_id(&vod).response(200);
             let waiter = Some((call.requester, Answer::Prepared(Box::new(answer))));
-            records.write(now, Write { key, change, waiter });
+            recorder.records.write(recorder.now, Write { key, change, waiter });
             Reply::Later
         }
         Recorded::Already => Reply::Now(Outcome::success().message(Some("0")).no_data_id().response(200)),
@@ -94,14 +89,7 @@ pub(super) fn record(
 }
 
 /// `POST /broadcasts/{id}/clip`: what is kept of a live stream between `start` and `end`, seconds of Unix time, as a recording.
-pub(super) fn clip(
-    cx: &mut Context,
-    records: &Records,
-    registry: &Registry,
-    files: &mut Files,
-    now: Now,
-    call: &Call<'_>,
-) -> Reply {
+pub(super) fn clip(mut recorder: Recorder<'_>, call: &Call<'_>) -> Reply {
     let ms = |name| {
         let seconds =
             call.query(name).parse::<f64>().ok().filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds));
@@ -114,19 +102,12 @@ pub(super) fn clip(
         return refused(Some("end is behind start"));
     }
     let key = call.key();
-    if !registry.is_live(&key) {
+    if !recorder.registry.is_live(&key) {
         return refused(Some("the stream is not live"));
     }
     let clip = Some((ClipRange { start_ms, end_ms }, call.requester));
     let name = call.request.query_value("fileName");
-    match files.start_recording(
-        cx,
-        records,
-        registry,
-        now,
-        &key,
-        Begin { container: Container::Mp4, name, clip },
-    ) {
+    match recorder.start_recording(&key, Begin { container: Container::Mp4, name, clip }) {
         // The answer comes when the clip has begun, or has nothing in it.
         Recorded::Done { .. } => Reply::Later,
         Recorded::Already | Recorded::Refused => refused(Some("too many clips are written")),

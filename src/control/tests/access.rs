@@ -163,7 +163,7 @@ fn a_token_is_not_used_up_for_a_stream_that_is_not_there() {
     let mut rig = Rig::with(&[], &[("playTokenControlEnabled", "true")]);
     let token = token_of(&mut rig, "s", "play");
     assert_eq!(rig.play_with("s", &[("token", &token)]), Err(NoSubscription::NotFound));
-    // Whoever may not play does not learn what is live.
+    // A viewer who may not play does not learn which streams are live.
     assert_eq!(rig.play_with("s", &[]), Err(no(Denial::Token)));
     rig.publish("s", 0);
     assert_eq!(rig.play_with("s", &[("token", &token)]), Ok(()));
@@ -245,7 +245,7 @@ fn time_codes_of_subscribers_stored_and_not() {
     assert_eq!(rig.play_with("s", &carol), Ok(()));
     rig.set(rig.now.mono + secs(20));
     assert_eq!(rig.play_with("s", &carol), Err(no(Denial::TimeCode)));
-    // One that may only publish has no use for its code here.
+    // A subscriber who may only publish cannot play with its code.
     let body = body.replace("\"play\"", "\"publish\"").replace("carol", "david");
     rig.post("/live/rest/v2/broadcasts/s/subscribers", &body);
     let code = totp(&mut rig, "david", "play");
@@ -475,7 +475,7 @@ fn r_46_a_slow_receiver_and_one_loud_address_keep_nobody_waiting() {
                 let (_, asked) = running.remove(0);
                 rig.answer_hook(&asked, Ok(200));
             }
-            // Whoever is answered after two seconds has gone elsewhere.
+            // A viewer that is answered after more than two seconds has gone elsewhere.
             for (at, session) in &honest {
                 if rig.play_verdict(*session) == Some(Ok(())) && rig.now.mono < *at + secs(2) {
                     served += 1;

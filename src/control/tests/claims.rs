@@ -248,7 +248,7 @@ fn a_newer_claim_of_another_node_closes_the_publisher_here_and_leaves_the_record
     // Its viewers stay, for the other node's stream.
     assert!(rig.control.outbound.is_copy(&rig.control.registry, &key));
     assert_eq!((rig.control.registry.find(&key), rig.open_claims()), (Some(stream), 0));
-    // Whoever publishes it here now is asked about as anywhere.
+    // A publisher that comes here now needs a claim like any other.
     let again = rig.begin("s");
     assert_eq!(rig.late_verdict(again), None);
     let ticket = rig.last_claim().0;
@@ -303,7 +303,7 @@ fn while_the_directory_is_away_publishers_are_let_in_and_claimed_afterwards_or_r
     let refused =
         |verdict| matches!(verdict, Some(Err(Refusal::NotAllowed(why))) if str::contains(why, "directory"));
     assert!(refused(rig.late_verdict(session)) && rig.asked_claims().is_empty());
-    // One that is asked when it goes away.
+    // The directory goes away while a claim is open.
     rig.tell_news(News::Contact(true));
     let session = rig.begin("s");
     let (ticket, key) = rig.asked_claims().pop().unwrap();
@@ -348,7 +348,7 @@ fn the_first_of_the_live_nodes_clears_up_behind_one_that_is_gone() {
     assert_eq!(rig.control.registry.cluster.location(&key), None);
     // A node that was started again has given up what it had.
     rig.tell_news(News::Nodes(vec![node("b", 1, true), node("c", 2, true)]));
-    // It may be that the list is older than the node: the directory knows.
+    // The list of nodes may be older than the node; the directory decides.
     assert_eq!((status(&rig).as_str(), rig.burials()), ("broadcasting", vec![7, 7]));
     for id in ["s", "t"] {
         rig.tell_news(News::Claim { key: StreamKey::new("live", id), holder: None });

@@ -61,7 +61,7 @@ fn files_of_a_folder_become_records_until_it_is_forgotten() {
     let id = three["vodId"].as_str().unwrap();
     assert!(rig.call(Method::Delete, &format!("/live/rest/v2/vods/{id}"), "").1.contains("vod deleted"));
     assert!(rig.files.is_empty(), "no file is removed");
-    // They are there after a restart, and another folder's stay.
+    // The records are there after a restart, and those of another folder stay.
     let mut rig = Rig::start(config(&FOLDERS, &[]), rig.store);
     rig.folder(Method::Post, ASKED, ImportOutcome::Linked(vec![file("streams/ab/x.mp4", None)]));
     assert_eq!(rig.paths().len(), 3);

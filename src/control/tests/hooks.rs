@@ -85,7 +85,7 @@ fn nothing_is_told_before_media_and_nothing_during_the_grace() {
     assert!(rig.actions().is_empty());
     rig.run_for(ms(1));
     assert_eq!(rig.actions(), ["liveStreamEnded s"]);
-    // One that left again without a unit was never live; one that was silent until it was cut off is another matter.
+    // A publisher that left without a unit was never live. A publisher that was silent until it was cut off is another case.
     let (session, stream) = rig.publish("s", 0);
     rig.gone(session, stream, Departure::Clean, 0);
     assert!(rig.actions().is_empty());
@@ -175,7 +175,7 @@ fn hooks_of_a_stream_wait_for_each_other_and_for_no_other_stream() {
     let sent = |rig: &mut Rig| std::mem::take(&mut rig.hooks);
     let first = sent(&mut rig);
     assert_eq!(first.iter().map(action).collect::<Vec<_>>(), ["liveStreamStarted a", "liveStreamStarted b"]);
-    // It fails, and is tried again before what came later.
+    // A failed hook is tried again before later ones.
     let mut id = first[0].id;
     for (try_number, result) in [(0, Ok(500)), (1, Err("timed out".to_owned())), (2, Ok(302))] {
         rig.hook_result(id, result);
@@ -199,7 +199,7 @@ fn u_36_a_thousand_wait_and_then_the_oldest_go() {
     for n in 0..1010 {
         rig.go_live(&format!("s{n:04}"), &[]);
     }
-    // One receiver has half of the threads of its application.
+    // A receiver may use half of the threads of its application.
     assert_eq!(rig.hooks.len(), 5);
     assert_eq!((rig.control.stats().hooks_waiting, rig.control.stats().hooks.dropped), (1005, 5));
     let told = rig.actions();
@@ -463,7 +463,7 @@ fn messages_of_data_channels_go_to_their_receiver_as_many_as_it_takes() {
     let first = std::mem::take(&mut rig.hooks);
     let [request] = &first[..] else { panic!("one request") };
     assert_eq!((&request.body[..], request.url.as_str()), (&b"hello"[..], "http://chat.example/in"));
-    // It is being sent: a thousand wait for nothing.
+    // While the first is being sent, a thousand more wait without harm.
     for _ in 0..1000 {
         send(&mut rig, vec![7; 1000]);
     }

@@ -143,7 +143,7 @@ fn tracks_that_a_target_cannot_be_sent_are_in_its_endpoint_and_once_in_the_log()
         rig.news(order.push, attempt, PushState::LeavesOut(Vec::new()));
         assert!(endpoint(&mut rig).get("leftOut").is_none(), "the track is gone");
     });
-    assert_eq!(log.matches("these are left out").count(), 1, "{log}");
+    assert_eq!(log.matches("push leaves out tracks").count(), 1, "{log}");
     assert!(log.contains("codecs=\"VP9\"") && !log.contains("secret-key"), "{log}");
 }
 
@@ -268,7 +268,7 @@ fn u_01_another_limit_counts_for_endpoints_that_were_given_up_and_for_those_that
     limit(&mut rig, "3");
     rig.run_for(secs(60));
     assert_eq!((attempts(&mut rig), rig.status().as_str()), (0, "failed"));
-    // One that works is left alone, with the failures that it had before.
+    // A push that works is left alone, whatever failures it had before.
     limit(&mut rig, "-1");
     rig.run_for(secs(2));
     let (_, order) = rig.one_order();

@@ -34,12 +34,12 @@ fn a_stream_has_one_sink_of_a_kind_wherever_its_publisher_is() {
     rig.take();
     rig.sink(stream, SinkNews::Wanted);
     assert!(rig.sinks().is_empty());
-    // One that has failed is begun again, where the publisher is now.
+    // A sink that failed is begun again, at the publisher's current worker.
     rig.sink(stream, SinkNews::Over);
     assert!(rig.sinks().is_empty(), "nobody has asked");
     rig.sink(stream, SinkNews::Wanted);
     assert_eq!(rig.sinks(), [1]);
-    // One that began with its stream is known.
+    // A sink that began with its stream is known.
     let (_, other) = rig.publish("other", 0);
     rig.take();
     rig.sink(other, SinkNews::Begun(WorkerId(0)));
@@ -52,7 +52,7 @@ fn a_report_about_the_former_publisher_says_nothing_of_the_new_one() {
     let mut rig = Rig::new();
     let (first, stream) = rig.publish("s", 0);
     rig.report(0, stream, 1000, 5000, 0);
-    // It was silent, and is replaced.
+    // The silent publisher is replaced.
     let (second, _) = rig.publish("s", 0);
     let mut report = |publisher: SessionRef, silent_ms: u64| {
         let source = SourceFigures {

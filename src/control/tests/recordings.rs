@@ -227,7 +227,7 @@ fn a_webm_recording_follows_the_tracks_of_its_stream() {
     // An unknown recording changes nothing.
     rig.report_codecs(&[], (0, stream), 3, 0, 0);
     assert!(rig.is_quiet());
-    // It fails, and is tried again as what it was.
+    // A recording that fails is tried again in the same format.
     rig.over(second.recording, "the disk is full");
     rig.run_for(secs(30));
     assert_eq!(rig.recording().kind, "webm");
@@ -250,7 +250,7 @@ fn both_containers_are_recorded_each_on_its_own() {
     assert_eq!((&rig.record("s")["webMEnabled"], &rig.record("s")["mp4Enabled"]), (&1.into(), &0.into()));
     assert_eq!(rig.record_call("s", "true?recordType=webm")["message"], "0");
     assert_eq!(rig.record_call("s", "true?recordType=webm&resolutionHeight=99")["message"], "0");
-    // It is one stream that is recorded.
+    // Both containers of a stream count as a single recorded stream.
     rig.record_call("s", "true");
     let mp4 = rig.recording();
     assert_eq!((mp4.kind, rig.control.stats().recordings), ("mp4", 2));
@@ -708,7 +708,7 @@ fn a_stream_that_was_refused_for_the_number_is_recorded_when_another_ends() {
     let (other, gone) = rig.publish("b", 0);
     rig.publish("c", 0);
     assert!(rig.is_quiet());
-    // One that is over meanwhile waits no more.
+    // A stream that ends while it waits is forgotten.
     rig.gone(other, gone, Departure::Clean, 0);
     rig.take();
     rig.gone(session, stream, Departure::Clean, 0);
@@ -751,7 +751,7 @@ fn a_clip_is_a_recording_of_its_own_and_its_caller_hears_what_becomes_of_it() {
     rig.finish(finished(100));
     let vods = rig.vods();
     assert_eq!((&vods[0]["vodId"], &vods[0]["streamId"]), (&answer["dataId"], &serde_json::json!("s")));
-    // One with nothing in it tells that, and is not tried again; the recording goes on.
+    // An empty clip fails with that reason and is not tried again; the recording continues.
     let asked = rig.send(Method::Post, clip, "");
     let order = rig.recording();
     rig.over(order.recording, "nothing of that time is kept in memory");

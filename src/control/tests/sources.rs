@@ -230,7 +230,7 @@ fn u_02_between_two_attempts_the_stream_stays_and_the_clock_goes_on() {
     let refused = rig.request("s", 0);
     assert_eq!(rig.ask(refused).unwrap_err(), Refusal::InUse);
     rig.take();
-    // It held for more than two seconds: the pauses begin anew.
+    // The source held for more than two seconds, so the pauses begin anew.
     rig.run_for(secs(1));
     let (again, second) = rig.pull();
     assert_eq!((again, second.attempt), (worker, 2), "on the worker that has the stream");
@@ -615,7 +615,7 @@ fn a_viewer_starts_a_source_and_its_absence_stops_it() {
     assert_eq!(rig.state("s"), "broadcasting");
     rig.run_for(secs(3));
     assert_eq!((rig.state("s").as_str(), rig.control.stats().pulls), ("finished", 0));
-    // One that never delivers stops as well.
+    // A source that never delivers stops as well.
     rig.mail(ToControl::Wanted { key: StreamKey::new("live", "s"), via: Vec::new() });
     assert_eq!(rig.control.stats().pulls, 1);
     rig.run_for(secs(12));

@@ -67,7 +67,7 @@ fn r_53_a_publisher_changes_no_record_of_others() {
         (&rig.record("room")["status"], &rig.record("room")["virtual"]),
         (&"finished".into(), &true.into())
     );
-    // One whose record says so, or whose token is for the room, has a right to it.
+    // A publisher whose record or token names the room may join it.
     let token = token_of(&mut rig, "mine", "publish");
     let (mine, stream) = rig.publish_to("mine", "vip", &token).unwrap();
     assert_eq!(
@@ -80,7 +80,7 @@ fn r_53_a_publisher_changes_no_record_of_others() {
     );
     let token: serde_json::Value = serde_json::from_str(&rig.get(&path).1).unwrap();
     let (guest, other) = rig.publish_to("y", "vip", token["tokenId"].as_str().unwrap()).unwrap();
-    // It is virtual for that reason alone, and no room for others meanwhile.
+    // The room is virtual only because of its participants, and others may not join it meanwhile.
     let token = token_of(&mut rig, "z", "publish");
     assert!(matches!(rig.publish_to("z", "vip", &token), Err(Refusal::NotAllowed(_))));
     rig.gone(mine, stream, Departure::Clean, 0);

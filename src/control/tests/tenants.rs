@@ -569,7 +569,7 @@ impl Life {
                 let Some((app, wait, since)) = self.asked.remove(&conn.slot) else { return };
                 self.refused += usize::from(app > 0 && response.status != 200);
                 match wait {
-                    // It is over when its connection is ordered.
+                    // The wait of a source ends when its connection is ordered.
                     Some(Wait::Source) | None => {}
                     Some(wait) => self.note(app, wait, since, at),
                 }

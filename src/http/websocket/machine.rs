@@ -312,7 +312,7 @@ impl WebSocket {
         }
         let mut frame = self.held.split_to(frame_bytes);
         self.stats.frames_in = self.stats.frames_in.saturating_add(1);
-        // Whatever it sends, it is alive.
+        // Any frame shows that the peer is alive.
         if self.pong_by.take().is_some() {
             self.ping_at = self.now.checked_add(self.limits.ping).unwrap_or(self.now);
         }

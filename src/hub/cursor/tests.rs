@@ -328,7 +328,7 @@ fn a_cursor_that_the_ring_has_passed_goes_on_at_a_key_frame() {
     let mut cursor = line.cursor();
     (1..6000).for_each(|n| line.push(n, false));
     assert!(matches!(cursor.check_lag(&line.ring, line.packager.chosen(), i64::MAX), Jump::Skipped(_)));
-    // It has lost what those that follow refer to.
+    // The cursor has lost what later units refer to.
     line.push(6000, false);
     assert!(line.write(&mut cursor, usize::MAX).is_empty());
     line.push(6001, true);
@@ -433,7 +433,7 @@ fn a_pause_that_lost_nothing_interrupts_no_track() {
     line.ring.trim(false, Some(3));
     cursor.resume(&line.ring, line.packager.chosen());
     assert_eq!(line.write(&mut cursor, usize::MAX), b"[3]");
-    // One that lost something waits for a key frame.
+    // A cursor that lost units waits for a key frame.
     line.push(4, false);
     line.push(5, false);
     line.ring.trim(false, Some(5));

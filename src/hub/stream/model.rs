@@ -252,7 +252,7 @@ impl Model {
             assert!(viewer.text.ends_with(&last) && !viewer.subscriber.cursor.has_rest(), "{}", viewer.text);
         }
         self.trim();
-        // They all stand at the head: the newest GOP is left, for the next one.
+        // All viewers stand at the head: the newest GOP is kept, for the next viewer.
         assert_eq!(self.stream.ring.head() - self.stream.ring.base(), 1);
         while !self.viewers.is_empty() {
             self.unsubscribe(0);

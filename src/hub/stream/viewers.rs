@@ -167,7 +167,7 @@ fn a_change_before_which_nothing_is_to_be_sent_happens_with_the_first_write() {
     let mut scene = Scene::new(tracks(2, 0));
     scene.push(V0, 0, true);
     let (_, mut viewer) = scene.join(only(V0));
-    // One that has not begun, for want of a key frame.
+    // The second viewer has not begun, for want of a key frame.
     let (_, mut waiting) = scene.join(only(v1()));
     assert_eq!([&mut viewer, &mut waiting].map(|who| scene.write(who)), ["<1@0>[0]", ""]);
     assert!(scene.select(&mut waiting, only(V0)));

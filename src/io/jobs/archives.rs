@@ -22,7 +22,7 @@ pub(super) fn run(root: &Path, work: &ArchiveWork) -> Result<(), AppendError> {
     let done = match work {
         ArchiveWork::Put { path, data } => put(root, path, data),
         ArchiveWork::Remove { path, begun_ms } => remove(root, path, *begun_ms),
-        // Has its own place, with the count of what is there.
+        // DVR jobs run elsewhere, where their files are counted.
         ArchiveWork::Dvr(_) => Err(nowhere()),
     };
     done.map_err(|error| blame_append(&error))

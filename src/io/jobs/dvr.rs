@@ -1,6 +1,6 @@
 //! Files of streams that viewers can go back in: `{application}/.dvr/{stream}/`, with a count of their bytes for each application.
 //!
-//! 1. The first job of an application counts what is there; later ones add and subtract.
+//! 1. The first job of an application counts the existing files; later jobs add and subtract.
 //! 2. A file beyond the application's bytes takes the place of folders of streams that are over, the one longest unchanged first. Where
 //!    there is none it is refused before anything is written: the stream has to give up something of its own.
 //! 3. Each minute folders go to which nothing was added for longer than viewers can go back: of streams that are over, or that a crash
@@ -393,7 +393,7 @@ fn remove_forgotten(root: &Path, ledger: &Ledger, apps: &[String]) {
         let keep = ledger.with(root, app, |usage| usage.keep).unwrap_or(LONGEST);
         let removed = sweep_now(root, ledger, app, keep);
         if removed > 0 {
-            tracing::info!(app, streams = removed, "DVR removed: nobody can go back to it any more");
+            tracing::info!(app, streams = removed, "expired DVR removed");
         }
     }
 }
@@ -456,7 +456,7 @@ mod tests {
         assert_eq!(put(at, "b", "1.ts", &[1; 3000]), Ok(9000));
         assert_eq!(put(at, "b", "2.ts", &[1; 1001]), Err(AppendError::Full), "nothing of it is written");
         assert_eq!(names(&root, "b"), ["1.ts"]);
-        // What fails otherwise is given back.
+        // The bytes of a write that fails for another reason are given back.
         fs::create_dir(root.join("live").join(DVR).join("b").join("3.ts")).unwrap();
         assert!(put(at, "b", "3.ts", &[1; 900]).is_err());
         assert_eq!(put(at, "b", "2.ts", &[1; 1000]), Ok(10_000));
@@ -570,7 +570,7 @@ mod tests {
         let there = || ["a", "b"].map(|stream| !names(&root, stream).is_empty());
         assert_eq!(put("2.ts", 2000), Err(AppendError::Full), "all of them are live");
         drop((a, b));
-        // They are in nobody's share.
+        // Folders from before the restart are in nobody's share.
         let shares = resume(&root, &ledger, "c", &c);
         assert_eq!((shares.app_bytes, shares.folders, total(&root, &ledger, "live")), (3000, 1, 9000));
         let came_back = Arc::new(());

@@ -78,7 +78,7 @@ fn split<'p>(named: &[PathBuf], path: &'p Path) -> Option<(PathBuf, &'p Path)> {
 fn link(paths: &FilePaths, app: &str, folder: &str) -> io::Result<ImportOutcome> {
     let asked = paths.options.home.join(folder);
     let Ok(target) = asked.canonicalize() else {
-        // Whether there is something elsewhere is not told.
+        // The answer is the same whether or not something exists outside of the allowed folders.
         let is_named = |named: &PathBuf| asked.starts_with(named) && !asked.iter().any(|part| part == "..");
         let is_inside = paths.import_folders.iter().any(is_named);
         return Ok(if is_inside { ImportOutcome::Missing } else { ImportOutcome::Outside });
@@ -151,7 +151,7 @@ impl Scan {
                 if self.files.len() >= FILES_MAX {
                     return Ok(false);
                 }
-                // One that may not be read is not served either.
+                // A file that may not be read is not served either.
                 if let Ok(finished) = look_at(&entry.path()) {
                     self.files.push(ImportedFile { path, finished });
                 }

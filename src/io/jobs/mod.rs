@@ -136,7 +136,7 @@ impl Load {
             return false;
         }
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // One that waits alone may be larger than the bound: it would never fit otherwise.
+        // A job that waits alone may exceed the bound, or it would never be accepted.
         if before > 0 && before.saturating_add(bytes) > self.limits.bytes {
             self.leave(app, bytes);
             return false;
@@ -207,7 +207,7 @@ impl Jobs {
         let Some(load) = self.0.loads.get(&class) else { return Some(busy(job.id)) };
         if !load.enter(job.app.as_ref(), bytes) {
             load.refused.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!(class = class.name(), app = job.app.as_deref(), "too many jobs wait");
+            tracing::warn!(class = class.name(), app = job.app.as_deref(), "job refused: the queue is full");
             return Some(busy(job.id));
         }
         let Job { id, work, .. } = job;
@@ -373,7 +373,7 @@ impl Dispatcher {
                     self.count += 1;
                     match self.threads.start(class, self.count) {
                         Ok(thread) => drop(pool.threads.insert(self.count, thread)),
-                        // One that works already will take it.
+                        // Another thread of the class will take the job.
                         Err(_) if !pool.threads.is_empty() => return,
                         Err(error) => {
                             tracing::error!(%error, class = class.name(), "job thread not started")
@@ -588,7 +588,7 @@ mod tests {
         assert!(matches!(submit(&jobs, 4, work(Class::FileWrite, 1)), Some(Outcome::Busy)));
         gate.open();
         assert_eq!(answers.iter().take(limits.threads + 4).count(), limits.threads + 4);
-        // One that is larger than the bound is done when it waits alone.
+        // A job larger than the bound is done when it waits alone.
         assert!(submit(&jobs, 9, work(Class::FileWrite, limits.bytes + 1)).is_none());
         assert_eq!(answers.recv().unwrap().id, JobId(9));
     }

@@ -172,7 +172,7 @@ impl Place {
     fn drop_dead(&mut self) {
         let status = self.helper.as_mut().and_then(|helper| helper.child.try_wait().ok().flatten());
         if let Some(status) = status {
-            tracing::warn!(reason = %status, "the process of previews has ended while idle: another one is started");
+            tracing::warn!(reason = %status, "idle preview process ended; starting another");
             self.helper = None;
         }
     }
@@ -252,7 +252,7 @@ impl Helper {
             error.kind(),
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
         );
-        // One that is ending keeps its own status; one that has only closed its socket is not waited for.
+        // A child that is ending keeps its own status; a child that has only closed its socket is not waited for.
         let _ = self.child.kill();
         match self.child.wait() {
             Ok(status) if is_over => status.to_string(),

@@ -208,7 +208,7 @@ fn finish(root: &Path, path: &[String], insert: Insert) -> io::Result<Finish> {
         place => place?,
     };
     let file = match place.open(&place.unfinished, libc::O_RDWR) {
-        // It had got its name before the crash, or somebody has removed it.
+        // The file had its name before the crash, or somebody has removed it.
         Err(error) if is_missing(&error) => {
             return match place.open(&place.name, libc::O_RDONLY) {
                 Err(error) if is_missing(&error) => Ok(Finish::Nothing),

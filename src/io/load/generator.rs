@@ -427,7 +427,7 @@ impl Machine for Generator {
     }
 
     fn note_refused(&mut self, _why: Refused) {
-        // Whom it connects to it has chosen itself.
+        // The load generator has chosen the servers itself.
     }
 
     fn wants_bytes(&mut self, id: ConnId) -> bool {

@@ -164,7 +164,7 @@ impl Forwarding {
         }
     }
 
-    /// Posts what was gathered in this turn.
+    /// Posts the mail gathered in this turn.
     pub(super) fn flush(&mut self, workers: &[MailSender]) {
         for to in 0..self.outboxes.len() {
             self.post(workers, to, Lane::Paths);

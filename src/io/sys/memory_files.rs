@@ -75,7 +75,7 @@ impl MemoryFiles {
     /// `WouldBlock` if none were accepted; other errors of the socket, or a kernel that cannot do this.
     pub(crate) fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> Option<io::Result<usize>> {
         let (slot, offset) = self.slot_of(bytes)?;
-        // Whoever has the bytes has a reference to their file: it is open until this call is over.
+        // The owner of the bytes holds a reference to their file, so the file stays open during this call.
         let file = self.slots.get(slot)?.load(Ordering::Acquire);
         let mut offset = libc::off_t::try_from(offset).ok()?;
         // SAFETY: both descriptors are open, and `offset` is a number that the call changes and that lives across it.

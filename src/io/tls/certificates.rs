@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn b_19_a_replacement_that_is_cut_off_anywhere_leaves_a_certificate_with_its_key() {
         let home = TempFolder::new();
-        // One name with two endings, as operators have it.
+        // The same name with two endings, as operators have it.
         let folder = home.join("conf");
         let files = CertificateFiles {
             certificate: folder.join("server.pem"),

@@ -152,7 +152,7 @@ fn slow_targets_are_forgotten_when_there_are_too_many() {
     }
     assert_eq!((threads.known.len(), threads.order.len()), (KNOWN_MAX, KNOWN_MAX));
     assert_eq!(threads.slow_of.values().sum::<usize>(), KNOWN_MAX);
-    // One after the other they become fast: nothing is suspected any more.
+    // Each becomes fast in turn, until nothing is suspected.
     for n in 100..KNOWN_MAX + 100 {
         let turn = threads.begin(Payer::new(app(1).as_ref(), &n.to_string()));
         threads.end(turn, Duration::ZERO);

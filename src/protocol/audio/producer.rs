@@ -1,7 +1,7 @@
 //! A transcoder as a session: it receives the units of a published track and publishes those of the derived one.
 //!
 //! 1. Units are held until the helper threads are done with those before.
-//! 2. A job takes the transcoder and what is held to a helper thread.
+//! 2. A job takes the transcoder and the held units to a helper thread.
 //! 3. Its answer brings the transcoder back, and what was made. If it does not come back, because too many jobs wait or the work
 //!    failed, another one begins: what is lost is a gap like any other.
 
@@ -84,7 +84,7 @@ impl Producer {
         match result {
             Some(Ok(Done { transcoder, made })) => {
                 self.state = State::Here(Some(transcoder));
-                // One that began anew may repeat what the one before has made.
+                // A transcoder that started anew may repeat what the previous one has made.
                 let is_new = |unit: &AccessUnit| self.last.is_none_or(|last| unit.pts > last);
                 self.made.extend(made.into_iter().filter(is_new));
                 self.last = self.made.back().map(|unit| unit.pts).or(self.last);

@@ -31,7 +31,7 @@ pub struct PassAsk {
     pub stream: Option<StreamId>,
     /// The stream of the blob that is requested, by which its viewers are counted.
     pub watched: Option<StreamId>,
-    /// True if what is requested is no media, but a glance at the stream.
+    /// True if the request is not for media but for information about the stream.
     pub is_glance: bool,
     /// The application with the id of the stream or the name of the file.
     pub key: StreamKey,
@@ -122,7 +122,7 @@ pub enum RequestEvent {
     /// Awaits a blob of a live stream and its progress, starting the sink that makes it if needed; answered once by [`RequestNews::Blob`],
     /// after [`BLOB_WAIT`] at the latest.
     AwaitBlob(WantedBlob),
-    /// Asks whether a viewer may have what it requests; answered by [`RequestNews::Pass`].
+    /// Asks whether a viewer may have the requested file; answered by [`RequestNews::Pass`].
     Pass(Box<PassAsk>),
     /// A request that shows that a viewer watches a stream; renews its lease.
     Watched(Watched),

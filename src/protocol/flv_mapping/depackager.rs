@@ -151,7 +151,7 @@ impl Depackager {
         self.why_bad
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(crate) fn supply(&self) -> Supply {
         if self.tracks.is_empty() && !self.video_seen && self.left_out.is_some() {
             return Supply::Nothing;
@@ -275,8 +275,8 @@ impl Depackager {
         let outcomes: Vec<Outcome> = packets
             .into_iter()
             .map(|TrackPacket { id, four_cc, tag }| match (TrackId::nth(kind, id), tag) {
-                // What comes of a body is handed on with the tracks as they are behind it: nothing in it may change a track that
-                // had its packet already.
+                // All units of a body are handed on with the tracks as they are at its end, so a second packet of a track must not change
+                // it.
                 (Some(track), Ok(_)) if seen.contains(track) => {
                     self.bad("a track that comes twice in one body")
                 }
@@ -427,7 +427,7 @@ impl Depackager {
 
     fn video_unit(&mut self, id: TrackId, timestamp: u32, tag: VideoTag) -> Outcome {
         if tag.codec == Codec::Vp8 && !self.has(id, Codec::Vp8) {
-            // It needs no parameter sets, and not all send the empty ones.
+            // VP8 needs no parameter sets, and not all publishers send the empty ones.
             self.config(id, tag.codec, &[]);
         }
         let has_config = self.has(id, tag.codec);

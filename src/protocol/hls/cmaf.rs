@@ -439,7 +439,7 @@ impl Cmaf {
 
     // ---- outputs
 
-    /// Publishes what is new: what playlists name before they name it.
+    /// Publishes new blobs: segments and parts before the playlists that name them.
     fn publish(&mut self, now: Now) {
         let mut renditions = std::mem::take(&mut self.renditions);
         let mut changed = false;

@@ -110,7 +110,7 @@ struct Files {
 }
 
 impl Files {
-    /// True if a segment, or what it cannot be played without, is on its way.
+    /// True if a segment, or its init segment, is on its way.
     fn is_pending(&self, segment: &Segment) -> bool {
         Self::has(&self.pending, segment)
     }
@@ -357,7 +357,7 @@ impl HlsCopy {
     fn step_done(&mut self, now: Instant, step: Step, failure: Option<Cow<'static, str>>) {
         let Some(bytes) = &step.bytes else { return };
         let failed = step.failed.saturating_add(1);
-        // When the stream is over its name may soon be another's there.
+        // After the end of a stream, its name there may soon be another stream's.
         let is_tried_again =
             matches!((&self.place, self.end), (Place::Server(_), End::No)) && failed < ATTEMPTS;
         if failure.is_some() && is_tried_again {

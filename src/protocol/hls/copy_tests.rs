@@ -460,7 +460,7 @@ fn what_a_server_does_not_take_is_tried_again_and_then_a_gap() {
     (1..=2).for_each(|number| rig.segment(number, 100));
     remote.serve(&mut rig, |name| name == "cam000000002.ts");
     assert_eq!((remote.tries, remote.list().segments[1].gap), (2 + 3 + 1, true));
-    // It is down for long, and comes back.
+    // The server is down for long, and comes back.
     (3..=12).for_each(|number| {
         rig.segment(number, 100);
         remote.serve(&mut rig, |_| true);

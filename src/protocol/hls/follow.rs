@@ -62,8 +62,9 @@ pub(super) struct Follower {
     reload_at: Instant,
     /// The time at which something new was last listed.
     renewed: Instant,
-    /// Reloads wait for what is not there yet, and leave out what is known.
+    /// True if reloads wait for the next part.
     blocks: bool,
+    /// True if reloads are delta updates.
     skips: bool,
     hint: Option<String>,
     /// A part that came before it was listed.
@@ -93,7 +94,7 @@ impl Follower {
         self.pending.is_empty().then_some(self.reload_at)
     }
 
-    /// Takes what is to be fetched.
+    /// Takes the next fetch.
     pub(super) fn take_next(&mut self) -> Want {
         if let Some(piece) = self.pending.front() {
             if let Some(map) = piece.map.as_ref().filter(|map| self.map.as_ref() != Some(map)) {

@@ -106,7 +106,7 @@ impl HlsPull {
         if !self.fetch.awaits_head() && !self.fetch.is_moving() {
             self.head_until = None;
         }
-        // One that can be used no more is let go at once, though nothing is asked for now.
+        // An unusable connection is closed at once, although no request is open.
         if !self.fetch.is_connected() && std::mem::take(&mut self.has_socket) {
             self.events.push_back(ClientEvent::Disconnect);
         }

@@ -234,7 +234,7 @@ impl Ends {
     /// True if playlists end with a stream that has ended so.
     pub(super) const fn with(self, end: StreamEnd) -> bool {
         match (self, end) {
-            // It goes on at another node.
+            // The stream continues at another node.
             (_, StreamEnd::Superseded)
             | (Self::Never, _)
             | (Self::Clean, StreamEnd::GraceOver | StreamEnd::Drain) => false,

@@ -61,7 +61,7 @@ impl Units {
             (Kind::Ts(depackager), SegmentKind::Ts) if discontinuity => depackager.lost(),
             (Kind::Mp4(depackager), SegmentKind::Fmp4) => {
                 if discontinuity && rendition == Rendition::Main {
-                    // Its clock may be another one: what is before does not wait for what is behind.
+                    // The clock may change here, so units before the discontinuity do not wait for units after it.
                     depackager.finish();
                 }
                 if depackager.begin_segment(input_of(rendition)).is_err() {

@@ -194,7 +194,7 @@ impl Viewer {
             match want {
                 Want::Playlist => follower.retry(now),
                 Want::Map(_) | Want::Piece(_) => follower.miss(),
-                // It is in the next playlist, or was none.
+                // The hinted part is in the next playlist, or never existed.
                 Want::Hint(_) => {}
             }
         }

@@ -201,7 +201,7 @@ impl Session for Http2Session {
             }
             FamilyNews::Ended(session) => {
                 if let Some(stream) = self.sessions.get(&session.conn).copied() {
-                    // It has ended without the end of its answer.
+                    // The session has ended without finishing its answer.
                     self.forget(stream);
                     self.connection.reset(self.now, stream, Code::INTERNAL_ERROR);
                 }

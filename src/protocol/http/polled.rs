@@ -201,7 +201,7 @@ impl Polled {
         let app = file.app(ctx.apps);
         let wanted = app.and_then(|app| sinks::wanted(app, &request.query));
         if wanted.is_some_and(|wanted| blob.progress < wanted) {
-            // It did not come in time.
+            // The progress that the request waits for did not come in time.
             let response = Response::error(503, "It is not there yet").header("Retry-After", "1");
             link.respond(ctx.now, &fields, response);
             return Next::Over;
@@ -412,7 +412,7 @@ impl FilePath {
         let (Some(app), Some(name)) = (self.segments.first(), self.name_below()) else { return Wanted::Now };
         let Some(settings) = ctx.apps.get(app.as_str()) else { return Wanted::Now };
         if let Some((announcer, progress)) = sinks::part_of(settings, &name) {
-            // Only what was announced is waited for: the next part.
+            // A request waits only for the announced part, which is the next one.
             return match ctx.blobs.get(app, &announcer).map(|blob| wait_for(blob, progress, 0)) {
                 Some(wanted @ Wanted::Blob(_)) => wanted,
                 Some(Wanted::Now | Wanted::TooFar) | None => Wanted::Now,

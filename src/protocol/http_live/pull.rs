@@ -96,7 +96,7 @@ impl HttpPull {
     /// Requests another part, over a new connection.
     fn ask_anew(&mut self) -> ClientEvent {
         self.response = ResponseReader::new();
-        // It may have closed behind its answer already.
+        // The server may have closed already after its answer.
         self.ended = None;
         self.asks = false;
         self.leaves = true;

@@ -240,7 +240,7 @@ impl Responder for Viewer {
 
     fn advance(&mut self, _ctx: &Context<'_>, link: &mut Link) -> Next {
         let mut ended = None;
-        // Whatever the peer sends meanwhile is thrown away.
+        // Frames from the peer are discarded while the socket closes.
         while let Some(event) = link.socket.as_mut().and_then(|socket| socket.poll_event()) {
             if let websocket::Event::Closed(reason) = event {
                 ended = Some(reason.to_string());

@@ -163,7 +163,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let lacks_video = self.lanes.iter().any(|lane| lane.is_video && !lane.has_begun);
         match self.delivers {

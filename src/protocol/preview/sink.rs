@@ -191,7 +191,7 @@ impl PreviewSink {
             Err(reason) => {
                 let pause = self.pause_after(&reason);
                 if !std::mem::replace(&mut self.is_reason_told, true) {
-                    tracing::info!(key = %self.key, %reason, "no preview is made of the stream");
+                    tracing::info!(key = %self.key, %reason, "stream has no preview");
                 }
                 self.next = now.mono + pause.max(self.plan.period);
                 (Bytes::new(), pause)

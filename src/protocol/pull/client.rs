@@ -192,7 +192,7 @@ pub(in crate::protocol) trait Client: Debug + Send {
 pub(in crate::protocol) trait UnitClient {
     /// Sets the position of the stream, from which units follow.
     fn handle_grant(&mut self, now: Instant, grant: &Grant);
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     fn supply(&self) -> Supply;
 }
 

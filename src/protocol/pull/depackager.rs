@@ -60,7 +60,7 @@ impl Depackager {
         }
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(super) fn supply(&self) -> Supply {
         match self {
             Self::Tags(ingest) => ingest.supply(),

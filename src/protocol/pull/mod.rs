@@ -232,7 +232,7 @@ impl PullSession {
         self.ingest(now, outputs);
     }
 
-    /// Emits what was held back, after the last piece.
+    /// Emits held-back units after the last piece.
     fn finish_pieces(&mut self, now: Instant) {
         let Stage::Live { depackager: Some(depackager), .. } = &mut self.stage else { return };
         let mut outputs = Vec::new();

@@ -234,7 +234,7 @@ mod tests {
         let bytes = READ_BYTES_MAX * 2 + 7;
         let (read, jobs) = load(bytes, u64::try_from(bytes).unwrap());
         assert!(matches!(read, Loaded::Whole(read) if read.len() == bytes) && jobs == 4);
-        // Behind its length nothing is waited for; what is missing before it is a fault.
+        // Nothing is expected after the announced length; data missing before it is a fault.
         assert!(matches!(load(100, 60).0, Loaded::Whole(read) if read.len() == 60));
         assert_eq!(load(100, 101).0, Loaded::Missing);
         assert_eq!(load(100, FILE_BYTES_MAX + 1), (Loaded::Missing, 1));

@@ -43,7 +43,7 @@ impl LoadPublisher for RtmpLoad {
     }
 
     fn handle_end(&mut self, _now: Instant) {
-        // It has one transport.
+        // RTMP has a single transport.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

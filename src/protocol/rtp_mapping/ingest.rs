@@ -182,7 +182,7 @@ impl Depackager {
         let Ok(packet) = Packet::read(bytes) else { return false };
         let header = packet.header;
         if header.payload_type != one.source.payload_type {
-            // It is numbered with the others of its source, so it is not missing.
+            // The packet is numbered with the others of its source, so it is not missing.
             if let Some((ssrc, receiver)) = &mut one.receiver
                 && *ssrc == header.ssrc
             {
@@ -272,7 +272,7 @@ impl Depackager {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(in crate::protocol) fn supply(&self) -> Supply {
         let mut videos =
             self.incoming.iter().flatten().filter(|one| one.source.codec.kind() == TrackKind::Video);

@@ -26,7 +26,7 @@ fn lacks(tracks: &Tracks, selection: Selection) -> bool {
 #[derive(Debug)]
 pub(super) struct Awaited {
     until: Instant,
-    /// The stream has been live for so long that what it lacks is not expected.
+    /// The stream has been live for so long that further tracks are not expected.
     is_seasoned: bool,
     /// The tracks that are there, while others are waited for.
     tracks: Option<Tracks>,

@@ -197,7 +197,7 @@ impl ClientDatagrams for RtspLoad {
     }
 
     fn handle_datagram(&mut self, _now: Instant, _path: PathId, _from: SocketAddr, _datagram: &mut [u8]) {
-        // How its packets arrive is of no use.
+        // A load client ignores the packets of its UDP paths.
     }
 
     fn poll_datagrams(&mut self, _now: Instant, out: &mut Datagrams) -> To {

@@ -339,7 +339,7 @@ impl ClientDatagrams for RtspPull {
     }
 
     fn poll_datagrams(&mut self, _now: Instant, out: &mut Datagrams) -> To {
-        // One at a time: each has a path of its own.
+        // Each packet has its own path, so they are sent separately.
         let Some(Outgoing { path, to, payload }) = self.outgoing.pop_front() else { return To::PEER };
         out.push(&payload, &[]);
         To { path, remote: Some(Remote::of(to)), last: self.outgoing.is_empty() }

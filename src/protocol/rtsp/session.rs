@@ -191,7 +191,7 @@ impl RtspSession {
                         viewer.set_up(index, Lower::Tcp);
                         Transport { channels: Channels::from_rtp(channel_of(track)), ..transport }
                     }
-                    // It is set up once there are sockets.
+                    // UDP is set up when the sockets exist.
                     Lower::Udp => transport,
                 })
             }
@@ -305,7 +305,7 @@ impl RtspSession {
                     && let Some(key) = &self.plays
                 {
                     let reason = "sound or video has begun that its description had not";
-                    tracing::info!(%key, reason, "viewer is sent a part of the stream");
+                    tracing::info!(%key, reason, "viewer receives only part of the stream");
                 }
             }
             Role::None | Role::AskedPublish(_) | Role::Publisher(_) | Role::AskedPlay => {}
@@ -417,7 +417,7 @@ impl DatagramPeer for RtspSession {
                     && let Some(key) = &self.plays
                 {
                     let reason = "its path carries less than the stream";
-                    tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer is sent fewer pictures");
+                    tracing::info!(%key, peer = %self.pairs.peer(), bits, reason, "viewer receives fewer frames");
                     // Pictures are chosen from a key frame on.
                     self.events.extend(viewer.video_tracks().map(|track| {
                         Event::Subscription(Handle::ONLY, SubscriptionEvent::KeyFrameNeeded(Some(track)))
@@ -436,7 +436,7 @@ impl DatagramPeer for RtspSession {
         match &mut self.role {
             Role::Viewer(viewer) => viewer.poll_datagrams(ctx.now.mono, out),
             Role::Publisher(publisher) => {
-                // One at a time, because each has a path of its own.
+                // Each report has its own path, so they are sent separately.
                 let report = publisher.poll_report(|track| self.machine.channels(track).is_none());
                 let Some((track, report)) = report else { return To::PEER };
                 out.push(&[], &report);

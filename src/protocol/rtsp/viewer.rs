@@ -148,7 +148,7 @@ impl Viewer {
                 (None, _) => Pick::None,
                 (Some(_), None) if all == 1 => whole,
                 (Some(only), None) => Pick::Only(only.track),
-                // Some of many cannot be said: what was not set up is left out on the way.
+                // A selection cannot express a part of several tracks, so tracks that were not set up are dropped when sending.
                 (Some(_), Some(_)) => whole,
             }
         };
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(narrowed(&[video, audio], &[0, 1]), None);
         assert_eq!(narrowed(&[video, audio], &[0]), mute);
         assert_eq!(narrowed(&[video, audio], &[1]), blind);
-        // One that comes later, with another publisher, was not even described.
+        // A track that comes later, with another publisher, was never described.
         assert_eq!(narrowed(&[video], &[0]), mute);
         assert_eq!(narrowed(&[audio], &[0]), blind);
     }

@@ -56,7 +56,7 @@ impl LoadPublisher for SrtLoad {
     }
 
     fn handle_end(&mut self, _now: Instant) {
-        // It has one transport.
+        // SRT has a single transport.
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -89,7 +89,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         publishers: true,
         of_each_worker: None,
         listen: settings::listen,
-        demux: |ctx| Box::new(SrtPort::new(ctx.now, ctx.worker, ctx.secret)),
+        demux: |ctx| Box::new(SrtPort::new(ctx)),
     }],
     schemes: &[Scheme {
         name: "srt",

@@ -9,8 +9,9 @@ use crypto::{Random, Seed};
 
 use super::derivations::Derivations;
 use super::session::SrtSession;
+use crate::protocol::row::PortContext;
 use crate::protocol::{Context, Demux, Remote, Route, Session};
-use crate::types::{ConnId, Now, WorkerId};
+use crate::types::ConnId;
 
 /// Maximum number of random ids tried until one is free.
 const TRIES_MAX: u32 = 64;
@@ -27,14 +28,12 @@ pub(crate) struct SrtPort {
 }
 
 impl SrtPort {
-    pub(crate) fn new(now: Now, worker: WorkerId, secret: &Seed) -> Self {
+    pub(super) fn new(ctx: &PortContext<'_>) -> Self {
+        let now = ctx.now.mono;
         Self {
-            endpoint: Endpoint::new(now.mono, &secret.derive("SRT cookies", 0)),
-            derivations: Arc::new(Derivations::new(
-                now.mono,
-                &secret.derive("SRT derivations", u64::from(worker.0)),
-            )),
-            random: secret.derive("SRT socket ids", u64::from(worker.0)).random(),
+            endpoint: Endpoint::new(now, &ctx.shared_seed("SRT cookies")),
+            derivations: Arc::new(Derivations::new(now, &ctx.worker_seed("SRT derivations"))),
+            random: ctx.worker_seed("SRT socket ids").random(),
             newcomer: None,
             ids: HashMap::new(),
         }
@@ -96,12 +95,13 @@ impl Demux for SrtPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::{Now, WorkerId};
     use std::time::Instant;
 
     #[test]
     fn s_29_socket_ids_have_all_their_bits() {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
-        let mut port = SrtPort::new(now, WorkerId(3), &Seed::from_number(1));
+        let mut port = SrtPort::new(&PortContext::new(now, WorkerId(3), &Seed::from_number(1)));
         let ids: Vec<u32> = (0..1000).map(|_| port.socket_id().0).collect();
         assert!(ids.iter().all(|id| *id != 0 && *id < 1 << 30));
         for bit in 0..30 {

@@ -55,7 +55,7 @@ impl SrtPush {
                     self.attempt.broadcast(now, format);
                 }
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
-                // It has one socket, and no byte stream.
+                // An SRT push has a single socket, and no byte stream.
                 PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {}
             }
         }

@@ -334,7 +334,7 @@ fn a_trial_that_fails_soon_doubles_the_time_until_the_next() {
     assert!(!judge.free(400, 290), "and at once full again");
     assert!(!judge.free(5900, 100) && judge.free(200, 100), "six seconds");
     assert!(!judge.free(400, 290) && !judge.free(11_900, 100) && judge.free(200, 100), "twelve");
-    // One that lasts counts as none.
+    // A trial that lasts is no failure.
     assert!(judge.free(8000, 100) && !judge.free(400, 290));
     assert!(!judge.free(2900, 100) && judge.free(200, 100));
     // A path that is no longer known to be narrow is tried at once.

@@ -269,7 +269,7 @@ fn a_viewer_who_joins_anywhere_gets_the_tables_first_and_misses_nothing() {
             let mut last = std::collections::BTreeMap::new();
             for packet in (0..stream.len() / PACKET_BYTES).map(|n| packet(n).unwrap()) {
                 let before = last.insert(packet.pid, packet);
-                // One that comes twice is a copy.
+                // A repeated packet is a copy.
                 let is_next = |before: Packet<'_>| {
                     let step = u8::from(packet.payload.is_some_and(|payload| !payload.is_empty()));
                     before == packet || (before.continuity + step) & 0x0f == packet.continuity
@@ -786,7 +786,7 @@ fn pictures_without_dts_get_decode_times_from_their_order() {
     let late: Vec<(u64, i64)> =
         times.iter().map(|(_, pts)| *pts).enumerate().map(|(n, pts)| (n as u64, pts)).collect();
     assert!(late.iter().skip(6).all(|(n, pts)| pts.cast_unsigned() == shown(*n) * 3600), "{late:?}");
-    // One packet with a DTS, and the stream's own times count.
+    // After a single packet with a DTS, the stream's own times count.
     publisher.send(Kind::Video, 70 * 3600, 72 * 3600, false, &annex_b(&[AUD, INTER]));
     let next = publisher.video(71 * 3600, &[AUD, INTER]);
     assert_eq!((next[0].dts, next[0].pts), (71 * 3600, 71 * 3600));

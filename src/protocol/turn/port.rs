@@ -26,8 +26,8 @@ pub(super) struct TurnPort {
 
 impl TurnPort {
     pub(super) fn new(ctx: &PortContext<'_>) -> Self {
-        // The same on all workers: a client that comes to another one finds its nonce good.
-        Self { seed: ctx.secret.derive("TURN port", 0), endpoint: None, newcomer: None }
+        // Shared, so that a nonce stays valid when the client reaches another worker.
+        Self { seed: ctx.shared_seed("TURN port"), endpoint: None, newcomer: None }
     }
 
     /// Returns the endpoint for the current settings; `None` if there is no TURN server.

@@ -37,7 +37,7 @@ struct Packets;
 
 impl Request for Packets {
     fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
-        // This server sends no such packets.
+        // The server sends no such packets.
         false
     }
 

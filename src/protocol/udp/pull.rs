@@ -105,7 +105,7 @@ impl UdpPull {
 
 impl ClientDatagrams for UdpPull {
     fn handle_local(&mut self, _now: Instant, _path: PathId, _local: Option<SocketAddr>) {
-        // It has one socket, at the address of the URL.
+        // The pull has a single socket, at the address of the URL.
     }
 
     fn handle_datagram(&mut self, now: Instant, _path: PathId, from: SocketAddr, datagram: &mut [u8]) {

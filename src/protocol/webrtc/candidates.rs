@@ -198,7 +198,7 @@ mod tests {
             told("0.0.0.0:5", "media.example.com 203.0.113.8 host"),
             ["203.0.113.8:5", "[2001:db8::8]:5", "192.0.2.2:5"]
         );
-        // One setting for several machines: only the map of this one counts.
+        // The same setting serves several machines: each uses only its own map.
         assert_eq!(told("0.0.0.0:5", "192.0.2.1=203.0.113.1 192.0.2.2=203.0.113.2"), ["203.0.113.2:5"]);
         assert_eq!(told("192.0.2.1:5", "192.0.2.1=203.0.113.1 192.0.2.2=203.0.113.2"), ["203.0.113.1:5"]);
         assert_eq!(told("0.0.0.0:5", "192.0.2.1=203.0.113.1"), ["192.0.2.2:5"], "no map of this machine");

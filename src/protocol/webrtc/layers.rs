@@ -218,7 +218,7 @@ impl Layers {
         if calm < self.calm {
             return None;
         }
-        // It counts as a failure until the path turns out to carry it.
+        // A probe counts as a failure until the path turns out to carry the larger layer.
         self.calm_since = now.checked_sub(CALM / 2).unwrap_or(now);
         self.calm = self.calm.saturating_mul(2).min(CALM_MAX);
         Some(Choice::Probe(needed(larger).saturating_mul(MARGIN_EIGHTHS) / 8))
@@ -355,7 +355,7 @@ mod tests {
         let mut picks = Vec::new();
         for ms in (0..6000).step_by(100) {
             let now = bench.start + Duration::from_millis(ms);
-            // It is sent the smallest one from the third second on.
+            // The viewer receives media from the third second on.
             if ms >= 3000 {
                 bench.layers.feed(now);
             }

@@ -112,7 +112,7 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         publishers: true,
         of_each_worker: Some(settings::is_of_each_worker),
         listen: settings::listen,
-        demux: |ctx| Box::new(RtcPort::new(ctx.now, ctx.worker, ctx.secret)),
+        demux: |ctx| Box::new(RtcPort::new(ctx)),
     }],
     // An endpoint of each stream, the URLs of sessions, and signalling sockets.
     mounts: &[

@@ -24,6 +24,7 @@ use crate::auth::network;
 use crate::config::AppSettings;
 use crate::mail::{Message, SessionSettings};
 use crate::protocol::ice_servers::MediaAddress;
+use crate::protocol::row::PortContext;
 use crate::protocol::{
     Binding, Claim, Context, Demux, PathChange, PathNews, Remote, Route, Session, SessionsOnRequest, Wanted,
 };
@@ -64,20 +65,20 @@ pub(super) struct RtcPort {
 }
 
 impl RtcPort {
-    pub(super) fn new(now: Now, worker: WorkerId, secret: &Seed) -> Self {
-        let identity = Identity::self_signed(&secret.derive("WebRTC identity", u64::from(worker.0)))
+    pub(super) fn new(ctx: &PortContext<'_>) -> Self {
+        let identity = Identity::self_signed(&ctx.worker_seed("WebRTC identity"))
             .inspect_err(|error| tracing::error!(%error, "WebRTC certificate not created"));
         Self {
             sessions: ice::Demux::new(),
             identity: identity.ok().map(Arc::new),
-            anchor: NtpAnchor::new(now.mono, Duration::from_millis(now.wall_ms)),
+            anchor: NtpAnchor::new(ctx.now.mono, Duration::from_millis(ctx.now.wall_ms)),
             bound: None,
             hosts: Vec::new(),
             config: None,
             waiting: HashMap::new(),
             waits: HashMap::new(),
             sharing: Sharing::default(),
-            worker,
+            worker: ctx.worker,
             past: VecDeque::new(),
         }
     }
@@ -320,6 +321,10 @@ mod tests {
         list.iter().map(|ip| ip.parse().unwrap()).collect()
     }
 
+    fn port_at(now: Now) -> RtcPort {
+        RtcPort::new(&PortContext::new(now, WorkerId(0), &Seed::from_number(1)))
+    }
+
     #[test]
     fn media_is_reached_by_an_address_of_this_machine() {
         let hosts = ips(&["127.0.0.1", "192.0.2.2", "fd00::2"]);
@@ -346,8 +351,7 @@ mod tests {
 
     #[test]
     fn an_application_may_have_no_media_over_tcp() {
-        let mut port =
-            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
+        let mut port = port_at(Now { mono: Instant::now(), wall_ms: 0 });
         port.bound(Binding { address: "192.0.2.1:5".parse().unwrap(), hosts: &[], workers: 1 });
         for (tcp, settings, wanted) in [
             ("true", &[][..], true),
@@ -364,8 +368,7 @@ mod tests {
 
     #[test]
     fn an_application_may_give_its_clients_another_time_to_connect() {
-        let mut port =
-            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
+        let mut port = port_at(Now { mono: Instant::now(), wall_ms: 0 });
         port.bound(Binding { address: "192.0.2.1:5".parse().unwrap(), hosts: &[], workers: 1 });
         let server = ServerSettings::of(schema(), &[]).unwrap();
         for (settings, ms) in [(&[][..], 10_000), (&[("webRTCClientStartTimeoutMs", "3000")], 3000)] {
@@ -379,7 +382,7 @@ mod tests {
     #[test]
     fn a_session_that_is_over_is_deleted_once_by_who_knows_its_secret() {
         let now = Now { mono: Instant::now(), wall_ms: 0 };
-        let mut port = RtcPort::new(now, WorkerId(0), &Seed::from_number(1));
+        let mut port = port_at(now);
         let conn = |slot| ConnId { slot, generation: 0 };
         let delete = |secret| Message::new(ToSession::Request { secret, request: Later::Delete });
         port.claim(now, conn(1), &Claim::Past(7));
@@ -397,8 +400,7 @@ mod tests {
 
     #[test]
     fn w_11_a_network_has_so_many_sessions_that_wait() {
-        let mut port =
-            RtcPort::new(Now { mono: Instant::now(), wall_ms: 0 }, WorkerId(0), &Seed::from_number(1));
+        let mut port = port_at(Now { mono: Instant::now(), wall_ms: 0 });
         let conn = |slot| ConnId { slot, generation: 0 };
         let of = |n: u32| ips(&[&format!("2001:db8::{n:x}")])[0];
         assert!((0..WAITING_MAX).all(|n| port.begin_wait(conn(n), of(n))));

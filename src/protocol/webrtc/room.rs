@@ -422,7 +422,7 @@ impl Room {
         self.apply_wants();
     }
 
-    /// Applies to each viewer what is wanted of its stream; video only within the window.
+    /// Selects the wanted tracks of each viewer's stream; video only within the window.
     fn apply_wants(&mut self) {
         for (at, (handle, member)) in self.members.iter_mut().enumerate() {
             let (video, audio) = member.wants;

@@ -404,7 +404,7 @@ impl RtcSession {
     }
 
     fn take_offer(&mut self, ctx: &Context<'_>, offer: &Description) {
-        // One that nobody waits for is not answered, and must change nothing: a viewer's is ours to make.
+        // An unexpected offer gets no answer and must change nothing: to viewers, this side offers.
         if !matches!(self.role, Role::Granted(_) | Role::Publisher(_)) {
             return;
         }

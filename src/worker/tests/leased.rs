@@ -142,14 +142,14 @@ fn a_viewer_s_coming_and_going_are_told_once_whichever_workers_it_asks() {
             many.ask(worker, "a", None);
         }
         assert_eq!(many.told(), "+a", "{workers}");
-        // It has a cookie by now, which is no other viewer.
+        // The viewer has a cookie by now, and is no other viewer.
         for worker in [last, 0] {
             many.ask(worker, "c", Some("a"));
         }
         assert_eq!(many.told(), "", "{workers}");
         many.wait(11);
         assert_eq!(many.told(), "-c", "{workers}");
-        // It kept its cookie, and comes again.
+        // The viewer kept its cookie, and comes again.
         many.ask(last, "c", Some("a"));
         many.ask(0, "d", None);
         assert_eq!(many.told(), "+c +d", "{workers}");

@@ -167,7 +167,7 @@ fn the_time_of_a_stalled_socket_counts_from_the_last_byte_that_it_took() {
     rig.frames(&publisher, [0, 33]);
     rig.write(0);
     pass(&mut rig, 10);
-    // It tells that it takes more, and takes nothing: no progress.
+    // The socket becomes writable but takes nothing: no progress.
     rig.write_again(viewer, 0);
     assert_eq!(pass(&mut rig, 29), []);
     rig.write_again(viewer, 1);

@@ -247,7 +247,7 @@ fn check_full_disk(mut disk: SmallDisk) {
     for (round, space) in [12 << 20, 0].into_iter().enumerate() {
         disk.leave(space);
         acknowledged.extend(disk.fill_up(&format!("r{round}"), &name));
-        // It is refused again and again, and what is there can be read.
+        // The write is refused again and again, and existing records can be read.
         for n in 0..5 {
             let id = format!("refused{round}-{n}");
             if try_create(&disk.server.api(), &id, &name) == Some(200) {

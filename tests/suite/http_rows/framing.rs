@@ -345,7 +345,7 @@ fn h_14_answers_without_a_body_keep_the_framing() {
         ("PUT", "broadcasts/canary", r#"{"name":"new"}"#, 200),
         ("GET", "version", "", 200),
     ];
-    // One after the other, and all in one segment.
+    // The requests are sent separately, then all in a single segment.
     for pipelined in [false, true] {
         let mut stream = connect(server.http);
         let texts: Vec<String> = exchanges.iter().map(|e| request(e.0, e.1, e.2)).collect();

@@ -202,7 +202,7 @@ fn r_12_odd_bodies_are_refused_or_ignored_and_never_a_server_error() {
     }
     assert_eq!(seen.len(), 2, "some are refused, some are taken");
     bystander.finish(&mut server);
-    // Whatever was taken can be read again.
+    // Every record that was accepted can be read again.
     server.kill();
     let home = server.home().join("home");
     let mut again = Server::start_in(&home, &[]);

@@ -117,7 +117,7 @@ fn c_13_with_few_descriptors_the_api_answers_and_the_log_has_the_limit() {
     curl.args(["--silent", "--fail", &url]);
     wait_for("an answer", secs(20), || run(&mut curl).0.success());
     assert_eq!(create(&server, "b"), 200);
-    assert!(!log_of(&folder).contains("accepting pauses"), "{}", log_of(&folder));
+    assert!(!log_of(&folder).contains("accepting connections paused"), "{}", log_of(&folder));
     assert!(server.terminate().success());
 }
 
@@ -147,7 +147,7 @@ fn q_12_what_came_while_the_server_was_stopped_is_read_before_it_is_late() {
         peer.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     }
-    // One that has nothing more to say is late.
+    // A client with an incomplete request times out.
     let mut silent = TcpStream::connect(server.http).unwrap();
     silent.set_read_timeout(Some(secs(20))).unwrap();
     silent.write_all(b"GET / HTTP/1.1\r\n").unwrap();
@@ -170,7 +170,7 @@ fn q_12_a_publisher_that_returns_while_the_server_is_stopped_keeps_its_stream() 
     let player = Player::start(rtmp, "live", "s");
     wait_for("media", secs(10), || player.units() > 0);
     drop(first);
-    // That it is lost is known.
+    // Time for the server to notice the loss.
     std::thread::sleep(secs(1));
     server.signal("STOP");
     let returns = std::thread::spawn(move || Publisher::start_from(rtmp, "live", "s", source));

@@ -94,7 +94,7 @@ fn q_12_a_hook_that_was_answered_while_the_server_was_stopped_has_not_failed() {
     publisher.send_configs().unwrap();
     let mut source = netsim::MediaSource::new(&crypto::Seed::from_number(5));
     crate::support::publish_synthetic(&mut publisher, &mut source, 60).unwrap();
-    // One that is told: it would be called again if it had failed.
+    // The receiver's answer counts, or the hook would be sent again.
     assert!(stopped_while(asked(&listener)).contains("liveStreamStarted"));
     drop(publisher);
     let (stream, body) = asked(&listener);

@@ -299,7 +299,7 @@ impl Run {
     fn pause_a_thread(&mut self) {
         let thread = self.below(self.world.workers().len() + 1);
         let most = self.slack.as_millis() as u64 / 3;
-        // Where datagrams are lost, a thread that paused for longer than SRT holds back could not have them repaired.
+        // SRT could not repair lost datagrams if a thread paused for longer than its latency.
         let most = if self.chaos.datagrams_lost > 0.0 { most.min(PAUSE_MAX_LOSSY) } else { most };
         let time = ms(self.plan.below(most));
         self.note(format!("thread {thread} pauses for {time:?}"));

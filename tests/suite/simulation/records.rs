@@ -363,7 +363,7 @@ impl Run {
             };
             return;
         }
-        // It is compared when nothing has happened in between.
+        // The request is compared only if nothing has happened in between.
         if stream.expect(now, slack) != request.expect
             || !stream.is_undisturbed_since(request.asked)
             || stream.record.has_changed_since(request.asked)
@@ -416,7 +416,7 @@ impl Run {
             let was_here = is_served && ended.is_none() && !viewer.is_done && !is_of_next;
             // Silence of those in datagrams, and of those that are dark, is noticed late.
             let is_dark = story.left.is_some() && (story.closed.is_none() || viewer.over.is_datagrams());
-            // One that said goodbye may have been sent what it had asked for until it was closed.
+            // A viewer that said goodbye may have been sent data until it was closed.
             let gone = story.closed.or(story.left);
             let may_be_here = gone.is_none_or(|at| self.ago(at) < settled) || is_dark;
             least += i64::from(was_here);

@@ -152,7 +152,7 @@ impl Life {
     }
 
     fn step(&mut self) {
-        // Whoever is lost is so for one step: the time in which it may return is that of two.
+        // A lost publisher is lost for a single step: its grace lasts two steps.
         let lost = self.states.iter().position(|state| matches!(state, State::Lost(_)));
         let any = usize::try_from(self.plan.below(PARTICIPANTS as u64)).unwrap();
         let at = lost.unwrap_or(any);

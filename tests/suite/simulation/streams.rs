@@ -209,7 +209,7 @@ impl Stream {
             self.lost = Some(now);
             self.may_end(now + GRACE, now + GRACE);
         } else if is_young || (is_lost && is_stopped) {
-            // Whether it had begun is not known here.
+            // The model does not know whether the stream had begun.
             self.record.may_have_begun();
             self.may_end(now, now + GRACE + slack);
             self.unsure_until = self.unsure_until.max(now + GRACE + slack * 2);
@@ -242,7 +242,7 @@ impl Stream {
         self.event(answered, None);
         self.may_end(asked, answered);
         (self.lost, self.stopped) = (None, Some(answered));
-        // One that was granted is stopped while it connects, and does not hear of it.
+        // A granted publisher is stopped while it connects, and does not hear of it.
         let is_connecting = |one: &Publisher| one.over == Over::WebRtc && !one.was_ready && !one.was_closed;
         if self.publishers.iter().any(is_connecting) {
             self.record.may_have_begun();
@@ -311,7 +311,7 @@ impl Run {
                 (publisher.expected.take(), publisher.was_ready, publisher.is_over);
             let over = publisher.over;
             if !was_ready && over == Over::WebRtc {
-                // It was granted, or not, before it was connected.
+                // The publisher may or may not have been granted before it was connected.
                 self.streams[stream].record.may_have_begun();
             }
             if expected == Some(true) && !was_ready && !is_over {

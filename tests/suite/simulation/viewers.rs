@@ -82,7 +82,7 @@ impl Run {
         let viewer = &self.viewers[index];
         let seen = match got.seen {
             Ok(seen) => seen,
-            // Where pushes go they may bring silence of the server's own.
+            // The targets of pushes may get silence from the server itself.
             Err(_) if viewer.is_copy && !got.is_video => return,
             Err(error) => {
                 let what = if got.is_video { "video" } else { "audio" };
@@ -125,8 +125,8 @@ impl Run {
             self.fail(&format!("viewer {index} lost what is between {last:?} and {number}"));
         }
         let late = got.at.saturating_duration_since(sent_at);
-        // What is pushed or pulled begins again after a failure, with what it has had before. And who is behind a publisher that
-        // sends no more has nothing to jump to.
+        // A push or pull that begins again after a failure sends what it has sent before. A viewer behind a publisher that sends nothing
+        // more has nowhere to jump to.
         let is_fresh = !viewer.is_copy
             && viewer.first_at.is_some_and(|first| sent_at >= first)
             && !(viewer.is_slow && of.is_over);

@@ -115,7 +115,7 @@ pub fn bare_md5_by(options: &[&str], codec: Option<Codec>, url: &str, seconds: O
         Some(Codec::Av1) => "filter_units=remove_types=2",
         _ => "null",
     };
-    // It does not tell key frames of VP9 in RTP, and would wait for one.
+    // Release 9 of ffmpeg does not recognize key frames of VP9 in RTP, and would wait for one.
     hash_packets(&ffmpeg9(), options, url, seconds, &["-bsf:v", filter, "-copyinkf:v"])
 }
 

@@ -392,7 +392,7 @@ impl Shared {
                     let clients = self.clients.lock().unwrap();
                     (clients.list[client].address, Arc::clone(&clients.list[client].back))
                 };
-                // Whoever is gone gets nothing; that is no fault of the network.
+                // A client that is gone receives nothing, which is no fault of the network.
                 let _ = match way {
                     Way::There => back.send_to(&datagram, self.server),
                     Way::Back => self.front.send_to(&datagram, address),

@@ -154,7 +154,7 @@ impl Exchange {
             return Err(Failure::TooLarge);
         }
         if bytes > self.transcript.capacity() {
-            // Growth by doubling would pass the limit of what is held.
+            // Doubling the capacity would exceed the limit on held bytes.
             let more = bytes.next_multiple_of(TRANSCRIPT_BYTES_STEP).saturating_sub(self.transcript.len());
             self.transcript.reserve_exact(more);
         }

@@ -151,7 +151,7 @@ mod tests {
         let expected = vec![number(0, 7), number(2, 1), number(2, 5)];
         assert_eq!(read(&clear, number(2, 0)), Ok(expected));
         assert_eq!(acks.deadline(), None);
-        // Where there is room for one, it is the latest.
+        // A packet with room for a single number acknowledges the latest record.
         assert_eq!(read(&acks.take(20), number(2, 0)), Ok(vec![number(0, 7)]));
         for cut in 0..clear.len() {
             assert_eq!(read(&clear[..cut], number(2, 0)), Err(Failure::Malformed));

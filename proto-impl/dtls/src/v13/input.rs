@@ -132,7 +132,7 @@ impl Session {
                 break;
             };
             if fragment.is_empty() && head.offset <= head.length && head.length > 0 {
-                // It says nothing.
+                // An empty fragment of a message that is not empty carries nothing.
                 continue;
             }
             let is_new = !self.reassembly.is_old(head.sequence);

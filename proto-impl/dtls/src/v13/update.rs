@@ -113,7 +113,7 @@ impl Session {
             _ => return Err(Failure::Malformed.into()),
         };
         if !self.reassembly.is_empty() {
-            // It is the last message under its keys.
+            // A KeyUpdate is the last message under its keys, so none may be incomplete.
             return Err(Failure::Unexpected(message.kind).into());
         }
         let State::Connected(established) = &mut self.state else { return Ok(()) };
@@ -122,7 +122,7 @@ impl Session {
         let keys = updates.peer.keys(established.suite).ok_or(Failure::Internal)?;
         let epoch = self.link.records.read_epoch().checked_add(1);
         self.link.records.add_read(epoch.ok_or(Failure::TooManyUpdates)?, keys);
-        // One change answers any number of requests that come before it (RFC 8446 §4.6.3).
+        // A single update answers any number of requests that come before it (RFC 8446 §4.6.3).
         let answers = asks && matches!(established.updates.own_state, Own::Rests | Own::Wanted);
         if answers { self.update_keys(now) } else { Ok(()) }
     }

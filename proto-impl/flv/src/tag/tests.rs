@@ -149,7 +149,7 @@ fn every_track_of_several_is_read() {
     assert_eq!((packets.len(), packets[0].id, packets[0].four_cc), (1, 2, *b"hvc1"));
     assert_eq!(packets[0].tag.as_ref().unwrap().payload, b"abc"[..]);
     assert_eq!(video(b"\x96\x03hvc1\x02abc"), Err(Error::NoDefaultTrack));
-    // One track, many tracks of one codec, many of their own codecs.
+    // A single track, several tracks of the same codec, several tracks with their own codecs.
     assert_eq!(video(b"\x96\x03hvc1\x00abc").unwrap().payload, b"abc"[..]);
     let many = b"\x95\x11Opus\x01\0\0\x02xx\x00\0\0\x03abc";
     let Ok(AudioBody::Multitrack(packets)) = audio_body(many) else { panic!() };

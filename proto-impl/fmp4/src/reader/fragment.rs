@@ -153,7 +153,7 @@ fn decode_time(tfdt: &Bytes) -> Result<i64, Error> {
 /// tracks advance to the end of the fragment.
 pub(super) fn read(moof: &Bytes, moof_at: u64, movie: &mut Movie) -> Result<VecDeque<Run>, Error> {
     let mut runs = Vec::new();
-    // Where the media of the track fragment before ended: without any base, the next one goes on there (§8.8.7.1).
+    // End of the previous track fragment's media: without a base offset, the next fragment begins there (§8.8.7.1).
     let mut end = moof_at;
     for traf in children(moof) {
         let traf = traf?;

@@ -220,7 +220,7 @@ impl Walk {
             return Ok(None);
         }
         self.left_in_chunk -= 1;
-        // Where the runs end early the last duration goes on.
+        // The last duration is repeated if the runs end early.
         self.duration = self.durations.next().unwrap_or(self.duration);
         // Both versions are read as signed: QuickTime writes negative offsets in version 0.
         let composition = self.compositions.next().unwrap_or(0).cast_signed();

@@ -98,7 +98,7 @@ impl Fragment {
         let media_box = media.saturating_add(HEAD_BYTES as u64);
         let media_box = u32::try_from(media_box).map_err(|_| Error::TooLarge("media of a fragment"))?;
         let mut out = Out::new();
-        // Where the offsets of the runs are filled in.
+        // Positions at which the offsets of the runs are filled in later.
         let mut offsets = Vec::with_capacity(self.parts.len());
         out.boxed(b"moof", |out| {
             out.full(b"mfhd", 0, 0, |out| {

@@ -244,7 +244,7 @@ proptest! {
                         size: u32::try_from(payload.len()).unwrap(),
                         duration: *duration,
                         composition: *composition,
-                        // Where no sample of a video is one, all are: the box that says so cannot be empty.
+                        // A video without sync samples counts each sample as one, because the box that lists them cannot be empty.
                         key_frame: is_video && (*key_frame || index.samples() == 0),
                     });
                     media.extend_from_slice(payload);

@@ -27,7 +27,7 @@ pub(super) enum Purpose {
     Segment,
 }
 
-/// A request and what has come of its answer.
+/// A request, and the part of its answer received so far.
 #[derive(Debug)]
 pub(super) struct Exchange {
     purpose: Purpose,
@@ -88,7 +88,7 @@ impl Client {
         exchange.received = exchange.received.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         if exchange.received > exchange.bytes_max() {
             if let Some(current) = self.current(exchange.track) {
-                // It would not be shorter the next time.
+                // The answer would be as long the next time.
                 current.failed = true;
             }
             return Err("the answer is too long");

@@ -1,4 +1,4 @@
-//! The client: it says what is to be requested, and is handed what was answered.
+//! The client: it returns the next requests, and takes their answers.
 //!
 //! 1. [`Client::poll_request`] gives a request, one at a time.
 //! 2. The owner performs it and hands in [`Client::handle_body`] as it comes, then one of
@@ -141,7 +141,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins to pull what is at `url`, a playlist of either kind.
+    /// Begins to pull the playlist at `url`, of either kind.
     ///
     /// # Errors
     /// When no request may go there.

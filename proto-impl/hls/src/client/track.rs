@@ -128,7 +128,7 @@ impl Track {
             Some(before) if listing.end > before.end => (self.go_on(playlist, before, target), true),
             Some(before) => {
                 let lost = self.forget_before(listing.first);
-                // An older copy says nothing of what is there now.
+                // An older copy says nothing about the current playlist.
                 listing = Listing { first: before.first.max(listing.first), end: before.end, ..listing };
                 (lost, false)
             }

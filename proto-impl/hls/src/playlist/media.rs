@@ -38,9 +38,9 @@ pub struct LowLatency {
     pub part_target: Duration,
     /// `PART-HOLD-BACK`: how far from the end players play; at least three times [`part_target`](Self::part_target).
     pub part_hold_back: Duration,
-    /// `CAN-SKIP-UNTIL`: delta updates leave out what is further from the end; at least six target durations.
+    /// `CAN-SKIP-UNTIL`: delta updates leave out segments further from the end; at least six target durations.
     pub skip_until: Option<Duration>,
-    /// `CAN-BLOCK-RELOAD`: a request may wait for what is not there yet.
+    /// `CAN-BLOCK-RELOAD`: a request may wait for a segment or part that does not exist yet.
     pub can_block_reload: bool,
     /// The segment that is growing: its parts, and what its other tags will say. It has no duration and no URI yet.
     pub open: Segment,

@@ -47,7 +47,7 @@ impl Display for MediaPlaylist {
 /// for each segment.
 #[derive(Debug, Clone, Copy)]
 pub struct SegmentLines<'a> {
-    /// The segment before the first: what it says still holds.
+    /// The segment before the first, whose attributes still apply.
     pub behind: Option<&'a Segment>,
     /// The segments.
     pub segments: &'a [Segment],

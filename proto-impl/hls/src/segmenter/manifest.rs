@@ -53,7 +53,7 @@ impl Display for Escaped<'_> {
             '<' => f.write_str("&lt;"),
             '>' => f.write_str("&gt;"),
             '"' => f.write_str("&quot;"),
-            // It would begin an identifier of a template (§5.3.9.4.4).
+            // A dollar sign would begin an identifier of a template (§5.3.9.4.4).
             '$' => f.write_str("$$"),
             c if c.is_control() => Ok(()),
             c => f.write_char(c),
@@ -158,7 +158,7 @@ impl Presentation<'_> {
         for rendition in self.renditions {
             let beyond = rendition.spanned().count().saturating_sub(self.listed());
             let all: Vec<Spanned<'_>> = rendition.spanned().skip(beyond).filter(of_stretch).collect();
-            // One that is described otherwise is left over from the stretch before, or ahead of the next.
+            // A rendition described otherwise is left over from the previous stretch, or belongs to the next.
             let Some(described) = all.get(all.len() / 2).map(|one| one.described) else { continue };
             let spans: Vec<Span> =
                 all.iter().filter(|one| one.described == described).map(|one| one.span).collect();

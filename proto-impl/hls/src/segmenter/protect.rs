@@ -131,7 +131,7 @@ fn parts(headers: &mut SliceHeaders, payload: &[u8]) -> Option<Vec<Subsample>> {
         let head = headers.length(nal).unwrap_or(HEADER_BYTES).min(nal.len());
         clear = clear.checked_add(head)?;
         let mut protected = nal.len().saturating_sub(head);
-        // Where there are too many slices, one part reaches from this one to the end.
+        // If there are too many slices, a single part reaches from this one to the end.
         let is_last = parts.len() >= SUBSAMPLES_MAX.saturating_sub(2);
         if is_last {
             protected = protected.checked_add(payload.len().checked_sub(at)?)?;

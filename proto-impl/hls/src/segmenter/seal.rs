@@ -117,7 +117,7 @@ impl Sealer {
         self.next = Some(key);
     }
 
-    /// Seals what has come of a segment, but for the last bytes, which are no whole block.
+    /// Seals the received part of a segment, except the last bytes, which fill no block.
     pub(super) fn seal(&mut self, segment: &mut BytesMut) {
         self.begin();
         let Some(open) = &mut self.open else { return segment.clear() };

@@ -557,7 +557,7 @@ mod tests {
         assert_eq!(rig.last.target_duration, Duration::from_secs(20));
         assert_eq!(rig.durations().first(), Some(&20_360));
         assert!(!rig.last.independent_segments);
-        // Unsteady ones: the segments of the first playlist set what is allowed.
+        // Irregular key frames: the segments of the first playlist determine the longest duration.
         let mut rig = Rig::new(&Rules::DEFAULT);
         rig.frames(0, 25 * 60, |n| n % 250 == 0 || n == 60);
         assert_eq!(rig.last.target_duration, Duration::from_secs(8));

@@ -291,7 +291,7 @@ impl Window {
         self.is_over
     }
 
-    /// The playlist, to change what is not about single segments.
+    /// The playlist, to change attributes of the whole.
     pub(super) const fn playlist_mut(&mut self) -> &mut MediaPlaylist {
         &mut self.playlist
     }
@@ -391,7 +391,7 @@ impl Window {
         if changed {
             return Some(End { at_ms: self.end_ms(), changed });
         }
-        // When a pause of the leading track is noticed, the unit may lie beyond the longest duration.
+        // A unit that reveals a pause of the leading track may lie beyond the longest duration.
         let latest_ms =
             self.begin_ms().map_or(unit.dts_ms, |begin_ms| begin_ms.saturating_add(self.longest_ms()));
         self.is_due(unit, bytes).then(|| End { at_ms: unit.dts_ms.min(latest_ms), changed })
@@ -451,7 +451,7 @@ impl Window {
         }
     }
 
-    /// The end of what has come.
+    /// The end of the media received so far.
     #[must_use]
     pub fn end_ms(&self) -> i64 {
         let end_ms = |last: Option<Last>| last.map(|last| last.end_ms());

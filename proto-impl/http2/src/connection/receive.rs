@@ -81,7 +81,7 @@ impl Connection {
         let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.is_receiving) else {
             self.release_connection(now, header.length);
             return match self.ended(id) {
-                // It was under way when this side reset the stream.
+                // The frame was under way when this side reset the stream.
                 Some(Ended::Reset) => Ok(()),
                 Some(Ended::Whole) | None => self.stream_error(now, id, Code::STREAM_CLOSED),
             };

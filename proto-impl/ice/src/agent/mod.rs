@@ -256,7 +256,7 @@ impl Agent {
         let number = self.current.number.wrapping_add(1);
         let next = Generation { number, local: Credentials::random(seed), remote: None };
         let before = std::mem::replace(&mut self.current, next);
-        // Two restarts before a nomination: what is selected is still of the oldest ones.
+        // After two restarts without a nomination, the selected pair still belongs to the oldest credentials.
         if self.nomination.selected.is_none_or(|selected| selected.generation == before.number) {
             self.previous = Some(before);
         }

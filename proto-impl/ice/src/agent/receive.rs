@@ -165,7 +165,7 @@ impl Agent {
             return count(&mut self.stats.unauthenticated);
         }
         let Some(open) = self.transactions.take(message.transaction_id()) else { return };
-        // RFC 8445 §7.2.5.2.1: what comes back another way than it went has failed.
+        // RFC 8445 §7.2.5.2.1: an answer that arrives on another path than its request is a failure.
         let symmetric = open.path == path;
         match (message.class(), message.error_code()) {
             (Class::Success, _) if symmetric && message.mapped_address().is_some() => {

@@ -337,7 +337,7 @@ fn i_06_a_dead_path_is_left_after_ten_seconds_for_one_that_is_checked() {
         server.pass(ms(1));
         assert_eq!(server.selected(), Some(path(2)), "{selection:?} {nominated}");
         assert_eq!(server.events().last(), Some(&Event::Selected(path(2))));
-        // It is no way back that the old path speaks again, without a nomination.
+        // Traffic on the old path does not select it again without a nomination.
         assert!(server.check(1, false) && server.check(2, false));
         assert_eq!(server.selected(), Some(path(2)));
         assert!(server.check(1, true));
@@ -367,7 +367,7 @@ fn i_06_a_path_is_left_only_for_one_that_lives_and_may_carry_media() {
         assert_eq!(server.selected(), Some(path(1)));
     }
 
-    // Where media takes nominated paths only, none is taken that is not.
+    // With `Selection::Nominated`, a path without a nomination is never selected.
     let mut server = Server::with(LiteConfig { selection: Selection::Nominated, ..LiteConfig::default() });
     assert!(server.check(1, true));
     for _ in 0..14 {

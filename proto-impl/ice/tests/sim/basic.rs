@@ -96,7 +96,7 @@ fn a_peer_without_candidates_is_learnt_from_its_checks() {
         let b = End::full(&clock, role.other(), 2, &[address(2, 2)]);
         let mut pair = pair(1, clock, a, b);
         signal_credentials(&mut pair);
-        // What the one says are names; a browser's of port 9 and of no address.
+        // B can use none of the candidates that it receives: names, and a browser's TCP candidate of port 9.
         let now = pair.clock.now();
         pair.b.agent().ignore_remote();
         let useless = Candidate::host(Transport::Tcp(TcpType::Active), address(1, 9), 1);

@@ -58,7 +58,7 @@ fn darkness_that_ends_in_time_is_survived() {
 
 #[test]
 fn a_translator_that_forgets_is_followed() {
-    // Who is behind it, whether the other is lite, and how long media may pause.
+    // The role of the side behind the translator, whether the other is lite, and the longest pause of media in seconds.
     for (role, lite, most) in
         [(Role::Controlling, true, 7), (Role::Controlling, false, 7), (Role::Controlled, false, 16)]
     {

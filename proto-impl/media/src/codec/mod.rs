@@ -234,7 +234,7 @@ impl CodecConfig {
     #[must_use]
     pub fn samples_of(&self, payload: &[u8]) -> Option<(u64, u32)> {
         match self {
-            // One raw_data_block (ISO/IEC 14496-3 §4.5.2.1.1); frames of 960 samples are not told apart.
+            // A packet is one raw_data_block (ISO/IEC 14496-3 §4.5.2.1.1). Frames of 960 samples are not distinguished.
             Self::Aac(config) => Some((1024, config.sample_rate)),
             Self::Opus(_) => Some((opus::packet_samples(payload)?.into(), 48_000)),
             Self::Mp3(config) => Some((mp3::samples(payload)?, config.sample_rate)),

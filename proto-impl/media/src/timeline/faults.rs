@@ -51,7 +51,7 @@ impl ClockFault {
             Self::Outlier => "the units were placed between their neighbours",
             Self::Pause => "the track resumes at its time of arrival",
             Self::Apart => "the track was moved to its time of arrival",
-            Self::Drift => "the track is held to real time little by little",
+            Self::Drift => "the track is gradually adjusted to real time",
             Self::Frozen => "arrival times replace the timestamps",
             Self::Report => "the reports are ignored; arrival times align the tracks",
         }

@@ -106,7 +106,7 @@ impl Slew {
     /// Takes the error of a window: how far the clock is ahead, in ticks. Returns true when the loop has just started.
     pub(super) fn handle_error(&mut self, error: i64, limits: &Limits, thresholds: Thresholds) -> bool {
         let error_us = limits.to_us(error);
-        // Where arrival is uneven, so is what is measured by it.
+        // Uneven arrival makes the measurement as uneven, so the noise is subtracted.
         let off = error_us.saturating_abs().saturating_sub(self.noise.mean_us);
         self.noise.note(error_us);
         if !self.active {

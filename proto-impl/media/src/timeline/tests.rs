@@ -134,7 +134,7 @@ fn a_file_keeps_its_pauses_and_loses_its_jumps() {
     let mut t = file();
     assert_eq!(map_all(&mut t, &[60_000, 60_033, 60_066]), [330, 363, 396]);
     assert_eq!(t.faults().of(ClockFault::Jump), 1);
-    // One picture in nine seconds.
+    // A picture each nine seconds is no jump.
     let slides: Vec<u64> = (0..20).map(|n| n * 9_000).collect();
     let mut t = milliseconds();
     assert!(map_all(&mut t, &slides).iter().zip(&slides).all(|(out, raw)| *out == raw.cast_signed()));

@@ -451,7 +451,7 @@ impl TrackClock {
         });
         reports.told = told;
         let Some(base) = base else { return Alignment::Fine };
-        // How far the track lies ahead of where the reports have it.
+        // The distance of the track ahead of the position in the reports.
         let off = self.offset.saturating_sub(told).saturating_sub(base);
         reports.off = off;
         if is_first || off.saturating_sub(reports.seen).saturating_abs() > limits.agree {

@@ -133,7 +133,7 @@ impl Assembly {
         }
         if unit_start {
             if self.total.is_some() {
-                // It promised more.
+                // The packet announced more bytes than came.
                 self.tear(sink);
             }
             return self.finish(sink);

@@ -128,7 +128,7 @@ fn a_frame_without_a_length_arrived_with_its_last_bytes_and_not_with_the_next() 
     muxer.set_streams(Some(StreamKind::H264), None);
     let mut arrivals = Vec::new();
     for n in 0..4 {
-        // That a filled packet is the last one is not trusted yet.
+        // The demuxer does not trust yet that a filled packet is the last one.
         let bytes = video(&mut muxer, n, 70_000);
         let (first, rest) = bytes.split_at(PACKET * 20);
         for (piece, ms) in [(first, 0), (rest, 30)] {

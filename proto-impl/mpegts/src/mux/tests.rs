@@ -88,7 +88,7 @@ fn the_clock_is_its_lead_before_a_frame_and_never_falls() {
     let _ = muxer.write(&unit(Kind::Audio, 135_000, &[&[1]]));
     let third = muxer.write(&unit(Kind::Video, 136_800, &[&[1]]));
     assert_eq!(clocks(&third), [(VIDEO_PID, 136_800 - PCR_LEAD)]);
-    // One before its time.
+    // A unit earlier than the last carries no PCR.
     assert_eq!(clocks(&muxer.write(&unit(Kind::Video, 129_000, &[&[1]]))), []);
     // At the end of the clock.
     let mut muxer = Muxer::new();
@@ -327,7 +327,7 @@ fn what_is_not_one_after_the_other_shares_no_packet() {
     let times = |bytes: &[u8]| read(bytes).iter().map(|pes| pes.pts.unwrap() - 126_000).collect::<Vec<_>>();
     // A frame is missing.
     assert_eq!(read(&pack(126_000 + 5 * FRAME, FRAME))[0].payload.len(), 200);
-    // How long it lasts is not known: it goes at once, behind what came before it.
+    // A frame of unknown duration is sent at once, behind the preceding frames.
     let mut known = Muxer::with_packing(Packing::SEGMENT);
     known.set_streams(None, Some(StreamKind::AacAdts));
     assert!(known.pack(&unit(Kind::Audio, 126_000, &[&[7; 50]]), FRAME).is_empty());

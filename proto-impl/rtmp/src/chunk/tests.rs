@@ -202,7 +202,7 @@ fn m_05_announced_lengths_cost_nothing_and_chunk_streams_are_limited() {
         let at = bytes.len() - 8;
         bytes[at..at + 3].copy_from_slice(&length.to_be_bytes()[1..]);
         bytes.push(0xaa);
-        // One byte of data, then the next chunk stream: with chunk size 1 the chunk is over.
+        // A byte of data, then the next chunk stream: with chunk size 1 the chunk is over.
         bytes
     };
     let mut reader = reader();

@@ -24,7 +24,7 @@ pub fn write_message(
     let chunk_size = chunk_size.max(1);
     let length = prefix.len().saturating_add(payload.len());
     let chunks = length.div_ceil(chunk_size).max(1);
-    // One allocation for a message; the first header is the largest.
+    // A message needs a single allocation; the first header is the largest.
     let headers = HEADER_BYTES_MAX.saturating_add(chunks.saturating_mul(7));
     scratch.reserve(headers.saturating_add(prefix.len()));
     put_full_header(scratch, head, length);

@@ -26,7 +26,7 @@ impl Server {
         if negotiates {
             self.config.four_ccs.write(Ability::FORWARD, &mut properties);
         }
-        // AMF0 is what we speak, also to a peer that offers AMF3.
+        // The server speaks AMF0, also to a peer that offers AMF3.
         let information = Value::object([
             ("level", Value::string("status")),
             ("code", Value::string("NetConnection.Connect.Success")),

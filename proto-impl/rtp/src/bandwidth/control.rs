@@ -250,7 +250,7 @@ impl RateControl {
         // Until the reaction shows, further measures make the first one better.
         self.begins = false;
         self.capacity = Some(carries);
-        // A queue that is none seems to drain at what is sent: the first figure counts, unless the queue has grown since.
+        // Without a real queue, the path seems to drain at the sending rate. So the first figure counts, unless the queue has grown since.
         if self.before.is_none() || trend == Trend::Grows || batch.newest < self.reacted && !is_new {
             self.drains = carries;
         }

@@ -243,7 +243,7 @@ impl Feedback {
                 (self.delay, self.delivered) = (DelayDetector::new(), RateMeter::default());
             }
             self.probing.pairs.packet(&packet, arrived, self.control.rate());
-            // One sign of a queue counts, whatever comes behind it.
+            // A single sign of a queue counts, also if later packets show none.
             let seen = self.delay.packet(packet.sent, arrived);
             usage = usage.filter(|usage| *usage == Usage::Over).or(seen).or(usage);
         }

@@ -267,7 +267,7 @@ mod tests {
         let grows = run(&mut queue, 100, 50, |n| 30 + (n - 100) * 4);
         assert!(grows.contains(&Trend::Grows), "{grows:?}");
         assert!((120_000..200_000).contains(&queue.micros()), "{}", queue.micros());
-        // One that drains at any pace is a queue to its end.
+        // A queue that drains counts as a queue to its end, at any pace.
         let drains = run(&mut queue, 150, 90, |n| 30 + (240 - n) * 2);
         assert!(!drains.contains(&Trend::Path), "{drains:?}");
         run(&mut queue, 240, 310, |_| 30);

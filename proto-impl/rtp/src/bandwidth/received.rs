@@ -187,7 +187,7 @@ impl ReceivedRate {
         let came = bits_per_second(self.bytes, micros);
         (self.since, self.bytes, self.long_queues) = (now, 0, 0);
         if let Some(rate) = self.meter.bits() {
-            // The meter is slow to fall; what came in a short while says little.
+            // The meter falls slowly, and a short time contains few packets.
             let rate = if micros >= URGENT_MICROS { came } else { rate };
             self.own_loss -= self.own_loss.saturating_sub(loss) / 8;
             self.own_queue = self.own_queue.min(queue);

@@ -338,7 +338,7 @@ impl ReportedPath {
         if seen.loss().saturating_mul(part) <= trial.loss {
             self.own = self.own.min(seen.loss());
             if trial.loss >= AWAY_MIN && self.limit.is_some_and(|limit| self.carried > limit) {
-                // The path may only have been away for a moment: once, what it carried before is tried again.
+                // The path may have been interrupted only briefly, so its former rate is tried again once.
                 let carried = std::mem::take(&mut self.carried);
                 return self.set(now, Some(carried.saturating_mul(SPREAD) / 100));
             }
@@ -398,7 +398,7 @@ impl ReportedPath {
         let grown = limit.saturating_mul(100 + percent) / 100;
         let ceiling = self.capacity.filter(|_| self.hold.is_on(now)).map(|capacity| capacity * NEAR.1 / 100);
         let most = (seen.sent.saturating_mul(HEADROOM) / 100).min(ceiling.unwrap_or(u64::MAX));
-        // Growth is gradual, so what was sent with the old limit judges the new one, too.
+        // Growth is gradual, so packets sent with the old limit also count for the new one.
         self.limit = Some(grown.min(most).max(limit));
     }
 

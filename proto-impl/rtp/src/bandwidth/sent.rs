@@ -127,7 +127,7 @@ impl SentLog {
         let entry = self.entries.get_mut(at)?;
         let is_news = match entry.0 & STATE {
             UNKNOWN => true,
-            // It came nevertheless; as a loss it was counted.
+            // A packet that was counted as lost has arrived after all.
             LOST => arrived,
             _ => false,
         };

@@ -66,7 +66,7 @@ impl Depacketizer {
             self.broken = false;
         }
         if part.gap {
-            // Whether this packet begins an element cannot be told: a frame more is lost, rather than noise made.
+            // The packet may not begin an element, so another frame is dropped rather than decoded as noise.
             self.give_up(out);
         }
         self.timestamp = part.timestamp;

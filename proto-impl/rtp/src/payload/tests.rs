@@ -211,7 +211,7 @@ fn what_is_packetised_comes_back_whole_and_in_equal_parts() {
                     got.len(),
                     depacketizer.stats()
                 );
-                // One run for each NAL unit that is cut; the others have one run for all.
+                // A cut NAL unit has a run of its own; the other formats have a single run for all.
                 if !matches!(case.format, Format::H264 | Format::H265 | Format::Av1) {
                     let size = packets[0].len();
                     assert!(

@@ -199,7 +199,7 @@ impl Receiver {
         self.release(now);
     }
 
-    /// Advances the highest number, and notes what is missing before it.
+    /// Advances the highest number, and notes missing packets before it.
     fn advance(&mut self, now: Instant, sequence: ExtendedSequence) {
         let Some(stream) = &mut self.stream else { return };
         let missing_from = stream.highest.next();

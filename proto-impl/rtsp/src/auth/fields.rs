@@ -183,7 +183,7 @@ impl Authorization {
         let parameters: Vec<(&str, String)> = split_unquoted(rest, ',').filter_map(parameter).collect();
         let get = |name: &str| {
             let mut values = parameters.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
-            // One that is there twice is one of two readings.
+            // A repeated parameter is ambiguous, and ignored.
             values.next().filter(|_| values.next().is_none()).map(|(_, value)| value.clone())
         };
         let algorithm = match get("algorithm") {

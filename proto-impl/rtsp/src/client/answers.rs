@@ -197,7 +197,7 @@ impl Client {
         };
         let answer = match response.headers.get("Transport") {
             Some(field) => Transport::read_all(field).ok().and_then(|all| all.into_iter().next()),
-            // Some servers think that what was offered is what is meant.
+            // Some servers omit the field and mean the offered transport.
             None => Some(offer.clone()),
         };
         let chosen = answer.and_then(|answer| self.chosen(&offer, answer));

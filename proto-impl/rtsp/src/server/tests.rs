@@ -268,7 +268,7 @@ fn p_09_channels_and_frames_out_of_place() {
     assert!(answer.contains("interleaved=2-3"), "{answer}");
     rig.feed(b"$\x09\x00\x01x$\x00\x00\x01x");
     assert_eq!((rig.server.stats().frames_ignored, rig.server.stats().frames_received), (1, 1));
-    // They neither end the session nor keep it.
+    // Ignored frames neither end the session nor keep it alive.
     rig.now += secs(50);
     rig.feed(&b"$\x09\x00\x01x".repeat(10_000));
     assert_eq!((rig.closed(), rig.server.stats().frames_ignored), (None, 10_001));

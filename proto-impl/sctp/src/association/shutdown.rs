@@ -80,7 +80,7 @@ impl Association {
         match self.phase {
             Phase::Established | Phase::ShutdownPending | Phase::ShutdownReceived => {
                 self.phase = Phase::ShutdownReceived;
-                // It says nothing of the window; a peer that closes has room.
+                // SHUTDOWN says nothing of the window; a peer that closes has room.
                 let window = u32::try_from(self.config.message_bytes_max).unwrap_or(u32::MAX);
                 self.acknowledge(now, &Sack::of_shutdown(cumulative, window));
             }

@@ -44,7 +44,7 @@ impl Fragment {
         let tsn = seq::unwrap_tsn(near, reader.u32().ok()?);
         let (stream, ssn, ppid) = (reader.u16().ok()?, reader.u16().ok()?, reader.u32().ok()?);
         let payload = reader.rest();
-        // A copy: what came beside it is not kept alive.
+        // A copy, so that the rest of the datagram is not kept alive.
         let payload = (!payload.is_empty()).then(|| Bytes::copy_from_slice(payload))?;
         Some(Self { tsn, stream, ssn, ppid, flags, payload })
     }

@@ -205,7 +205,7 @@ impl Flight {
         let round_trip = self.timed.take_if(|_| is_timed);
         self.congestion.acknowledge(self.cumulative, advanced, bytes, before);
         if let Some(newest) = newest {
-            // In recovery, each step forward says again what is missing (§7.2.4).
+            // In recovery, each advance of the cumulative number reports missing chunks again (§7.2.4).
             let told = sack.blocks().last().map(|(_, last)| self.cumulative.saturating_add(u64::from(last)));
             let highest = told.filter(|_| self.congestion.in_recovery() && advanced);
             self.count_misses(newest.max(highest.unwrap_or_default()));

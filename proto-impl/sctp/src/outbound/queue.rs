@@ -213,7 +213,7 @@ mod tests {
         let last_small = order.iter().rposition(|stream| *stream == 2).unwrap();
         assert_eq!(order[..last_small].iter().filter(|stream| **stream == 1).count(), 1, "{order:?}");
         assert_eq!((order.len(), queues.held(), queues.is_empty()), (100, 0, true));
-        // One that comes late does not make up for the time before.
+        // A stream that joins late does not catch up on the time before.
         (0..50).for_each(|_| queues.push(1, message(1000, Limit::Never)));
         queues.push(3, message(1000, Limit::Never));
         queues.push(3, message(1000, Limit::Never));

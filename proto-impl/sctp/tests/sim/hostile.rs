@@ -281,7 +281,7 @@ fn d_22_what_waits_for_fragments_and_order_is_bounded() {
         }
         assert_eq!(raw.closed(), Some(CloseReason::Limit), "{length}");
     }
-    // One message without an end.
+    // A message without an end.
     let mut raw = Raw::connected(config.clone(), 100_000);
     raw.open();
     raw.data(2, 1, 1, 53, &[0; 1000]);
@@ -359,7 +359,7 @@ fn d_24_acknowledgements_of_what_was_not_sent_do_nothing() {
         sack(first.wrapping_sub(1), 1000, &[(100, 200)]),
         sack(first.wrapping_sub(1), 1000, &[(3, 2), (0, 0)]),
         chunk(3, 0, &[0; 11]),
-        // It says that it has more gaps than there are.
+        // The chunk announces more gaps than it contains.
         chunk(3, 0, &[words(&[first, 1000]), halves(&[60_000, 60_000])].concat()),
     ] {
         raw.say(&[bad]);

@@ -100,7 +100,7 @@ proptest! {
             prop_assert_eq!(missing, 0);
         }
         pair.run_until(secs(600), |_, b| b.association.stats().buffered == (0, 0)).unwrap();
-        // Whatever was skipped, the channel goes on.
+        // The channel continues, whatever was skipped.
         let now = pair.clock.now();
         for n in 0..40 {
             pair.a.association.send(now, lossy, Kind::Binary, message(1000 + n, 10)).unwrap();

@@ -53,7 +53,7 @@ impl Losses {
     /// Reports these packets, all missing, at the next opportunity.
     pub(crate) fn report_now(&mut self, now_us: i64, base: Seq, (first, last): (Seq, Seq)) {
         let Some(from) = first.ahead_of(base) else { return };
-        // Where there is no place, what is in the list is reported at its own time.
+        // If the list is full, its ranges are reported at their own time.
         if self.ranges.len() >= RANGES_MAX {
             return;
         }

@@ -228,7 +228,7 @@ impl SendBuffer {
         }
         let most = self.entries.len().saturating_mul(LOST_PER_ENTRY);
         if self.lost.len() > most {
-            // Each packet is in the list once, so what is left is less than that.
+            // Without acknowledged packets the list is below the limit, because it has each packet once.
             let first = self.first;
             self.lost.retain(|seq| seq.ahead_of(first).is_some());
         }

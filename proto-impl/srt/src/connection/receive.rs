@@ -435,7 +435,7 @@ impl Link {
         if behind_end.is_some() {
             self.missing(now_us, end, first.previous());
         }
-        // It may begin before what is still waited for.
+        // The range may begin before the oldest packet that is still expected.
         let base = self.receiving.buffer.base();
         let first = if first.ahead_of(base).is_some() { first } else { base };
         self.receiving.losses.remove_range(base, first, last);

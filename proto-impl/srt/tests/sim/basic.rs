@@ -30,7 +30,7 @@ fn payload_comes_at_its_time() {
     let start = sim.clock.now();
     send_all(&mut sim, 10, 10);
     for (n, at) in sim.b.received_at.iter().enumerate() {
-        // One way from the first conclusion on, then the latency.
+        // Due after the one-way delay, counted from the first conclusion, and the latency.
         let due = start + ms(30 + 200) + ms(100) * u32::try_from(n).unwrap();
         let off = at.max(&due).duration_since(*at.min(&due));
         assert!(off < ms(2), "{n}: {off:?}");

@@ -128,7 +128,7 @@ fn s_08_a_jump_of_the_numbers_is_followed_when_it_stays() {
     let base = first_seq(&mut sim).next();
     let now = sim.clock.now();
     let stamp = 10_000_000;
-    // One stray packet is nothing.
+    // A single stray packet changes nothing.
     sim.b.connection().handle_datagram(now, &data(base.plus(0x2000_0000), 9, stamp));
     sim.b.connection().handle_datagram(now, &data(base, 1, stamp));
     sim.run_for(secs(3)).unwrap();

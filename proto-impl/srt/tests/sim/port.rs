@@ -326,11 +326,11 @@ fn s_29_who_guesses_socket_ids_ends_no_connection() {
     };
     assert!(!bye_at(&mut port, clock.at(secs(60) - ms(1))));
     assert!(bye_at(&mut port, clock.at(secs(60))), "it is over");
-    // One more after that time is one, and not one too many.
+    // A goodbye after that time counts as a first one.
     let late = clock.at(secs(61));
     assert!(matches!(port.route(late, address(FROM), &goodbye(1), &mut Vec::new()), Route::Drop(_)));
     assert!(bye_at(&mut port, late));
-    // It is remembered for as long as the address has a connection.
+    // The address is remembered for as long as it has a connection.
     for to in 1..16 {
         port.route(late, address(FROM), &goodbye(to), &mut Vec::new());
     }

@@ -280,7 +280,7 @@ fn gaps_become_silence_and_the_sound_behind_them_is_in_its_place() {
         (AAC, g711_units(g711::Law::Mu, 8.0, clicks)),
     ] {
         let units = sent.len();
-        // One alone, five, a second.
+        // Gaps of one unit, five units, and an eighth of all.
         sent.drain(units / 2..units / 2 + units / 8);
         sent.drain(units / 4..units / 4 + 5);
         sent.remove(units / 8);

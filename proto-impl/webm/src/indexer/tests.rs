@@ -169,7 +169,7 @@ fn a_file_that_is_torn_at_any_byte_keeps_all_whole_blocks() {
     let media = media(3);
     let file = recorded(&media, ROOM);
     let head = recorded(&[], ROOM).len();
-    // Where each block ends.
+    // The ends of the blocks.
     let ends: Vec<usize> = media
         .iter()
         .scan(head, |at, block| {
@@ -240,7 +240,7 @@ fn hostile_files_are_indexed_without_harm() {
             if finish(&indexed).is_err() {
                 continue;
             }
-            // Whatever it is, it is the same after each step.
+            // The result does not change with further bytes.
             let all = steps(&damaged);
             for after in &all {
                 let again = index(after).0.unwrap();

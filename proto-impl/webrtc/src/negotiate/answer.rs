@@ -61,7 +61,7 @@ pub(crate) fn answer(
         description.media.push(answer);
     }
     let has_media = sections.iter().any(|section| section.direction.sends() || section.direction.receives());
-    // Where media is offered it is what the session is for.
+    // If media is offered, the session is for media.
     let is_data_alone = data_remote.is_some() && !offer.media.iter().any(is_ours);
     if !local.takes_changes && !has_media && !is_data_alone {
         return Err(Error::NothingInCommon);
@@ -98,7 +98,7 @@ fn take(
     let mut selected = media.select(&preference.formats);
     let offered = offer.direction(media);
     let direction = offered.answer(preference.direction);
-    // One that we want idle is kept; one that only turns out so is of no use.
+    // A section that we want idle is kept; a section that is idle only by the answer is useless.
     let is_idle = !(direction.sends() || direction.receives());
     if selected.is_empty() || (is_idle && preference.direction != Direction::Inactive) {
         return None;

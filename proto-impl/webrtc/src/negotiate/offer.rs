@@ -170,7 +170,7 @@ fn section(
     mid: String,
     (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
 ) -> Media {
-    // Chromium refuses a second source of audio: what is lost of that is repeated as it was.
+    // Chromium refuses a second source of audio, so lost audio packets are repeated unchanged.
     let repaired = if *kind == MediaKind::Video { preference.formats.as_slice() } else { &[] };
     let mut more: Vec<(PayloadType, Format)> = rtx_formats(repaired, (offers, taken));
     if preference.direction == Direction::SendOnly {

@@ -108,7 +108,7 @@ fn every_publisher_is_answered() {
                 .iter()
                 .any(|format| format.local.rtpmap.is("H264") || format.local.rtpmap.is("VP8"))
         );
-        // Whoever writes `passive` is the server.
+        // The side that writes `passive` is the DTLS server.
         let passive = offer.transport(&offer.media[0]).setup == Some(Setup::Passive);
         assert_eq!(negotiated.dtls_client, passive, "{name}");
     }
@@ -418,7 +418,7 @@ fn a_section_of_data_channels_is_taken_beside_media() {
     let candidates: Vec<usize> =
         answer.media.iter().map(|media| media.attributes.candidates().count()).collect();
     assert_eq!((candidates, answer.media[0].kind.clone()), (vec![1, 0, 0], MediaKind::Application));
-    // One alone, in the bundle.
+    // A single section, in the bundle.
     let mut two = offer.clone();
     two.media.push(offer.media.iter().find(is_data).unwrap().clone());
     let mut unbundled = offer.clone();

@@ -188,7 +188,7 @@ impl Peer {
         let Some(reception) = &mut self.reception else { return };
         let requests = reception.poll_requests(now);
         let urgent = reception.is_rate_urgent(now).then(|| reception.rate_estimate(now, &[])).flatten();
-        // It is about all sources; where there is none any more, what has come is told nevertheless.
+        // The feedback covers all sources. Without any source left, it still reports what has arrived.
         let any_source = reception.any_source().unwrap_or(Ssrc(0));
         let mut feedback = Vec::new();
         for (media, numbers) in &requests.nacks {
@@ -215,7 +215,7 @@ impl Peer {
             compound.remb(self.reports.ssrc, bits, &rated);
             feedback.push(compound);
         }
-        // One part for a packet: a second one that does not fit would wait for ever.
+        // Each packet carries a single part: a second part that does not fit would wait for ever.
         while self.reception.as_ref().is_some_and(|reception| reception.has_arrivals(now)) {
             let mut compound = self.start_feedback();
             let arrivals = self.reception.as_mut().and_then(|reception| reception.arrivals());

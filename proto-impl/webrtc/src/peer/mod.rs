@@ -388,7 +388,7 @@ impl Peer {
     pub fn stats(&self) -> Stats {
         let mut stats = self.stats.clone();
         stats.transport = self.transport.stats();
-        // Behind the end what is left is what was.
+        // After the end the transport reports nothing, so the last values remain.
         stats.profile = self.transport.profile().or(stats.profile);
         stats.handshake = self.transport.handshake().or(stats.handshake);
         stats.round_trip = self.reports.round_trip;

@@ -105,7 +105,7 @@ impl Peer {
                 None => preference(id, media).filter(|_| takes_changes),
             }
         };
-        // Whether it is good is found out without touching the session.
+        // The offer is checked on a copy of the random state, so that a bad one leaves the session as it was.
         let mut random = self.random.clone();
         let (mut answer, negotiated) = self.answer(offer, wanted, known, &mut random)?;
         let is_same = same_sections(&negotiated.sections, &self.negotiation.sections);

@@ -148,7 +148,7 @@ mod tests {
         assert!((1000..1100).contains(&first), "{:?}", bench.told);
         assert!(bench.told.iter().any(|(at, level)| *at < 1300 && *level <= 50), "{:?}", bench.told);
         assert!((30..=33).contains(&bench.last().unwrap()));
-        // It stays so loud: a report in half a second.
+        // The level stays: reports come each half second.
         let before = bench.told.len();
         bench.packets(100, |_| 30);
         assert!((3..=4).contains(&(bench.told.len() - before)), "{:?}", bench.told);

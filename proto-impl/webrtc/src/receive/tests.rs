@@ -159,7 +159,7 @@ fn named_layers_are_received_beside_each_other() {
     bench.delta(2, 11);
     assert_eq!(layers(&mut bench), [(1, true), (0, true), (0, false), (1, false)]);
     assert_eq!(bench.reception.unknown, 2);
-    // One of the lower layer is lost, and repaired: by a source that says once what it repairs.
+    // A packet of the lower layer is lost, and repaired by a source that says once what it repairs.
     bench.delta(2, 13);
     bench.delta(1, 102);
     assert_eq!(layers(&mut bench), [(0, false)]);

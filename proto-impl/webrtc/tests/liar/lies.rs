@@ -154,7 +154,7 @@ fn remb(seen: &Seen, bits: u64) -> Vec<Vec<u8>> {
 fn nacks(seen: &Seen) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for (source, newest) in seen.sources.iter().zip(&seen.newest) {
-        // What is kept first: further ones fill up the list, and are unknown.
+        // Numbers that are still kept come first; the others fill up the list, and are unknown.
         let back = (0..RECENT).rev().chain((RECENT..NACKED).rev());
         let numbers: Vec<_> = back.map(|back| SequenceNumber(newest.0.wrapping_sub(back))).collect();
         let mut rest = numbers.as_slice();

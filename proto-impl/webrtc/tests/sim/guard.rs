@@ -77,7 +77,7 @@ fn i_05_what_is_authentic_is_dropped_where_the_path_is_not_valid() {
     pair.run_until(secs(5), both_connected).unwrap();
     pair.a.studio = Some(Studio::new(pair.clock.now(), secs(1), 22));
     pair.a.wire = Some(Vec::new());
-    // They are taken off the right path, so that none of them is a replay.
+    // The peer never sees these packets on the right path, so that none of them is a replay.
     pair.a.swallow = Some(Box::new(|is_stun, _| !is_stun));
     pair.run_for(secs(2)).unwrap();
     let now = pair.clock.now();

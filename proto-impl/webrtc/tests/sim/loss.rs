@@ -133,7 +133,7 @@ fn a_far_publisher_is_repaired() {
             });
             let late = late.max().unwrap();
             println!("audio is {late:?} late at most");
-            // It is held for half a second, and longer only by what it waits at the sender.
+            // Audio is held for half a second, and beyond that only for the time that it waits at the sender.
             assert!(late <= ms(600), "{latency}, seed {seed}: {late:?}");
         }
     }
@@ -210,7 +210,7 @@ fn what_the_path_carries_is_estimated() {
     let estimate = pair.b.peer.estimate(now).unwrap();
     assert!((1_500_000..3_500_000).contains(&estimate), "{estimate}");
     assert_eq!((pair.b.peer.loss(), pair.b.peer.is_congested(now)), (0, false));
-    // Whether it carries more is found out.
+    // Probing finds out whether the path carries more.
     assert!(pair.b.peer.probe(now, 5_000_000) && !pair.b.peer.probe(now, 5_000_000));
     pair.run_for(secs(1)).unwrap();
     let estimate = pair.b.peer.estimate(pair.clock.now()).unwrap();

@@ -183,7 +183,7 @@ fn participants_come_and_go_while_the_others_go_on() {
     assert_eq!(room.send(1), [1, 2].into());
     room.negotiate(&[Place::Idle, Place::Audio(1), Place::Video(1), Place::Audio(2), Place::Video(2)]);
     assert_eq!(room.send(2), [1, 2, 3, 4].into());
-    // One leaves: the other is not disturbed.
+    // A participant leaves, and the other is not disturbed.
     let (gone_audio, gone_video) = (Place::Withdrawn(Codec::Opus), Place::Withdrawn(Codec::Vp8));
     room.negotiate(&[Place::Idle, gone_audio, gone_video, Place::Audio(2), Place::Video(2)]);
     assert_eq!(room.send(3), [3, 4].into());
@@ -248,7 +248,7 @@ fn later_offers_that_cannot_be_made_change_nothing() {
     let mut receives = preferences(&[Place::Idle, Place::Video(1), Place::Video(2)]);
     receives[2].1.direction = Direction::RecvOnly;
     assert_eq!(room.server.offer(&receives).unwrap_err(), Error::State);
-    // One that is open, and an answer of somebody else.
+    // An offer is open, and the answer comes from somebody else.
     let offer = room.server.offer(&preferences(&[Place::Idle, Place::Video(1), Place::Video(2)])).unwrap();
     assert_eq!(room.server.offer(&preferences(&[Place::Idle, Place::Video(1)])).unwrap_err(), Error::State);
     let offer = Description::read(offer.write().as_bytes()).unwrap();

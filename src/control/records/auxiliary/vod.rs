@@ -89,7 +89,7 @@ pub(in crate::control) enum Kept {
     There { name: Box<str> },
 }
 
-/// A record with what is not shown of it.
+/// A record with its hidden members.
 #[derive(Serialize)]
 struct Stored<'a> {
     #[serde(flatten)]

@@ -229,16 +229,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/{id}/recording/{on}",
-        |control, now, call| {
-            vods::record(
-                &mut control.cx,
-                &mut control.records,
-                &control.registry,
-                &mut control.files,
-                now,
-                call,
-            )
-        },
+        |control, now, call| vods::record(control.recorder(now), call),
         "Result",
         BROADCASTS,
         "Switch recording",
@@ -248,9 +239,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/clip",
-        |control, now, call| {
-            vods::clip(&mut control.cx, &control.records, &control.registry, &mut control.files, now, call)
-        },
+        |control, now, call| vods::clip(control.recorder(now), call),
         "Result",
         BROADCASTS,
         "Make a recording of what is kept",
@@ -360,7 +349,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Put,
         "/broadcasts/{id}/seek-time/{ms}",
-        |control, now, call| playback::seek(control.playback(), now, call),
+        |control, now, call| playback::seek(control.outgoing(now), call),
         "Result",
         BROADCASTS,
         "Seek in a source",
@@ -369,7 +358,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/playlists/{id}/next",
-        |control, now, call| playback::next_item(control.playback(), now, call),
+        |control, now, call| playback::next_item(control.outgoing(now), call),
         "Result",
         BROADCASTS,
         "Play the next item of a playlist",

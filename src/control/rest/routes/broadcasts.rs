@@ -284,7 +284,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/start",
-        |control, now, call| broadcasts::start(control.playback(), now, call),
+        |control, now, call| broadcasts::start(control.outgoing(now), call),
         "Result",
         BROADCASTS,
         "Start a stream source",
@@ -293,7 +293,7 @@ pub(super) const ROUTES: &[Route] = &[
     app(
         Post,
         "/broadcasts/{id}/stop",
-        |control, now, call| broadcasts::stop(control.playback(), now, call),
+        |control, now, call| broadcasts::stop(control.outgoing(now), call),
         "Result",
         BROADCASTS,
         "Stop a stream",

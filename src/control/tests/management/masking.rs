@@ -49,7 +49,7 @@ fn planted(keys: impl Iterator<Item = &'static crate::config::Key>) -> Vec<(&'st
             "cluster.url" => format!("redis://node:{secret}@203.0.113.9"),
             "webrtc.ice_servers" => format!("turn:203.0.113.9 user {secret}"),
             _ if key.secret => secret,
-            // What it is put before would stand in its query.
+            // The stream's path is appended to this value, which therefore has no query.
             "httpForwardingBaseURL" => format!("http://203.0.113.9/{CANARY}"),
             _ => format!("http://203.0.113.9/{CANARY}?key={CANARY}"),
         }

@@ -56,7 +56,7 @@ fn b_34_a_subtrack_that_waits_for_room_is_stopped_with_its_main_track() {
     // Nothing but what was answered: no time passes before the crash.
     let mut rig = rig.crash();
     assert_eq!(begun(&mut rig), [""; 0]);
-    // One that waits while the other runs on, alone or behind a restart.
+    // A source that is stopped while it waits stays stopped, also after a restart.
     let mut rig = short_of_room();
     rig.create("room");
     rig.post(&format!("{BROADCASTS}/room/subtrack?id=b"), "");
@@ -108,7 +108,7 @@ fn b_34_an_application_that_comes_back_has_the_sources_that_ran() {
     rig.control.remove_app(rig.now, &"live".into());
     rig.drain();
     rig.take();
-    // One that comes back has what ran.
+    // A returning application starts the sources that ran.
     rig.control.install_app(rig.now, (*config(&[], &[]).apps[0]).clone());
     rig.drain();
     assert_eq!(begun(&mut rig), ["a"]);

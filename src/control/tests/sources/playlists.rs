@@ -67,7 +67,7 @@ fn items_follow_each_other_on_one_stream_and_begin_anew() {
     assert_eq!(rig.op("p", "stop"), (200, PLAIN.into()));
     assert_eq!(rig.index("p"), (Some(1), "finished".into()));
     assert_eq!(rig.state("p"), "finished");
-    // It goes on where it stood.
+    // The playlist continues at the item where it stopped.
     assert_eq!(rig.op("p", "start"), ok("p"));
     rig.item("/b.mp4");
 }
@@ -113,7 +113,7 @@ fn items_that_bring_nothing_are_passed_over_and_then_waited_for() {
         }
         item = rig.item(if round % 2 == 0 { "/b.mp4" } else { "/a.mp4" });
     }
-    // One that plays ends the pauses.
+    // An item that plays resets the pauses.
     rig.plays(item, 5000);
     let (_, order) = rig.item("/b.mp4");
     rig.pull_news(order.pull, order.attempt, PullState::Failed("404".into()));

@@ -86,7 +86,7 @@ fn a_folder_is_linked_and_its_media_are_found_and_served() {
     assert_eq!(rig.unlink("media/films"), ImportOutcome::Missing);
     let absolute = rig.home.join("media/empty");
     assert_eq!(rig.link(absolute.to_str().unwrap()), ImportOutcome::Linked(Vec::new()));
-    // One that is gone is forgotten all the same.
+    // A folder that is gone is still forgotten.
     let absolute = absolute.canonicalize().unwrap();
     fs::remove_dir(&absolute).unwrap();
     assert!(matches!(rig.unlink(absolute.to_str().unwrap()), ImportOutcome::Unlinked(_)));

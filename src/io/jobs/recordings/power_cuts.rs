@@ -76,7 +76,7 @@ struct Image {
 enum Content {
     Synced,
     All,
-    /// The first half of what has changed.
+    /// The first half of the changed blocks.
     Torn,
     /// Appended bytes are zeros.
     Zeros,

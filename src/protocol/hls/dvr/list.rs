@@ -11,7 +11,7 @@ use hls::playlist::{Date, Segment, SegmentLines};
 
 use super::reach::{KEY, MARK, Mark, RANGE, RANGED};
 
-/// Delta updates leave out what is further from the end than so many target durations (RFC 8216bis §4.4.3.8).
+/// Delta updates leave out segments further than this many target durations from the end (RFC 8216bis §4.4.3.8).
 pub(super) const SKIP_TARGETS: u64 = 6;
 /// The version of a playlist with `EXT-X-SKIP` (RFC 8216bis §8).
 const SKIP_VERSION: u32 = 9;

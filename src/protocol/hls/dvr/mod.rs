@@ -360,7 +360,7 @@ impl Dvr {
         self.files.kept.extract_if(.., is_free).collect()
     }
 
-    /// Ends it with the stream: what is left is written.
+    /// Ends with the stream: writes the remaining segments.
     pub(super) const fn finish(&mut self) {
         self.stage.is_over = true;
         self.due.failed = 0;
@@ -377,7 +377,7 @@ impl Dvr {
     pub(super) fn job_done(&mut self, now: Instant, outcome: Outcome) {
         let Some(doing) = self.doing.take() else { return };
         if self.stage.is_cleared && doing != Doing::Clear {
-            // The folder goes behind it, and what it has written, read or missed with it.
+            // The folder is removed after this job, and its result no longer matters.
             return;
         }
         if matches!(outcome, Outcome::Busy) {
@@ -478,7 +478,11 @@ impl Dvr {
         let is_shorter = self.shed();
         if is_shorter && !std::mem::replace(&mut self.stage.is_short, true) {
             let (app, stream) = (self.folder.first(), &self.stem);
-            tracing::warn!(app, stream, "DVR goes back less far: the disk is full, or dvr.max_bytes used up");
+            tracing::warn!(
+                app,
+                stream,
+                "DVR window shortened: the disk is full, or dvr.max_bytes is reached"
+            );
         }
         is_shorter
     }
@@ -588,7 +592,7 @@ pub(super) fn is_wanted(query: &Query) -> bool {
     query.iter().any(|(name, _)| matches!(name.as_str(), "dvr" | "start" | "end"))
 }
 
-/// True if a segment, or what it cannot be played without, is among these.
+/// True if a segment, or its init segment, is among these.
 fn is_named(names: &BTreeSet<String>, segment: &Segment) -> bool {
     names.contains(&segment.uri) || segment.map.as_ref().is_some_and(|map| names.contains(&map.uri))
 }

@@ -135,7 +135,7 @@ impl Chunk {
             is_kept
         });
         let lines: String = lines.collect();
-        // Which of the bytes are whose is not written down.
+        // The text does not say how many bytes each segment has, so they are divided evenly.
         let bytes = self.mark.bytes.checked_div(self.mark.segments).unwrap_or(0).saturating_mul(count);
         self.mark = Mark { segments: count, bytes, end_ms: begin_ms.max(self.mark.begin_ms), ..self.mark };
         self.text = self.mark.line() + &lines;
@@ -225,7 +225,7 @@ impl Reach {
             self.discontinuities = last.mark.discontinuities.saturating_add(inside);
             self.target = last.mark.target;
             self.is_resumed = true;
-            // It may be that of the newest segments, which is written again and again.
+            // The last part may be the one of the newest segments, which is written again and again.
             resumed.changed.push(last.clone());
         }
         resumed
@@ -322,7 +322,7 @@ impl Reach {
         let next: BTreeSet<&str> = self.chunks.front().into_iter().flat_map(Chunk::names).collect();
         let gone = chunk.names().filter(|name| !next.contains(name) && !self.needs(name));
         let gone: BTreeSet<String> = gone.map(str::to_owned).collect();
-        // The list first: what is interrupted leaves files that no list names, and not the other way round.
+        // The list comes first, so that an interruption leaves files without a list, and never a list without its files.
         std::iter::once(list_name(&chunk.mark)).chain(gone).collect()
     }
 

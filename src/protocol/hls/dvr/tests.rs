@@ -217,7 +217,7 @@ fn a_window_is_on_the_disk_and_slides() {
         assert_eq!(all.media_sequence + count, rig.number);
         assert_eq!(all.discontinuity_sequence, 100 % 7 + 7, "those of 100 to 400 that have left");
         assert!(rig.memory.len() <= LIST_SIZE + 10, "{:?}", rig.memory.keys());
-        // What has left the playlist stays a little, and no longer.
+        // Segments stay for a while after they have left the playlist.
         let segments = rig.disk.keys().filter(|name| name.ends_with(".m4s")).count();
         assert!(u64::try_from(segments).unwrap() <= count + LEAVING_SEGMENTS + chunk, "{segments}");
         assert!(rig.disk.len() < segments + 20, "{:?}", rig.disk.keys());
@@ -395,7 +395,7 @@ fn t_19_whatever_the_disk_does_viewers_can_fetch_what_is_listed() {
         next.seen = seen;
         next.done(None);
         let resumed = next.shown(Choice::default()).unwrap();
-        // What is older than the window has not left the disk yet.
+        // Segments older than the window may still be on the disk.
         let older = uris(&resumed).len() - uris(&ended).len();
         assert!(uris(&resumed).ends_with(&uris(&ended)) && older <= 2 * CHUNK, "{seed}");
         assert!(
@@ -463,7 +463,7 @@ fn a_disk_that_hangs_costs_no_more_than_the_cap() {
             shown.map(|list| list.segments.iter().filter(|segment| segment.gap).count())
         };
         assert_eq!(gaps(&rig), is_ready.then_some(101 - 32 - LIST_SIZE));
-        // It goes on as if nothing was.
+        // The stream continues as if nothing had happened.
         rig.done(None);
         rig.segment(10, false);
         rig.settle();

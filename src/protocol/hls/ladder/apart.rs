@@ -155,7 +155,7 @@ impl Board {
             let first = self.periods.iter().position(|period| period.has(one.names()));
             let last = self.periods.iter().rposition(|period| period.has(one.names()));
             let begin = |at: usize| self.periods.get(at).map(|period| period.stretch.begin_ms);
-            // One that is in no period yet is in the next one.
+            // A rendition that is in no period yet will be in the next.
             let from_ms = first.and_then(begin).unwrap_or(u64::MAX);
             one.within(from_ms, last.and_then(|at| begin(at.saturating_add(1))))
         })

@@ -246,7 +246,7 @@ impl Ladder {
         (rung.began, stream) < (self.start.number, self.stream)
     }
 
-    /// True if this stream publishes what is of all.
+    /// True if this stream publishes the blobs that belong to the whole ladder.
     fn leads(&self, blobs: &Blobs) -> bool {
         self.others(blobs).first().is_none_or(|first| !self.is_earlier(*first))
     }
@@ -408,7 +408,7 @@ impl Ladder {
         }
     }
 
-    /// Publishes what is new: what playlists name before they name it.
+    /// Publishes new blobs: segments and parts before the playlists that name them.
     fn publish(&mut self, ctx: &Context<'_>) {
         let mut rungs = std::mem::take(&mut self.rungs);
         let mut absent = std::mem::take(&mut self.around.absent);

@@ -371,7 +371,7 @@ fn the_first_list_waits_for_a_rendition_that_has_just_begun() {
     }
     lists.dedup();
     assert_eq!(lists, [0, 2], "none of one rendition");
-    // One that makes no segments is waited for no longer than that.
+    // A rendition without segments delays the list no longer than that.
     let mut rig = Rig::new(&[]);
     rig.begin("cam", &[1080], 0, 2000);
     rig.begin("cam_720", &[720], 0, 18_000);

@@ -275,7 +275,7 @@ export class Room {
     this.people = new Map();
     for (const { streamId, name, metaData } of this.#records) {
       if (streamId === this.id) continue;
-      // What it says by its channel is newer than its record.
+      // News by the data channel is newer than the record.
       this.people.set(streamId, { ...aboutOf(metaData), ...former.get(streamId), name: name || streamId });
     }
     this.#events.onChange();

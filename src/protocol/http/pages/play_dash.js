@@ -43,7 +43,7 @@ export class DashPlayer extends MediaPlayer {
   async #failed(error) {
     const refusal = await probe(this.#url, this.signal);
     if (this.refused(refusal?.outcome === "offline" ? { outcome: "ended", text: "The stream has ended." } : refusal)) return;
-    // What is no failed download stays as it is.
+    // Errors other than failed downloads do not end the playback.
     if (!/download|load/i.test(error?.message ?? "")) this.over("unplayable", error?.message || "This browser cannot play the stream.");
   }
 

@@ -3,7 +3,7 @@
 import { library, namesOf } from "./play_media.js";
 
 const SETTINGS = {
-  // What is in the buffer is delay: played a little faster until half a second is left.
+  // Buffered media is delay: the player speeds up until half a second is left.
   liveSync: true,
   liveSyncMaxLatency: 0.9,
   liveSyncTargetLatency: 0.5,

@@ -19,7 +19,7 @@ function draw(pen, now, name) {
   pen.fillStyle = "#101418";
   pen.fillRect(0, HEIGHT * 0.72, WIDTH, HEIGHT * 0.28);
   pen.fillRect(WIDTH * 0.2, HEIGHT * 0.24, WIDTH * 0.6, HEIGHT * 0.34);
-  // It crosses the picture once in two seconds.
+  // The block crosses the picture every two seconds.
   const place = ((now.getTime() % 2000) / 2000) * (WIDTH + 120) - 120;
   pen.fillStyle = "#f2b134";
   pen.fillRect(place, HEIGHT * 0.76, 120, 40);

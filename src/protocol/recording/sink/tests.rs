@@ -464,7 +464,7 @@ fn a_disk_that_stalls_is_waited_for_up_to_a_number_of_bytes() {
     rig.disk_works_again();
     assert_eq!(rig.sink.held_bytes, 0);
     rig.stream(8000, 10_000);
-    // It hangs: the sink takes no more than it may hold, and its cursor lags.
+    // The disk hangs: the sink takes no more than it may hold, and its cursor lags.
     rig.stalls = true;
     let large = Bytes::from(vec![7; 1 << 20]);
     let taken = (0..100).take_while(|n| rig.unit(VIDEO, 10_000 + n * 500, *n == 0, large.clone())).count();
@@ -472,7 +472,7 @@ fn a_disk_that_stalls_is_waited_for_up_to_a_number_of_bytes() {
     assert!(rig.sink.held_bytes < HELD_BYTES_MAX + FRAGMENT_ROOM);
     rig.disk_works_again();
     assert!(rig.sink.has_room());
-    // It goes on at a key frame, in the same file.
+    // The recording continues at a key frame, in the same file.
     rig.stream(90_000, 93_000);
     let sent = std::mem::take(&mut rig.sent);
     rig.close();

@@ -279,7 +279,7 @@ fn a_source_that_goes_on_under_another_ssrc_is_followed() {
         events.iter().filter_map(of_video).collect::<Vec<i64>>()
     };
     assert_eq!(videos(&rig.told()).len(), 10);
-    // It begins anew elsewhere: its first packets wait, and none of them is lost.
+    // The source begins anew with other times: its first packets wait, and none of them is lost.
     let mut times = Vec::new();
     for n in 0..30 {
         send(&mut rig, 9, 40_000 + n);

@@ -230,7 +230,7 @@ fn only_reports_show_that_a_viewer_of_datagrams_is_there() {
     assert!(!rig.is_over());
     for _ in 0..4 {
         rig.pass(16);
-        // It is sent answers, and sends what is no report.
+        // Answers sent to the viewer, and packets that are no reports, do not count.
         rig.with(|session, ctx| session.handle_sent(ctx, 100));
         rig.datagram(1, &packet(96, 1));
     }
@@ -319,7 +319,7 @@ fn a_description_waits_three_seconds_for_the_sound_of_a_young_stream() {
         said.starts_with("RTSP/1.0 200") && said.contains("m=video") && !said.contains("m=audio"),
         "{said}"
     );
-    // It is told once, and that was it.
+    // Only the first answer is awaited; later tracks are not announced.
     rig.tell(SubscriptionNews::KindAdded(&tracks()));
     assert_eq!(rig.said(), "");
     let said = awaiting(true).said();

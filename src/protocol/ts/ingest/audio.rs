@@ -120,7 +120,7 @@ impl Audio {
                 }
             }
         }
-        // This many frames are noise.
+        // Too many frames in a packet are noise.
         made.push(Made::Bad);
     }
 

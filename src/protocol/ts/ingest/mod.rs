@@ -195,7 +195,7 @@ impl Depackager {
         dropped.saturating_sub(std::mem::replace(&mut self.told, dropped))
     }
 
-    /// Ends the transport stream: emits what was held back for more of it.
+    /// Ends the transport stream and emits the units that waited for more of it.
     pub(crate) fn finish(&mut self) {
         self.demuxer.finish();
         self.handle(&[]);
@@ -218,7 +218,7 @@ impl Depackager {
         self.units.pop_front()
     }
 
-    /// Returns what has come of the stream so far.
+    /// Returns the progress of the stream so far.
     pub(crate) fn supply(&self) -> Supply {
         let lacks_video = self.lead().is_some_and(|(lead, _)| !self.key_seen.contains(lead));
         match (self.delivers, lacks_video) {
@@ -385,7 +385,7 @@ impl Depackager {
         }
     }
 
-    /// Handles what was made of bytes that arrived at `arrived`; `None` means now.
+    /// Handles the results of bytes that arrived at `arrived`; `None` means now.
     fn settle(&mut self, track: TrackId, arrived: Option<Instant>) {
         let mut made = std::mem::take(&mut self.made);
         for made in made.drain(..) {

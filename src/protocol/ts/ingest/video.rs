@@ -79,7 +79,7 @@ impl Coding {
                 h265::NAL_AUD => Role::Delimiter,
                 h265::NAL_FILLER => Role::Filler,
                 h265::NAL_VPS..=h265::NAL_PPS => Role::Set,
-                // That behind a picture has another type, and begins nothing.
+                // A suffix SEI has another type, and begins nothing.
                 h265::NAL_SEI => Role::Before { recovery: false },
                 _ if h265::is_picture(nal) => {
                     Role::Slice { begins: h265::begins_picture(nal), key: h265::is_key(nal) }

@@ -213,7 +213,7 @@ impl RtcClient {
                     let (session, answer) = (session.take().unwrap_or_default(), std::mem::take(answer));
                     self.answered(now, session, &answer);
                 }
-                // Whatever it says, the server has heard of the end.
+                // Any answer shows that the server has heard of the end.
                 (ResponseEvent::End, Stage::Deleting) => {
                     self.stage = Stage::Closed;
                     self.peer.close(now);
@@ -245,7 +245,7 @@ impl RtcClient {
                 Event::Closed(reason) => self.end(now, closed_text(reason)),
                 // A clip has key frames where it has them: who wants one waits for the next.
                 Event::KeyFrameWanted { .. } => {}
-                // The path is the socket's, and what is lost is counted by its stamps.
+                // The socket has a single path, and losses are counted by the stamps of the media.
                 Event::Candidate(_)
                 | Event::PathOpened(_)
                 | Event::PathClosed(_)

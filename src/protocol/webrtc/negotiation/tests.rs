@@ -176,7 +176,7 @@ fn viewers_forms_are_sent_what_they_decode_or_the_offer_is_countered() {
         (avc(baseline), h264(OPEN), Some(96)),
         (avc(baseline), h264(""), Some(96)),
         (avc(baseline), h264("profile-level-id=42e01f"), Some(96)),
-        // It says that it does not take fragments.
+        // Mode 0 refuses fragments.
         (avc(baseline), h264("packetization-mode=0;profile-level-id=42e01f"), None),
         (avc(baseline), vec![("H264/90000", "packetization-mode=0"), ("H264/90000", OPEN)], Some(97)),
         (avc(baseline), h264("packetization-mode=1;profile-level-id=640c1f"), Some(96)),

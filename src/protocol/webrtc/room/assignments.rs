@@ -13,7 +13,7 @@ use crate::types::Handle;
 /// Minimum time between two lists of speakers; pages drop speakers that were not listed for a second.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// The streams that speak, and what was last sent to the page.
+/// The speaking streams, and the list last sent to the page.
 #[derive(Debug, Default)]
 pub(super) struct Loud {
     speakers: BTreeSet<Handle>,

@@ -349,7 +349,7 @@ fn a_page_has_fewer_videos_and_no_more_than_the_application_lets_it() {
     bench.steps(&BOTH);
     assert_eq!(bench.negotiate().unwrap().len(), 2);
     assert_eq!(bench.shown(), ["videoTrack0=ann", "videoTrack1=ben", "videoTrack2=cat"]);
-    // Where each stream has places of its own, as many of them are in use.
+    // If each stream has places of its own, that many of them are used.
     let mut bench = Bench::new(Choice::default());
     let handles = ["a", "b", "c"].map(|id| bench.came(id, &BOTH).unwrap());
     bench.negotiate().unwrap();

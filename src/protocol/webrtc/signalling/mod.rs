@@ -303,7 +303,7 @@ impl Socket {
         let wanted = command.flag("enabled");
         let track = command.text("trackId");
         if !track.is_empty() && super::negotiation::stream_of_track(track) != id {
-            // One stream of a main track.
+            // The command concerns a single stream of a main track.
             let (video, audio) = (is_video.then_some(wanted), (!is_video).then_some(wanted));
             return self.want_of(id, track, video, audio);
         }

@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut server = Server::new(now, Arc::new(Config::default()), seed.derive("server", 1));
     let mut is_ready = false;
     while !is_ready {
-        // What a socket would carry. `Err` is fatal, and says what the peer did.
+        // The transport: a socket in a real program. `Err` is fatal, and says what the peer did.
         let mut out = SendQueue::new();
         client.poll_transmit(&mut out);
         server.handle_bytes(now, &out.take_all())?;

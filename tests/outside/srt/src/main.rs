@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Connection::caller(now, Arc::clone(&config), SocketId::random(&call), "live/stream", &call);
     let mut listener = None;
     while !caller.is_connected() {
-        // What the caller sends comes in at the port; what the port and the listener send goes back.
+        // The caller's datagrams arrive at the port; those of the port and the listener go back.
         let (mut out, mut reply) = (Datagrams::new(), Vec::new());
         caller.poll_transmit(now, &mut out);
         match port.route(now, from, out.get(0), &mut reply) {

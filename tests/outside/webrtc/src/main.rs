@@ -18,7 +18,7 @@ fn main() -> Result<(), webrtc::Error> {
     let mut client = Peer::new(now, client, anchor, Seed::from_number(3))?;
     let mut server = Peer::new(now, server, anchor, Seed::from_number(4))?;
 
-    // What a client offers, and a server answers, as text.
+    // The client's offer and the server's answer, as text.
     client.add_local(now, here).unwrap();
     let sends = MediaPreference {
         direction: Direction::SendOnly,

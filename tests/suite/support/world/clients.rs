@@ -234,7 +234,7 @@ impl SimClient {
             let _ = machine.handle_bytes(now, bytes);
         } else if let Some(stream) = self.byte_stream() {
             stream.handle_bytes(now, bytes);
-            // Whatever the answer is, the server has heard of the end.
+            // Any answer shows that the server has heard of the end.
             self.ended |= matches!(self.way, Way::Both { .. }) && self.story.left.is_some();
         } else if let Role::Http { answer } = &mut self.role {
             answer.extend_from_slice(bytes);

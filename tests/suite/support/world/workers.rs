@@ -58,7 +58,7 @@ impl World {
             return false;
         }
         let now = self.now();
-        // It was interrupted while it sent.
+        // The thread was interrupted while it sent.
         let mut progress = self.perform_all(index);
         progress |= self.take_mail(index);
         if !self.threads.runs(index) {

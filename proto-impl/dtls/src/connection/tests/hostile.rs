@@ -178,7 +178,7 @@ fn d_15_what_a_server_takes() {
     assert_eq!(answer.extensions.check_renegotiation(), Ok(true));
     assert!(!answer.random.ends_with(b"DOWNGRD\x01"));
 
-    // Whatever comes after DTLS 1.3.
+    // A version above DTLS 1.3 is unknown, and ignored.
     taken(&|hello| hello.version = 0xfe00);
     taken(&|hello| hello.version = 0xfdff);
 
@@ -589,7 +589,7 @@ fn d_15_nothing_is_renegotiated() {
         ends.server.push_record(ContentType::HANDSHAKE, &[0; 12]);
     }
     ends.run();
-    // One refusal each, as a warning.
+    // Each side refuses once, by a warning.
     assert_eq!((ends.client.stats().ignored_alerts, ends.server.stats().ignored_alerts), (1, 1));
     assert!(ends.client.is_connected() && ends.server.is_connected());
 }

@@ -176,7 +176,7 @@ fn d_11_records_leave_in_the_order_of_their_numbers() {
     let left = sent(&mut ends.server, ends.clock.now());
     assert_eq!(protected(&left), [(1, 0, finished), (1, 1, data), (1, 2, data)]);
 
-    // It was lost: the client repeats itself, while something waits to be sent, and before something else does.
+    // The flight was lost: the client sends it again while application data waits, and before it sends the data.
     let mut repeat = |behind: &[&[u8]]| {
         ends.clock.advance(secs(1));
         let now = ends.clock.now();

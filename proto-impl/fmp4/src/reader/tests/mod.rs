@@ -163,7 +163,7 @@ fn segments_are_read_one_after_the_other() {
         from = to;
     }
     assert_eq!(found, read(FRAGMENTED).unwrap());
-    // One that is cut is noticed.
+    // A segment that is cut off is noticed.
     let mut input = &FRAGMENTED[..FRAGMENTED.len() / 2];
     while reader.read(&mut input).unwrap().is_some() {}
     assert!(matches!(reader.begin_segment(), Err(Error::Unfinished { .. })));

@@ -29,7 +29,7 @@ use crate::playlist::{Key, LowLatency, Map, MediaPlaylist, Part, Segment};
 
 /// Players play so many parts behind the end (RFC 8216bis §4.4.3.8).
 const HOLD_BACK_PARTS: u32 = 3;
-/// Delta updates leave out what is so many target durations from the end (§4.4.3.8).
+/// Delta updates leave out segments further than this many target durations from the end (§4.4.3.8).
 const SKIP_TARGETS: u32 = 6;
 /// Segments that are announced with their parts: those of three target durations from the end (§6.2.2).
 const SEGMENTS_WITH_PARTS: usize = 3;
@@ -215,7 +215,7 @@ impl Mp4Segmenter {
     /// True when the playlist has changed.
     pub fn pass(&mut self, end_ms: i64, dated: impl Fn(i64) -> i64) -> bool {
         let mut has_passed = false;
-        // One at a time is no longer than a segment may be.
+        // Each gap is at most as long as a segment may be.
         for _ in 0..GAPS_AT_ONCE_MAX {
             let uri = self.names.segment(&self.rules.suffix, self.window.number());
             if !self.window.add_gap(end_ms, &dated, (&uri, self.map.as_ref())) {
@@ -324,7 +324,7 @@ impl Mp4Segmenter {
         if changed {
             self.lanes.iter_mut().for_each(Samples::finish);
             self.close(self.window.end_ms());
-            // That time is missing says nothing of how far units are apart.
+            // A pause is no measure of the distance between units.
             self.parts.last = None;
         } else {
             self.end_part_before_last(unit);

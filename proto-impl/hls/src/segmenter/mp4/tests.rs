@@ -396,7 +396,7 @@ fn parts_together_are_their_segment() {
 fn a_frame_that_is_missing_makes_no_part_too_long() {
     let mut rig = Rig::new(video(), true);
     rig.missing_ms = 40;
-    // One frame a second is missing, now in the midst of a part, now at its end.
+    // A frame is missing each second, in the middle of a part or at its end.
     (0..1500).filter(|n| n % 27 != 0 || n % 50 == 0).for_each(|n| rig.unit(n * 40, n % 50 == 0));
     let last = rig.last.clone().unwrap();
     let parts = last.segments.iter().flat_map(|segment| &segment.parts);

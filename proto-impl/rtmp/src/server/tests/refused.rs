@@ -11,7 +11,7 @@ const fn millis(millis: u64) -> Duration {
 
 #[test]
 fn m_09_bad_messages_now_and_then_never_end_a_stream() {
-    // How often one comes, how many in the while that is looked at, and whether they end the connection.
+    // Interval between bad messages, how many there are, and whether they end the connection.
     for (every, count, ends) in [
         (secs(3600), 5000, false),
         (millis(61), 5000, false),

@@ -203,7 +203,7 @@ fn a_path_that_was_away_is_not_narrow() {
         line.run(25);
         let limit = line.path.limit();
         assert!(limit.is_none_or(|limit| limit >= STREAM), "{report_ms} {away}: {limit:?}");
-        // One that has become narrow is found to be so, though it is tried.
+        // A path that becomes narrow is found to be so, although more is tried.
         line.rate = STREAM / 2;
         line.run(60);
         let (lost, used) = line.judged(120);

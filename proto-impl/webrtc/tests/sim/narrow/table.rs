@@ -86,7 +86,7 @@ fn check_estimate(run: &Run) {
     let part = |share: usize| estimates[estimates.len() * share / 100];
     // Packets lost before the queue may be sent besides.
     let carries = |thousandths: u64| thousandths * 1000 / (1000 - cell.loss);
-    // It takes seconds to know that delays vary by themselves.
+    // The estimator needs seconds to learn that delays vary without a queue.
     let least = match cell {
         Cell { jitter: 100.., .. } => 250,
         Cell { loss: 300.., .. } => 650,

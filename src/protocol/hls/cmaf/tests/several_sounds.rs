@@ -113,14 +113,14 @@ fn a_sound_comes_and_goes_without_a_discontinuity_of_the_others() {
         assert_eq!(rig.sounds().len(), 2);
         rig.assert_beside(&before);
         assert_eq!(rig.periods(), [vec!["de"], vec!["de", "en"]]);
-        // It leaves, and its playlist goes on with gaps.
+        // The second audio track leaves, and its playlist continues with gaps.
         rig.pass(&both, 3, 20_000..20_000 + came_ms / 2);
         assert_eq!(rig.sounds().len(), 1);
         let gaps = rig.media("cam__audio1");
         assert!(gaps.segments.last().unwrap().gap && !gaps.ended, "{gaps}");
         assert!(rig.media("cam__video").independent_segments);
         assert_eq!(rig.periods(), [vec!["de"], vec!["de", "en"], vec!["de"]]);
-        // It comes back.
+        // The second audio track comes back.
         rig.pass(&all, 4, 20_000 + came_ms / 2..36_000);
         assert_eq!(rig.sounds().len(), 2);
         rig.assert_beside(&before);

@@ -151,7 +151,7 @@ fn what_goes_while_the_disk_hangs_is_not_written_behind_its_removal() {
     let due = &rig.dvr.due;
     assert!(due.lists.len() <= 6, "{} lists", due.lists.len());
     assert!(rig.dvr.files.waiting.len() < 120, "{} files", rig.dvr.files.waiting.len());
-    // Those that the disk has been given go as well.
+    // Segments that the disk already has are removed as well.
     rig.settle();
     let listed = rig.shown(Choice::default()).unwrap();
     let first = listed.media_sequence - LEAVING_SEGMENTS - u64::try_from(2 * CHUNK).unwrap();
