@@ -236,7 +236,7 @@ impl RtcSession {
             Ok(tracks) => {
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
                 if tracks.is_empty() {
-                    self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT);
+                    self.describe_by = ctx.now.mono.checked_add(self.wait_for_tracks(ctx));
                 } else {
                     self.describe_stream(ctx, tracks);
                 }
@@ -736,7 +736,7 @@ impl Session for RtcSession {
 impl Timers for RtcSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         self.peer.handle_timeout(ctx.now.mono);
-        if self.describe_by.is_some_and(|by| by <= ctx.now.mono) {
+        if self.describe_by.is_some_and(|by| by <= ctx.now.mono) && !self.describe_data(ctx) {
             let why =
                 if matches!(self.role, Role::AskedPlay(_)) { Refused::NoTracks } else { Refused::Closed };
             self.refuse(why);

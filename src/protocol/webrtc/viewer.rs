@@ -155,6 +155,11 @@ impl Viewer {
         }
     }
 
+    /// True if the viewer is sent no track.
+    pub(super) const fn sends_nothing(&self) -> bool {
+        self.outputs.is_empty()
+    }
+
     /// Returns the first video track that the viewer is sent.
     pub(super) fn video(&self) -> Option<TrackId> {
         let is_video = |output: &&Output| output.codec.kind() == TrackKind::Video;
