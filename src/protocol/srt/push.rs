@@ -56,7 +56,10 @@ impl SrtPush {
                 }
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
                 // It has one socket, and no byte stream.
-                PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {}
+                PublisherEvent::Reconnect
+                | PublisherEvent::OpenPath(_)
+                | PublisherEvent::ClosePath(_)
+                | PublisherEvent::KeyFrameWanted => {}
             }
         }
     }
