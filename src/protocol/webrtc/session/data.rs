@@ -49,7 +49,7 @@ impl RtcSession {
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_)
+            | Role::Offered(..)
             | Role::Room(_) => false,
         }
     }
@@ -89,7 +89,7 @@ impl RtcSession {
             | Role::Granted(_)
             | Role::Publisher(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_)
+            | Role::Offered(..)
             | Role::Viewer(_) => false,
         };
         if let Some(relay) = self.data.as_ref().filter(|_| !is_strange) {
