@@ -125,7 +125,7 @@ mod tests {
         let mut tally = Tally::new(Duration::from_secs(1));
         let mut picture = |ms: u64, place, source, n| {
             let now = began.later(began.mono + Duration::from_millis(ms));
-            let stamp = Stamp { sequence: Stamp::first_of(source) + n, unix_nanos: ms };
+            let stamp = Stamp { sequence: Stamp::first_of(source) + n, unix_nanos: n };
             view.picture(now, place, stamp, &mut tally);
         };
         // Participant 0 speaks, and is seen after 400 ms; 1 has its turn from 3 s on, and a place from 2.5 s on.
