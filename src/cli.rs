@@ -33,6 +33,7 @@ millstream: a live-streaming media server
   millstream drain [off] [--home DIR]
   millstream import DIR [--records DIR] [--redis URL|FILE] [--copy] [--dry-run] [--home DIR]
   millstream bench publish|play --url URL [--count N] [--duration S] [--json] [...]
+  millstream bench room --url URL [--count N] [--turn S] [--duration S] [--json] [...]
   millstream bench self [--count N] [--duration S] [--bitrate KBPS] [--json]
 
   serve          the default
@@ -56,6 +57,7 @@ millstream: a live-streaming media server
                  [--streams M, with {n} in the URL] [--warm-up S] [--rate R] [--connect-timeout S]
                  [--threads T] [--protocol {protocols}] [--file F.flv] [--bitrate KBPS]
                  [--server-pid PID [--floor COST]] [--late MS] [--max-lost N] [--insecure];
+                 room lets N participants publish into a room and play it, at the URL of its signalling socket;
                  self measures the floor of this machine; docs/bench.md
 
   --home DIR     folder of settings, applications, data and logs; serve creates it (./millstream-home)

@@ -26,6 +26,16 @@ const AAC_HEAD_BYTES: usize = 2;
 /// Bit that marks enhanced RTMP's video bodies, and their sound format.
 const EX_VIDEO: u8 = 0x80;
 const EX_AUDIO: u8 = 9;
+/// Enhanced RTMP (veovera, §Enhanced Audio): the start of a sequence and coded frames, and the FourCC of Opus.
+const EX_AUDIO_START: u8 = EX_AUDIO << 4;
+const EX_AUDIO_FRAMES: u8 = EX_AUDIO << 4 | 1;
+const OPUS: &[u8] = b"Opus";
+/// RFC 7845 §5.1: version 1, one channel, no pre-skip, 48 kHz, no gain, mapping family 0.
+const OPUS_CONFIG: &[u8] = b"OpusHead\x01\x01\0\0\x80\xbb\0\0\0\0\0";
+/// RFC 6716 §3.1, §3.2.5: fullband CELT of 20 ms, one frame and so much padding; a frame of silence behind.
+const OPUS_HEAD: [u8; 5] = [0xfb, 0x41, OPUS_PADDING, 0xff, 0xfe];
+const OPUS_PADDING: u8 = 75;
+const OPUS_MS: usize = 20;
 /// NAL unit types (H.264 Table 7-1).
 const ACCESS_UNIT_DELIMITER: u8 = 9;
 
@@ -177,6 +187,29 @@ impl Clip {
         Ok(Self { heads, pieces, period_ms, padding: None })
     }
 
+    /// Replaces the audio by Opus of 20 ms and 32 kb/s, of which WebRTC can carry the levels.
+    #[must_use]
+    pub fn with_opus(mut self) -> Self {
+        let frame: Bytes =
+            [&[EX_AUDIO_FRAMES], OPUS, &OPUS_HEAD, &[0; OPUS_PADDING as usize]].concat().into();
+        let piece = |dts_ms| Piece {
+            is_video: false,
+            key_frame: false,
+            dts_ms,
+            carrier: Carrier::None,
+            body: frame.clone(),
+        };
+        self.heads.retain(|(kind, _)| *kind != TagKind::Audio);
+        let start: Bytes = [&[EX_AUDIO_START], OPUS, OPUS_CONFIG].concat().into();
+        self.heads.push((TagKind::Audio, start));
+        self.pieces.retain(|piece| piece.is_video);
+        let times = (0..self.period_ms).step_by(OPUS_MS);
+        self.pieces.extend(times.map(piece));
+        // A key frame stays the first unit.
+        self.pieces.sort_by_key(|piece| (piece.dts_ms, !piece.is_video));
+        self
+    }
+
     /// Pads video frames so that the whole stream, including stamps and audio, reaches this rate.
     ///
     /// # Errors
@@ -283,6 +316,8 @@ pub struct Source {
     base_ms: u64,
     video: u64,
     audio: u64,
+    /// First number of the units.
+    first: u64,
     /// Surplus bytes of video frames that were larger than their target.
     excess: u64,
     /// True for video and for audio if the kind is skipped.
@@ -293,7 +328,20 @@ impl Source {
     /// Creates a source that begins at the start of the clip.
     #[must_use]
     pub const fn new(clip: Arc<Clip>) -> Self {
-        Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, excess: 0, left_out: [false; 2] }
+        Self { clip, next: 0, base_ms: 0, video: 0, audio: 0, first: 0, excess: 0, left_out: [false; 2] }
+    }
+
+    /// Numbers the units as those of a participant.
+    #[must_use]
+    pub fn of_participant(mut self, participant: usize) -> Self {
+        self.first = Stamp::first_of(participant);
+        self
+    }
+
+    /// Goes on with the clip's first unit, a key frame.
+    pub fn restart(&mut self) {
+        (self.base_ms, self.next) = (self.due_ms(), 0);
+        self.pass_over();
     }
 
     /// Skips the kinds that cannot be sent.
@@ -329,7 +377,7 @@ impl Source {
         self.advance();
         self.pass_over();
         let counter = if piece.is_video { &mut self.video } else { &mut self.audio };
-        let stamp = Stamp { sequence: *counter, unix_nanos };
+        let stamp = Stamp { sequence: self.first + *counter, unix_nanos };
         *counter += 1;
         let kind = if piece.is_video { TagKind::Video } else { TagKind::Audio };
         let (body, message) = match piece.carrier {

@@ -3,6 +3,7 @@
 //! 1. [`Options`] come from the command line, a [`Target`] from the URL.
 //! 2. A [`Clip`] is read once; a [`Source`] per publisher loops it, and numbers and stamps each unit ([`Stamp`]).
 //! 3. A [`Peer`] is the machine of one connection: a [`Publisher`] or a [`Player`]. The loop of `io::load` drives many.
+//!    In a room each [`Participant`] has both, and speaks in its [`Turns`].
 //! 4. Observations go into the [`Tally`] of the thread; the missing units of each peer stay in its [`Score`].
 //! 5. A [`Report`] has all results, as text and as JSON.
 //!
@@ -19,6 +20,7 @@ mod options;
 mod player;
 mod publisher;
 mod report;
+mod room;
 mod stamp;
 mod tally;
 mod target;
@@ -36,12 +38,13 @@ use crate::protocol::{OpenPath, PathId, To};
 pub use clip::{Clip, ClipError, SAMPLE, Source, Unit};
 pub use floor::{FRAMES, Floor, FloorOptions, FloorReport, Reader};
 pub use histogram::Histogram;
-pub use options::{Options, Role, ServerOptions, Task};
+pub use options::{ClipOptions, Options, Role, RoomOptions, ServerOptions, Task};
 pub use player::{Player, PlayerOptions};
 pub use publisher::{Publisher, PublisherOptions};
 pub use report::{Connections, Report, ServerFigures};
+pub use room::{Participant, Turns};
 pub use stamp::{AMF_NAME, Stamp, UUID};
-pub use tally::{Score, Sequence, Tally};
+pub use tally::{Score, Sequence, Tally, TurnTally};
 pub use target::{Target, TargetError};
 
 /// The time of an input, on a monotonic clock and on the clock shared with other machines.

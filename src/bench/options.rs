@@ -8,6 +8,9 @@ use lexopt::prelude::*;
 
 use super::{FloorOptions, Target};
 
+/// Time for which a participant of a room speaks.
+const TURN: Duration = Duration::from_secs(3);
+
 /// The role of the connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
@@ -31,7 +34,7 @@ impl Role {
 /// The task of `millstream bench`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Task {
-    /// Publish or play.
+    /// Publish, play, or both in a room.
     Load(Options),
     /// Measure this machine.
     Floor(FloorOptions),
@@ -46,18 +49,43 @@ impl Task {
         let role = match parser.next().map_err(|error| error.to_string())? {
             Some(Value(word)) if word == "publish" => Role::Publish,
             Some(Value(word)) if word == "play" => Role::Play,
+            Some(Value(word)) if word == "room" => {
+                let room = Some(RoomOptions { turn: Some(TURN) });
+                return Options::parse(Role::Play, room, parser).map(|options| options.map(Self::Load));
+            }
             Some(Value(word)) if word == "self" => {
                 return FloorOptions::parse(parser).map(|options| options.map(Self::Floor));
             }
             Some(Value(word)) => {
-                return Err(format!("bench takes publish, play or self, not '{}'", word.to_string_lossy()));
+                return Err(format!(
+                    "bench takes publish, play, room or self, not '{}'",
+                    word.to_string_lossy()
+                ));
             }
             Some(Long("help") | Short('h')) => return Ok(None),
             Some(other @ (Long(_) | Short(_))) => return Err(other.unexpected().to_string()),
-            None => return Err("bench what: publish, play or self? See millstream bench --help".to_owned()),
+            None => {
+                return Err("bench what: publish, play, room or self? See millstream bench --help".to_owned());
+            }
         };
-        Options::parse(role, parser).map(|options| options.map(Self::Load))
+        Options::parse(role, None, parser).map(|options| options.map(Self::Load))
     }
+}
+
+/// The run of a room, whose participants publish into it and play it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RoomOptions {
+    /// Time for which each participant speaks, one after the other; `None` if nobody speaks.
+    pub turn: Option<Duration>,
+}
+
+/// The media of publishers.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ClipOptions {
+    /// File of the clip; the built-in clip if `None`.
+    pub file: Option<PathBuf>,
+    /// Bit rate to pad video frames to.
+    pub bits_per_second: Option<u64>,
 }
 
 /// A local process whose cost is reported.
@@ -90,10 +118,10 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Number of threads, each with an event loop.
     pub threads: usize,
-    /// File of the clip; the built-in clip if `None`.
-    pub file: Option<PathBuf>,
-    /// Bit rate to pad video frames to.
-    pub bits_per_second: Option<u64>,
+    /// Media of publishers.
+    pub clip: ClipOptions,
+    /// The room, if the connections are participants of one: `count` of them, each with a connection to publish and one to play.
+    pub room: Option<RoomOptions>,
     /// Process whose cost is reported.
     pub server: ServerOptions,
     /// Delay above which a unit is late.
@@ -118,8 +146,8 @@ impl Options {
             rate: 200.0,
             connect_timeout: Duration::from_secs(10),
             threads: 1,
-            file: None,
-            bits_per_second: None,
+            clip: ClipOptions::default(),
+            room: None,
             server: ServerOptions::default(),
             late: Duration::from_millis(100),
             lost_max: 0,
@@ -128,9 +156,13 @@ impl Options {
         }
     }
 
-    /// Parses the arguments after the role.
-    fn parse(role: Role, parser: &mut lexopt::Parser) -> Result<Option<Self>, String> {
-        let mut options = Self::new(role);
+    /// Parses the arguments after the role, and after `room`.
+    fn parse(
+        role: Role,
+        room: Option<RoomOptions>,
+        parser: &mut lexopt::Parser,
+    ) -> Result<Option<Self>, String> {
+        let mut options = Self { room, ..Self::new(role) };
         let mut protocol = None;
         while let Some(argument) = parser.next().map_err(|error| error.to_string())? {
             match argument {
@@ -143,10 +175,14 @@ impl Options {
                 Long("rate") => options.rate = value(parser)?,
                 Long("connect-timeout") => options.connect_timeout = seconds(parser)?,
                 Long("threads") => options.threads = value(parser)?,
-                Long("file") => options.file = Some(value(parser)?),
-                Long("bitrate") => options.bits_per_second = Some(kilobits(parser)?),
+                Long("file") => options.clip.file = Some(value(parser)?),
+                Long("bitrate") => options.clip.bits_per_second = Some(kilobits(parser)?),
                 Long("server-pid") => options.server.pid = Some(value(parser)?),
                 Long("floor") => options.server.floor = Some(value(parser)?),
+                Long("turn") if options.room.is_some() => {
+                    let turn = seconds(parser)?;
+                    options.room = Some(RoomOptions { turn: (!turn.is_zero()).then_some(turn) });
+                }
                 Long("late") => options.late = Duration::from_millis(value(parser)?),
                 Long("max-lost") => options.lost_max = value(parser)?,
                 Long("insecure") => options.insecure = true,
@@ -163,9 +199,22 @@ impl Options {
     #[must_use]
     pub const fn stream_count(&self) -> usize {
         match self.role {
+            _ if self.room.is_some() => self.count,
             Role::Publish => self.count,
             Role::Play => self.streams,
         }
+    }
+
+    /// Returns the number of connections.
+    #[must_use]
+    pub const fn connections(&self) -> usize {
+        if self.room.is_some() { self.count.saturating_mul(2) } else { self.count }
+    }
+
+    /// Returns the role of a connection: participants of a room publish before they play.
+    #[must_use]
+    pub const fn role_of(&self, connection: usize) -> Role {
+        if self.room.is_some() && connection < self.count { Role::Publish } else { self.role }
     }
 
     /// Returns the target of a connection.
@@ -185,13 +234,17 @@ impl Options {
         if protocol.is_some_and(|name| name != target.protocol()) {
             return Err(format!("the URL says {}, --protocol another", target.protocol()));
         }
-        if self.role == Role::Publish && !target.publishes() {
+        let publishes = self.role == Role::Publish || self.room.is_some();
+        if publishes && !target.publishes() {
             return Err(format!("{} cannot publish", target.protocol()));
         }
         if self.role == Role::Play && !target.plays() {
             return Err(format!("{} cannot play", target.protocol()));
         }
-        if self.role == Role::Play && (self.file.is_some() || self.bits_per_second.is_some()) {
+        if self.room.is_some() && !target.is_room() {
+            return Err("a room needs the URL of a signalling socket, with room=NAME".to_owned());
+        }
+        if !publishes && self.clip != ClipOptions::default() {
             return Err("--file and --bitrate belong to publish".to_owned());
         }
         if self.count == 0 || self.streams == 0 || self.threads == 0 || self.duration.is_zero() {
@@ -259,6 +312,8 @@ mod tests {
         assert_eq!(options.threads as f64, default("threads"));
         assert_eq!(options.late.as_millis() as f64, default("late"));
         assert_eq!(options.lost_max as f64, default("max-lost"));
+        let room = parsed("room --url ws://h/a/websocket?room=r&streamId=p{n}").unwrap().room.unwrap();
+        assert_eq!(room.turn.map(|turn| turn.as_secs_f64()), Some(default("turn")));
     }
 
     #[test]
@@ -268,7 +323,18 @@ mod tests {
         assert!(play.json);
         let publish = parsed("publish --url rtmp://h{n}/live/s{n} --count 3 --bitrate 2500").unwrap();
         assert_eq!(publish.target(2).unwrap().host(), "h2");
-        assert_eq!(publish.bits_per_second, Some(2_500_000));
+        assert_eq!(publish.clip.bits_per_second, Some(2_500_000));
+    }
+
+    #[test]
+    fn participants_of_a_room_publish_before_they_play() {
+        let room =
+            parsed("room --url ws://h/a/websocket?room=r&streamId=p{n} --count 3 --turn 0 --bitrate 500");
+        let room = room.unwrap();
+        let roles: Vec<Role> = (0..room.connections()).map(|connection| room.role_of(connection)).collect();
+        assert_eq!(roles, [[Role::Publish; 3], [Role::Play; 3]].concat());
+        assert_eq!(room.room.unwrap().turn, None);
+        assert!(room.stream_count() == 3 && room.target(4).unwrap().is_room());
     }
 
     #[test]
@@ -291,6 +357,12 @@ mod tests {
             "play --url rtmp://h/a/b --hurry",
             "self --url rtmp://h/a/b",
             "play --url rtmp://h/a/b more",
+            "room",
+            "room --url rtmp://h/a/{n}",
+            "room --url ws://h/a/websocket?streamId=p{n}",
+            "room --url ws://h/a/websocket?room=r --count 2",
+            "room --url ws://h/a/websocket?room=r&streamId=p{n} --turn x",
+            "play --url rtmp://h/a/b --turn 1",
             "publish --url http://h/a/b.flv",
             "publish --url http://h/a/whep/b",
             "play --url http://h/a/whip/b",

@@ -14,7 +14,9 @@ use flv::file::TagKind;
 use wire::{Datagrams, SendQueue};
 
 use super::viewing::Viewing;
-use super::{Now, Peer, PeerDatagrams, PeerEvent, PeerStream, Role, Score, Stamp, Tally, Target};
+use super::{
+    Now, Participant, Peer, PeerDatagrams, PeerEvent, PeerStream, Role, Score, Stamp, Tally, Target,
+};
 use crate::protocol::load::{self, LoadEvent, LoadPlayer};
 use crate::protocol::{PathId, To};
 
@@ -44,6 +46,8 @@ pub struct Player {
     deadline: Option<Instant>,
     /// Stamp that came as a message, for the next unit.
     announced: Option<Stamp>,
+    /// Packets of media that were counted.
+    packets: u64,
     events: VecDeque<PeerEvent>,
 }
 
@@ -59,8 +63,16 @@ impl Player {
             stalled: options.stalled,
             deadline: Some(now.mono + options.timeout),
             announced: None,
+            packets: 0,
             events: VecDeque::new(),
         }
+    }
+
+    /// Makes the player a participant of a room.
+    #[must_use]
+    pub fn in_room(mut self, participant: Participant) -> Self {
+        self.viewing.in_room(participant);
+        self
     }
 
     /// True if the player no longer reads.
@@ -77,6 +89,8 @@ impl Player {
     }
 
     fn drain(&mut self, now: Now, tally: &mut Tally) {
+        let packets = self.client.as_ref().map_or(0, |client| client.packets());
+        tally.packets += packets.saturating_sub(std::mem::replace(&mut self.packets, packets));
         while let Some(event) = self.client.as_mut().and_then(|client| client.poll_event()) {
             match event {
                 LoadEvent::Ready => {
@@ -91,10 +105,10 @@ impl Player {
                     self.deadline = Some(now.mono + STALL);
                     self.take(now, kind, &body, tally);
                 }
-                LoadEvent::Unit { is_video, payload } => {
+                LoadEvent::Unit { is_video, place, payload } => {
                     self.deadline = Some(now.mono + STALL);
                     let stamp = if is_video { Stamp::in_nals(&payload) } else { Stamp::in_aac(&payload) };
-                    self.viewing.unit(now, is_video, stamp, tally);
+                    self.viewing.unit(now, (is_video, place), stamp, tally);
                 }
                 LoadEvent::Piece { is_video, number, made_ms, at } => {
                     self.deadline = Some(now.mono + STALL);
@@ -122,7 +136,7 @@ impl Player {
         let Some(payload) = payload(is_video, body) else { return };
         let inside = if is_video { Stamp::in_nals(payload) } else { Stamp::in_aac(payload) };
         let stamp = inside.or_else(|| self.announced.take());
-        self.viewing.unit(now, is_video, stamp, tally);
+        self.viewing.unit(now, (is_video, 0), stamp, tally);
     }
 }
 

@@ -16,8 +16,8 @@ use wire::{Datagrams, SendQueue};
 
 use super::player::STALL;
 use super::{
-    Clip, Now, Peer, PeerDatagrams, PeerEvent, PeerMedia, PeerStream, Role, Score, Source, Tally, Target,
-    Unit,
+    Clip, Now, Participant, Peer, PeerDatagrams, PeerEvent, PeerMedia, PeerStream, Role, Score, Source,
+    Tally, Target, Unit,
 };
 use crate::protocol::load::{self, LoadPublisher, PublisherEvent};
 use crate::protocol::{PathId, To};
@@ -105,6 +105,8 @@ pub struct Publisher {
     /// Client of the protocol; `None` if the protocol has no publishers.
     client: Option<Box<dyn LoadPublisher>>,
     pacer: Pacer,
+    /// The participant of a room that publishes.
+    participant: Option<Participant>,
     /// Deadline for the server's consent.
     deadline: Option<Instant>,
     events: VecDeque<PeerEvent>,
@@ -120,10 +122,18 @@ impl Publisher {
         let deadline = Some(now.mono + options.timeout);
         let carries = |kind| client.as_ref().is_none_or(|client| client.carries(kind));
         let pacer = Pacer::new(options, carries);
-        let mut new = Self { client, pacer, deadline, events: VecDeque::new() };
+        let mut new = Self { client, pacer, participant: None, deadline, events: VecDeque::new() };
         // The client may need sockets before anything else.
         new.drain(now);
         new
+    }
+
+    /// Makes the publisher a participant of a room.
+    #[must_use]
+    pub fn in_room(mut self, participant: Participant) -> Self {
+        self.pacer.source = self.pacer.source.of_participant(participant.number);
+        self.participant = Some(participant);
+        self
     }
 
     fn drain(&mut self, now: Now) {
@@ -133,6 +143,7 @@ impl Publisher {
                 PublisherEvent::Reconnect => self.events.push_back(PeerEvent::Reconnect),
                 PublisherEvent::OpenPath(wanted) => self.events.push_back(PeerEvent::OpenPath(wanted)),
                 PublisherEvent::ClosePath(path) => self.events.push_back(PeerEvent::ClosePath(path)),
+                PublisherEvent::KeyFrameWanted => self.pacer.source.restart(),
                 PublisherEvent::Closed(reason) => self.end(&reason),
             }
         }
@@ -160,6 +171,11 @@ impl Publisher {
         let timestamp = u32::try_from(unit.dts_ms & u64::from(u32::MAX)).unwrap_or(0);
         if let Some(message) = unit.message {
             self.send(now, TagKind::Data, timestamp, message);
+        }
+        if let Some(participant) = self.participant
+            && let Some(voice) = self.client.as_mut().and_then(|client| client.voice())
+        {
+            voice.speak(participant.speaks(now.mono));
         }
         self.send(now, unit.kind, timestamp, unit.body);
     }

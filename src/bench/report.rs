@@ -57,6 +57,8 @@ pub struct ServerFigures {
     pub pid: u32,
     /// CPU time in the window.
     pub cpu: Duration,
+    /// Resident bytes before the first connection.
+    pub rss_before_bytes: u64,
     /// Resident bytes at the end of the window.
     pub rss_bytes: u64,
 }
@@ -98,7 +100,7 @@ impl Report<'_> {
         json!({
             "tool": "millstream bench",
             "version": env!("CARGO_PKG_VERSION"),
-            "role": options.role.name(),
+            "role": self.role(),
             "protocol": self.protocol(),
             "url": redact(&options.url),
             "count": options.count,
@@ -116,6 +118,8 @@ impl Report<'_> {
             })).collect::<Vec<_>>(),
             "bytes": tally.bytes,
             "bits_per_second": self.bits_per_second(),
+            "packets": tally.packets,
+            "packets_per_second": self.per_second(tally.packets),
             "units": {
                 "video": tally.video,
                 "audio": tally.audio,
@@ -130,11 +134,13 @@ impl Report<'_> {
             "latency_video_ms": distribution(&tally.latency_video),
             "latency_audio_ms": distribution(&tally.latency_audio),
             "behind_ms": distribution(&tally.behind),
+            "room": self.room(),
             "cpu_s": self.cpu.as_secs_f64(),
             "server": self.server.map(|server| json!({
                 "pid": server.pid,
                 "cpu_s": server.cpu.as_secs_f64(),
                 "cpu_s_per_gb": self.cost(server),
+                "cpu_us_per_packet": self.packet_cost(server),
                 "floor_ratio": self.floor_ratio(server),
                 "rss_bytes": server.rss_bytes,
             })),
@@ -149,7 +155,7 @@ impl Report<'_> {
         let mut text = format!(
             "millstream bench {} {} {}\n\
              connections  {} of {} ready, {} failed, {} lost\n",
-            options.role.name(),
+            self.role(),
             self.protocol(),
             redact(&options.url),
             connections.ready,
@@ -178,6 +184,7 @@ impl Report<'_> {
             ("video", &tally.latency_video),
             ("audio", &tally.latency_audio),
             ("behind", &tally.behind),
+            ("switch", &tally.turns.switch),
         ] {
             if histogram.total() > 0 {
                 let of = |permille| millis(histogram.quantile(permille));
@@ -191,14 +198,27 @@ impl Report<'_> {
                 );
             }
         }
+        if tally.packets > 0 {
+            let per_second = self.per_second(tally.packets);
+            let _ = writeln!(text, "packets      {} ({per_second:.0} a second)", tally.packets);
+        }
+        if options.room.is_some() {
+            let (new, others) = (tally.turns.switch.total(), tally.turns.seen_before);
+            let _ =
+                write!(text, "turns        {new} of speakers that were not seen before, {others} of others");
+            let memory = self.memory().map(|bytes| format!("; {:.1} kB resident a participant", bytes / 1e3));
+            let _ = writeln!(text, "{}", memory.unwrap_or_default());
+        }
         let _ = writeln!(text, "load's CPU   {:.2} s", self.cpu.as_secs_f64());
         if let Some(server) = self.server {
             let cost = self.cost(server).map_or_else(String::new, |cost| format!(", {cost:.3} per GB"));
+            let packet = self.packet_cost(server);
+            let packet = packet.map_or_else(String::new, |cost| format!(", {cost:.2} us per packet"));
             let ratio = self.floor_ratio(server);
             let ratio = ratio.map_or_else(String::new, |ratio| format!(", {ratio:.2} of the floor"));
             let _ = writeln!(
                 text,
-                "server       {:.2} CPU seconds{cost}{ratio}; {:.1} MB resident",
+                "server       {:.2} CPU seconds{cost}{packet}{ratio}; {:.1} MB resident",
                 server.cpu.as_secs_f64(),
                 server.rss_bytes as f64 / 1e6
             );
@@ -211,9 +231,42 @@ impl Report<'_> {
         self.options.target(0).map_or("", |target| target.protocol())
     }
 
+    /// Returns the role on the command line.
+    const fn role(&self) -> &'static str {
+        if self.options.room.is_some() { "room" } else { self.options.role.name() }
+    }
+
     fn bits_per_second(&self) -> f64 {
+        self.per_second(self.tally.bytes) * 8.0
+    }
+
+    fn per_second(&self, count: u64) -> f64 {
         let seconds = self.window.as_secs_f64();
-        if seconds > 0.0 { self.tally.bytes as f64 * 8.0 / seconds } else { 0.0 }
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    /// Returns the CPU time of a received packet of media, in microseconds.
+    fn packet_cost(&self, server: ServerFigures) -> Option<f64> {
+        let packets = self.tally.packets;
+        (packets > 0).then(|| server.cpu.as_secs_f64() * 1e6 / packets as f64)
+    }
+
+    /// Returns the growth of the server's resident memory for each participant of a room, in bytes.
+    fn memory(&self) -> Option<f64> {
+        let ServerFigures { rss_bytes, rss_before_bytes, .. } = self.server?;
+        Some(rss_bytes.saturating_sub(rss_before_bytes) as f64 / self.options.count as f64)
+    }
+
+    /// Returns the figures of a room.
+    fn room(&self) -> Option<Value> {
+        self.options.room?;
+        let turns = &self.tally.turns;
+        Some(json!({
+            "switch_ms": distribution(&turns.switch),
+            "switches": turns.switch.total(),
+            "seen_before": turns.seen_before,
+            "rss_bytes_per_participant": self.memory(),
+        }))
     }
 
     fn cost(&self, server: ServerFigures) -> Option<f64> {
@@ -238,7 +291,7 @@ pub(super) fn distribution(histogram: &Histogram) -> Value {
         return Value::Null;
     }
     let of = |permille| millis(histogram.quantile(permille));
-    json!({ "p50": of(500), "p99": of(990), "p999": of(999), "max": millis(histogram.max()) })
+    json!({ "p50": of(500), "p95": of(950), "p99": of(990), "p999": of(999), "max": millis(histogram.max()) })
 }
 
 pub(super) const fn millis(time: Duration) -> f64 {
@@ -265,7 +318,8 @@ mod tests {
         tally.bytes = 2_000_000_000;
         tally.video = 3;
         tally.latency_video.record(1_000_000);
-        let server = ServerFigures { pid: 7, cpu: Duration::from_secs(1), rss_bytes: 1 };
+        let server =
+            ServerFigures { pid: 7, cpu: Duration::from_secs(1), rss_before_bytes: 1, rss_bytes: 31 };
         Report {
             options,
             window: Duration::from_secs(2),

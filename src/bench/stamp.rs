@@ -54,16 +54,29 @@ fn padding(bytes: usize, ones: &[u8]) -> Vec<u8> {
     message
 }
 
+/// Bits of a number below those of its source.
+const SOURCE_SHIFT: u32 = 48;
+
 /// Number and time of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
-    /// Number of the unit, from 0, counted for video and audio separately.
+    /// Number of the unit, from 0, counted for video and audio separately; behind the number of the participant in the upper 16 bits.
     pub sequence: u64,
     /// Time of handing the unit to the kernel, in nanoseconds of Unix time.
     pub unix_nanos: u64,
 }
 
 impl Stamp {
+    /// Returns the first number of a participant's units.
+    pub(super) fn first_of(source: usize) -> u64 {
+        u64::try_from(source).unwrap_or(0) << SOURCE_SHIFT
+    }
+
+    /// Returns the number of the participant.
+    pub(super) fn source(self) -> usize {
+        usize::try_from(self.sequence >> SOURCE_SHIFT).unwrap_or(0)
+    }
+
     /// Returns the 32 digits.
     #[must_use]
     pub fn text(self) -> String {

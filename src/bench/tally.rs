@@ -4,11 +4,22 @@ use std::time::{Duration, Instant};
 
 use super::{Histogram, Now, Stamp};
 
+/// Figures of players of a room about the participants that speak.
+#[derive(Debug, Clone, Default)]
+pub struct TurnTally {
+    /// Number of turns whose speaker the player saw before.
+    pub seen_before: u64,
+    /// Times from the beginning of a turn to the first picture of a speaker that the player did not see before.
+    pub switch: Histogram,
+}
+
 /// Figures of one thread; [`Tally::merge`] adds those of several.
 #[derive(Debug, Clone)]
 pub struct Tally {
     /// Bytes sent or received on the sockets.
     pub bytes: u64,
+    /// Packets of media received, of protocols that have packets.
+    pub packets: u64,
     /// Number of video units.
     pub video: u64,
     /// Number of audio units.
@@ -29,6 +40,8 @@ pub struct Tally {
     pub latency_video: Histogram,
     /// Latencies of audio units.
     pub latency_audio: Histogram,
+    /// Turns of a room.
+    pub turns: TurnTally,
     late_bound: Duration,
 }
 
@@ -38,6 +51,7 @@ impl Tally {
     pub fn new(late_bound: Duration) -> Self {
         Self {
             bytes: 0,
+            packets: 0,
             video: 0,
             audio: 0,
             stamped: 0,
@@ -48,6 +62,7 @@ impl Tally {
             playlist: Histogram::new(),
             latency_video: Histogram::new(),
             latency_audio: Histogram::new(),
+            turns: TurnTally::default(),
             late_bound,
         }
     }
@@ -61,6 +76,7 @@ impl Tally {
     /// Adds the figures of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.bytes += other.bytes;
+        self.packets += other.packets;
         self.video += other.video;
         self.audio += other.audio;
         self.stamped += other.stamped;
@@ -71,6 +87,8 @@ impl Tally {
         self.playlist.merge(&other.playlist);
         self.latency_video.merge(&other.latency_video);
         self.latency_audio.merge(&other.latency_audio);
+        self.turns.seen_before += other.turns.seen_before;
+        self.turns.switch.merge(&other.turns.switch);
     }
 
     /// Returns the number of video and audio units.

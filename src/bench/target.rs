@@ -93,6 +93,12 @@ impl Target {
         self.0.plays()
     }
 
+    /// True if publishers and players of the target meet in a room.
+    #[must_use]
+    pub fn is_room(&self) -> bool {
+        self.0.is_room()
+    }
+
     /// Returns the constructors of the protocol's clients.
     pub(super) const fn clients(&self) -> &LoadTarget {
         &self.0

@@ -1,6 +1,7 @@
 //! Measurements common to players of all protocols: units, stamps, the time to the first frame.
 
-use super::{Now, Score, Sequence, Stamp, Tally};
+use super::room::RoomView;
+use super::{Now, Participant, Score, Sequence, Stamp, Tally};
 
 /// The measurements of one player.
 #[derive(Debug)]
@@ -9,6 +10,8 @@ pub(super) struct Viewing {
     first_frame: FirstFrame,
     video: Sequence,
     audio: Sequence,
+    /// Measurements of a participant of a room.
+    room: Option<Box<RoomView>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,16 +26,30 @@ enum FirstFrame {
 impl Viewing {
     pub(super) fn new(asked: Now) -> Self {
         let (video, audio) = (Sequence::default(), Sequence::default());
-        Self { asked, first_frame: FirstFrame::Awaited, video, audio }
+        Self { asked, first_frame: FirstFrame::Awaited, video, audio, room: None }
     }
 
-    /// Counts a complete unit, with its stamp if found.
-    pub(super) fn unit(&mut self, now: Now, is_video: bool, stamp: Option<Stamp>, tally: &mut Tally) {
+    /// Measures as a participant of a room does.
+    pub(super) fn in_room(&mut self, participant: Participant) {
+        self.room = Some(Box::new(RoomView::new(participant)));
+    }
+
+    /// Counts a complete unit that came in a place, with its stamp if found.
+    pub(super) fn unit(
+        &mut self,
+        now: Now,
+        (is_video, place): (bool, u8),
+        stamp: Option<Stamp>,
+        tally: &mut Tally,
+    ) {
         tally.count(is_video);
         self.see_first_frame(now, is_video, tally);
         let Some(stamp) = stamp else { return };
-        let sequence = if is_video { &mut self.video } else { &mut self.audio };
-        sequence.take(stamp);
+        match &mut self.room {
+            Some(room) => room.picture(now, place, stamp, tally),
+            None if is_video => self.video.take(stamp),
+            None => self.audio.take(stamp),
+        }
         tally.take(now, self.asked.unix_nanos, is_video, stamp);
     }
 
@@ -55,8 +72,8 @@ impl Viewing {
         }
     }
 
-    pub(super) const fn score(&self) -> Score {
-        Score::Got([self.video, self.audio])
+    pub(super) fn score(&self) -> Score {
+        self.room.as_ref().map_or(Score::Got([self.video, self.audio]), |room| room.score())
     }
 
     fn see_first_frame(&mut self, now: Now, is_video: bool, tally: &mut Tally) {

@@ -10,7 +10,7 @@ use flv::file::TagKind;
 
 use super::outbound::request;
 pub use super::player::{LoadEvent, LoadPlayer};
-pub use super::publisher::{LoadPublisher, PublisherEvent, TsMux};
+pub use super::publisher::{LoadPublisher, PublisherEvent, TsMux, Voice};
 use super::pull::Patience;
 pub use super::pull::{ClientDatagrams, ClientStream};
 use super::registry::schemes;
@@ -79,6 +79,12 @@ impl LoadTarget {
     #[must_use]
     pub const fn plays(&self) -> bool {
         self.scheme.load.plays
+    }
+
+    /// True if publishers and players of the target meet in a room.
+    #[must_use]
+    pub fn is_room(&self) -> bool {
+        request(&self.target).is_some_and(|request| request.is_room())
     }
 
     /// Makes a client that plays, for a connection that is being opened; `None` if the target cannot be played.
@@ -159,7 +165,7 @@ mod tests {
         assert_eq!(scheme_list(), "rtmp, rtmps, rtsp, rtsps, srt, http, https, ws or wss");
         assert_eq!(
             protocol_list(),
-            ["rtmp", "rtsp", "srt", "whip", "whep", "flv", "ws-flv", "hls", "ll-hls"]
+            ["rtmp", "rtsp", "srt", "whip", "whep", "room", "flv", "ws-flv", "hls", "ll-hls"]
         );
     }
 
@@ -173,6 +179,9 @@ mod tests {
         assert_eq!(of("http://h:5080/live/whip/a?key=1"), ("whip", true, false, both, false));
         assert_eq!(of("https://h/live/whep/a"), ("whep", false, true, both, true));
         assert_eq!(of("http://h:8889/a/whep"), ("whep", false, true, both, false));
+        assert_eq!(of("ws://h/live/websocket?room=r"), ("room", true, true, both, false));
+        assert_eq!(of("wss://h/live/websocket"), ("room", true, true, both, true));
+        assert_eq!(of("ws://h/live/websocket.flv").0, "ws-flv");
         for flv in ["http://h/live/whip.flv", "http://h/live/a?x=/whep/", "http://h/live/a#/whip/"] {
             assert_eq!(of(flv).0, "flv", "{flv}");
         }

@@ -35,6 +35,8 @@ pub enum LoadEvent {
     Unit {
         /// True for video, false for audio.
         is_video: bool,
+        /// The place that carries the unit, for players of several tracks of a kind: one stream at a time.
+        place: u8,
         /// NAL units with four-byte lengths, or a raw frame.
         payload: Bytes,
     },
@@ -76,6 +78,10 @@ pub trait LoadPlayer: Debug + Send {
     }
     /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
+    /// Returns the number of packets of media received so far, if the protocol has packets.
+    fn packets(&self) -> u64 {
+        0
+    }
     /// Returns the next event.
     fn poll_event(&mut self) -> Option<LoadEvent>;
     /// Returns the next deadline.
@@ -112,7 +118,7 @@ impl PulledPlayer {
                 depackager.handle(&payload);
                 while let Some((unit, _)) = depackager.poll_unit() {
                     let is_video = unit.track == TrackId::VIDEO;
-                    self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
+                    self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: unit.payload });
                 }
             }
             // The load generator plays live streams.
@@ -156,7 +162,7 @@ impl LoadPlayer for PulledPlayer {
                 ClientEvent::Media(media) => self.take(media),
                 ClientEvent::Unit { unit, .. } => {
                     let is_video = unit.track == TrackId::VIDEO;
-                    self.events.push_back(LoadEvent::Unit { is_video, payload: unit.payload });
+                    self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: unit.payload });
                 }
                 ClientEvent::Begun | ClientEvent::Dropped(_) | ClientEvent::ClockNews(_) => {}
                 // The load generator measures the server that it was told of.

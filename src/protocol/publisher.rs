@@ -28,6 +28,8 @@ pub enum PublisherEvent {
     OpenPath(OpenPath),
     /// The publisher closes a UDP socket of its own.
     ClosePath(PathId),
+    /// The server wants a key frame now.
+    KeyFrameWanted,
     /// The publisher has ended, for this reason.
     Closed(String),
 }
@@ -46,6 +48,10 @@ pub trait LoadPublisher: Debug + Send {
     fn handle_end(&mut self, now: Instant);
     /// Handles deadlines that have passed.
     fn handle_timeout(&mut self, now: Instant);
+    /// Returns the voice, if the publisher is a participant of a room.
+    fn voice(&mut self) -> Option<&mut dyn Voice> {
+        None
+    }
     /// Sends the content of an FLV tag's body.
     fn send(&mut self, now: Instant, kind: TagKind, timestamp: u32, body: Bytes);
     /// Returns the next event.
@@ -54,6 +60,12 @@ pub trait LoadPublisher: Debug + Send {
     fn poll_timeout(&self) -> Option<Instant>;
     /// Closes the connection in the way of its protocol.
     fn close(&mut self, now: Instant);
+}
+
+/// The voice of a participant of a room.
+pub trait Voice {
+    /// Begins or ends to speak.
+    fn speak(&mut self, speaks: bool);
 }
 
 /// Converts FLV bodies to MPEG-TS packets.

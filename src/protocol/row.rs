@@ -400,6 +400,10 @@ pub(super) trait Request: Debug + Send + Sync {
     fn pull(&self, _patience: Patience, _seed: Seed) -> Option<Box<dyn Client>> {
         None
     }
+    /// True if publishers and players of the load generator meet in a room.
+    fn is_room(&self) -> bool {
+        false
+    }
     /// Makes a player for the load generator: by default the client of a pull.
     fn play(&self, now: Instant, patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
         Some(Box::new(PulledPlayer::new(now, self.pull(patience, seed)?)))

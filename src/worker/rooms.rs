@@ -33,6 +33,8 @@ pub(super) struct Rooms {
 struct Watched {
     main: StreamKey,
     role: Arc<str>,
+    /// True while the viewer plays the main track's own stream, because there are no subtracks yet.
+    waits: bool,
 }
 
 /// A change of a stream's main track.
@@ -81,9 +83,29 @@ impl Rooms {
     }
 
     fn watch(&mut self, main: StreamKey, role: Arc<str>, watcher: SubscriptionId) {
+        self.note(Watched { main, role, waits: false }, watcher);
+    }
+
+    fn note(&mut self, watched: Watched, watcher: SubscriptionId) {
         self.unwatch(watcher);
-        self.watchers.entry(main.clone()).or_default().insert(watcher);
-        self.watched.insert(watcher, Watched { main, role });
+        self.watchers.entry(watched.main.clone()).or_default().insert(watcher);
+        self.watched.insert(watcher, watched);
+    }
+
+    /// Makes a viewer of a main track's own stream a watcher, once there are subtracks.
+    pub(super) fn wait(&mut self, main: StreamKey, role: &str, watcher: SubscriptionId) {
+        self.note(Watched { main, role: role.into(), waits: true }, watcher);
+    }
+
+    /// Returns the viewers that wait for subtracks of a main track, with their roles.
+    fn waiting(&self, main: &StreamKey) -> Vec<(SubscriptionId, Arc<str>)> {
+        let waiting = self.of_main(main).filter(|(_, watched)| watched.waits);
+        waiting.map(|(watcher, watched)| (watcher, Arc::clone(&watched.role))).collect()
+    }
+
+    fn of_main(&self, main: &StreamKey) -> impl Iterator<Item = (SubscriptionId, &Watched)> {
+        let watchers = self.watchers.get(main).into_iter().flatten();
+        watchers.filter_map(|watcher| Some((*watcher, self.watched.get(watcher)?)))
     }
 
     /// Removes a viewer from the main track that it watches.
@@ -99,21 +121,19 @@ impl Rooms {
 
     /// Returns the viewers of a main track with their roles.
     fn watchers_in_roles(&self, main: &StreamKey) -> Vec<(SubscriptionId, Arc<str>)> {
-        let watchers = self.watchers.get(main).into_iter().flatten();
-        watchers
-            .filter_map(|watcher| Some((*watcher, Arc::clone(&self.watched.get(watcher)?.role))))
-            .collect()
+        let watching = self.of_main(main).filter(|(_, watched)| !watched.waits);
+        watching.map(|(watcher, watched)| (watcher, Arc::clone(&watched.role))).collect()
     }
 
     fn watchers(&self, main: &StreamKey) -> Vec<SubscriptionId> {
-        self.watchers.get(main).into_iter().flatten().copied().collect()
+        self.of_main(main).filter(|(_, watched)| !watched.waits).map(|(watcher, _)| watcher).collect()
     }
 
     /// True if a session watches this main track, to which control has admitted it.
     fn is_watched_by(&self, conn: ConnId, main: &StreamKey) -> bool {
         let first = SubscriptionId { conn, handle: Handle(u16::MIN) };
         let last = SubscriptionId { conn, handle: Handle(u16::MAX) };
-        self.watched.range(first..=last).any(|(_, watched)| watched.main == *main)
+        self.watched.range(first..=last).any(|(_, watched)| watched.main == *main && !watched.waits)
     }
 }
 
@@ -140,7 +160,7 @@ impl Live {
 
     /// Returns the sessions that watch a main track.
     pub(super) fn watchers_of(&self, main: &StreamKey) -> BTreeSet<ConnId> {
-        self.rooms.watchers.get(main).into_iter().flatten().map(|watcher| watcher.conn).collect()
+        self.rooms.watchers(main).into_iter().map(|watcher| watcher.conn).collect()
     }
 
     /// True if a main track has live subtracks.
@@ -207,6 +227,7 @@ impl Live {
         if let Some(to) = to {
             self.tell_who_sees(turn, conns, &to, stream, SubtrackNews::Came(&key));
             if !had_any {
+                admit_waiting(self, turn, conns, &to);
                 for conn in self.awaited.take(&to) {
                     conns.reply(turn, conn, Reply::Request(RequestNews::StreamBegun(&to)));
                     conns.touch(turn, conn);
@@ -347,6 +368,23 @@ impl Live {
                 conns.tell_watcher(turn, watcher, news);
             }
         }
+    }
+}
+
+/// Makes viewers of a main track's own stream watch it, now that it has subtracks.
+fn admit_waiting(live: &mut Live, turn: &mut Turn, conns: &mut Conns, main: &StreamKey) {
+    if live.details.has_renditions(main) {
+        return;
+    }
+    for (watcher, role) in live.rooms.waiting(main) {
+        let SubscriptionId { conn: id, handle } = watcher;
+        let subscription = conns.get(id).and_then(|conn| conn.subscription(handle));
+        let Some(told) = subscription.and_then(Subscription::playing).map(|playing| playing.told) else {
+            continue;
+        };
+        live.detach(turn, conns, id, handle);
+        live.watch_room(turn, conns, id, handle, main, &role);
+        conns.set_state(id, handle, SubscriptionState::Room { told });
     }
 }
 

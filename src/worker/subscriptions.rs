@@ -140,6 +140,9 @@ impl Live {
         let settings = self.streams.get(&stream).map(|stream| Arc::clone(&stream.settings));
         let format = settings.map_or(ask.format, |settings| derived::for_viewers(ask.format, &settings));
         self.attach(turn, conns, id, handle, stream, format).ok_or(NoSubscription::Resources)?;
+        if ask.takes_subtracks && own == Some(stream) {
+            self.rooms.wait(ask.key.clone(), role_of(ask), SubscriptionId { conn: id, handle });
+        }
         Ok(stream)
     }
 
@@ -405,7 +408,7 @@ impl Live {
     }
 
     /// Detaches a subscription from its stream; its counters are kept. The last subscription of a mirror ends the mirroring.
-    fn detach(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
+    pub(super) fn detach(&mut self, turn: &mut Turn, conns: &mut Conns, id: ConnId, handle: Handle) {
         self.rooms.unwatch(SubscriptionId { conn: id, handle });
         let Some(conn) = conns.get_mut(id) else { return };
         let Some(at) = conn.subscriptions.iter().position(|one| one.handle == handle) else { return };

@@ -132,6 +132,45 @@ fn publishers_of_whip_and_players_of_whep_lose_nothing_and_leave_nothing() {
 }
 
 #[test]
+fn participants_of_a_room_see_each_other_or_who_speaks() {
+    let room = |settings: &[&str], url: &str, count: u64, turn: &str| {
+        let server = Server::start(settings);
+        let url = format!("ws://{}/live/websocket?room=r&streamId=p{{n}}{url}", server.http);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_millstream"));
+        command.args(["bench", "room", "--url", &url, "--count", &count.to_string(), "--json"]);
+        command.args(["--duration", "14", "--turn", turn, "--server-pid", &server.pid().to_string()]);
+        let output = command.stderr(Stdio::null()).output().unwrap();
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert!(output.status.success(), "{report}");
+        assert_eq!((&report["role"], &report["protocol"]), (&"room".into(), &"room".into()));
+        assert_eq!(report["connections"]["ready"], 2 * count, "{report}");
+        assert_eq!((&report["units"]["lost"], &report["units"]["repeated"]), (&0.into(), &0.into()));
+        let [units, packets] = [&report["units"]["video"], &report["packets"]].map(|n| n.as_u64().unwrap());
+        assert!(packets > units && report["server"]["cpu_us_per_packet"].is_number(), "{report}");
+        assert!(report["room"]["rss_bytes_per_participant"].as_f64().unwrap() > 0.0, "{report}");
+        report
+    };
+    // All see the two others, 30 frames a second, whoever speaks.
+    let report = room(&[], "", 3, "1");
+    assert!(report["units"]["video"].as_u64().unwrap() > 3 * 2 * 250, "{report}");
+    assert!(report["room"]["seen_before"].as_u64().unwrap() >= 3 && report["room"]["switches"] == 0);
+    // A place for one video: each speaker is a switch for those who do not see it.
+    let one = ["app.maxVideoTrackCount=1", "app.maxAudioTrackCount=1"];
+    let report = room(&one, "", 3, "4");
+    assert!(report["units"]["video"].as_u64().unwrap() < 3 * 2 * 300, "{report}");
+    assert!(report["room"]["switches"].as_u64().unwrap() >= 1, "{report}");
+    assert!(report["room"]["switch_ms"]["p50"].is_number(), "{report}");
+    // The same number asked for by the players.
+    let report = room(&[], "&loudest=1", 3, "0");
+    assert!(report["units"]["video"].as_u64().unwrap() < 3 * 2 * 300, "{report}");
+    assert_eq!((&report["room"]["switches"], &report["room"]["seen_before"]), (&0.into(), &0.into()));
+    let server = Server::start(&["app.webRTCEnabled=false"]);
+    let url = format!("ws://{}/live/websocket?room=r&streamId=p", server.http);
+    let (report, ok) = play(&url, &["--duration", "1"]);
+    assert!(!ok && report["reasons"][0]["reason"] == "the server: no_stream_exist", "{report}");
+}
+
+#[test]
 fn publishers_and_players_of_rtsp_lose_nothing_over_the_connection_and_over_datagrams() {
     let server = Server::start(&[]);
     for (way, options) in [("tcp", &[][..]), ("udp", &[]), ("tls", &["--insecure"])] {

@@ -117,6 +117,21 @@ fn messages_reach_whom_the_application_lets_them_reach() {
 }
 
 #[test]
+fn a_stream_of_messages_alone_is_played() {
+    let server = Server::start(&["server.workers=2"]);
+    let socket = format!("ws://{}/live/websocket", server.http);
+    let mut publisher = Talker::start("channel-publish", &socket);
+    wait_for_stream(&server);
+    let mut viewer = Talker::start("data-play", &socket);
+    publisher.wait("open d");
+    viewer.wait("open d");
+    publisher.say("text to viewers");
+    viewer.wait("came d to viewers");
+    viewer.say("text of a viewer");
+    publisher.wait("came d of a viewer");
+}
+
+#[test]
 fn messages_are_posted_to_the_receiver_of_the_application() {
     let receiver = HookReceiver::start(Manner::Status(200));
     let server = Server::start(&[&format!("app.dataChannelWebHookURL={}", receiver.url("chat"))]);

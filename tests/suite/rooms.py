@@ -70,7 +70,9 @@ PAGE = """(() => {
                 connection.ontrack = ({ track, streams, transceiver }) => {
                     const name = message.idMapping[transceiver.mid] ?? peers.names[transceiver.mid];
                     tracks[name] = { track, connection, stream: streams[0]?.id };
-                    streams[0].onremovetrack = () => { delete tracks[name]; };
+                    streams[0].addEventListener("removetrack", (event) => {
+                        if (event.track === track) delete tracks[name];
+                    });
                     track.onended = () => { delete tracks[name]; };
                     const shown = Object.assign(document.createElement(track.kind), { srcObject: new MediaStream([track]), muted: true, autoplay: true });
                     document.body.append(shown);
@@ -142,6 +144,45 @@ def sees(tab, *ids):
     tab.wait(f"the tracks {wanted}", lambda: names(tab) == wanted or None)
     for name in wanted:
         flows(tab, name)
+
+
+def task_late(browser, url):
+    """A viewer of a stream stays with it when it becomes a room, and sees who comes; the stream leaves before the others."""
+    host, viewer = page(browser, url), page(browser, url)
+    host.run("publish('room', '')")
+    hears(host, "publish_started")
+    viewer.run("play('room')")
+    sees(viewer, "room")
+    viewer.run("void (globalThis.kept = ['v', 'a'].map((kind) => tracks[`ARDAMS${kind}room`].track))")
+    guests = {id: page(browser, url) for id in ("ben", "cat")}
+    guests["ben"].run("publish('ben', 'room')")
+    sees(viewer, "room", "ben")
+    guests["cat"].run("publish('cat', 'room')")
+    sees(viewer, "room", "ben", "cat")
+    assert viewer.run("kept[0] === tracks.ARDAMSvroom.track && kept[1] === tracks.ARDAMSaroom.track"), "its tracks go on"
+    guests["ben"].run("say({ command: 'stop', streamId: 'ben' })")
+    sees(viewer, "room", "cat")
+    host.run("say({ command: 'stop', streamId: 'room' })")
+    sees(viewer, "cat")
+    guests["ben"].run("peers.ben.close(), delete peers.ben, publish('ben', 'room')")
+    sees(viewer, "ben", "cat")
+    for id, tab in guests.items():
+        tab.run(f"say({{ command: 'stop', streamId: '{id}' }})")
+    hears(viewer, "play_finished")
+
+
+def task_late_seats(browser, url):
+    """The same where a viewer has one seat: the speaker's."""
+    host, viewer, guest = page(browser, url), page(browser, url), page(browser, url)
+    host.run("publish('room', '')")
+    hears(host, "publish_started")
+    viewer.run("play('room')")
+    sees(viewer, "room")
+    guest.run("publish('ben', 'room')")
+    wanted = ["ARDAMSaaudioTrack0", "ARDAMSvvideoTrack0"]
+    viewer.wait("the seats", lambda: names(viewer) == wanted or None)
+    for name in wanted:
+        flows(viewer, name)
 
 
 def task_conference(browser, url):

@@ -25,6 +25,16 @@ fn a_conference_of_browsers_on_two_workers() {
 }
 
 #[test]
+fn a_viewer_of_a_stream_stays_when_it_becomes_a_room() {
+    does("late", &[]);
+}
+
+#[test]
+fn a_viewer_of_a_stream_stays_when_it_becomes_a_room_with_seats() {
+    does("late_seats", &["server.workers=2", "app.maxVideoTrackCount=1", "app.maxAudioTrackCount=1"]);
+}
+
+#[test]
 fn a_room_with_nobody_else_connects_and_goes_on() {
     does("empty", &[]);
 }

@@ -5,6 +5,8 @@
     webrtc_peer.py sdk-publish URL ID    the messages of Ant Media's SDK, until standard input ends
     webrtc_peer.py sdk-play URL ID       the same, for 60 frames of each kind
     webrtc_peer.py data-publish URL ID   publishes with a data channel; see `Talk`
+    webrtc_peer.py channel-publish URL ID
+                                         publishes with a data channel and nothing else
     webrtc_peer.py data-play URL ID      plays with one: of its own by WHEP, of the server's by the SDK's socket
 
 Prints one line of JSON: what was decoded, and what the server said.
@@ -218,8 +220,14 @@ def pattern(length):
     return bytes(n * 7 % 251 for n in range(251)) * (length // 251) + bytes(n * 7 % 251 for n in range(length % 251))
 
 
-async def data_publish(pc, url, name):
-    send_media(pc, "H264")
+async def channel_publish(pc, url, name):
+    """Publishes a data channel alone, as `datachannel.html` of the reference does."""
+    await data_publish(pc, url, name, has_media=False)
+
+
+async def data_publish(pc, url, name, has_media=True):
+    if has_media:
+        send_media(pc, "H264")
     talk = Talk(pc, name)
     if url.startswith("http"):
         await exchange(pc, url)
@@ -232,6 +240,7 @@ async def data_publish(pc, url, name):
         await socket.say(command="takeConfiguration", type="offer", sdp=pc.localDescription.sdp)
         answer = await socket.hear(command="takeConfiguration", type="answer", streamId=name)
         await pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], "answer"))
+        await socket.hear(definition="publish_started", streamId=name)
         await talk.run()
 
 
@@ -250,11 +259,12 @@ async def data_play(pc, url, name):
         await pc.setRemoteDescription(RTCSessionDescription(message["sdp"], message["type"]))
         await pc.setLocalDescription(await pc.createAnswer())
         await socket.say(command="takeConfiguration", type="answer", sdp=pc.localDescription.sdp)
+        await socket.hear(definition="play_started", streamId=name)
         await talk.run()
 
 
 VERBS = {"publish": publish, "play": play, "sdk-publish": sdk_publish, "sdk-play": sdk_play}
-VERBS |= {"data-publish": data_publish, "data-play": data_play}
+VERBS |= {"data-publish": data_publish, "data-play": data_play, "channel-publish": channel_publish}
 
 
 async def main():

@@ -156,6 +156,86 @@ fn w_11_one_client_has_so_many_sessions_and_the_first_publisher_of_an_id_keeps_i
     bystander.finish(&mut server);
 }
 
+/// An offer of sound, as well-formed as it is unwanted.
+const OFFER: &str = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0\r\n\
+                     m=audio 9 UDP/TLS/RTP/SAVPF 111\r\nc=IN IP4 0.0.0.0\r\na=mid:0\r\na=sendrecv\r\na=rtcp-mux\r\n\
+                     a=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\na=setup:actpass\r\n\
+                     a=fingerprint:sha-256 00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF\r\n\
+                     a=rtpmap:111 opus/48000/2\r\n";
+
+#[test]
+fn w_14_a_thousand_sockets_join_and_leave_rooms_at_random_and_describe_themselves_out_of_turn() {
+    let mut server = Server::start(&["server.workers=2"]);
+    // The C library keeps most of what the sessions were in.
+    let bystander = Bystander::start(&server).leaving(20 * 1024);
+    let mut random: Random = Seed::from_number(14).random();
+    let mut draw = |below: u64| random.u64() % below;
+    for _ in 0..10 {
+        let mut sockets: Vec<Socket> = (0..100).map(|_| Socket::open(server.http)).collect();
+        for _ in 0..1000 {
+            let at = usize::try_from(draw(100)).unwrap();
+            let (id, room) = (format!("p{}", draw(20)), format!("r{}", draw(3)));
+            let describe = |kind: &str, id: &str| json!({"command": "takeConfiguration", "streamId": id, "type": kind, "sdp": OFFER});
+            let message = match draw(10) {
+                0 => json!({"command": "joinRoom", "room": room, "streamId": id}),
+                1 | 2 => {
+                    json!({"command": "publish", "streamId": id, "mainTrack": room, "video": true, "audio": true})
+                }
+                3 => {
+                    json!({"command": "play", "streamId": room, "trackList": [format!("!{id}")], "userPublishId": id})
+                }
+                4 => json!({"command": "leaveFromRoom", "room": room, "streamId": id}),
+                5 => json!({"command": "stop", "streamId": if draw(2) == 0 { &id } else { &room }}),
+                // Of a viewer, whose offers are the server's to make, and of a publisher once more.
+                6 => describe("offer", &room),
+                7 => describe("offer", &id),
+                8 => describe("answer", &room),
+                _ => {
+                    sockets[at] = Socket::open(server.http);
+                    continue;
+                }
+            };
+            sockets[at].say(&message.to_string());
+        }
+        assert!(sockets.iter_mut().all(Socket::answers_a_ping));
+    }
+    wait_for("the rooms to be empty", secs(30), || {
+        let is_live = |n: u32| {
+            let record = server.api().broadcast("live", &format!("p{n}"));
+            record.is_some_and(|record| record["status"] == "broadcasting")
+        };
+        !(0..20).any(is_live)
+    });
+    bystander.finish(&mut server);
+}
+
+#[test]
+fn w_14_a_token_of_a_room_opens_no_other() {
+    let server = Server::start(&["app.playTokenControlEnabled=true"]);
+    let publish = |id: &str, room: &str| {
+        Program::ffmpeg_publish(
+            &media_file(false, 60),
+            &server.rtmp_url(&format!("live/{id}?mainTrack={room}")),
+        )
+    };
+    let _publishers = [publish("ann", "first"), publish("ben", "second")];
+    for id in ["ann", "ben"] {
+        wait_for("the streams", secs(20), || server.api().broadcast("live", id).is_some());
+    }
+    let path = "/live/rest/v2/broadcasts/first/token?expireDate=9999999999&type=play";
+    let token = server.api().get(path).json()["tokenId"].clone();
+    let mut socket = Socket::open(server.http);
+    let mut play = |room: &str| {
+        socket
+            .say(&json!({"command": "play", "streamId": room, "token": token, "trackList": []}).to_string());
+        socket.hear().unwrap()
+    };
+    for other in ["second", "ben"] {
+        assert_eq!(play(other)["definition"], "unauthorized_access", "{other}");
+    }
+    assert_eq!(play("first")["command"], "takeConfiguration");
+}
+
 /// I-05, I-11, D-01, D-03: what comes to a media port without a session behind it costs a look into a table.
 #[test]
 fn i_11_d_01_floods_of_the_media_port_harm_nobody() {

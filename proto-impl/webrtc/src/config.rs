@@ -40,6 +40,9 @@ pub struct Config {
     pub sctp: Arc<sctp::Config>,
     /// Largest datagram to send: bytes of UDP payload.
     pub datagram_bytes_max: usize,
+    /// Sent audio may carry its level (RFC 6464), as [`crate::Peer::set_audio_level`] says: for a client that publishes. A
+    /// section whose lost packets are repeated without RTX carries none.
+    pub audio_levels: bool,
     /// Later offers of the peer may add and withdraw sections, up to [`crate::OFFERED_SECTIONS_MAX`]: for a viewer that
     /// a server offers rooms to. If false, the first offer settles the sections, at most [`crate::SECTIONS_MAX`];
     /// servers should keep it so.
@@ -65,6 +68,7 @@ impl Config {
             playout_delay: None,
             sctp: Arc::default(),
             datagram_bytes_max: 1200,
+            audio_levels: false,
             takes_changes: false,
         }
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use rtp::extension::{AbsSendTime, Extension, ExtensionMap, Extensions, PlayoutDelay};
+use rtp::extension::{AbsSendTime, AudioLevel, Extension, ExtensionMap, Extensions, PlayoutDelay};
 use rtp::{ExtensionBlock, NtpTime};
 
 use crate::negotiate::Section;
@@ -72,6 +72,8 @@ pub(crate) struct Heads {
     /// Block without the mid.
     plain: Block,
     delay: Option<PlayoutDelay>,
+    /// Level of the audio; `None` tells none.
+    level: Option<AudioLevel>,
     /// The delay was requested on the way: it stands in the first packet of each unit.
     repeats_delay: bool,
     is_roomy: bool,
@@ -102,6 +104,7 @@ impl Heads {
             named: Block::default(),
             plain: Block::default(),
             delay: delay.filter(|_| is_roomy),
+            level: None,
             repeats_delay: false,
             is_roomy,
             tells,
@@ -136,6 +139,15 @@ impl Heads {
         }
     }
 
+    /// Sets the level of the audio in the following packets, if the peer takes levels.
+    pub(crate) fn set_level(&mut self, level: AudioLevel) {
+        if self.is_roomy && self.level != Some(level) && self.map.id(Extension::AudioLevel).is_some() {
+            self.level = Some(level);
+            self.named = Block::new(&self.map, &self.values(true));
+            self.plain = Block::new(&self.map, &self.values(false));
+        }
+    }
+
     /// The playout delay requested on the way.
     pub(crate) fn requested_delay(&self) -> Option<PlayoutDelay> {
         self.delay.filter(|_| self.repeats_delay)
@@ -154,6 +166,7 @@ impl Heads {
             transport_sequence: numbered.then_some(0),
             abs_send_time: has(Extension::AbsSendTime).then(|| AbsSendTime::new(0)),
             playout_delay: self.delay.filter(|_| named),
+            audio_level: self.level,
             ..Extensions::default()
         }
     }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use media::codec::{Codec, CodecConfig};
 use rtp::bandwidth::BandwidthEstimator;
-use rtp::extension::PlayoutDelay;
+use rtp::extension::{AudioLevel, PlayoutDelay};
 use rtp::history::{LoggedPacket, LoggedUnit, PacketId, PacketLog, ResendHistory, ResendStats};
 use rtp::payload::{Packetizer, Payloads};
 use rtp::report::SenderState;
@@ -385,6 +385,13 @@ impl Sender {
     pub(crate) fn request_playout_delay(&mut self, delay: PlayoutDelay) {
         if self.agreed.is_video && self.heads.requested_delay() != Some(delay) {
             self.heads.request_delay(delay);
+        }
+    }
+
+    /// Sets the level of the following audio.
+    pub(crate) fn set_audio_level(&mut self, level: AudioLevel) {
+        if !self.agreed.is_video {
+            self.heads.set_level(level);
         }
     }
 

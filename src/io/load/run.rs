@@ -14,8 +14,8 @@ use crypto::Seed;
 
 use super::{Destination, Load, process};
 use crate::bench::{
-    Clip, Connections, Options, Peer, Player, PlayerOptions, Publisher, PublisherOptions, Report, Role,
-    SAMPLE, Score, ServerFigures, Tally, Target,
+    Clip, Connections, Options, Participant, Peer, Player, PlayerOptions, Publisher, PublisherOptions,
+    Report, Role, SAMPLE, Score, ServerFigures, Tally, Target, Turns,
 };
 
 /// Maximum sleep of a thread before it checks the phase.
@@ -35,6 +35,8 @@ struct Shared {
     phase: AtomicU8,
     /// Connections opened.
     opened: AtomicUsize,
+    /// Number of threads whose publishers in a room are all ready or gone.
+    published: AtomicUsize,
     /// Number of threads whose connections are all ready or gone.
     settled: AtomicUsize,
 }
@@ -57,11 +59,13 @@ pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, St
     let to = Destination::resolve(&target, options.insecure);
     let to = Arc::new(to.map_err(|error| format!("{}: {error}", target.host()))?);
     let clip = clip(options)?;
+    let every = options.room.and_then(|room| room.turn);
+    let turns = every.map(|every| Turns::new(Instant::now(), every, options.count));
     let shared = Shared::default();
     thread::scope(|scope| {
         let (shared, to, clip) = (&shared, &to, &clip);
         let threads: Vec<_> = (0..options.threads)
-            .map(|index| scope.spawn(move || Worker { options, shared, to, clip, index }.run()))
+            .map(|index| scope.spawn(move || Worker { options, shared, to, clip, turns, index }.run()))
             .collect();
         let failed = || threads.iter().any(thread::ScopedJoinHandle::is_finished);
         let watch = Watch { options, shared, stop, failed: &failed };
@@ -87,14 +91,16 @@ pub fn run<'a>(options: &'a Options, stop: &AtomicBool) -> Result<Report<'a>, St
 }
 
 fn clip(options: &Options) -> Result<Arc<Clip>, String> {
-    let clip = match &options.file {
+    let clip = match &options.clip.file {
         Some(path) => {
             let file = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
             Clip::read(&file).map_err(|error| format!("{}: {error}", path.display()))?
         }
         None => Clip::read(SAMPLE).map_err(|error| error.to_string())?,
     };
-    match options.bits_per_second {
+    // WebRTC carries no AAC, and a room needs to hear who speaks.
+    let clip = if options.room.is_some() && options.clip.file.is_none() { clip.with_opus() } else { clip };
+    match options.clip.bits_per_second {
         Some(rate) => clip.padded(rate).map_err(|error| error.to_string()),
         None => Ok(clip),
     }
@@ -114,12 +120,13 @@ impl Watch<'_> {
     /// Runs the phases. Returns the length of the window, the load's CPU time and the server's figures in it.
     fn run(&self) -> (Duration, Duration, Option<ServerFigures>) {
         let mut told = Instant::now();
+        let rss_before_bytes = self.options.server.pid.map_or(0, process::resident);
         while self.shared.settled.load(Ordering::Acquire) < self.options.threads && !self.is_over() {
             thread::sleep(PHASE_PERIOD);
             if told.elapsed() >= PROGRESS_PERIOD {
                 told = Instant::now();
                 let opened = self.shared.opened.load(Ordering::Relaxed);
-                tell(&format!("{opened} of {} connections opened", self.options.count));
+                tell(&format!("{opened} of {} connections opened", self.options.connections()));
             }
         }
         self.wait(self.options.warm_up);
@@ -135,6 +142,7 @@ impl Watch<'_> {
         let server = server.map(|(pid, before)| ServerFigures {
             pid,
             cpu: process::usage(pid).cpu.saturating_sub(before),
+            rss_before_bytes,
             rss_bytes: process::resident(pid),
         });
         (window, own, server)
@@ -155,12 +163,20 @@ impl Watch<'_> {
     }
 }
 
+/// The times from which connections are opened.
+struct Began {
+    first: Instant,
+    /// The time from which players of a room are opened.
+    players: Option<Instant>,
+}
+
 /// The part of a thread.
 struct Worker<'a> {
     options: &'a Options,
     shared: &'a Shared,
     to: &'a Arc<Destination>,
     clip: &'a Arc<Clip>,
+    turns: Option<Turns>,
     index: usize,
 }
 
@@ -168,11 +184,12 @@ impl Worker<'_> {
     fn run(&self) -> io::Result<Share> {
         let mut load = Load::new(self.options.late, false)?;
         let mut connections = Connections::default();
-        let began = Instant::now();
-        let (mut next, mut settled, mut phase) = (self.index, false, CONNECTING);
+        let mut began = Began { first: Instant::now(), players: None };
+        let (mut next, mut published, mut settled, mut phase) = (self.index, false, false, CONNECTING);
         while phase != CLOSING {
             let now = Instant::now();
-            while next < self.options.count && self.opening(began, next) <= now && phase == CONNECTING {
+            let is_due = |next| self.opening(&began, next).is_some_and(|at| at <= now);
+            while next < self.options.connections() && is_due(next) && phase == CONNECTING {
                 connections.requested += 1;
                 self.shared.opened.fetch_add(1, Ordering::Relaxed);
                 let opened = self.options.target(next).and_then(|target| {
@@ -184,8 +201,19 @@ impl Worker<'_> {
                 }
                 next += self.options.threads;
             }
-            let opening = (next < self.options.count).then(|| self.opening(began, next));
-            if opening.is_none() && load.unsettled() == 0 && !settled {
+            let is_idle = load.unsettled() == 0;
+            if next >= self.options.count && is_idle && !published {
+                published = true;
+                self.shared.published.fetch_add(1, Ordering::Release);
+            }
+            if began.players.is_none()
+                && self.shared.published.load(Ordering::Acquire) == self.options.threads
+            {
+                began.players = Some(Instant::now());
+            }
+            let is_open = next >= self.options.connections();
+            let opening = if is_open { None } else { self.opening(&began, next) };
+            if is_open && is_idle && !settled {
                 settled = true;
                 self.shared.settled.fetch_add(1, Ordering::Release);
             }
@@ -198,7 +226,7 @@ impl Worker<'_> {
             phase = now_phase;
         }
         // Clients that were never opened.
-        let share = self.options.count.saturating_sub(self.index).div_ceil(self.options.threads);
+        let share = self.options.connections().saturating_sub(self.index).div_ceil(self.options.threads);
         (connections.requested..share).for_each(|_| connections.ended(false, "the run was ended"));
         connections.requested = share;
         let share = self.share(&load, connections);
@@ -207,9 +235,13 @@ impl Worker<'_> {
         Ok(share)
     }
 
-    /// Returns the time at which a connection must be opened.
-    fn opening(&self, began: Instant, connection: usize) -> Instant {
-        began + Duration::from_secs_f64(connection as f64 / self.options.rate)
+    /// Returns the time at which a connection must be opened; `None` for players of a room whose publishers are not all there.
+    fn opening(&self, began: &Began, connection: usize) -> Option<Instant> {
+        let after = |number: usize| Duration::from_secs_f64(number as f64 / self.options.rate);
+        match connection.checked_sub(self.options.count) {
+            Some(player) => Some(began.players? + after(player)),
+            None => Some(began.first + after(connection)),
+        }
     }
 
     fn peer(&self, connection: usize, target: Target) -> Box<dyn Peer> {
@@ -218,17 +250,29 @@ impl Worker<'_> {
         // Of the process and the moment, so that no two runs ask with the same keys.
         let seed = Seed::from_number(now.unix_nanos ^ u64::from(std::process::id())).derive("peer", number);
         let timeout = options.connect_timeout;
-        match options.role {
+        let (turns, number) = (self.turns, connection.checked_rem(options.count).unwrap_or(0));
+        let participant = options.room.map(|_| Participant { number, turns });
+        match options.role_of(connection) {
             Role::Publish => {
-                let gop = Duration::from_millis(self.clip.gop_ms()).as_secs_f64();
+                // Participants of a room make key frames when they are asked to.
+                let gop = if options.room.is_some() { 0 } else { self.clip.gop_ms() };
+                let gop = Duration::from_millis(gop).as_secs_f64();
                 let phase = Duration::from_secs_f64(gop * connection as f64 / options.count as f64);
                 let clip = Arc::clone(self.clip);
                 let options = PublisherOptions { target, clip, phase, timeout };
-                Box::new(Publisher::new(now, &options, seed))
+                let publisher = Publisher::new(now, &options, seed);
+                Box::new(match participant {
+                    Some(participant) => publisher.in_room(participant),
+                    None => publisher,
+                })
             }
             Role::Play => {
                 let options = PlayerOptions { target, timeout, stalled: false };
-                Box::new(Player::new(now, &options, seed))
+                let player = Player::new(now, &options, seed);
+                Box::new(match participant {
+                    Some(participant) => player.in_room(participant),
+                    None => player,
+                })
             }
         }
     }

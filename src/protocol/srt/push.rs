@@ -56,7 +56,10 @@ impl SrtPush {
                 }
                 PublisherEvent::Closed(reason) => self.attempt.end(&reason),
                 // An SRT push has a single socket, and no byte stream.
-                PublisherEvent::Reconnect | PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {}
+                PublisherEvent::Reconnect
+                | PublisherEvent::OpenPath(_)
+                | PublisherEvent::ClosePath(_)
+                | PublisherEvent::KeyFrameWanted => {}
             }
         }
     }

@@ -67,6 +67,9 @@ static FORMAT: FormatKind = FormatKind {
 /// Use by the load generator of URLs with this path segment.
 const WHIP: LoadUse = LoadUse { plays: false, publishes: true, segment: Some("whip"), ..of_load("whip") };
 const WHEP: LoadUse = LoadUse { segment: Some("whep"), ..of_load("whep") };
+/// The segment of the SDK's socket, and its use: participants of rooms.
+const SOCKET_SEGMENT: &str = "websocket";
+const ROOM: LoadUse = LoadUse { publishes: true, segment: Some(SOCKET_SEGMENT), ..of_load("room") };
 
 const fn of_load(protocol: &'static str) -> LoadUse {
     LoadUse { sockets: Sockets::StreamAndDatagrams, ..LoadUse::plays(protocol) }
@@ -106,6 +109,8 @@ pub(super) static PROTOCOL: Protocol = Protocol {
         scheme("https", 443, true, WHIP),
         scheme("http", 80, false, WHEP),
         scheme("https", 443, true, WHEP),
+        scheme("ws", 80, false, ROOM),
+        scheme("wss", 443, true, ROOM),
     ],
     ports: &[Port {
         name: PORT,

@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ::webrtc::{MediaPreference, Peer, SectionId};
+use ::webrtc::{MediaPreference, Peer, Section, SectionId};
 use media::{Track, TrackId, TrackKind, Tracks};
 use sdp::{Direction, Format, MediaKind, PayloadType};
 use smallvec::SmallVec;
@@ -75,6 +75,8 @@ enum Holder {
     Track(Handle, MediaPreference),
     /// A seat for the stream that currently has it, in the offered forms.
     Seat(TrackKind, usize, MediaPreference),
+    /// The transport only, in a place that carried a track.
+    Idle(MediaPreference),
     /// Given up, but not yet withdrawn from the peer.
     GivenUp,
     /// Withdrawn by the pending offer.
@@ -168,6 +170,46 @@ impl Room {
         room
     }
 
+    /// Makes the room of a viewer that has played the main track's own stream, in these sections. Returns the handle to subscribe to that
+    /// stream under, if the viewer goes on with it; `None` if the sections are not all that were offered.
+    pub(super) fn of_viewer(
+        mut self,
+        own: &Arc<str>,
+        mut viewer: Box<Viewer>,
+        sections: &[Section],
+        offered: usize,
+    ) -> Option<(Self, Option<Handle>)> {
+        let data = self.places.iter().filter(|place| matches!(place.holder, Holder::Data)).count();
+        if offered > sections.len() + data
+            || !(0..).zip(sections).all(|(n, section)| section.id == SectionId(n))
+        {
+            return None;
+        }
+        let handle = self.came(own);
+        // Seats and data channels are behind what the peer has.
+        let more = std::mem::take(&mut self.places);
+        let keeps = handle.filter(|_| !self.seats.are_any());
+        for section in sections {
+            let formats: Vec<Format> = section.formats.iter().map(|format| format.local.clone()).collect();
+            formats.iter().for_each(|format| self.numbers.keep(format));
+            let direction = Direction::SendOnly;
+            let preference = MediaPreference { direction, formats, msid: section.msid.clone() };
+            let holder = match keeps {
+                Some(handle) => Holder::Track(handle, preference),
+                None if self.places.is_empty() => Holder::Idle(preference),
+                None => Holder::GivenUp,
+            };
+            self.places.push(Place { kind: section.kind.clone(), holder });
+        }
+        let is_transport = |place: &Place| matches!(place.holder, Holder::Transport);
+        self.places.extend(more.into_iter().filter(|place| !is_transport(place)));
+        if let Some(member) = keeps.and_then(|handle| self.members.get_mut(&handle)) {
+            viewer.resubscribe();
+            member.viewer = Some(viewer);
+        }
+        Some((self, handle))
+    }
+
     /// Adds a stream. Returns the handle to subscribe under, if the stream is wanted and there is room.
     pub(super) fn came(&mut self, id: &Arc<str>) -> Option<Handle> {
         let most = if self.seats.are_all() { CANDIDATES_MAX } else { STREAMS_MAX };
@@ -219,9 +261,13 @@ impl Room {
     }
 
     fn give_up(&mut self, handle: Handle) {
-        for place in &mut self.places {
-            if matches!(place.holder, Holder::Track(of, _) if of == handle) {
-                (place.holder, self.is_stale) = (Holder::GivenUp, true);
+        for (at, place) in self.places.iter_mut().enumerate() {
+            if let Holder::Track(of, preference) = &place.holder
+                && *of == handle
+            {
+                // The first section stays, for the transport.
+                let idle = (at == 0).then(|| Holder::Idle(preference.clone()));
+                (place.holder, self.is_stale) = (idle.unwrap_or(Holder::GivenUp), true);
             }
         }
     }
@@ -339,7 +385,12 @@ impl Room {
         let is_own = |place: &Place| match &place.holder {
             Holder::Track(of, _) => *of == handle,
             Holder::Seat(kind, seat, _) => self.seats.holder(*kind, *seat) == Some(handle),
-            Holder::Transport | Holder::Data | Holder::GivenUp | Holder::Withdrawn | Holder::Free => false,
+            Holder::Transport
+            | Holder::Data
+            | Holder::Idle(_)
+            | Holder::GivenUp
+            | Holder::Withdrawn
+            | Holder::Free => false,
         };
         let is_agreed = |id: &SectionId| peer.sections().iter().any(|section| section.id == *id);
         let own = (0..).map(SectionId).zip(&self.places).filter(|(_, place)| is_own(place)).map(|(id, _)| id);
@@ -385,7 +436,12 @@ impl Room {
         let handle = match self.places.get(usize::from(section.0))?.holder {
             Holder::Track(handle, _) => handle,
             Holder::Seat(kind, seat, _) => self.seats.holder(kind, seat)?,
-            Holder::Transport | Holder::Data | Holder::GivenUp | Holder::Withdrawn | Holder::Free => {
+            Holder::Transport
+            | Holder::Data
+            | Holder::Idle(_)
+            | Holder::GivenUp
+            | Holder::Withdrawn
+            | Holder::Free => {
                 return None;
             }
         };
@@ -475,6 +531,10 @@ impl Place {
                 MediaPreference { direction: Direction::Inactive, formats, msid: None }
             }
             Holder::Track(_, preference) | Holder::Seat(_, _, preference) => preference.clone(),
+            Holder::Idle(preference) => {
+                let direction = Direction::Inactive;
+                MediaPreference { direction, formats: preference.formats.clone(), msid: None }
+            }
             Holder::GivenUp => {
                 self.holder = Holder::Withdrawn;
                 nothing
@@ -489,14 +549,23 @@ impl Place {
 struct Numbers(Vec<(String, PayloadType)>);
 
 impl Numbers {
+    /// Notes the payload type that a form has already.
+    fn keep(&mut self, format: &Format) {
+        self.0.push((Self::name(format), format.payload_type()));
+    }
+
+    fn name(format: &Format) -> String {
+        let map = &format.rtpmap;
+        format!("{}/{}/{:?} {}", map.encoding, map.clock_rate, map.channels, format.parameters)
+    }
+
     /// Gives a form its payload type. Returns false if none is left.
     fn give(&mut self, format: &mut Format) -> bool {
         if !PAYLOAD_TYPES.contains(&format.payload_type().number()) {
             // A fixed one.
             return true;
         }
-        let map = &format.rtpmap;
-        let name = format!("{}/{}/{:?} {}", map.encoding, map.clock_rate, map.channels, format.parameters);
+        let name = Self::name(format);
         let known = self.0.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
         let number = known.or_else(|| {
             let is_free = |number: &PayloadType| self.0.iter().all(|(_, taken)| taken != number);

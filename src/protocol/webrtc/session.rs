@@ -63,8 +63,8 @@ enum Role {
     Publisher(Box<Ingest>),
     /// Waits for the verdict on a play, or for tracks; holds the client's offer, if it made one.
     AskedPlay(Option<Box<Description>>),
-    /// Was sent our offer for these tracks.
-    Offered(Arc<Tracks>),
+    /// Was sent our offer for these tracks. By now the main track has these streams, if any.
+    Offered(Arc<Tracks>, Vec<StreamKey>),
     /// Plays.
     Viewer(Box<Viewer>),
     /// Plays a main track.
@@ -236,7 +236,7 @@ impl RtcSession {
             Ok(tracks) => {
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Pause(true)));
                 if tracks.is_empty() {
-                    self.describe_by = ctx.now.mono.checked_add(DESCRIBE_WAIT);
+                    self.describe_by = ctx.now.mono.checked_add(self.wait_for_tracks(ctx));
                 } else {
                     self.describe_stream(ctx, tracks);
                 }
@@ -288,7 +288,7 @@ impl RtcSession {
                 Ok(offer) => {
                     let names = negotiation::names(&offer);
                     let described = self.describe(&offer, names);
-                    self.role = Role::Offered(Arc::new(tracks.clone()));
+                    self.role = Role::Offered(Arc::new(tracks.clone()), Vec::new());
                     self.send_description(described);
                 }
                 Err(error) => self.refuse(Refused::Description(error)),
@@ -323,7 +323,7 @@ impl RtcSession {
         match self.peer.offer(sections) {
             Ok(offer) => {
                 let described = self.describe(&offer, Vec::new());
-                self.role = Role::Offered(Arc::new(tracks.clone()));
+                self.role = Role::Offered(Arc::new(tracks.clone()), Vec::new());
                 self.listen();
                 self.tell(FromSession::Countered(described));
             }
@@ -372,7 +372,7 @@ impl RtcSession {
                     | Role::AskedPublish(_)
                     | Role::Granted(_)
                     | Role::AskedPlay(_)
-                    | Role::Offered(_) => Vec::new(),
+                    | Role::Offered(..) => Vec::new(),
                 };
                 self.tell(FromSession::Info(tracks));
             }
@@ -394,11 +394,12 @@ impl RtcSession {
             }
             return Some(taken);
         }
-        let Role::Offered(tracks) = &self.role else { return None };
-        let tracks = Arc::clone(tracks);
+        let Role::Offered(tracks, streams) = &mut self.role else { return None };
+        let (tracks, streams) = (Arc::clone(tracks), std::mem::take(streams));
         let taken = self.peer.handle_answer(ctx.now.mono, answer);
         if taken.is_ok() {
             self.begin_viewing(ctx, &tracks);
+            self.join_room(ctx, &streams);
         }
         Some(taken)
     }
@@ -473,7 +474,7 @@ impl RtcSession {
             Role::AskedPublish(_) | Role::Granted(_) | Role::Publisher(_) => {
                 self.events.push_back(unpublished(departure));
             }
-            Role::AskedPlay(_) | Role::Offered(_) | Role::Viewer(_) | Role::Room(_) => {
+            Role::AskedPlay(_) | Role::Offered(..) | Role::Viewer(_) | Role::Room(_) => {
                 self.events.push_back(Event::Subscription(Handle::ONLY, SubscriptionEvent::Unsubscribe));
             }
             Role::None => {}
@@ -539,7 +540,7 @@ impl RtcSession {
                     | Role::Granted(_)
                     | Role::Publisher(_)
                     | Role::AskedPlay(_)
-                    | Role::Offered(_) => None,
+                    | Role::Offered(..) => None,
                 };
                 if let Some((handle, track)) = wanted {
                     let needed = SubscriptionEvent::KeyFrameNeeded(Some(track));
@@ -594,7 +595,7 @@ impl DatagramPeer for RtcSession {
             | Role::Granted(_)
             | Role::Publisher(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_) => (None, None),
+            | Role::Offered(..) => (None, None),
         };
         let own = viewer.and_then(|_| logs(Handle::ONLY));
         let log = |section| match room {
@@ -685,7 +686,7 @@ impl Session for RtcSession {
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_)
+            | Role::Offered(..)
             | Role::Room(_)
             | Role::Viewer(_) => Departure::Clean,
         };
@@ -725,7 +726,7 @@ impl Session for RtcSession {
                 | Role::Granted(_)
                 | Role::Publisher(_)
                 | Role::AskedPlay(_)
-                | Role::Offered(_)
+                | Role::Offered(..)
                 | Role::None => (Vec::new(), 0),
             };
             Arc::new(RtcFigures::of(self.peer.stats(), self.peer.sections(), &viewer, left_out))
@@ -736,7 +737,7 @@ impl Session for RtcSession {
 impl Timers for RtcSession {
     fn handle_timeout(&mut self, ctx: &Context<'_>) {
         self.peer.handle_timeout(ctx.now.mono);
-        if self.describe_by.is_some_and(|by| by <= ctx.now.mono) {
+        if self.describe_by.is_some_and(|by| by <= ctx.now.mono) && !self.describe_data(ctx) {
             let why =
                 if matches!(self.role, Role::AskedPlay(_)) { Refused::NoTracks } else { Refused::Closed };
             self.refuse(why);
@@ -758,7 +759,7 @@ impl Timers for RtcSession {
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_)
+            | Role::Offered(..)
             | Role::Room(_)
             | Role::Viewer(_) => {}
         }
@@ -773,7 +774,7 @@ impl Timers for RtcSession {
             | Role::AskedPublish(_)
             | Role::Granted(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_)
+            | Role::Offered(..)
             | Role::Room(_)
             | Role::Viewer(_) => None,
         };

@@ -37,6 +37,10 @@ struct Output {
     codec: Codec,
     /// True if the first unit was sent.
     begun: bool,
+    /// Time of the last unit, in milliseconds of the stream.
+    newest_ms: i64,
+    /// The last unit that was sent by a former subscription.
+    floor_ms: i64,
 }
 
 /// The state of a viewer.
@@ -146,13 +150,26 @@ impl Viewer {
             if !has_format {
                 continue;
             }
-            let mut output = Output { section, track: track.id, codec: track.config.codec(), begun: false };
+            let (codec, newest_ms, floor_ms) = (track.config.codec(), i64::MIN, i64::MIN);
+            let mut output = Output { section, track: track.id, codec, begun: false, newest_ms, floor_ms };
             if let Some(mut layers) = Layers::of(now, &tracks, track.id) {
                 output.track = layers.first(&tracks);
                 (self.layers, self.selects) = (Some(Box::new(layers)), true);
             }
             self.outputs.push(output);
         }
+    }
+
+    /// Prepares for another subscription to the same stream: units that were sent are not sent again.
+    pub(super) fn resubscribe(&mut self) {
+        for output in &mut self.outputs {
+            output.floor_ms = output.newest_ms;
+        }
+    }
+
+    /// True if the viewer is sent no track.
+    pub(super) const fn sends_nothing(&self) -> bool {
+        self.outputs.is_empty()
     }
 
     /// Returns the first video track that the viewer is sent.
@@ -287,6 +304,10 @@ impl Viewer {
             self.settle(now, peer);
         }
         let Some((output, is_other)) = self.output_of(entry) else { return Outcome::Done };
+        if entry.dts_ms <= output.floor_ms {
+            return Outcome::Done;
+        }
+        output.newest_ms = entry.dts_ms;
         let Some((codec, edge)) = logs.edge(output.track) else { return Outcome::Done };
         if codec != output.codec {
             return Outcome::OtherCodec;

@@ -149,6 +149,8 @@ pub(crate) struct Local<'a> {
     pub(crate) data: Option<&'a sctp::Config>,
     /// Value of [`crate::Config::takes_changes`].
     pub(crate) takes_changes: bool,
+    /// Value of [`crate::Config::audio_levels`].
+    pub(crate) audio_levels: bool,
     /// Local sources already assigned to sections.
     pub(crate) known: &'a [(SectionId, SourcePair)],
     /// Generator of new SSRCs.

@@ -119,7 +119,7 @@ pub(crate) fn offer(
             mids.push(mid);
             continue;
         }
-        let mut media = section(kind, preference, mid.clone(), (offers, &mut taken));
+        let mut media = section(kind, preference, mid.clone(), local.audio_levels, (offers, &mut taken));
         local.describe(&mut media, Setup::ActPass);
         if mids.is_empty() {
             local.add_candidates(&mut media);
@@ -168,6 +168,7 @@ fn section(
     kind: &MediaKind,
     preference: &MediaPreference,
     mid: String,
+    tells_levels: bool,
     (offers, taken): (&mut Offers, &mut Vec<PayloadType>),
 ) -> Media {
     // Chromium refuses a second source of audio, so lost audio packets are repeated unchanged.
@@ -198,7 +199,11 @@ fn section(
         red: None,
     };
     let formats: Vec<SectionFormat> = preference.formats.iter().map(offered).collect();
-    let used = |extension| uses(extension, kind, preference.direction, &formats, false);
+    let tells_levels = tells_levels && *kind == MediaKind::Audio && preference.direction.sends();
+    let used = |extension| {
+        uses(extension, kind, preference.direction, &formats, false)
+            || (tells_levels && extension == Extension::AudioLevel)
+    };
     // The same number means the same extension in all sections of a bundle (RFC 9143 §15.1).
     for (id, extension) in (1..).zip(Extension::ALL).filter(|(_, extension)| used(*extension)) {
         let extmap = Extmap { id, direction: None, uri: extension.uri().to_owned(), attributes: None };

@@ -59,6 +59,7 @@ impl Side {
             cname: "cname",
             data: Some(&self.sctp),
             takes_changes: false,
+            audio_levels: false,
             known: &[],
             random: &mut self.random,
         }

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use crypto::{Random, Seed};
 use ice::Path;
-use rtp::extension::PlayoutDelay;
+use rtp::extension::{AudioLevel, PlayoutDelay};
 use rtp::history::{LoggedUnit, PacketLog};
 use rtp::report::ReportSchedule;
 use rtp::{NtpAnchor, Ssrc};
@@ -170,6 +170,16 @@ impl Peer {
             && let Some(sender) = self.sending.of(section)
         {
             sender.request_playout_delay(delay);
+        }
+    }
+
+    /// Sets the level of the section's audio from now on (RFC 6464), if [`Config::audio_levels`] allows levels and the peer
+    /// takes them. Packets before the first one carry no level.
+    pub fn set_audio_level(&mut self, section: SectionId, level: AudioLevel) {
+        if self.config.audio_levels
+            && let Some(sender) = self.sending.of(section)
+        {
+            sender.set_audio_level(level);
         }
     }
 

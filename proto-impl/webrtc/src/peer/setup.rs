@@ -164,6 +164,12 @@ impl Peer {
         negotiate::answer(offer, preference, active, &mut local)
     }
 
+    /// Returns the number of sections of our offers so far, with that of data channels.
+    #[must_use]
+    pub const fn offered_sections(&self) -> usize {
+        self.negotiation.offers.len()
+    }
+
     /// Offers a section for each preference. Pass the answer to [`Peer::handle_answer`].
     ///
     /// A later offer has the sections of the one before, at the same places, and may append more. A section whose
@@ -431,6 +437,7 @@ impl Peer {
             cname: &self.negotiation.cname,
             data: self.negotiation.takes_data.then_some(&*self.config.sctp),
             takes_changes: self.config.takes_changes,
+            audio_levels: self.config.audio_levels,
             known,
             random,
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use media::codec::{Codec, CodecConfig, opus};
 use netsim::{Clock, Pair, Peer as _, ms, secs};
-use rtp::extension::PlayoutDelay;
+use rtp::extension::{AudioLevel, PlayoutDelay};
 use sdp::Direction;
-use webrtc::{CloseReason, Config, Event, SectionId, Track};
+use webrtc::{CloseReason, Config, Event, MediaPreference, SectionId, Track};
 use wire::Datagrams;
 
 use crate::harness::{
@@ -45,6 +45,43 @@ fn what_is_played_comes_whole_and_in_order() {
     let made = pair.b.studio.as_ref().unwrap().made;
     assert_eq!([pair.a.verifier.audio().received, pair.a.verifier.video().received], made);
     assert_eq!(pair.b.peer.stats().skipped, 0);
+}
+
+#[test]
+fn a_publisher_tells_the_level_of_its_audio_if_it_may() {
+    for may in [true, false] {
+        let client = Config { audio_levels: may, ..client_config() };
+        let clock = Clock::new();
+        let mut client = End::new(&clock, client, CLIENT, SERVER, 12);
+        let mut server = End::new(&clock, server_config(), SERVER, CLIENT, 12);
+        client.peer.add_local(clock.now(), CLIENT).unwrap();
+        let mut sections = preferences(Direction::SendOnly);
+        sections[0].1.formats[0].feedback.clear();
+        let offer = client.peer.offer(&sections).unwrap();
+        let answer = server.peer.handle_offer(clock.now(), &offer, |id, _| {
+            let (_, preference) = &sections[usize::from(id.0)];
+            Some(MediaPreference { direction: Direction::RecvOnly, ..preference.clone() })
+        });
+        client.peer.handle_answer(clock.now(), &answer.unwrap()).unwrap();
+        let mut pair = Pair::new(12, clock, client, server).links(|link| link.latency(ms(20)));
+        pair.run_until(secs(5), both_connected).unwrap();
+        pair.a.studio = Some(Studio::new(pair.clock.now(), secs(8), 12));
+        let heard = [(true, 20), (false, 127)].map(|(voice, level)| {
+            pair.a.peer.set_audio_level(AUDIO, AudioLevel { voice, level });
+            pair.a.peer.set_audio_level(VIDEO, AudioLevel { voice, level });
+            pair.run_for(secs(4)).unwrap();
+            let level = |event: &Event| match event {
+                Event::AudioLevel { section: AUDIO, level } => Some(*level),
+                _ => None,
+            };
+            pair.b.data.iter().rev().find_map(level)
+        });
+        assert!(
+            if may { heard[0] == Some(20) && heard[1] > Some(70) } else { heard == [None; 2] },
+            "{heard:?}"
+        );
+        assert_eq!(pair.b.verifier.audio().lost, 0);
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A WHIP or WHEP client: sends an offer by POST, takes the answer, runs the peer, ends with DELETE.
+//! A client of the load generator: its signalling, and the peer that it describes.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,17 +14,16 @@ use rtp::history::PacketLog;
 use sdp::{Description, MediaKind};
 use wire::{Datagrams, SendQueue};
 
-use super::Endpoint;
-use crate::http::client::{self, ResponseEvent, ResponseHead, ResponseReader};
+use super::signal::{Signal, SignalEvent};
 use crate::protocol::pull::ClientStream;
+use crate::protocol::webrtc::codecs::Codecs;
+use crate::protocol::webrtc::negotiation;
 
-/// Maximum size of a response.
-const ANSWER_BYTES_MAX: usize = 128 * 1024;
-/// The media type of descriptions.
-const SDP: &str = "application/sdp";
-const CREATED: u16 = 201;
 /// Wall clock at the beginning, for reports; there is no real clock here, and only differences matter.
 const WALL_CLOCK: Duration = Duration::from_secs(1_800_000_000);
+/// First bytes of RTP and RTCP (RFC 7983 §7), and the second bytes of RTCP (RFC 5761 §4).
+const RTP_FIRST: std::ops::RangeInclusive<u8> = 128..=191;
+const RTCP_SECOND: std::ops::RangeInclusive<u8> = 192..=223;
 
 /// An event of a client.
 #[derive(Debug, PartialEq)]
@@ -35,65 +34,44 @@ pub(super) enum ClientEvent {
     Reconnect,
     /// A complete frame of a section.
     Frame { section: SectionId, payload: Bytes },
+    /// The server wants a key frame.
+    KeyFrameWanted,
     /// The client has ended, for this reason.
     Closed(String),
 }
 
-/// The stage of the signalling.
-#[derive(Debug)]
-enum Stage {
-    /// The socket is being opened.
-    Opening,
-    /// The offer was sent. `session` is the URL of the session from the response's head.
-    Offered {
-        session: Option<String>,
-        answer: Vec<u8>,
-    },
-    /// The session exists; holds its URL's path.
-    Live {
-        session: String,
-    },
-    /// The session is being deleted.
-    Deleting,
-    Closed,
-}
-
-/// A WHIP or WHEP client.
+/// A client that publishes or plays.
 #[derive(Debug)]
 pub(super) struct RtcClient {
-    endpoint: Endpoint,
     peer: Peer,
+    signal: Signal,
     sections: Vec<(MediaKind, MediaPreference)>,
-    stage: Stage,
     /// Address at which the socket receives.
     local: Option<SocketAddr>,
-    /// The request to send over the byte stream.
-    request: Option<Bytes>,
-    response: ResponseReader,
+    /// Number of received RTP packets.
+    packets: u64,
+    ended: bool,
     events: VecDeque<ClientEvent>,
 }
 
 impl RtcClient {
-    /// Makes a client for a connection that is being opened. `None` if no keys could be made.
+    /// Makes a client for a connection that is being opened. It offers the sections; without any it answers the server's offers. `None` if
+    /// no keys could be made.
     pub(super) fn new(
         now: Instant,
-        endpoint: Endpoint,
+        signal: Signal,
         seed: Seed,
         sections: Vec<(MediaKind, MediaPreference)>,
     ) -> Option<Self> {
         let identity = dtls::Identity::self_signed(&seed.derive("identity", 0)).ok()?;
-        let config = Arc::new(Config::new(IceMode::Full(Arc::default()), Arc::new(identity)));
-        let peer = Peer::new(now, config, NtpAnchor::new(now, WALL_CLOCK), seed).ok()?;
-        Some(Self {
-            endpoint,
-            peer,
-            sections,
-            stage: Stage::Opening,
-            local: None,
-            request: None,
-            response: ResponseReader::new(),
-            events: VecDeque::new(),
-        })
+        let mut config = Config::new(IceMode::Full(Arc::default()), Arc::new(identity));
+        (config.audio_levels, config.takes_changes) = (true, true);
+        let mut peer = Peer::new(now, Arc::new(config), NtpAnchor::new(now, WALL_CLOCK), seed).ok()?;
+        if sections.is_empty() {
+            peer.take_data();
+        }
+        let (events, ended) = (VecDeque::new(), false);
+        Some(Self { peer, signal, sections, local: None, packets: 0, ended, events })
     }
 
     /// True if media of a kind is offered.
@@ -117,42 +95,43 @@ impl RtcClient {
         &mut self.peer
     }
 
-    /// Notes the socket's address, and makes the offer.
+    /// Returns the number of RTP packets received so far.
+    pub(super) const fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// Notes the socket's address, and begins.
     pub(super) fn handle_local(&mut self, now: Instant, local: SocketAddr) {
         self.local = Some(local);
-        let offer = match self.peer.add_local(now, local) {
-            _ if self.sections.is_empty() => Err("WebRTC carries nothing of the clip".to_owned()),
-            Ok(_) => self.peer.offer(&self.sections).map_err(|error| error.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match offer {
-            Ok(offer) => {
-                self.ask("POST", &self.endpoint.target.clone(), &offer.write());
-                self.stage = Stage::Offered { session: None, answer: Vec::new() };
-            }
-            Err(why) => self.end(now, why),
+        match self.peer.add_local(now, local) {
+            Ok(_) => self.signal.begin(),
+            Err(error) => self.end(now, error.to_string()),
         }
+        self.drain(now);
     }
 
     pub(super) fn handle_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]) {
         let Some(local) = self.local else { return };
+        if let [first, second, ..] = datagram
+            && RTP_FIRST.contains(first)
+            && !RTCP_SECOND.contains(second)
+        {
+            self.packets = self.packets.saturating_add(1);
+        }
         self.peer.handle_datagram(now, Path::udp(local, from), datagram);
         self.drain(now);
     }
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.peer.handle_timeout(now);
+        self.signal.handle_timeout(now);
         self.drain(now);
     }
 
-    /// Handles the end of the byte stream, which is not needed once the response has come.
+    /// Handles the end of the byte stream.
     pub(super) fn handle_end(&mut self, now: Instant) {
-        let ended = self.response.handle_end();
-        self.read_response(now);
-        if matches!(self.stage, Stage::Opening | Stage::Offered { .. }) {
-            let why = ended.err().map(|error| error.to_string());
-            self.end(now, why.unwrap_or_else(|| "the server closed without an answer".to_owned()));
-        }
+        self.signal.handle_end();
+        self.drain(now);
     }
 
     /// Adds datagrams, and returns their destination.
@@ -170,72 +149,60 @@ impl RtcClient {
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.peer.poll_timeout()
+        [self.peer.poll_timeout(), self.signal.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Deletes the session, or drops its unfinished parts.
+    /// Ends the session at the server, or drops its unfinished parts.
     pub(super) fn close(&mut self, now: Instant) {
-        match std::mem::replace(&mut self.stage, Stage::Deleting) {
-            Stage::Live { session } => {
-                self.ask("DELETE", &session, "");
-                self.events.push_back(ClientEvent::Reconnect);
-            }
-            Stage::Deleting => {}
-            Stage::Opening | Stage::Offered { .. } | Stage::Closed => {
-                self.stage = Stage::Closed;
-                self.peer.close(now);
-            }
+        self.signal.close(now);
+        self.drain(now);
+    }
+
+    fn offer(&mut self, now: Instant) {
+        if self.sections.is_empty() {
+            return self.end(now, "WebRTC carries nothing of the clip".to_owned());
+        }
+        match self.peer.offer(&self.sections) {
+            Ok(offer) => self.signal.offer(now, &offer.write()),
+            Err(error) => self.end(now, error.to_string()),
         }
     }
 
-    fn ask(&mut self, method: &str, target: &str, body: &str) {
-        let content = (!body.is_empty()).then_some((SDP, body));
-        self.request = Some(client::request(method, &self.endpoint.authority, target, content).into());
-        self.response = ResponseReader::new();
-    }
-
-    fn read_response(&mut self, now: Instant) {
-        while let Some(event) = self.response.poll_event() {
-            match (event, &mut self.stage) {
-                (ResponseEvent::Head(head), Stage::Offered { session, .. }) if head.status == CREATED => {
-                    *session = Some(session_path(&head, &self.endpoint.target));
-                }
-                (ResponseEvent::Head(head), Stage::Offered { .. }) => {
-                    return self.end(now, format!("HTTP {} {}", head.status, head.reason));
-                }
-                (ResponseEvent::Body(bytes), Stage::Offered { answer, .. }) => {
-                    if answer.len().saturating_add(bytes.len()) > ANSWER_BYTES_MAX {
-                        return self.end(now, "the answer is too long".to_owned());
-                    }
-                    answer.extend_from_slice(&bytes);
-                }
-                (ResponseEvent::End, Stage::Offered { session, answer }) => {
-                    let (session, answer) = (session.take().unwrap_or_default(), std::mem::take(answer));
-                    self.answered(now, session, &answer);
-                }
-                // Any answer shows that the server has heard of the end.
-                (ResponseEvent::End, Stage::Deleting) => {
-                    self.stage = Stage::Closed;
-                    self.peer.close(now);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn answered(&mut self, now: Instant, session: String, answer: &[u8]) {
-        self.stage = Stage::Live { session };
+    fn answered(&mut self, now: Instant, answer: &[u8]) {
         let taken = match Description::read(answer) {
             Ok(answer) => self.peer.handle_answer(now, &answer).map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
-        match taken {
-            Ok(()) => self.drain(now),
-            Err(why) => self.end(now, format!("the answer: {why}")),
+        if let Err(why) = taken {
+            self.end(now, format!("the answer: {why}"));
+        }
+    }
+
+    fn offered(&mut self, now: Instant, offer: &[u8]) {
+        let answer = match Description::read(offer) {
+            Ok(offer) => self
+                .peer
+                .handle_offer(now, &offer, |_, media| negotiation::take(media, Codecs::ALL))
+                .map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match answer {
+            Ok(answer) => self.signal.answer(now, &answer.write()),
+            Err(why) => self.end(now, format!("the offer: {why}")),
         }
     }
 
     fn drain(&mut self, now: Instant) {
+        while let Some(event) = self.signal.poll_event() {
+            match event {
+                SignalEvent::OfferWanted => self.offer(now),
+                SignalEvent::Answer(answer) => self.answered(now, &answer),
+                SignalEvent::Offer(offer) => self.offered(now, &offer),
+                SignalEvent::Reconnect => self.events.push_back(ClientEvent::Reconnect),
+                SignalEvent::Over => self.peer.close(now),
+                SignalEvent::Closed(why) => self.end(now, why),
+            }
+        }
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => self.events.push_back(ClientEvent::Ready),
@@ -243,8 +210,7 @@ impl RtcClient {
                     self.events.push_back(ClientEvent::Frame { section, payload: frame.payload });
                 }
                 Event::Closed(reason) => self.end(now, closed_text(reason)),
-                // A clip has key frames where it has them: who wants one waits for the next.
-                Event::KeyFrameWanted { .. } => {}
+                Event::KeyFrameWanted { .. } => self.events.push_back(ClientEvent::KeyFrameWanted),
                 // The socket has a single path, and losses are counted by the stamps of the media.
                 Event::Candidate(_)
                 | Event::PathOpened(_)
@@ -256,10 +222,10 @@ impl RtcClient {
         }
     }
 
-    /// Notes the reason of the end, unless one was noted before or the session is being deleted, whose end was reported already.
+    /// Notes the reason of the end, unless one was noted before or the session is being ended, whose end was reported already.
     fn end(&mut self, now: Instant, why: String) {
-        if !matches!(self.stage, Stage::Deleting | Stage::Closed) {
-            self.stage = Stage::Closed;
+        if !self.ended && !self.signal.is_over() {
+            self.ended = true;
             self.peer.close(now);
             self.events.push_back(ClientEvent::Closed(why));
         }
@@ -268,36 +234,13 @@ impl RtcClient {
 
 impl ClientStream for RtcClient {
     fn handle_bytes(&mut self, now: Instant, bytes: &[u8]) {
-        let read = self.response.handle_bytes(bytes);
-        self.read_response(now);
-        if let Err(error) = read
-            && !matches!(self.stage, Stage::Live { .. })
-        {
-            self.end(now, error.to_string());
-        }
+        self.signal.handle_bytes(now, bytes);
+        self.drain(now);
     }
 
     fn poll_transmit(&mut self, out: &mut SendQueue) {
-        if let Some(request) = self.request.take() {
-            out.push(request);
-        }
+        self.signal.poll_transmit(out);
     }
-}
-
-/// Returns the path of the session from a response's `Location` (RFC 9725 §4.2): an absolute URL, a path, or a name relative to the
-/// endpoint.
-fn session_path(head: &ResponseHead, endpoint: &str) -> String {
-    let location = head.header("location").unwrap_or_default();
-    let location = std::str::from_utf8(location).unwrap_or_default();
-    if let Some((_, behind)) = location.split_once("://") {
-        return behind.find('/').and_then(|at| behind.get(at..)).unwrap_or("/").to_owned();
-    }
-    if location.starts_with('/') {
-        return location.to_owned();
-    }
-    let path = endpoint.split('?').next().unwrap_or_default();
-    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-    format!("{folder}/{location}")
 }
 
 fn closed_text(reason: CloseReason) -> String {
@@ -308,23 +251,5 @@ fn closed_text(reason: CloseReason) -> String {
         CloseReason::Peer => "the server ended the session".to_owned(),
         CloseReason::Handshake(why) => format!("DTLS: {why:?}"),
         _ => format!("{reason:?}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_is_found_by_every_form_of_its_url() {
-        let of = |location: &str| {
-            let headers = vec![("location".to_owned(), location.as_bytes().to_vec())];
-            let head = ResponseHead { status: CREATED, reason: String::new(), headers };
-            session_path(&head, "/live/whep/a?token=x/y")
-        };
-        assert_eq!(of("http://h:5080/live/whep/a/0-1f?x=1"), "/live/whep/a/0-1f?x=1");
-        assert_eq!(of("/live/whep/a/0-1f"), "/live/whep/a/0-1f");
-        assert_eq!(of("a/0-1f"), "/live/whep/a/0-1f");
-        assert_eq!(of("https://h"), "/");
     }
 }

@@ -1,13 +1,17 @@
-//! WHIP and WHEP clients for the load generator.
+//! Clients of WHIP, of WHEP and of the SDK's socket for the load generator.
 //!
-//! 1. The socket is there: the [`client`] makes its offer, and POSTs it over the byte stream.
-//! 2. The answer: from here on the peer's machine runs over the socket. Connected, the client is ready.
+//! 1. The UDP socket is there: the [`signal`] of the [`client`] begins. By [`request`]s the client's offer is POSTed; by the messages of a
+//!    [`socket`] the server says when it wants one, or makes its own.
+//! 2. The answer: from here on the peer's machine runs over the UDP socket. Connected, the client is ready.
 //! 3. Players hand out frames; publishers cut the units of a clip as viewers of the server have them cut.
-//! 4. `close` asks for another byte stream, over which the session is DELETEd.
+//! 4. `close` ends the session: by a DELETE over another byte stream, or by a message.
 
 mod client;
 mod player;
 mod publisher;
+mod request;
+mod signal;
+mod socket;
 
 use std::time::Instant;
 
@@ -24,6 +28,9 @@ use crate::protocol::row::{Addresses, Outbound, Request, Scheme};
 use crate::types::StreamKey;
 use player::RtcPlayer;
 use publisher::RtcPublisher;
+use request::Requests;
+use signal::Signal;
+use socket::Messages;
 
 /// Parses the URL of an endpoint.
 pub(super) fn read(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlError> {
@@ -38,7 +45,11 @@ pub(super) fn read_tls(url: &Url<'_>, scheme: &Scheme) -> Result<Outbound, UrlEr
 fn outbound(url: &Url<'_>, scheme: &Scheme, transport: Transport) -> Result<Outbound, UrlError> {
     let (host, port) = url.host_and_port(scheme.default_port)?;
     let authority = url::authority(&host, port, scheme.default_port);
-    let request = Box::new(Endpoint { authority, target: url.request_target() });
+    let endpoint = Endpoint { authority, target: url.request_target() };
+    let request: Box<dyn Request> = match scheme.load.segment {
+        Some(super::SOCKET_SEGMENT) => Box::new(Socket(endpoint)),
+        _ => Box::new(endpoint),
+    };
     Ok(Outbound { host, port, transport, request })
 }
 
@@ -58,7 +69,11 @@ impl Request for Endpoint {
     }
 
     fn play(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
-        Some(Box::new(RtcPlayer::new(now, self.clone(), seed)?))
+        Some(Box::new(RtcPlayer::of_endpoint(
+            now,
+            Signal::Requests(Box::new(Requests::new(self.clone()))),
+            seed,
+        )?))
     }
 
     fn publish(
@@ -68,6 +83,45 @@ impl Request for Endpoint {
         seed: Seed,
         heads: &[(TagKind, Bytes)],
     ) -> Option<Box<dyn LoadPublisher>> {
-        Some(Box::new(RtcPublisher::new(now, self.clone(), seed, heads)?))
+        let signal = Signal::Requests(Box::new(Requests::new(self.clone())));
+        Some(Box::new(RtcPublisher::new(now, signal, seed, heads)?))
+    }
+}
+
+/// A signalling socket, whose query names the participant's stream and its room.
+#[derive(Debug, Clone)]
+struct Socket(Endpoint);
+
+impl Socket {
+    fn signal(&self, publishes: bool, seed: &Seed) -> Signal {
+        let seed = seed.derive("socket", 0);
+        Signal::Messages(Box::new(Messages::new(self.0.clone(), publishes, seed)))
+    }
+}
+
+impl Request for Socket {
+    /// Returns false, because these URLs are neither pushed to nor pulled from.
+    fn means(&self, _port: u16, _addresses: &Addresses, _key: &StreamKey) -> bool {
+        false
+    }
+
+    fn is_room(&self) -> bool {
+        socket::names_room(&self.0.target)
+    }
+
+    fn play(&self, now: Instant, _patience: Patience, seed: Seed) -> Option<Box<dyn LoadPlayer>> {
+        let signal = self.signal(false, &seed);
+        Some(Box::new(RtcPlayer::of_socket(now, signal, seed)?))
+    }
+
+    fn publish(
+        &self,
+        now: Instant,
+        _patience: Patience,
+        seed: Seed,
+        heads: &[(TagKind, Bytes)],
+    ) -> Option<Box<dyn LoadPublisher>> {
+        let signal = self.signal(true, &seed);
+        Some(Box::new(RtcPublisher::new(now, signal, seed, heads)?))
     }
 }

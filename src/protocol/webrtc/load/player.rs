@@ -9,8 +9,8 @@ use media::codec::{Codec, g711};
 use sdp::{Direction, MediaKind};
 use wire::Datagrams;
 
-use super::Endpoint;
 use super::client::{ClientEvent, RtcClient};
+use super::signal::Signal;
 use crate::protocol::player::{LoadEvent, LoadPlayer};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
 use crate::protocol::{PathId, To};
@@ -26,14 +26,20 @@ const AUDIO: [(Codec, u8); 3] =
 pub(super) struct RtcPlayer(RtcClient);
 
 impl RtcPlayer {
-    pub(super) fn new(now: Instant, endpoint: Endpoint, seed: Seed) -> Option<Self> {
+    /// Makes a player that offers to take one track of each kind.
+    pub(super) fn of_endpoint(now: Instant, signal: Signal, seed: Seed) -> Option<Self> {
         let takes = |codecs: &[(Codec, u8)]| MediaPreference {
             direction: Direction::RecvOnly,
             formats: codecs.iter().flat_map(|(codec, first)| offered_formats(*codec, *first)).collect(),
             msid: None,
         };
         let sections = vec![(MediaKind::Audio, takes(&AUDIO)), (MediaKind::Video, takes(&VIDEO))];
-        RtcClient::new(now, endpoint, seed, sections).map(Self)
+        RtcClient::new(now, signal, seed, sections).map(Self)
+    }
+
+    /// Makes a player that takes all tracks that the server offers.
+    pub(super) fn of_socket(now: Instant, signal: Signal, seed: Seed) -> Option<Self> {
+        RtcClient::new(now, signal, seed, Vec::new()).map(Self)
     }
 }
 
@@ -71,15 +77,23 @@ impl LoadPlayer for RtcPlayer {
     }
 
     fn poll_event(&mut self) -> Option<LoadEvent> {
-        Some(match self.0.poll_event()? {
-            ClientEvent::Ready => LoadEvent::Ready,
-            ClientEvent::Reconnect => LoadEvent::Reconnect,
-            ClientEvent::Frame { section, payload } => {
-                let is_video = self.0.kind_of(section) == Some(&MediaKind::Video);
-                LoadEvent::Unit { is_video, payload }
-            }
-            ClientEvent::Closed(reason) => LoadEvent::Closed(reason),
-        })
+        loop {
+            return Some(match self.0.poll_event()? {
+                ClientEvent::Ready => LoadEvent::Ready,
+                ClientEvent::Reconnect => LoadEvent::Reconnect,
+                ClientEvent::Frame { section, payload } => {
+                    let is_video = self.0.kind_of(section) == Some(&MediaKind::Video);
+                    LoadEvent::Unit { is_video, place: section.0, payload }
+                }
+                // Nothing is sent.
+                ClientEvent::KeyFrameWanted => continue,
+                ClientEvent::Closed(reason) => LoadEvent::Closed(reason),
+            });
+        }
+    }
+
+    fn packets(&self) -> u64 {
+        self.0.packets()
     }
 
     fn poll_timeout(&self) -> Option<Instant> {

@@ -7,13 +7,14 @@ use bytes::Bytes;
 use crypto::Seed;
 use flv::file::TagKind;
 use media::{TrackId, TrackKind};
+use rtp::extension::AudioLevel;
 use sdp::MediaKind;
 use wire::Datagrams;
 
-use super::Endpoint;
 use super::client::{ClientEvent, RtcClient};
+use super::signal::Signal;
 use crate::hub::PacketLogs;
-use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent};
+use crate::protocol::publisher::{FlvMux, LoadPublisher, PublisherEvent, Voice};
 use crate::protocol::pull::{ClientDatagrams, ClientStream};
 use crate::protocol::webrtc::codecs::Codecs;
 use crate::protocol::webrtc::negotiation::{self, Shown};
@@ -22,6 +23,9 @@ use crate::protocol::{PathId, To};
 
 /// Name of the stream in the offer, where it has no effect; the endpoint's URL names the stream.
 const STREAM: &str = "bench";
+/// Levels of a participant that speaks, and of one that does not (RFC 6464 §3).
+const SPEAKS: AudioLevel = AudioLevel { voice: true, level: 20 };
+const SILENT: AudioLevel = AudioLevel { voice: false, level: 127 };
 
 /// The publisher.
 #[derive(Debug)]
@@ -30,27 +34,36 @@ pub(super) struct RtcPublisher {
     mux: FlvMux<RtcPackage>,
     /// A time of the clip in milliseconds, and the instant at which it counts as sampled.
     clock: Option<(i64, Instant)>,
+    /// The level that its audio carries, for a participant of a room.
+    level: Option<AudioLevel>,
+    /// True if key frames are made when the server wants them.
+    makes_keys: bool,
 }
 
 impl RtcPublisher {
     /// Makes a publisher. `heads` are the parameter sets of the clip, of which everything that WebRTC can carry is offered.
-    pub(super) fn new(
-        now: Instant,
-        endpoint: Endpoint,
-        seed: Seed,
-        heads: &[(TagKind, Bytes)],
-    ) -> Option<Self> {
+    pub(super) fn new(now: Instant, signal: Signal, seed: Seed, heads: &[(TagKind, Bytes)]) -> Option<Self> {
         let mut mux = FlvMux::new(RtcPackage::default());
         for (kind, body) in heads {
             mux.unit(now, *kind, 0, body);
         }
-        let sections = negotiation::offered(Shown {
+        let mut sections = negotiation::offered(Shown {
             tracks: mux.tracks(),
             codecs: Codecs::ALL,
             to_come: &[],
             id: STREAM,
         });
-        Some(Self { client: RtcClient::new(now, endpoint, seed, sections)?, mux, clock: None })
+        let in_room = matches!(signal, Signal::Messages(_));
+        if in_room {
+            // Repeated packets have the heads of the first ones, in which no level fits (`Config::audio_levels`); browsers repeat no sound either.
+            let audio = sections.iter_mut().filter(|(kind, _)| *kind == MediaKind::Audio);
+            for format in audio.flat_map(|(_, preference)| &mut preference.formats) {
+                format.feedback.retain(|feedback| *feedback != sdp::Feedback::Nack);
+            }
+        }
+        let client = RtcClient::new(now, signal, seed, sections)?;
+        // A participant of a room tells its level, and makes key frames as encoders do.
+        Some(Self { client, mux, clock: None, level: in_room.then_some(SILENT), makes_keys: in_room })
     }
 
     /// Returns the track that the section of a kind carries.
@@ -80,6 +93,12 @@ impl ClientDatagrams for RtcPublisher {
             package.log(*track)
         };
         To::of_socket(self.client.poll_datagrams(now, log, out))
+    }
+}
+
+impl Voice for RtcPublisher {
+    fn speak(&mut self, speaks: bool) {
+        self.level = Some(if speaks { SPEAKS } else { SILENT });
     }
 }
 
@@ -121,7 +140,15 @@ impl LoadPublisher for RtcPublisher {
         let ms = track.map_or(entry.dts_ms, |track| track.timescale.to_ms(entry.unit.pts));
         let (base, began) = *self.clock.get_or_insert((ms, now));
         let since = Duration::from_millis(u64::try_from(ms.saturating_sub(base)).unwrap_or(0));
+        if let Some(level) = self.level.filter(|_| kind == TagKind::Audio) {
+            self.client.peer().set_audio_level(section, level);
+        }
         self.client.peer().send(section, &packets.unit, began + since);
+    }
+
+    fn voice(&mut self) -> Option<&mut dyn Voice> {
+        self.level?;
+        Some(self)
     }
 
     fn poll_event(&mut self) -> Option<PublisherEvent> {
@@ -131,6 +158,9 @@ impl LoadPublisher for RtcPublisher {
                 ClientEvent::Reconnect => PublisherEvent::Reconnect,
                 // A server that sends media to its publisher is odd, and not our concern.
                 ClientEvent::Frame { .. } => continue,
+                ClientEvent::KeyFrameWanted if self.makes_keys => PublisherEvent::KeyFrameWanted,
+                // A clip has key frames where it has them: who wants one waits for the next.
+                ClientEvent::KeyFrameWanted => continue,
                 ClientEvent::Closed(reason) => PublisherEvent::Closed(reason),
             });
         }

@@ -1,22 +1,66 @@
 //! Data channels of a session.
 
+use std::time::Duration;
+
+use media::Tracks;
+
 use super::{
-    Context, DataRelay, DataSettings, Event, FamilyEvent, Message, Role, RtcAppSettings, RtcSession,
-    StreamData,
+    Context, DESCRIBE_WAIT, DataRelay, DataSettings, Event, FamilyEvent, FromSession, Message, Role,
+    RtcAppSettings, RtcSession, StreamData,
 };
 use crate::protocol::RequestEvent;
 
+/// Maximum time that a viewer who can be offered data channels waits for the first tracks. The SDK begins anew after three seconds without a
+/// connection.
+const TRACKS_WAIT: Duration = Duration::from_millis(1500);
+
 impl RtcSession {
+    /// Returns the time to wait for the first tracks of a stream that is played.
+    pub(super) fn wait_for_tracks(&self, ctx: &Context<'_>) -> Duration {
+        if self.may_offer_data(ctx) { TRACKS_WAIT } else { DESCRIBE_WAIT }
+    }
+
+    /// True if the client waits for our offer, which may have nothing but data channels and places for tracks to come.
+    fn may_offer_data(&self, ctx: &Context<'_>) -> bool {
+        matches!(self.role, Role::AskedPlay(None)) && self.granted && self.data_settings(ctx).enabled
+    }
+
+    /// Offers a stream that still has no tracks, if the client can be offered data channels.
+    pub(super) fn describe_data(&mut self, ctx: &Context<'_>) -> bool {
+        let may = self.may_offer_data(ctx);
+        if may {
+            self.describe_stream(ctx, &Tracks::default());
+        }
+        may
+    }
+
     /// Returns the application's settings of data channels.
     pub(super) fn data_settings(&self, ctx: &Context<'_>) -> DataSettings {
         let app = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).data);
         app.unwrap_or(DataSettings::NONE)
     }
 
+    /// True if nothing but data channels is sent; media of a viewer's stream may still come.
+    fn has_no_media(&self) -> bool {
+        match &self.role {
+            Role::Publisher(_) => self.peer.sections().is_empty(),
+            Role::Viewer(viewer) => viewer.sends_nothing(),
+            Role::None
+            | Role::AskedPublish(_)
+            | Role::Granted(_)
+            | Role::AskedPlay(_)
+            | Role::Offered(..)
+            | Role::Room(_) => false,
+        }
+    }
+
     /// Handles an event of the peer's data channels.
     pub(super) fn data_event(&mut self, ctx: &Context<'_>, event: ::webrtc::Event) {
         if !matches!(self.role, Role::Publisher(_) | Role::Viewer(_) | Role::Room(_)) {
             return;
+        }
+        if self.has_no_media() && !std::mem::replace(&mut self.started, true) {
+            self.tell(FromSession::Started);
         }
         let (now, settings) = (ctx.now.mono, self.data_settings(ctx));
         let relay = self.data.get_or_insert_with(|| Box::new(DataRelay::new(now, self.publishes)));
@@ -45,7 +89,7 @@ impl RtcSession {
             | Role::Granted(_)
             | Role::Publisher(_)
             | Role::AskedPlay(_)
-            | Role::Offered(_)
+            | Role::Offered(..)
             | Role::Viewer(_) => false,
         };
         if let Some(relay) = self.data.as_ref().filter(|_| !is_strange) {

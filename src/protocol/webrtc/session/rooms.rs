@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    Context, DESCRIBE_WAIT, Described, Event, Format, FromSession, Handle, Outcome, PlayAsk, Refused, Role,
-    RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
+    Context, DESCRIBE_WAIT, Departure, Described, Event, Format, FromSession, Handle, Outcome, PlayAsk,
+    Refused, Role, RtcSession, SubscriptionEvent, SubscriptionNews, negotiation,
 };
 use crate::hub::Delivery;
 use crate::protocol::SubtrackNews;
@@ -19,19 +19,22 @@ impl RtcSession {
     /// Handles news of the main track.
     pub(super) fn subtrack_news(&mut self, ctx: &Context<'_>, news: SubtrackNews<'_>) {
         match news {
-            SubtrackNews::Room(streams) => {
-                let Role::AskedPlay(_) = &self.role else { return };
-                self.granted = true;
-                let has_data = self.data_settings(ctx).enabled;
-                if has_data {
-                    self.peer.take_data();
+            SubtrackNews::Room(streams) => match &mut self.role {
+                Role::AskedPlay(_) => {
+                    self.granted = true;
+                    let room = self.room(ctx);
+                    self.role = Role::Room(Box::new(room));
+                    streams.iter().for_each(|key| self.came(key));
                 }
-                let choice = self.choice.take().unwrap_or_default();
-                let limits = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).limits);
-                let (limits, codecs) = (limits.unwrap_or(Limits::NONE), self.codecs(ctx));
-                self.role = Role::Room(Box::new(Room::new(choice, has_data, limits, codecs)));
-                streams.iter().for_each(|key| self.came(key));
-            }
+                // Joined when the answer has come.
+                Role::Offered(_, known) => known.extend(streams.iter().cloned()),
+                Role::Viewer(_) => self.join_room(ctx, streams),
+                Role::None
+                | Role::AskedPublish(_)
+                | Role::Granted(_)
+                | Role::Publisher(_)
+                | Role::Room(_) => return,
+            },
             SubtrackNews::Came(key) => self.came(key),
             SubtrackNews::Role { key, role } => {
                 let said =
@@ -43,6 +46,9 @@ impl RtcSession {
                 room.speaks(ctx.now.mono, &key.id, level);
             }
             SubtrackNews::Left(key) => {
+                if let Role::Offered(_, known) = &mut self.role {
+                    known.retain(|one| one != key);
+                }
                 let Role::Room(room) = &mut self.role else { return };
                 if let Some(handle) = room.left(&key.id) {
                     self.events.push_back(Event::Subscription(handle, SubscriptionEvent::Unsubscribe));
@@ -59,7 +65,47 @@ impl RtcSession {
         self.say_speakers(ctx);
     }
 
+    /// Makes the room of the main track, without streams.
+    fn room(&mut self, ctx: &Context<'_>) -> Room {
+        let has_data = self.data_settings(ctx).enabled;
+        if has_data {
+            self.peer.take_data();
+        }
+        let choice = self.choice.take().unwrap_or_default();
+        let limits = ctx.apps.get(&self.key.app).map(|app| RtcAppSettings::of(app).limits);
+        Room::new(choice, has_data, limits.unwrap_or(Limits::NONE), self.codecs(ctx))
+    }
+
+    /// Makes a viewer of the main track's own stream one of all its streams, which have come since. The subscription to that stream is another
+    /// one from here on.
+    pub(super) fn join_room(&mut self, ctx: &Context<'_>, streams: &[StreamKey]) {
+        if streams.is_empty() || !matches!(self.role, Role::Viewer(_)) {
+            return;
+        }
+        let room = self.room(ctx);
+        let Role::Viewer(viewer) = std::mem::replace(&mut self.role, Role::None) else { return };
+        let own = self.key.clone();
+        let Some((room, handle)) =
+            room.of_viewer(&own.id, viewer, self.peer.sections(), self.peer.offered_sections())
+        else {
+            // The page plays anew.
+            return self.end(ctx, Departure::Clean);
+        };
+        self.role = Role::Room(Box::new(room));
+        if let Some(handle) = handle {
+            self.subscribe_to(handle, own);
+        }
+        streams.iter().for_each(|key| self.came(key));
+        if self.connected {
+            self.room_connected();
+        }
+        self.offer_room(ctx);
+    }
+
     fn came(&mut self, key: &StreamKey) {
+        if let Role::Offered(_, known) = &mut self.role {
+            known.push(key.clone());
+        }
         let Role::Room(room) = &mut self.role else { return };
         if let Some(handle) = room.came(&key.id) {
             self.subscribe_to(handle, key.clone());

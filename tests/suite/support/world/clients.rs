@@ -393,7 +393,7 @@ impl SimClient {
                     TagKind::Audio => self.role.take_body(now, false, &body),
                     TagKind::Data | TagKind::Other(_) => {}
                 },
-                LoadEvent::Unit { is_video, payload } => {
+                LoadEvent::Unit { is_video, payload, .. } => {
                     self.role.take(now, is_video, true, Some(&payload));
                 }
                 LoadEvent::Closed(reason) => {
@@ -428,7 +428,9 @@ impl SimClient {
                     self.end(now, true);
                 }
                 PublisherEvent::Reconnect => self.wants_wire = true,
-                PublisherEvent::OpenPath(_) | PublisherEvent::ClosePath(_) => {
+                PublisherEvent::OpenPath(_)
+                | PublisherEvent::ClosePath(_)
+                | PublisherEvent::KeyFrameWanted => {
                     panic!("no publisher of this world does that")
                 }
             }

@@ -188,7 +188,7 @@ impl RtspViewer {
             let is_right = section.clock.is_right(frame.timestamp, &frame.payload);
             let is_whole = is_right && (has_sets || !frame.key_frame);
             let payload = if is_whole { frame.payload } else { Bytes::new() };
-            self.events.push_back(LoadEvent::Unit { is_video, payload });
+            self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload });
         }
         if is_bad {
             self.spoilt(is_video);
@@ -216,7 +216,7 @@ impl RtspViewer {
             let (timestamp, marker, payload) = (packet.timestamp, packet.marker, &packet.payload[..]);
             let _ = section.depacketizer.handle_part(&Part { timestamp, marker, gap, payload });
             while let Some(frame) = section.depacketizer.poll_frame() {
-                let unit = LoadEvent::Unit { is_video: section.is_video, payload: frame.payload };
+                let unit = LoadEvent::Unit { is_video: section.is_video, place: 0, payload: frame.payload };
                 self.events.push_back(unit);
             }
         }
@@ -234,7 +234,7 @@ impl RtspViewer {
 
     /// Adds an unreadable unit, to report data that must not arrive.
     fn spoilt(&mut self, is_video: bool) {
-        self.events.push_back(LoadEvent::Unit { is_video, payload: Bytes::new() });
+        self.events.push_back(LoadEvent::Unit { is_video, place: 0, payload: Bytes::new() });
     }
 }
 

@@ -1,0 +1,144 @@
+//! Participants of a room: who speaks when, and how soon the others see it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::{Now, Score, Sequence, Stamp, Tally};
+
+/// A speaker whose pictures came within this time before its turn had a place already.
+const SEEN_BEFORE: Duration = Duration::from_secs(1);
+
+/// The turns of a room's participants, who speak one after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turns {
+    began: Instant,
+    every: Duration,
+    participants: usize,
+}
+
+impl Turns {
+    /// Makes turns of this length, which must not be zero; participant 0 begins.
+    #[must_use]
+    pub const fn new(began: Instant, every: Duration, participants: usize) -> Self {
+        Self { began, every, participants }
+    }
+
+    /// Returns the participant that speaks, and the beginning of its turn.
+    #[must_use]
+    pub fn at(&self, now: Instant) -> (usize, Instant) {
+        let since = now.saturating_duration_since(self.began).as_nanos();
+        let turn = since.checked_div(self.every.as_nanos()).unwrap_or(0);
+        let turn = u32::try_from(turn).unwrap_or(u32::MAX);
+        let speaker = usize::try_from(turn).unwrap_or(0).checked_rem(self.participants).unwrap_or(0);
+        (speaker, self.began + self.every.saturating_mul(turn))
+    }
+}
+
+/// A participant, as its two connections know it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Participant {
+    /// Its number, from 0.
+    pub number: usize,
+    /// The turns of all participants; `None` if nobody speaks.
+    pub turns: Option<Turns>,
+}
+
+impl Participant {
+    /// True if the participant speaks.
+    pub(super) fn speaks(&self, now: Instant) -> bool {
+        self.turns.is_some_and(|turns| turns.at(now).0 == self.number)
+    }
+}
+
+/// The measurements of a participant that plays the room.
+#[derive(Debug)]
+pub(super) struct RoomView {
+    turns: Option<Turns>,
+    /// The participant that each place shows, and the numbers of its units.
+    places: BTreeMap<u8, (usize, Sequence)>,
+    /// Time of the last picture of each participant.
+    seen: BTreeMap<usize, Instant>,
+    /// Units lost and repeated in places that show another participant now.
+    before: Sequence,
+}
+
+impl RoomView {
+    pub(super) fn new(participant: Participant) -> Self {
+        let (places, seen) = (BTreeMap::new(), BTreeMap::new());
+        Self { turns: participant.turns, places, seen, before: Sequence::default() }
+    }
+
+    /// Counts a picture. Units that a place skips between two participants are not lost.
+    pub(super) fn picture(&mut self, now: Now, place: u8, stamp: Stamp, tally: &mut Tally) {
+        let source = stamp.source();
+        let (shown, sequence) = self.places.entry(place).or_insert_with(|| (source, Sequence::default()));
+        if *shown != source {
+            self.before.lost += sequence.lost;
+            self.before.repeated += sequence.repeated;
+            (*shown, *sequence) = (source, Sequence::default());
+        }
+        sequence.take(stamp);
+        let last = self.seen.insert(source, now.mono);
+        let Some((speaker, since)) = self.turns.map(|turns| turns.at(now.mono)) else { return };
+        if source != speaker || last.is_some_and(|last| last >= since) {
+            return;
+        }
+        if last.is_some_and(|last| since.saturating_duration_since(last) < SEEN_BEFORE) {
+            tally.turns.seen_before += 1;
+        } else {
+            let waited = now.mono.saturating_duration_since(since).as_nanos();
+            tally.turns.switch.record(u64::try_from(waited).unwrap_or(u64::MAX));
+        }
+    }
+
+    pub(super) fn score(&self) -> Score {
+        let all = || self.places.values().map(|(_, sequence)| sequence).chain([&self.before]);
+        let lost = all().map(|sequence| sequence.lost).sum();
+        let repeated = all().map(|sequence| sequence.repeated).sum();
+        Score::Got([Sequence { lost, repeated, ..Sequence::default() }, Sequence::default()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn participants_speak_one_after_the_other() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let turns = Turns::new(began, Duration::from_secs(3), 2);
+        for (ms, speaker, since) in [(0, 0, 0), (2999, 0, 0), (3000, 1, 3000), (6001, 0, 6000)] {
+            assert_eq!(turns.at(at(ms)), (speaker, at(since)), "{ms}");
+            let speaks = |number| Participant { number, turns: Some(turns) }.speaks(at(ms));
+            assert!(speaks(speaker) && !speaks(1 - speaker));
+        }
+        assert_eq!(Turns::new(began, Duration::ZERO, 0).at(at(5)), (0, began));
+        assert!(!Participant { number: 0, turns: None }.speaks(began));
+    }
+
+    #[test]
+    fn a_speaker_is_new_to_a_viewer_or_was_seen_before() {
+        let began = Now { mono: Instant::now(), unix_nanos: 0 };
+        let turns = Some(Turns::new(began.mono, Duration::from_secs(3), 2));
+        let mut view = RoomView::new(Participant { number: 7, turns });
+        let mut tally = Tally::new(Duration::from_secs(1));
+        let mut picture = |ms: u64, place, source, n| {
+            let now = began.later(began.mono + Duration::from_millis(ms));
+            let stamp = Stamp { sequence: Stamp::first_of(source) + n, unix_nanos: n };
+            view.picture(now, place, stamp, &mut tally);
+        };
+        // Participant 0 speaks, and is seen after 400 ms; 1 has its turn from 3 s on, and a place from 2.5 s on.
+        picture(400, 0, 0, 10);
+        picture(500, 0, 0, 11);
+        picture(2500, 1, 1, 5);
+        picture(3010, 1, 1, 8);
+        // Again 0, in the place of 1, which it has not had for long: a switch, and no loss.
+        picture(6200, 1, 0, 90);
+        picture(6300, 1, 0, 90);
+        assert_eq!((tally.turns.seen_before, tally.turns.switch.total()), (1, 2));
+        assert!(tally.turns.switch.max() >= Duration::from_millis(390));
+        let Score::Got([video, _]) = view.score() else { panic!() };
+        assert_eq!((video.lost, video.repeated), (2, 1));
+    }
+}
