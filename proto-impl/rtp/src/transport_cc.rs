@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(bench.recorder.poll_timeout(), None);
     }
 
-    /// Where nothing is overtaken any more, losses are reported without delay again.
+    /// Once packets keep their order again, losses are reported without delay.
     #[test]
     fn the_wait_for_overtaken_packets_decays() {
         let mut bench = Bench::new();

@@ -172,7 +172,7 @@ fn files_of_valkey_9_and_redis_8_6_are_read_by_their_own_numbers() {
     };
     assert_eq!(texts(&file("VALKEY080", &parts)), ["v1", "12345", "v2"]);
 
-    // One entry, its ids, and a group that has it pending, and, in the second form, one that was refused.
+    // An entry, its ids, a group that has it pending, and, in the second form, an entry that was refused.
     let stream = |kind: u8, refused: &[u8]| {
         let group =
             [&[0; 16 + 8][..], b"\x01", b"\x01", &string(b"me"), &[0; 16], b"\x01", &[0; 16]].concat();
