@@ -25,7 +25,7 @@ def sources():
         if source.is_file():
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, copy)
-    # Where the packager is, and is installed.
+    # The folder of the packager, where it is installed.
     (ROOT / "target" / "tools").mkdir(parents=True, exist_ok=True)
     (pathlib.Path(place.name) / "target").mkdir()
     (pathlib.Path(place.name) / "target" / "tools").symlink_to(ROOT / "target" / "tools")

@@ -201,7 +201,7 @@ impl Messages {
             && socket.poll_transmit(out)
             && let Some(now) = self.now
         {
-            // Whether the server reads is seen by the load's own queue.
+            // The load has a queue of its own that shows whether the server reads.
             socket.handle_sent(now, socket.stats().unsent_bytes);
         }
     }
