@@ -49,7 +49,8 @@ function tone() {
 function preferred(transceiver) {
     const codecs = RTCRtpSender.getCapabilities("video").codecs;
     const isWanted = (codec) => codec.mimeType === "video/H264" && /packetization-mode=1/.test(codec.sdpFmtpLine) && /profile-level-id=42e0/.test(codec.sdpFmtpLine);
-    transceiver.setCodecPreferences(codecs.filter(isWanted));
+    // Retransmissions stay, as browsers offer them by themselves: without them padding takes numbers of the pictures, and a lost one is never repeated.
+    transceiver.setCodecPreferences(codecs.filter((codec) => isWanted(codec) || codec.mimeType === "video/rtx"));
 }
 
 async function offering({ fps, bits }) {

@@ -126,13 +126,17 @@ impl Hold {
         }
     }
 
-    /// Notes the late arrival of a packet: it was reordered, not lost.
-    pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence) {
+    /// Notes the late arrival of a packet: it was reordered, not lost. A packet that is not new may be a second repair where
+    /// repairs have no number of their own, and does not lengthen the tolerance.
+    pub(super) fn reordered(&mut self, now: Instant, sequence: ExtendedSequence, is_new: bool) {
         self.missing = self.missing.saturating_sub(1);
         let gap = self.gaps.iter().find(|gap| gap.from <= sequence && sequence < gap.to);
         if let Some(gap) = gap {
             let late = now.saturating_duration_since(gap.since);
             self.lateness.add(late, Duration::max);
+            if !is_new && !self.repairs_apart {
+                return;
+            }
             self.late_count = self.late_count.saturating_add(1);
             let (mean, deviation) = &mut self.late;
             *deviation = (*deviation * 15 + late.abs_diff(*mean)) / 16;
@@ -151,15 +155,18 @@ impl Hold {
         self.repairs_apart || self.round_trip.is_some_and(|round_trip| since_request < round_trip / 2)
     }
 
-    /// Returns the time for which a packet may be late before it is requested, at least `least`. Where packets overtake each
+    /// Returns the time for which a packet may be late before it is requested: at least `least`, and so short that an answer
+    /// can come within `most`. Where packets overtake each
     /// other, earlier requests would be for packets that arrive by themselves, and their repairs would take the place of
     /// media.
-    pub(super) fn tolerance(&self, least: Duration) -> Duration {
+    pub(super) fn tolerance(&self, least: Duration, jitter: Duration, most: Duration) -> Duration {
         if self.late_count.saturating_mul(1000) < self.expected.saturating_mul(LATE_SHARE_MIN) {
             return least;
         }
         let (mean, deviation) = self.late;
-        mean.saturating_add(deviation.saturating_mul(2)).min(TOLERANCE_MAX).max(least)
+        let answer = self.repeat(jitter).unwrap_or(REPEAT_FIRST);
+        let late = mean.saturating_add(deviation.saturating_mul(2)).min(TOLERANCE_MAX);
+        late.min(most.saturating_sub(answer)).max(least)
     }
 
     /// Notes a repair that arrived this long after the first request for it.
@@ -181,11 +188,12 @@ impl Hold {
     }
 
     /// Returns the times between requests for one packet. On a path that loses packets a request is sent twice: a lost one
-    /// would cost as much time as a lost answer.
+    /// would cost as much time as a lost answer. Senders with repairs of their own number ignore a second request that comes
+    /// so soon; of the others some would repeat the packet twice.
     pub(super) fn requests(&self, jitter: Duration) -> RequestTimes {
         let repeat = self.repeat(jitter).unwrap_or(REPEAT_FIRST);
         let is_lossy = self.expected >= LOSS_PACKETS_MIN && self.loss() >= ECHO_LOSS_MIN;
-        RequestTimes { repeat, echo: is_lossy.then_some(ECHO) }
+        RequestTimes { repeat, echo: (is_lossy && self.repairs_apart).then_some(ECHO) }
     }
 
     /// Returns the hold with retransmissions, at most `most`.

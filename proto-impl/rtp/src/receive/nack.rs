@@ -29,8 +29,7 @@ struct Missing {
 pub(super) struct RequestTimes {
     /// Time until an answer is overdue, and the packet is requested again.
     pub(super) repeat: Duration,
-    /// Time after which each request is sent a second time, since the path loses some; senders ignore a second request
-    /// that comes so soon.
+    /// Time after which each request is sent a second time, since the path loses some; shorter than `repeat`.
     pub(super) echo: Option<Duration>,
 }
 
@@ -123,14 +122,13 @@ impl NackList {
             return;
         }
         let repeat = times.repeat.max(REPEAT_MIN);
-        let echo = times.echo.filter(|echo| *echo < repeat);
         self.missing.retain(|sequence, missing| {
             if missing.next > now {
                 return true;
             }
             if missing.echo {
                 missing.echo = false;
-                missing.next = now + repeat.saturating_sub(echo.unwrap_or_default());
+                missing.next = now + repeat.saturating_sub(times.echo.unwrap_or_default());
                 out.push(sequence.number());
                 return true;
             }
@@ -140,8 +138,8 @@ impl NackList {
             }
             missing.tries = missing.tries.saturating_add(1);
             missing.first_asked.get_or_insert(now);
-            missing.echo = echo.is_some();
-            missing.next = now + echo.unwrap_or(repeat);
+            missing.echo = times.echo.is_some();
+            missing.next = now + times.echo.unwrap_or(repeat);
             out.push(sequence.number());
             true
         });

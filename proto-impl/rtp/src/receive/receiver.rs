@@ -32,7 +32,8 @@ pub struct ReceiveConfig {
     pub clock_rate: u32,
     /// The sender retransmits requested packets.
     pub nack: bool,
-    /// Time for which a packet may be late before it is requested.
+    /// Least time for which a packet may be late before it is requested. Where packets overtake each other it is longer, by
+    /// their usual lateness.
     pub nack_tolerance: Duration,
     /// Longest time for which packets wait for a missing one. If repairs take longer, packets wait only for reordered
     /// ones.
@@ -206,7 +207,9 @@ impl Receiver {
         stream.highest = stream.highest.max(sequence);
         // The first packet of all is its own highest.
         self.path.advanced(now, missing_from.min(sequence), sequence);
-        let next = now + self.path.tolerance(self.config.nack_tolerance);
+        let tolerance = self.tolerance();
+        let Some(stream) = &mut self.stream else { return };
+        let next = now + tolerance;
         if self.config.nack
             && sequence > missing_from
             && !stream.nacks.lost(now, next, missing_from, sequence)
@@ -297,14 +300,6 @@ impl Receiver {
             stream.statistics.packet(now, header.timestamp);
         }
         let asked = stream.nacks.arrived(sequence).and_then(|arrived| arrived.first_asked);
-        match asked {
-            Some(asked) if recovered => self.path.repaired(now, now.saturating_duration_since(asked)),
-            Some(asked) if self.path.is_original(now.saturating_duration_since(asked)) => {
-                self.path.reordered(now, sequence);
-            }
-            None if sequence < stream.highest && !recovered => self.path.reordered(now, sequence),
-            Some(_) | None => {}
-        }
         let packet = Received {
             sequence,
             timestamp: header.timestamp,
@@ -320,6 +315,14 @@ impl Receiver {
         } else {
             stream.reorder.insert(now, packet)
         };
+        match asked {
+            Some(asked) if recovered => self.path.repaired(now, now.saturating_duration_since(asked)),
+            Some(asked) if self.path.is_original(now.saturating_duration_since(asked)) => {
+                self.path.reordered(now, sequence, is_new);
+            }
+            None if sequence < stream.highest && !recovered => self.path.reordered(now, sequence, is_new),
+            Some(_) | None => {}
+        }
         let counter = match is_new {
             false => &mut self.stats.useless,
             true if recovered => &mut self.stats.recovered,
@@ -328,11 +331,17 @@ impl Receiver {
         *counter = counter.saturating_add(1);
     }
 
+    /// Returns the time for which a packet may be late before it is requested.
+    fn tolerance(&self) -> Duration {
+        let jitter = self.stream.as_ref().map_or(Duration::ZERO, |stream| stream.statistics.jitter_time());
+        self.path.tolerance(self.config.nack_tolerance, jitter, self.config.hold_max)
+    }
+
     fn release(&mut self, now: Instant) {
+        let tolerance = self.tolerance();
         if let Some(stream) = &mut self.stream {
             let jitter = stream.statistics.jitter_time();
             stream.reorder.set_wait(if self.config.nack {
-                let tolerance = self.path.tolerance(self.config.nack_tolerance);
                 self.path.of_repair(tolerance, jitter, self.config.hold_max)
             } else {
                 self.path.of_reordering(jitter)

@@ -264,6 +264,50 @@ fn requests_where_packets_overtake(seed: u64, jitter: u64, loss: u64) -> (usize,
     (asked * 1000 / counted, (receiver.stats().lost - given_up_before) * 1000 / counted as u64)
 }
 
+/// Checks a sender without repairs of their own number, which repeats a packet for each request, on a path that loses packets and
+/// keeps their order: second copies are not taken for late packets, which would delay each request.
+#[test]
+fn repeated_repairs_are_no_late_packets() {
+    let start = netsim::Clock::new().now();
+    let mut receiver = Receiver::new(Ssrc(7), ReceiveConfig::with_nack(90_000));
+    receiver.set_round_trip(ms(40));
+    let mut random: Random = Seed::from_number(5).derive("plain", 0).random();
+    let mut flying: Vec<(u64, u16)> = Vec::new();
+    let (mut lost_at, mut asked_after) = (HashMap::new(), Vec::new());
+    let mut out = Vec::new();
+    for at in 0..20_000u64 {
+        let now = start + ms(at);
+        if at % 4 == 0 {
+            let number = (at / 4) as u16;
+            if random.below(100) < 5 {
+                lost_at.insert(number, at);
+            } else {
+                receiver.handle_packet(now, &header(number, (at * 90) as u32), Bytes::new());
+            }
+        }
+        flying.retain(|&(due, number)| {
+            let comes = due <= at;
+            if comes {
+                receiver.handle_packet(now, &header(number, (u64::from(number) * 360) as u32), Bytes::new());
+            }
+            !comes
+        });
+        receiver.handle_timeout(now);
+        out.clear();
+        receiver.poll_nacks(now, &mut out);
+        for number in &out {
+            // The sender answers twice.
+            flying.extend([(at + 40, number.0), (at + 45, number.0)]);
+            if let Some(lost) = lost_at.remove(&number.0).filter(|_| at > 2_000) {
+                asked_after.push(at - lost);
+            }
+        }
+        while receiver.poll_event().is_some() {}
+    }
+    assert!(asked_after.len() > 100);
+    assert!(asked_after.iter().all(|after| *after <= 30), "{asked_after:?}");
+}
+
 /// Checks that packets that are only late are hardly requested: repairs of them took a third of a publisher's line.
 #[test]
 fn packets_that_overtake_each_other_are_not_requested() {
