@@ -431,7 +431,7 @@ mod tests {
         let Some(Trust::Secret(secret)) = &server.management_trust else { panic!("no secret") };
         assert_eq!(secret.reveal(), long);
         assert!(!format!("{server:?}").contains("canary"));
-        // Switched off, the secret may be anything.
+        // While the feature is off, the secret may have any value.
         assert!(
             ServerSettings::with(&[("server.jwtServerSecretKey", "x")]).unwrap().management_trust.is_none()
         );

@@ -347,7 +347,7 @@ impl Broadcast {
         record.take_create(body);
         record.drop_empty_items();
         for item in record.play_list_item_list.iter_mut().flatten() {
-            // Nothing here reads files of others: the number of one that cannot be opened.
+            // Other servers' files are not opened here, so the duration is the value for unreadable media.
             if item.kind.as_deref() == Some("VoD") {
                 item.duration_in_ms = UNREADABLE;
             }
@@ -409,7 +409,7 @@ impl Broadcast {
         let claims = self.status == status::BROADCASTING || self.status == status::PREPARING;
         let silent = match self.updated {
             Some(updated) => now.mono.saturating_duration_since(updated),
-            // Of an earlier life only the date is known.
+            // For updates made before the server restarted, only the wall-clock time is known.
             None => {
                 Duration::from_millis(now.wall_date().saturating_sub(self.update_time).max(0).unsigned_abs())
             }
@@ -582,12 +582,12 @@ mod tests {
     fn silence_shows_as_terminated_unexpectedly() {
         let began = Instant::now();
         let at = |ms, wall_ms| Now { mono: began + Duration::from_millis(ms), wall_ms };
-        // Of an earlier life of the server there is only the date.
+        // For a status from before the server's restart, only the date is known.
         let mut live =
             Broadcast { status: status::BROADCASTING.into(), update_time: 1000, ..Broadcast::default() };
         assert_eq!(live.effective_status(at(0, 20_999)), status::BROADCASTING);
         assert_eq!(live.effective_status(at(0, 21_000)), status::TERMINATED);
-        // From then on the date, which may be set, says nothing.
+        // After an update in this run, the wall clock has no influence, since it may be set.
         live.touch(at(0, 5_000_000));
         assert_eq!(live.update_time, 5_000_000);
         for wall_ms in [0, 5_019_999, 9_000_000] {

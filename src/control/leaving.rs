@@ -1,12 +1,14 @@
-//! Draining without a stop: the server lets in nothing new, gives its sources to other nodes, waits for its sessions to end, and ends.
+//! Draining before a shutdown: the server admits nothing new, hands its sources to other nodes, waits for its sessions
+//! to end, and then shuts down.
 //!
-//! 1. An operator asks. Workers refuse new viewers, admission refuses new publishers, no source begins. Health checks and the other
-//!    nodes notice.
-//! 2. Each source is given to another node of the cluster: the directory moves the claim, and the stream goes on here as a copy of that
-//!    node's, with its viewers. What cannot be given away yet is tried again. A node that cannot run a source gives its claim back: the
-//!    next node is asked, and if none is left the source runs here again, for the same viewers.
-//! 3. When no publisher and no viewer is left, and viewers of HLS and DASH have had the time to fetch what is left of ended streams, or the time is over, the server is shut down ([`Output::Leave`]).
-//! 4. Until then the drain may be called off.
+//! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
+//!    started. Health checks and the other nodes report the state.
+//! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
+//!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
+//!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same
+//!    viewers.
+//! 3. The server is shut down ([`Output::Leave`]) when the time limit is over, or when no publisher and no viewer is
+//!    left and viewers of HLS and DASH have had time to fetch the rest of ended streams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

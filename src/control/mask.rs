@@ -1,7 +1,7 @@
 //! Answers as their requesters may see them: read-only users see where credentials are, but not the credentials.
 //!
-//! A [`Requester`] is masked until it is known who it is. Every answer is made for a requester ([`Shown`]), and nothing else can be sent as
-//! an answer.
+//! A [`Requester`] sees masked answers until it is identified. Every answer is made for a requester ([`Shown`]), and
+//! nothing else can be sent as an answer.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use super::rest::LINES;
 use crate::http::Response;
 use crate::types::SessionRef;
 
-/// The text in place of a credential.
+/// Text that replaces a credential.
 const MASK: &str = "***";
 /// Members whose whole value is a credential.
 const SECRETS: [&str; 4] = ["password", "b32Secret", "publishKey", "tokenId"];

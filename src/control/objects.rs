@@ -1,9 +1,11 @@
 //! Files kept in object storage (`s3RecordingEnabled`, docs/vod.md).
 //!
-//! 1. A file that is complete is a record that says it is to be uploaded ([`Kept::Wanted`]), in the same commit.
-//! 2. A job uploads it, and what fails is tried again after pauses that grow; a restart begins anew with what records say.
-//! 3. When it is there the record says so ([`Kept::There`]), and the local file goes, unless the settings keep it.
-//! 4. A record that is removed takes its object along.
+//! 1. The record of a completed file says in the same commit that the file is to be uploaded ([`Kept::Wanted`]).
+//! 2. A job uploads the file. Failures are retried after growing pauses; after a restart, the records say what is left
+//!    to do.
+//! 3. After the upload the record says so ([`Kept::There`]), and the local file is removed, unless the settings keep
+//!    it.
+//! 4. When a record is removed, its object is removed too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -62,7 +64,7 @@ impl Default for Objects {
 impl Objects {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let removal = self.removals.iter().map(|(at, ..)| *at).min();
-        // Uploads that wait for a thread are looked at when one is free.
+        // Uploads without a free thread set no deadline; they are started when a thread becomes free.
         let with_room = self.due.iter().filter(|(app, _)| self.threads.may_begin(&Payer::new(Some(app), "")));
         let upload = with_room.filter_map(|(_, due)| Some(due.first()?.0)).min();
         [upload, removal].into_iter().flatten().min()
@@ -220,7 +222,7 @@ impl Files {
         let name = name.to_string();
         let path = vod.path(&key.app);
         let Some(storage) = cx.apps.get(&key.app).and_then(|app| app.vod.s3.clone()) else {
-            // Storage was switched off. The record still says what is wanted.
+            // Object storage was switched off. The record still asks for the upload.
             self.objects.parked.insert(key);
             return;
         };

@@ -163,7 +163,7 @@ impl Records {
             record.start_time = wall(now);
         }
         status.clone_into(&mut record.status);
-        // Connections outlast a source that is tried anew, and stay counted.
+        // The viewers' connections survive a retry of the source, and stay counted.
         record.count_viewers(record.rtmp_viewer_count, |_| 0);
     }
 }
@@ -228,7 +228,7 @@ impl Context {
         Ok(Origin { url, target, skip: Duration::from_millis(skip) })
     }
 
-    /// Returns what the source of a record begins with; the error says why it cannot be pulled.
+    /// Returns the first item and origin of a record's source; the error says why it cannot be pulled.
     pub(super) fn check_source(&self, records: &Records, key: &StreamKey) -> Result<Beginning, String> {
         let record = records.get(key).ok_or("There is no such broadcast")?;
         if is_playable(record) {
@@ -351,7 +351,7 @@ impl Control {
         let source = self.outbound.sources.by_id.get(&id).filter(|source| source.key == request.key);
         let source = source.filter(|_| self.outbound.supervisor.is_current(Job::Pull(id), attempt));
         source.ok_or(Refusal::InUse)?;
-        // The room has a stream of its own: the next attempt fetches that.
+        // The room has a stream at another node: the next attempt fetches that one.
         if request.ingest == Ingest::ROOM_VIEW && self.registry.cluster.location(&request.key).is_some() {
             return Err(Refusal::InUse);
         }
@@ -380,7 +380,7 @@ impl Outgoing<'_> {
     pub(super) fn begin_source(&mut self, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let checked = self.cx.check_source(self.records, key)?;
-        // The stream of a copy goes on with the source.
+        // A live stream that is a copy continues with this source.
         if self.outbound.sources.is_running(key)
             || (self.registry.is_live(key) && !self.outbound.is_copy(self.registry, key))
         {
@@ -402,7 +402,7 @@ impl Outgoing<'_> {
         Ok(())
     }
 
-    /// Runs a source, whatever else runs.
+    /// Runs a source without checking the limits.
     pub(super) fn run_source(&mut self, key: &StreamKey, Beginning { item, origin }: Beginning) {
         tracing::info!(%key, url = redact(&origin.url), "source started");
         let playlist = item.map(|index| self.outbound.begin_playlist(self.records, self.now, key, index));
@@ -456,7 +456,7 @@ impl Outgoing<'_> {
             }
             return true;
         }
-        // An application that goes stops nothing for good: one that comes back has what ran.
+        // Deleting an application does not clear the wish to run: if the application returns, its sources run again.
         if !is_copy && end != StreamEnd::Deleted {
             self.records.source_wanted(self.now, key, false);
         }

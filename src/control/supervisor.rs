@@ -28,7 +28,7 @@ use crate::types::{Now, PullId, PushId, WorkerId};
 
 /// Pauses after the first, second, ... consecutive failure, in milliseconds; the last one repeats.
 const PAUSES_MS: [u64; 11] = [1000, 1000, 2000, 2000, 4000, 4000, 4000, 4000, 8000, 16_000, 25_000];
-/// Pause before an attempt that follows one that has not failed.
+/// Pause before the attempt that follows one that ended without failing.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 /// Duration of a connection after which the pauses start over, because a later outage is unrelated to the previous one.
 const STEADY: Duration = Duration::from_secs(2);

@@ -1,6 +1,6 @@
 //! The directory that the nodes of a cluster share: the records, and which node publishes which id (docs/cluster.md).
 //!
-//! Here are the messages between control and the threads that use the directory:
+//! This module has the messages between control and the threads that use the directory:
 //! 1. Control asks ([`Request`]) to claim ids and to give them back.
 //! 2. The directory reports changes of other nodes, claims, and the nodes that are alive ([`News`]), in its own order.
 //!

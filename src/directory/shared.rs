@@ -179,7 +179,8 @@ impl Shared {
             Request::Burn { ticket, .. } => {
                 self.news.push_back(News::Burnt { ticket, is_burnt: false });
             }
-            // Claims are told again when the directory is back, and so are records that it has lost.
+            // Dropped: claims are reported again when the directory is back, and records that it has lost are restored
+            // then.
             Request::Keep { .. }
             | Request::Release { .. }
             | Request::HandOver { .. }
@@ -236,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// Restores what the directory has lost.
+    /// Restores the records that the directory has lost.
     fn refill(&mut self, link: &mut Link, all: Vec<(Key, Bytes)>) -> Result<(), RedisError> {
         let (mut ops, mut bytes) = (Vec::new(), 0);
         tracing::warn!(records = all.len(), "directory has lost records; putting them back");
@@ -252,7 +253,7 @@ impl Shared {
             link.refill(&self.own.writer(), &ops)?;
         }
         self.is_lost = false;
-        // Records that others have put back before are read as they are there.
+        // Records that another node has restored already keep that node's version, which is read now.
         self.read_anew(link)
     }
 
@@ -261,11 +262,11 @@ impl Shared {
         while self.last < until {
             let entries = link.changes_behind(self.last)?;
             if entries.is_empty() {
-                // A directory that was emptied under the connection has none either.
+                // There are also no entries if the directory was emptied while connected.
                 let (epoch, seq) = link.state(&self.new_epoch())?;
                 return if epoch == self.epoch && seq == self.last { Ok(()) } else { self.read_anew(link) };
             }
-            // Later changes come when the bell rings: they are later than the answer to the change of this number.
+            // Changes after `until` are not reported yet: they must follow the answer to the change with that number.
             for entry in entries.into_iter().take_while(|entry| entry.seq <= until) {
                 if entry.seq != self.last.saturating_add(1) {
                     return self.read_anew(link);
@@ -350,7 +351,7 @@ impl Shared {
         let seq = link.commit(&self.own.writer(), ops)?;
         if seq != self.last.saturating_add(1) {
             self.advance(link, seq)?;
-            // Everything had to be read anew, and some of it may be later.
+            // If everything had to be read again, the news may include changes later than this commit.
             self.is_ahead = self.last > seq;
             return Ok(());
         }

@@ -138,7 +138,7 @@ fn read_server(address: &Address, hashes: Vec<(String, Kind)>, gather: &mut Gath
     }
 }
 
-/// Reads a file. Of a hash that several databases have, that of the first one counts.
+/// Reads a file. If several databases have the same hash, the first one counts.
 fn read_file(path: &Path, hashes: &[(String, Kind)], gather: &mut Gather<'_>) {
     let names: Vec<String> = hashes.iter().map(|(name, _)| name.clone()).collect();
     let mut databases: Vec<Option<u64>> = vec![None; hashes.len()];
@@ -171,7 +171,7 @@ fn read_file(path: &Path, hashes: &[(String, Kind)], gather: &mut Gather<'_>) {
     }
 }
 
-/// Opens a file; a pipe would not end.
+/// Opens a regular file. A pipe is refused, because it might never end.
 fn regular_file(path: &Path) -> io::Result<File> {
     let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("is not a regular file")) }
@@ -400,7 +400,7 @@ mod tests {
         let long = format!("{{\"x\":\"{}\"}}", "abcdefghij".repeat(300));
         let euro = format!("{{\"x\":\"{}\"}}", "a\u{fc}cde\u{20ac}ghij".repeat(30));
         let huge = format!("{{\"x\":\"\u{1f600}{}\"}}", "abcdefghij".repeat(7000));
-        // As Java writes the two halves of the face.
+        // The emoji's surrogate pair as Java writes it: each half encoded separately.
         let halves =
             [&b"{\"x\":\"\xed\xa0\xbd\xed\xb8\x80"[..], "abcdefghij".repeat(7000).as_bytes(), b"\"}"]
                 .concat();

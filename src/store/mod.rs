@@ -1,12 +1,12 @@
 //! The store of records: one file, loaded whole at start, written in batches with one fsync each.
 //!
-//! Everybody reads from memory; the store only makes it durable. Flow:
+//! All reads are served from memory; the store only makes records durable. Flow:
 //! 1. [`Store::load`] at start: everything, or an error and no start.
-//! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] answers a [`Reply`] once the disk has them.
+//! 2. Control gathers changes and sends [`Request::Commit`]; [`run`] sends a [`Reply`] once they are on disk.
 //! 3. After a failed commit the file is treated as unknown (docs/robustness.md B-04): commits fail until
-//!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A write is never retried and
-//!    then called good.
-//! 4. [`Request::Backup`] copies a snapshot on a thread of its own, beside the commits ([`backup`]).
+//!    [`Request::Rebuild`] has written a fresh file from memory and swapped it in. A failed write is never retried
+//!    and then reported as durable.
+//! 4. [`Request::Backup`] copies a snapshot on its own thread, while commits continue ([`backup`]).
 
 pub mod backup;
 mod memory;
@@ -65,7 +65,7 @@ pub enum Error {
         /// The text of the operating system.
         reason: String,
     },
-    /// There is no file where one has been before.
+    /// The file is missing, although this home had one before.
     #[error("{0}: missing, although this home has been used; its users and records would be gone")]
     Missing(String),
     /// The file was removed or replaced while the server ran.

@@ -39,7 +39,7 @@ pub enum Adoption {
 /// A disk error, or a syntax error.
 pub fn read_foreign(path: &Path) -> Result<Option<Vec<Property>>, Error> {
     let Some(bytes) = read_limited(path)? else { return Ok(None) };
-    // Java writes such files in Latin-1, with escapes for what that lacks.
+    // Java writes such files in Latin-1, with escapes for other characters.
     let text = match String::from_utf8(bytes) {
         Ok(text) => text,
         Err(error) => error.into_bytes().into_iter().map(char::from).collect(),

@@ -196,7 +196,8 @@ impl Passes {
         of.iter().for_each(|holder| self.end(holder));
     }
 
-    /// Limits the passes that a subscriber has from this network to the newest `most`, because it plays from there anew.
+    /// Limits a subscriber's passes from this network to the newest `most`, because the subscriber starts playing from
+    /// there again.
     pub(super) fn limit_here(&mut self, key: &StreamKey, subscriber: &str, address: IpAddr, most: usize) {
         let network = network(address);
         let of = self.subscribers.get(&(key.clone(), subscriber.to_owned()));
@@ -326,7 +327,7 @@ mod tests {
         passes.rename(now, (&key, "hls"), ("a:1", "c:1"), address(1));
         assert!(passes.renew(now, &key, "hls", "c:1", address(1)));
         assert_eq!(passes.count(&key, "hls"), 1);
-        // A neighbour with the same player takes the place that nobody has by now, not that of the first.
+        // Another viewer with the same player on the same network gets the free place, not the first viewer's.
         passes.rename(now, (&key, "hls"), ("a:1", "c:2"), address(1));
         assert!(!passes.renew(now, &key, "hls", "c:2", address(1)));
         assert!(passes.give(now, (&key, "hls", "a:1"), address(1), None));

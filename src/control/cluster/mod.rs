@@ -112,16 +112,16 @@ pub(in crate::control) struct Cluster {
     requests: VecDeque<Request>,
 }
 
-/// Effects of news on this node.
+/// Effects of the directory's news on this node.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in crate::control) struct Changes {
     /// Ids whose location has changed.
     pub(in crate::control) moved: BTreeSet<StreamKey>,
-    /// Ids of this node that another node holds by a larger token.
+    /// Ids of this node that another node has claimed with a larger token.
     pub(in crate::control) lost: Vec<StreamKey>,
-    /// Ids of gone nodes whose claims have ended at this node's request.
+    /// Ids of gone nodes whose claims were ended at this node's request.
     pub(in crate::control) buried: Vec<StreamKey>,
-    /// Ids that another node has given to this one, each with its holder before.
+    /// Ids that another node has handed to this one, each with its previous holder.
     pub(in crate::control) given: Vec<(StreamKey, Option<Holder>)>,
 }
 
@@ -262,7 +262,7 @@ impl Cluster {
 
     /// Releases a claim, or withdraws a pending one. Does nothing if there is none.
     pub(in crate::control) fn release(&mut self, ticket: Ticket) {
-        // The grant of one that is withdrawn is given back when it comes.
+        // If a withdrawn claim is granted later, the grant is given back then.
         if let Some(key) = self.asked.remove(&ticket) {
             self.forget(ticket, &key);
         }
@@ -288,7 +288,7 @@ impl Cluster {
         }
     }
 
-    /// Handles the directory's answer to a claim. Returns `None` if nobody waits for it any more, else the result.
+    /// Handles the directory's answer to a claim. Returns the result, or `None` if nobody waits for it any more.
     pub(in crate::control) fn answered(
         &mut self,
         ticket: Ticket,
@@ -336,7 +336,7 @@ impl Cluster {
         self.is_away = !is_there;
     }
 
-    /// Sets the claim in force for an id.
+    /// Sets the valid claim of an id, as reported by the directory.
     pub(in crate::control) fn claim_told(
         &mut self,
         key: StreamKey,
@@ -357,7 +357,7 @@ impl Cluster {
                 }
             }
             Some(holder) => {
-                // A claim without a token is newer than any in the news: its own token is on the way.
+                // A held claim without a token is newer than any reported one; its own token has not arrived yet.
                 let mut tickets = self.tickets.get(&key).into_iter().flatten();
                 let is_older = |held: &Held| (1..holder.token).contains(&held.token);
                 if tickets.any(|ticket| self.held.get(ticket).is_some_and(is_older)) {
@@ -377,7 +377,7 @@ impl Cluster {
         }
     }
 
-    /// Sets all claims; ids without one are free.
+    /// Sets all claims, as reported by the directory; ids without one are free.
     pub(in crate::control) fn claims_told(&mut self, all: Vec<(StreamKey, Holder)>, changes: &mut Changes) {
         let told: BTreeSet<StreamKey> = all.iter().map(|(key, _)| key.clone()).collect();
         let over = self.claims.keys().filter(|key| !told.contains(*key)).cloned();

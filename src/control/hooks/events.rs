@@ -134,7 +134,7 @@ impl Hooks {
     /// Submits waiting hooks while threads are free.
     fn send_hooks(&mut self, cx: &mut Context, now: Now) {
         while let Some((number, app, post)) = self.poll_post(now) {
-            // There is room: no more are under way than there are threads.
+            // The class of jobs has room: no more hooks are under way than it has threads.
             let next = move |control: &mut Control, now: Now, outcome: Outcome| {
                 control.hooks.handle_answer(now, number, &outcome.posted());
                 control.outbound.tell_lost_hooks(&mut control.hooks, now);
@@ -229,7 +229,7 @@ impl Hooks {
             "host": cx.config.host_address,
             "resourceInfo": registry.resource_report(cx, figures, now).to_string(),
         });
-        // Of no application: sent as JSON, and once.
+        // The hook belongs to no application: it is sent as JSON and not retried.
         self.post_hook(cx, now, &StreamKey::new("", ""), &url, "highResourceUsage", body.to_string().into());
     }
 
@@ -412,7 +412,7 @@ impl Hooks {
         self.hook(cx, records, now, key, Notice::of("recordingFailed").metadata(&metadata));
     }
 
-    /// Reports an endpoint that could not be reached for a number of times.
+    /// Reports an endpoint whose attempts have failed several times in a row.
     pub(in crate::control) fn hook_endpoint_failed(
         &mut self,
         cx: &mut Context,

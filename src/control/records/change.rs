@@ -50,7 +50,7 @@ impl Change {
                 record.end_point_list.get_or_insert_default().push(endpoint.clone());
             }
             Self::RemoveEndpoint(id) => {
-                // Two may have the same id: each removal takes one.
+                // Two endpoints may have the same id: each removal takes one of them.
                 let list = record.end_point_list.get_or_insert_default();
                 if let Some(at) = list.iter().position(|e| e.endpoint_service_id == *id) {
                     list.remove(at);
@@ -70,7 +70,7 @@ impl Change {
 }
 
 impl Change {
-    /// True if a running source has to restart, because the update changed where or how its media are fetched.
+    /// True if a running source must restart, because the update changed where or how its media are fetched.
     pub(in crate::control) fn restarts_source(&self, before: &Broadcast, after: &Broadcast) -> bool {
         matches!(self, Self::Update { .. }) && after.is_fetched_otherwise(before)
     }
@@ -131,11 +131,12 @@ pub(in crate::control) enum Answer {
     Deleted,
     /// The created object: the id of an endpoint, or a publish key.
     Made(String),
-    /// The record, with its source running by then, and after it the reference's result.
+    /// The record, whose source has been started by then, followed by the reference's result.
     Started,
     /// Failure to start a source; its record has been removed again.
     NotStarted(String),
-    /// A response made in advance: for the last change of an import with the result of each item, for a recording with its id.
+    /// A response prepared in advance: for the last change of an import, the result of each item; for a recording, its
+    /// id.
     Prepared(Box<Response>),
 }
 

@@ -172,7 +172,8 @@ impl Records {
             Caller::Token => return Ok(()),
             Caller::User { email, .. } => email,
         };
-        // A user that is being deleted, or loses a right, has no more rights than afterwards; a new right counts when it is stored.
+        // A removed user or right stops counting at once, before the change is stored; a new right counts only once it
+        // is stored.
         let (stored, soon) = (self.auxiliary.stored_user(email), self.auxiliary.user(email));
         let (Some(stored), Some(soon)) = (stored, soon) else {
             tracing::debug!(%email, "the user of a session was deleted");

@@ -1,5 +1,5 @@
-//! Conference rooms, as servers before 3.0 have them: a room is a virtual main track, and its streams are the subtracks.
-//! Operations on broadcasts see these rooms, and the other way round (docs/rest.md).
+//! Conference rooms in the form of servers before 3.0: a room is a virtual main track, and its streams are the
+//! subtracks. Operations on broadcasts see these rooms, and operations on rooms see such broadcasts (docs/rest.md).
 
 use std::collections::BTreeMap;
 

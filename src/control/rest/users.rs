@@ -138,7 +138,7 @@ pub(super) fn initial(
     now: Now,
     call: &RootCall<'_>,
 ) -> Reply {
-    // The reference's number, success included.
+    // The reference returns this number even on success.
     let refused = || done(Outcome::failure("").error_id(-1));
     if !call.client.is_loopback() {
         outbound.note_refused(cx, records, None, Some(call.client), call.request);
@@ -509,7 +509,7 @@ impl Management {
                 let response = Outcome::success().message(Some("Success")).response(200);
                 records.write_user(cx, now, user, Some((origin.requester, response)));
             }
-            // The answer is to the work that was submitted.
+            // Cannot happen: the outcome matches the submitted work.
             (purpose, PasswordOutcome::Made(_) | PasswordOutcome::Verified(_)) => {
                 cx.answer(purpose.origin().requester, Response::error(500, "Internal Server Error"));
             }
