@@ -54,7 +54,8 @@ impl Known {
         })
     }
 
-    /// Returns the applications that have a folder. Remarks on listed ones whose folder was removed by hand; they are not served.
+    /// Returns the applications that have a folder. Adds a remark for each listed one whose folder was removed by hand;
+    /// those are not served.
     pub(super) fn with_folders(&self, home: &Path, remarks: &mut Remarks) -> Result<Vec<String>, Error> {
         let mut names: BTreeSet<String> = app_names(home, remarks)?.into_iter().collect();
         for name in self.apps.iter().filter(|name| is_app_name(name)) {

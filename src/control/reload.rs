@@ -91,7 +91,7 @@ impl Context {
     }
 }
 
-/// True if a key of the server needs a restart: sockets, threads, and settings that share counters with them.
+/// True if a change of a server key needs a restart: sockets, threads, and settings that share counters with them.
 fn is_of_the_start(key: &str) -> bool {
     const KEYS: [&str; 7] = [
         "server.workers",

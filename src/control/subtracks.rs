@@ -1,5 +1,5 @@
-//! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track; a
-//! virtual main track is live while one of its subtracks is (docs/rest.md).
+//! Main tracks and their subtracks: a room, or one programme from several cameras. A subtrack names its main track. A
+//! virtual main track is live while any of its subtracks is (docs/rest.md).
 
 use super::context::Context;
 use super::live::Registry;
@@ -133,7 +133,7 @@ impl Registry {
         }
         let was = record.status == status::BROADCASTING;
         if !any && records.joined.remove(main) {
-            // The record was virtual only while somebody had joined it.
+            // The record was virtual only while publishers had joined it.
             if let Some(record) = records.get_mut(main) {
                 record.is_virtual = false;
             }

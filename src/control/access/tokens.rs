@@ -1,4 +1,4 @@
-//! Tokens of streams that are valid once (docs/security.md).
+//! One-time tokens of streams (docs/security.md).
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Sweep {
 }
 
 impl Walks {
-    /// Arms the scan for expired tokens.
+    /// Schedules the scan for expired tokens, unless it is scheduled already.
     pub(in crate::control) fn arm_sweep(&mut self, now: Now) {
         if self.sweep.due.is_none() {
             self.sweep.due = now.mono.checked_add(SWEEP_PERIOD);

@@ -90,7 +90,7 @@ impl Members {
 #[derive(Debug, Clone, Copy)]
 pub(in crate::control) struct Notice<'a> {
     action: &'static str,
-    /// Metadata in place of the record's.
+    /// Metadata that replaces the record's.
     metadata: Option<&'a str>,
     /// Parameters of the publisher or viewer.
     params: Option<&'a Params>,

@@ -1,8 +1,9 @@
-//! The origin of a request: the client's address behind proxies, and the page that a browser asks from.
+//! The origin of a request: the client's address behind proxies, and the page from which a browser sends it.
 //!
-//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A local proxy that is not
-//! configured would give its own address to everybody, and a page whose name resolves to 127.0.0.1 (DNS rebinding) makes a local browser
-//! send requests. Such requests count as from no address.
+//! "From this machine" is the only credential of the first administrator, and by default of an application's API. A
+//! local proxy that is not configured would give its own address to every client, and a page whose name resolves to
+//! 127.0.0.1 (DNS rebinding) makes a local browser send requests. Such requests count as coming from no known address:
+//! only rules for all addresses match.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,7 +26,8 @@ impl ControlConfig {
         if !client.is_loopback() {
             return Some(client);
         }
-        // A trusted proxy that says whose request it is says so of others, too.
+        // A trusted proxy that forwards the client's address is not itself the client, so its own loopback address does
+        // not count.
         let passed_on = client == peer.ip().to_canonical() && cors::is_passed_on(request);
         let foreign = !cors::is_for_this_machine(request, &server.names);
         Some(if passed_on || foreign { NOBODYS } else { client })

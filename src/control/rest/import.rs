@@ -25,7 +25,7 @@ enum OnDuplicate {
     Overwrite,
 }
 
-/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: answers with one result each, in order.
+/// `POST /broadcasts/create-list?onDuplicate=skip|overwrite`: the answer has one result per broadcast, in order.
 pub(super) fn create_list(cx: &mut Context, records: &mut Records, at: Now, call: &Call<'_>) -> Reply {
     let on_duplicate = match call.query("onDuplicate") {
         "" => OnDuplicate::Refuse,
@@ -86,7 +86,7 @@ fn duplicates(records: &Records, call: &Call<'_>, bodies: &[Body]) -> usize {
 /// An import under way.
 struct Import {
     on_duplicate: OnDuplicate,
-    /// Ids seen in the list so far; only the first of equal ones counts.
+    /// Ids seen in the list so far; of equal ids only the first is imported.
     seen: BTreeSet<String>,
     /// Id and result of each broadcast.
     results: Vec<(String, &'static str)>,

@@ -83,8 +83,8 @@ fn inner(request: &Request) -> Option<Request> {
     })
 }
 
-/// Normalises a path as the HTTP machine does: it begins with a slash, and has no empty segments, no dot segments, and nothing that another
-/// reader would decode again.
+/// Normalises a path as the HTTP machine does: adds a leading slash and drops empty segments. `None` for a path with
+/// dot segments, or with characters that another reader would decode again.
 fn normalised(path: &str) -> Option<String> {
     let odd = |c: char| c.is_control() || c == '\\' || c == '%' || c == ';' || c == '#';
     if path.len() > PATH_BYTES_MAX || path.contains(odd) {

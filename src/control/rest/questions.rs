@@ -10,7 +10,7 @@ use crate::http::Response;
 use crate::mail::Question;
 use crate::types::{Now, StreamKey};
 
-/// Members of a record that are shown without access to a stream whose viewers are checked.
+/// Members of a record that are shown even without access to a stream whose viewers are checked.
 const PUBLIC: [&str; 19] = [
     "streamId",
     "status",
