@@ -6,7 +6,7 @@ use super::{Key, Level, Schema};
 
 /// Maximum number of differing letters: wrong, missing, extra or swapped.
 const EDITS_MAX: usize = 2;
-/// Letters of a key per allowed difference.
+/// Number of letters of a key per allowed difference.
 const LETTERS_OF_AN_EDIT: usize = 5;
 /// Number of letters of a variable per allowed difference. More differences are allowed than in a file: a mistyped
 /// switch must not be taken for somebody else's variable.

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Applications that are being created or removed.
 #[derive(Debug, Default)]
 pub(super) struct AppChanges {
-    /// Applications that are being created or removed.
+    /// Applications whose creation or removal is in progress.
     pub(super) changing: BTreeSet<Arc<str>>,
     /// Removed applications whose records are still to be removed.
     pub(super) removed: VecDeque<Arc<str>>,

@@ -292,7 +292,7 @@ impl Files {
         }
     }
 
-    /// A file can be played from now on.
+    /// Marks a file as complete and playable.
     pub(super) fn recorded(
         &mut self,
         cx: &mut Context,

@@ -463,7 +463,7 @@ impl Management {
                 self.logged_in(cx, records, now, (origin, client), &email, fits);
             }
             (Purpose::Create { origin, user, initial }, PasswordOutcome::Made(hash)) => {
-                // Another request may have been quicker.
+                // Another request may have created the user meanwhile.
                 let late = if initial {
                     records.auxiliary.has_users()
                 } else {
