@@ -81,7 +81,7 @@ struct Rig {
     files: Vec<(JobId, Work)>,
     /// Unfinished recordings of an earlier run; `None`: the search for them is not answered.
     leftovers: Option<Vec<Vec<String>>>,
-    /// Applications of each search for files that viewers can no longer go back in.
+    /// Applications of each search for DVR folders that viewers can no longer go back to.
     sweeps: Vec<Vec<String>>,
     /// True if these searches are not answered.
     holds_sweeps: bool,

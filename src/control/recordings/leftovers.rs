@@ -17,10 +17,10 @@ use crate::mail::ToWorker;
 use crate::protocol::sinks;
 use crate::types::{Now, StreamKey, WorkerId};
 
-/// Pause between two searches for files that viewers can no longer go back in.
+/// Pause between two searches for DVR folders that viewers can no longer go back to.
 const WINDOWS: Duration = Duration::from_secs(60);
 
-/// State of the searches for files that viewers can no longer go back in.
+/// State of the searches for DVR folders that viewers can no longer go back to.
 #[derive(Debug, Default)]
 pub(super) enum Windows {
     /// None has been started.

@@ -26,8 +26,7 @@ impl ControlConfig {
         if !client.is_loopback() {
             return Some(client);
         }
-        // A trusted proxy that forwards the client's address is not itself the client, so its own loopback address does
-        // not count.
+        // The request was forwarded, but the address is still that of the connection, so it may be the proxy's own.
         let passed_on = client == peer.ip().to_canonical() && cors::is_passed_on(request);
         let foreign = !cors::is_for_this_machine(request, &server.names);
         Some(if passed_on || foreign { NOBODYS } else { client })

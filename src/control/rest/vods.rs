@@ -206,8 +206,8 @@ pub(super) fn delete_all(records: &mut Records, files: &Files, now: Now, call: &
     delete_these(records, files, now, call, &ids)
 }
 
-/// Removes the records up to the first unknown one, all or none, and then their files. If the change cannot be stored,
-/// both stay.
+/// Removes the records of the given ids up to the first unknown one, in one commit, and then their files. If the change
+/// cannot be stored, both stay.
 fn delete_these(records: &mut Records, files: &Files, now: Now, call: &Call<'_>, ids: &[&str]) -> Reply {
     let app = &call.app.name;
     let found: Vec<Vod> = ids.iter().map_while(|id| files.vod(records, app, id).cloned()).collect();

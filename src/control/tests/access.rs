@@ -475,7 +475,7 @@ fn r_46_a_slow_receiver_and_one_loud_address_keep_nobody_waiting() {
                 let (_, asked) = running.remove(0);
                 rig.answer_hook(&asked, Ok(200));
             }
-            // A viewer that is answered after more than two seconds has gone elsewhere.
+            // A viewer answered after more than two seconds counts as lost.
             for (at, session) in &honest {
                 if rig.play_verdict(*session) == Some(Ok(())) && rig.now.mono < *at + secs(2) {
                     served += 1;

@@ -664,7 +664,7 @@ fn recordings_go_with_their_application() {
     rig.drain();
     rig.ended(recording, "live/streams/s.mp4");
     rig.over(recording, "the stream ended");
-    // Once finished, the file is complete, and its folder has been removed.
+    // The job still finishes the file, although the application's folder has been removed.
     rig.finish(finished(5));
     rig.run_for(secs(120));
     assert!(rig.stored_vods().is_empty());
