@@ -418,11 +418,12 @@ pub fn create_app(options: &Options, name: &str) -> Result<AppSettings, Error> {
     })
 }
 
-/// Moves an application's folder with its settings away in one step, removes the application from the list of known ones, then deletes the
-/// files. In this order, a power cut in between leaves an application that is not started, not one with defaults or with a part of its files.
+/// Moves the folder of an application away in one step, removes the application from the list of known ones, then
+/// deletes the files. In this order, a power cut in between leaves an application that is not started, rather than one
+/// with default settings or with some of its files missing.
 ///
 /// # Errors
-/// The disk.
+/// A disk error.
 pub fn delete_app(options: &Options, name: &str) -> Result<(), Error> {
     let all = options.home.join("webapps");
     let (folder, removed) = (all.join(name), all.join(format!("{REMOVED}{name}")));

@@ -116,8 +116,8 @@ macro_rules! assign {
 /// A record with default values.
 static USUAL: LazyLock<Broadcast> = LazyLock::new(Broadcast::default);
 
-/// The stored form of a record: only members that differ from [`Broadcast::default`], which supplies the others. A new default of a member
-/// therefore requires a new [`RECORD_VERSION`].
+/// The stored form of a record, with only the members that differ from [`Broadcast::default`]; missing members get the
+/// default. A changed default therefore requires a new [`RECORD_VERSION`].
 struct Stored<'a>(&'a Broadcast);
 
 macro_rules! members {
@@ -303,7 +303,7 @@ pub enum BodyError {
 /// Parses the body of a create or an update. Empty, blank and `null` bodies give `None`.
 ///
 /// # Errors
-/// The body is no JSON, or no broadcast.
+/// The body is not JSON, or not a broadcast.
 pub fn parse_body(bytes: &[u8]) -> Result<Option<Body>, BodyError> {
     match parse_json::<Option<Body>>(bytes)?.flatten() {
         Some(body) => checked(body).map(Some),
@@ -327,7 +327,7 @@ pub fn checked(body: Body) -> Result<Body, BodyError> {
 /// unknown ones without recursion.
 ///
 /// # Errors
-/// The body is no JSON, or not of the expected type.
+/// The body is not JSON, or not of the expected type.
 pub fn parse_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<Option<T>, BodyError> {
     let bytes = readable(bytes);
     match bytes.iter().find(|b| !b.is_ascii_whitespace()) {

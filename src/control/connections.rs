@@ -1,5 +1,5 @@
-//! Figures of a stream's connections: every worker is asked, and requests are answered when all have replied. Requests that come meanwhile
-//! share the result.
+//! Figures of a stream's connections: every worker is asked, and requests are answered when all workers have replied.
+//! Requests that arrive meanwhile share the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -150,7 +150,8 @@ impl Context {
     }
 }
 
-/// Returns the name of a viewer in the API, unique while the server runs. The identity of a viewer is no part of it, as it may be a token.
+/// Returns the name of a viewer in the API, unique while the server runs. The viewer's identity is not part of the
+/// name, since it may be a token.
 fn name_of(name: &ViewerName) -> String {
     match name {
         ViewerName::Session(SessionRef { worker, conn, handle }) => {

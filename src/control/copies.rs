@@ -120,8 +120,8 @@ impl Copying {
         &self.via
     }
 
-    /// Moves to the next of these origins, or retries the only one. If none are known the former ones are tried, because a dead node's
-    /// publisher may be moving to another node.
+    /// Moves to the next of these origins, or retries the only one. If none are given, the previous ones are tried
+    /// again, because the publisher of a dead node may be moving to another one.
     fn turn(&mut self, origins: Vec<Origin>) -> Option<Origin> {
         if !origins.is_empty() {
             self.origins = origins;
@@ -220,8 +220,8 @@ impl Control {
         }
     }
 
-    /// Makes a stream of this node a copy of another node's. Its publisher is closed, its viewers stay. Returns false if there is no such
-    /// node, or it has no relay.
+    /// Makes a stream of this node a copy of another node's stream: the publisher here is closed, the viewers stay.
+    /// Returns false if no other node has the stream, or that node has no relay.
     pub(super) fn become_copy(&mut self, now: Now, key: &StreamKey) -> bool {
         let origins = self.registry.cluster.origins_of(&self.cx, key);
         let (Some(stream), Some(origin)) = (self.registry.find(key), origins.first().cloned()) else {

@@ -167,8 +167,8 @@ impl Records {
 }
 
 impl ControlConfig {
-    /// True if a push of `key` to this URL would come straight back (docs/robustness.md, U-34). Indirect loops are found at run time by
-    /// `via`.
+    /// True if a push of `key` to this URL would arrive at the same stream (docs/robustness.md, U-34). Indirect loops
+    /// are detected while pushing, by `via`.
     pub(super) fn is_loop(&self, key: &StreamKey, target: &Target) -> bool {
         self.is_own_host(&target.host) && outbound::is_own_stream(target, &self.addresses, key)
     }

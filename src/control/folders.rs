@@ -36,8 +36,8 @@ fn busy() -> Response {
 }
 
 impl ControlConfig {
-    /// The refusal of a folder. It names the folder that the setting allows; without the setting the reference names the root, which is
-    /// refused as well.
+    /// Makes the refusal of a folder. It names the folder that the setting allows. Without the setting it names the
+    /// root, like the reference, although the root is refused as well.
     fn not_allowed(&self) -> Response {
         let named = self.server.values.text("vod.import_folders");
         let named = if named.is_empty() { "/" } else { named };

@@ -104,7 +104,7 @@ pub(super) struct Live {
     pub(super) clock: StreamClock,
     /// Time for which the publisher had been silent at the last report, in milliseconds.
     pub(super) silent_ms: u64,
-    /// The streams through which this one came, for pushes.
+    /// Streams through which this one was relayed, for pushes.
     pub(super) via: Vec<String>,
     /// Parameters of the current publisher, for hooks.
     pub(super) params: Params,

@@ -473,8 +473,8 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Begins to shut down: no new sessions are admitted, workers close theirs, live broadcasts become `finished`, the store is flushed,
-    /// and [`Output::Exit`] follows.
+    /// Begins to shut down: no new sessions are admitted, workers close theirs, live broadcasts become `finished`, and
+    /// the store is flushed. [`Output::Exit`] is the last output.
     pub fn drain(&mut self, now: Now) {
         if self.cx.drain.is_some() {
             return;

@@ -74,7 +74,8 @@ impl Objects {
         self.due.entry(Arc::clone(&key.app)).or_default().insert((at, key));
     }
 
-    /// Takes the next upload that is due: of the application with the fewest uploads in progress among those that may have one more.
+    /// Takes the next due upload. Among the applications that may have one more upload in progress, the one with the
+    /// fewest is chosen.
     fn next(&mut self, now: Instant) -> Option<Key> {
         let ready = self.due.iter().filter_map(|(app, due)| {
             let at = due.first().map(|(at, _)| *at).filter(|at| *at <= now)?;
@@ -106,7 +107,7 @@ fn pause(failed: u32) -> Duration {
     PAUSE.saturating_mul(2u32.saturating_pow(failed.saturating_sub(1).min(16))).min(PAUSE_MAX)
 }
 
-/// Returns the name of a file's object: its path, with the folder from the settings in place of the local one.
+/// Returns the name of a file's object: its path, with the folder from the settings instead of the local one.
 fn name_of(storage: &S3Settings, vod: &Vod) -> String {
     let path = vod.file_path.as_deref().unwrap_or_default();
     let below = path.split_once('/').map_or(path, |(_, below)| below);

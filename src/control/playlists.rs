@@ -74,10 +74,10 @@ impl Records {
         }
     }
 
-    /// Returns the first item, from the current one on, that can be pulled, with its index.
+    /// Returns the first item that can be pulled, starting at the current one, with its index.
     ///
     /// # Errors
-    /// The reason for which the last item tried cannot be pulled.
+    /// The reason why the last item tried cannot be pulled.
     pub(super) fn first_item(&self, cx: &Context, key: &StreamKey) -> Result<(usize, Origin), String> {
         let Some(record) = self.get(key) else { return Err(String::new()) };
         let at = position(record);

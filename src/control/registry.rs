@@ -409,8 +409,8 @@ impl Registry {
         if free { Ok(()) } else { Err(Refusal::InUse) }
     }
 
-    /// Announces a stream, to the source's worker first. Another worker asks that one for a mirror after its own announcement, so the
-    /// source's worker must know the stream by then.
+    /// Announces a stream, first to the source's worker. Other workers ask that worker for a mirror once they receive
+    /// the announcement, so it must know the stream before them.
     pub(super) fn post_stream_up(&self, cx: &mut Context, stream: StreamId) {
         let Some(live) = self.get(&stream) else { return };
         let (key, settings) = (live.key.clone(), live.settings.clone());
@@ -526,8 +526,8 @@ impl Registry {
 }
 
 impl Records {
-    /// Copies a publisher's description of its stream (`streamName`, `metaData`, `role`) to a record made by publishing. Other records keep
-    /// their own.
+    /// Copies a publisher's description of its stream (`streamName`, `metaData`, `role`) to a record made by
+    /// publishing. Any other record keeps its own description.
     fn take_description(&mut self, request: &PublishRequest) {
         let Some(record) = self.get_mut(&request.key).filter(|record| record.zombi) else { return };
         for (name, value) in &request.params {

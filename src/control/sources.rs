@@ -1,15 +1,16 @@
 //! Stream sources: records whose stream this server pulls (docs/rest.md; docs/robustness.md, U-02).
 //!
 //! 1. A start (over the API, by a viewer, or with the server) reserves the id: no encoder may publish to it.
-//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that nothing moves, else the
-//!    least loaded. The status is `preparing`.
-//! 3. The first media of an attempt is a publish (`registry`): in the first attempt it brings the stream up, in a later one it continues
-//!    the stream with its clock, viewers and pushes. The status is `broadcasting`.
-//! 4. After an attempt, the status is `finished` until the next one. The stream stays up as long as the source runs. In a playlist, the
-//!    next attempt is that of the next item (`playlists`).
+//! 2. The `supervisor` times the attempts. Each is ordered from a worker: the one that has the stream, so that the
+//!    stream need not move, or else the least loaded one. The status is `preparing`.
+//! 3. The first media of an attempt is handled as a publish (`registry`): in the first attempt the stream goes live, in
+//!    a later one it continues with its clock, viewers and pushes. The status is `broadcasting`.
+//! 4. After an attempt, the status is `finished` until the next one. The stream stays live as long as the source runs.
+//!    In a playlist, the next attempt is that of the next item (`playlists`).
 //! 5. A stop, a delete, or ten seconds without a viewer (`autoStartStopEnabled`) end the stream.
 //!
-//! A stream is up only from the first media on. Streams that are pulled from each other in a circle therefore have nothing to send.
+//! A stream is live only from its first media on. Streams that are pulled from each other in a circle therefore never
+//! go live.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -99,7 +100,7 @@ pub(super) struct Sources {
     pub(super) by_key: BTreeMap<StreamKey, PullId>,
     pub(super) auto_start: BTreeSet<StreamKey>,
     pub(super) absent: Absent,
-    /// Sources that are to run and wait for room or their id.
+    /// Sources that should run, but wait for room or their id.
     pub(super) held_back: HeldBack,
     /// Playlists with a planned start, in seconds of Unix time.
     pub(super) planned: BTreeMap<StreamKey, u64>,
@@ -142,8 +143,8 @@ pub(super) fn is_source(kind: &str) -> bool {
 }
 
 impl Outbound {
-    /// Leaves a file before its end. The exact lead of its media over real time is reported too late for the next attempt, so the largest
-    /// possible lead is assumed; otherwise each seek would move the stream further ahead.
+    /// Prepares to leave a file before its end. The exact lead of its media over real time is reported too late for the
+    /// next attempt, so the largest possible lead is assumed. Otherwise each seek would move the stream further ahead.
     pub(super) fn leave_file(&mut self, now: Now, key: &StreamKey) {
         let Some(id) = self.sources.by_key.get(key).copied() else { return };
         if self.supervisor.is_steady(Job::Pull(id))
@@ -183,7 +184,7 @@ impl ControlConfig {
 }
 
 impl Records {
-    /// Stores in the record whether the source is to run, for the next start of the server.
+    /// Stores in the record whether the source should run after the next start of the server.
     pub(super) fn source_wanted(&mut self, now: Now, key: &StreamKey, wanted: bool) {
         if let Some(record) = self.get_mut(key) {
             record.source_wanted = wanted;
@@ -376,7 +377,7 @@ impl Outgoing<'_> {
     /// Starts the source of a record. Returns before the source is known to be reachable; the status shows the result.
     ///
     /// # Errors
-    /// The reason it cannot be pulled at all.
+    /// The reason why it cannot be pulled at all.
     pub(super) fn begin_source(&mut self, key: &StreamKey) -> Result<(), String> {
         let settings = self.cx.apps.get(&key.app).cloned().ok_or("There is no such application")?;
         let checked = self.cx.check_source(self.records, key)?;
@@ -468,8 +469,8 @@ impl Outgoing<'_> {
         true
     }
 
-    /// Ends the attempt and begins another with the current record, while the stream continues. A playlist reads its record after the
-    /// current item instead.
+    /// Ends the current attempt and begins another with the current record, while the stream continues. A playlist is
+    /// not restarted, since it reads its record after the current item anyway.
     pub(super) fn restart_source(&mut self, key: &StreamKey) {
         let Some(source) = self.outbound.sources.find(key).filter(|source| source.playlist.is_none()) else {
             return;

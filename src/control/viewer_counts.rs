@@ -42,8 +42,8 @@ static COUNTS: [ViewerCount; 3] = [
 ];
 
 impl Broadcast {
-    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others by name. Returns whether
-    /// any count changed.
+    /// Sets the counts of viewers: `connected` for formats without a count of their own, `counted` for the others, by
+    /// name. Returns whether any count has changed.
     pub(super) fn count_viewers(&mut self, connected: i32, counted: impl Fn(&'static str) -> i32) -> bool {
         let mut has_changed = std::mem::replace(&mut self.rtmp_viewer_count, connected) != connected;
         for one in &COUNTS {

@@ -1,12 +1,13 @@
-//! The directory as a store, and as a source of news about other nodes. A single thread owns it, which keeps everything in order.
+//! The directory as a store, and as a source of news about other nodes. A single thread owns it, so that everything
+//! stays in order.
 //!
 //! 1. Each change has a number. This node tracks the number up to which all changes are reported ([`Shared::last`]).
-//! 2. A commit of this node gets a number, too. The changes of other nodes before it are read and reported before the commit is answered,
-//!    so that all nodes see the changes in one order.
-//! 3. If a number is missing, or the connection was lost, everything is read again, and only the differences are reported, which are found
-//!    with digests of the records.
-//! 4. A directory that is empty, or older than before, has lost data. The nodes restore all that they still have, and missing records do
-//!    not count as removed.
+//! 2. A commit of this node gets a number, too. Earlier changes of other nodes are read and reported before the commit
+//!    is answered, so that all nodes see the changes in the same order.
+//! 3. If a number is missing, or the connection was lost, everything is read again. Only the differences are reported,
+//!    which are found by comparing digests of the records.
+//! 4. A directory that is empty, or older than before, has lost data. The nodes restore all records that they still
+//!    have, and missing records do not count as removed.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -360,7 +361,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns true, once, if the news is newer than the last commit, whose answer must then come first; otherwise it comes last.
+    /// Returns true, once, if news newer than the last commit is pending. The commit must then be answered before the
+    /// news is passed on, otherwise after it.
     pub const fn take_is_ahead(&mut self) -> bool {
         mem::replace(&mut self.is_ahead, false)
     }

@@ -185,7 +185,7 @@ pub trait Store: Send {
     /// Passes all committed records to `give`, in order of their keys.
     ///
     /// # Errors
-    /// Some records are unreadable. Those passed before must not be used to start.
+    /// Some records are unreadable. A server must not start with the records passed before.
     fn read(&mut self, give: &mut dyn FnMut(Key, Bytes)) -> Result<(), Error>;
 
     /// Returns all committed records, in order of their keys.
@@ -201,7 +201,7 @@ pub trait Store: Send {
     /// Commits the changes, all or none.
     ///
     /// # Errors
-    /// The state of the file is unknown then; later commits fail until a rebuild.
+    /// The state of the file is then unknown; later commits fail until a rebuild.
     fn commit(&mut self, ops: &[Op]) -> Result<(), Error>;
 
     /// Replaces the file with a new one that has these records.
@@ -261,8 +261,9 @@ pub fn handle(store: &mut dyn Store, request: Request) -> Reply {
     }
 }
 
-/// Runs the store's thread: handles requests in order until their sender is gone. Only this thread waits for the disk, except for backups,
-/// which are copied on another thread. The end does not wait for a backup, whose unfinished file does not count as a copy.
+/// Runs the store's thread: handles requests in order until their sender is gone. Only this thread waits for the disk,
+/// except for backups, which are copied on another thread. It does not wait for a backup when it ends; an unfinished
+/// backup does not count as a copy.
 pub fn run(
     mut store: Box<dyn Store>,
     requests: &Receiver<Request>,

@@ -681,7 +681,8 @@ mod tests {
         (fs::read(folder.file()).unwrap(), all)
     }
 
-    /// Checks a file with a flipped bit: it is refused, or all records are there, since bytes outside used pages may change unnoticed.
+    /// Checks a file with a flipped bit. It must be refused or have all records, since changes outside of used pages
+    /// may go unnoticed.
     fn whole_or_refused(folder: &Folder, bytes: &[u8], all: &[(Key, Bytes)], what: &str) -> bool {
         fs::write(folder.file(), bytes).unwrap();
         match records(&folder.file()) {

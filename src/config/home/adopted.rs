@@ -1,6 +1,7 @@
 //! Settings of an installation of the reference, taken over into a home (docs/import.md).
 //!
-//! Values are taken over unchanged, even those that keep an application from starting: without them, restrictions would be lifted.
+//! Values are taken over unchanged, even those that keep an application from starting, since dropping them would lift
+//! restrictions.
 
 use std::path::Path;
 

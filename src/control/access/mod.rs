@@ -154,8 +154,8 @@ impl Records {
     }
 }
 
-/// Returns the key of a subscriber's codes, from its own secret or else the application's. `None` if the application has none, or issues
-/// none to subscribers without a record.
+/// Returns the key of a subscriber's codes, from its own secret or else from the application's. `None` if the
+/// application has no secret, or issues no codes to subscribers without a record.
 pub(super) fn code_key(
     app: &AppSettings,
     kind: &str,

@@ -1,5 +1,6 @@
-//! Passes of admitted viewers that watch by separate requests. Each request renews the pass; without requests it expires, and the viewer is
-//! checked anew. A one-time token is thus used up once, and a time code needs to be valid once.
+//! Passes of admitted viewers that watch by separate requests. Each request renews the pass. Without requests the pass
+//! expires, and the viewer is checked again. A one-time token is therefore used up only once, and a time code needs to
+//! be valid only at the first request.
 //!
 //! The table is bounded, in total and per address, so that one peer cannot keep others out.
 
@@ -59,8 +60,8 @@ impl Viewers {
         }
     }
 
-    /// Returns the first pass to expire of the network with most passes, if that network would still have more than the newcomer's with one
-    /// more.
+    /// Returns the pass of the network with most passes that expires first, if that network would still have more
+    /// passes than the newcomer's network after the newcomer is added.
     fn excess(&self, newcomer: IpAddr) -> Option<&str> {
         let own = self.networks.get(&newcomer).map_or(0, BTreeSet::len);
         let (most, network) = self.sizes.last()?;
@@ -181,7 +182,8 @@ impl Passes {
         }
     }
 
-    /// Number of the subscriber's passes from networks other than this one; within a network a restarted player may have another name.
+    /// Number of the subscriber's passes from other networks. Those from the same network are left out, since a
+    /// restarted player may have another name.
     pub(super) fn elsewhere(&self, key: &StreamKey, subscriber: &str, address: IpAddr) -> usize {
         let network = network(address);
         let is_elsewhere =

@@ -275,7 +275,7 @@ impl Access {
         self.note_event(cx, now, request.session, "connected");
     }
 
-    /// Records that a subscriber came or went, if the application wants that.
+    /// Records the arrival or departure of a subscriber, if the application wants such events.
     fn note_event(&mut self, cx: &Context, now: Now, session: SessionRef, event_type: &'static str) {
         let Some(presence) = self.presences.sessions.get(&session).filter(|p| p.started) else {
             return;

@@ -92,8 +92,9 @@ impl AuxiliaryRecords {
     }
 }
 
-/// Uses up a checked token. It is gone for everybody at once, and from disk with the next commit. While the disk fails no token can be used
-/// up, and the peer is refused. `is_shared`: the directory of the cluster has used it up before, for this peer only.
+/// Uses up a checked token: it is invalid at once, and removed from disk with the next commit. While the disk fails, no
+/// token can be used up and the peer is refused. `is_shared`: the directory of the cluster has already used it up, for
+/// this peer only.
 pub(in crate::control) fn burn_token(
     records: &mut Records,
     is_shared: bool,

@@ -1,5 +1,5 @@
-//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). A question is a job; an admission waits here
-//! until a thread is free for it.
+//! Admission hooks: receivers that decide whether a peer may publish or play (docs/hooks.md). Asking a receiver is a
+//! job; admissions wait here for a free thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -175,7 +175,8 @@ impl Control {
 }
 
 impl Context {
-    /// Returns the request for the steps after the check of the publish key, without the key, which receivers of hooks must not learn.
+    /// Returns the request without the publish key, for the steps after the key's check. Receivers of hooks must not
+    /// learn the key.
     pub(super) fn without_publish_key(&self, request: &PublishRequest) -> PublishRequest {
         let mut request = request.clone();
         if self.apps.get(&request.key.app).is_some_and(|app| app.security.publish.publish_key) {

@@ -222,8 +222,8 @@ impl Records {
 }
 
 impl Files {
-    /// Sets the request's stream id to the stream of a file: that of its record, or else derived from its name, which is `{id}.mp4`, then
-    /// `{id}_1.mp4` and so on.
+    /// Sets the request's stream id to the stream from which a file was recorded: the one in the file's record, or else
+    /// the one in its name (`{id}.mp4`, `{id}_1.mp4` and so on).
     pub(super) fn name_stream(&self, records: &Records, request: &mut PlayRequest) {
         let Some(polled) = request.polled.as_ref().filter(|_| request.egress == VOD) else { return };
         if let Some(stream) = self.stream_of_file(records, &request.key.app, &polled.file) {
@@ -262,7 +262,7 @@ impl Registry {
         self.is_there(records, request) || (request.egress != VOD && starts(&request.key))
     }
 
-    /// True if there is something to play: the live stream, a subtrack, or the file that a viewer by separate requests has found.
+    /// True if there is something to play: a live stream or subtrack, or a file that a request has already found.
     fn is_there(&self, records: &Records, request: &PlayRequest) -> bool {
         let is_found = request.polled.as_ref().is_some_and(|polled| polled.found);
         let is_live = || self.is_live(&request.key) || self.has_active_subtrack(records, &request.key);
@@ -299,8 +299,8 @@ impl Access {
         Ok(())
     }
 
-    /// Checks the limit of viewers that watch by separate requests. At the limit, a network with many viewers gives up one place for a
-    /// newcomer whose network has fewer.
+    /// Checks the limit of viewers that watch by separate requests. At the limit, a newcomer may replace a viewer of a
+    /// network that has more viewers than the newcomer's.
     fn check_polled_limit(
         &self,
         records: &Records,

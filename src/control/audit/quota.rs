@@ -1,4 +1,5 @@
-//! The share of the audit log for strangers: requesters known only by an address could otherwise flush the lines of others out of it.
+//! The quota of strangers in the audit log. Without it, requesters known only by an address could flush the lines of
+//! others out of the log.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

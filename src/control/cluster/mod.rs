@@ -1,8 +1,9 @@
-//! The cluster as this node knows it: the other nodes, and the node that publishes each id (docs/cluster.md). A machine: news of the
-//! directory go in, requests to it come out. A single server grants every claim itself.
+//! The cluster as known to this node: the other nodes, and the node that publishes each id (docs/cluster.md). A machine
+//! whose input is the directory's news and whose output is requests to the directory. A single server grants every
+//! claim itself.
 //!
-//! Claims of this node go through `asked -> held -> released`, identified by the ticket of the admission or source that made them. A claim
-//! granted while the directory was unreachable has token 0 until the directory is back.
+//! Claims of this node go through `asked -> held -> released`. Each is identified by the ticket of the admission or
+//! source that made it. A claim granted while the directory was unreachable has token 0 until the directory is back.
 
 mod foreign;
 mod handover;
@@ -418,8 +419,8 @@ impl Cluster {
         }
     }
 
-    /// Requests the end of the claims of gone nodes, if this node is the first by name of those alive. A claim may be of a node newer than
-    /// the list of nodes, so the directory decides.
+    /// Requests the end of the claims of gone nodes, if this node is the first by name of the live ones. The directory
+    /// decides, because a claim may belong to a node that is newer than the list of nodes.
     pub(in crate::control) fn bury(&mut self) {
         let gone = self.abandoned();
         self.buried = gone.iter().map(|(key, _)| key.clone()).collect();
@@ -439,8 +440,8 @@ impl Cluster {
         gone.map(|(key, holder)| (key.clone(), holder.token)).collect()
     }
 
-    /// Asks the directory to use up a one-time token, for whichever node asks first. Returns false if the directory is unreachable, so that
-    /// no token can be used up.
+    /// Asks the directory to use up a one-time token, which succeeds only for the first node that asks. Returns false
+    /// if the directory is unreachable, so that the token cannot be used up.
     pub(in crate::control) fn burn(&mut self, ticket: Ticket, key: &Key) -> bool {
         if !self.is_away {
             self.requests.push_back(Request::Burn { ticket: ticket.number(), key: key.clone() });

@@ -273,8 +273,8 @@ impl Registry {
         live.filter(|stream| self.get(stream).is_some_and(|live| live.told.announced)).count()
     }
 
-    /// True if the last announced subtrack of a main track has ended: none is live, and none of those that ended in this turn is still to
-    /// be reported.
+    /// True if the last announced subtrack of a main track has ended: none is live, and every one that ended in this
+    /// turn was already reported.
     fn was_last_subtrack(&self, records: &Records, main: &StreamKey) -> bool {
         let is_of_it = |ended: &Ended| {
             ended.live.told.announced && records.main_track_of(&ended.live.key).as_ref() == Some(main)
@@ -321,7 +321,8 @@ impl Hooks {
         self.post_hook(cx, now, key, url, action, body);
     }
 
-    /// Reports a stream as live with the first unit of a publisher; once in a stream's life, even if it is published again after an outage.
+    /// Reports a stream as live at the first unit of a publisher. A stream is reported once in its life, even if it is
+    /// published again after an outage.
     pub(in crate::control) fn source_started(
         &mut self,
         cx: &mut Context,

@@ -295,8 +295,8 @@ impl Hooks {
         self.push(key.clone(), hook);
     }
 
-    /// Queues a message of a data channel, in a line beside that of the stream's events. While [`DATA_MAX`] of a stream wait, or
-    /// [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
+    /// Queues a message of a data channel, in a line separate from the stream's events. While [`DATA_MAX`] messages of
+    /// the stream wait, or [`DATA_BYTES_MAX`] in total, further ones are dropped and counted. Messages are not retried.
     pub(super) fn tell_data(&mut self, key: &StreamKey, url: &HookUrl, body: Bytes, settings: &HookSettings) {
         // No stream can have this id.
         let line = StreamKey::new(&key.app, &format!("{} (data)", key.id));

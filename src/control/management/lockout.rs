@@ -1,6 +1,6 @@
-//! Limits on logins: failures per address and e-mail, so that nobody can lock another out, and ten attempts per second for everybody
-//! together (docs/robustness.md R-36). Each address has a share of these, and some are reserved for addresses from which a login has
-//! succeeded.
+//! Limits on logins. Failures are counted per address and e-mail, so that nobody can lock another out. In total, ten
+//! attempts per second are checked (docs/robustness.md R-36). Each address gets only a share of these, and some are
+//! reserved for addresses from which a login has succeeded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;

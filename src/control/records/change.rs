@@ -18,7 +18,7 @@ pub(in crate::control) enum Change {
     PublishKey(String),
     AddEndpoint(EndpointRecord),
     RemoveEndpoint(String),
-    /// Sets whether the source is to run.
+    /// Sets whether the source should run.
     Source(bool),
     /// Sets a recording switch.
     Record {

@@ -1,9 +1,10 @@
 //! Changes on their way to the disk.
 //!
-//! A change is gathered (for at most 5 ms, or while a commit is under way), committed with others in one batch, and only then applied to
-//! memory and answered. Requests in between are checked against an overlay of the pending changes. Changes caused by publishing are visible
-//! at once and are written with a later batch (`dirty`). If a commit fails, all pending changes fail with it, memory stays as it is, and a
-//! new file is written from memory; until that succeeds, every write fails (docs/robustness.md B-04).
+//! A change is gathered (for at most 2 ms, or while a commit is under way), committed with others in one batch, and
+//! only then applied to memory and answered. Requests in between are checked against an overlay of the pending changes.
+//! Changes caused by publishing are visible at once and are written with a later batch (`dirty`). If a commit fails,
+//! all pending changes fail with it, memory stays as it is, and a new file is written from memory; until that succeeds,
+//! every write fails (docs/robustness.md B-04).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -432,7 +433,7 @@ impl Writes {
         self.gathered.len().saturating_add(committing)
     }
 
-    /// Notes a record that changed in memory and is to be written later.
+    /// Notes a record that has changed in memory and must be written later.
     pub(in crate::control) fn mark_dirty(&mut self, now: Now, key: StreamKey) {
         if self.dirty.is_empty() {
             self.dirty_until = now.mono.checked_add(LAZY);

@@ -339,8 +339,8 @@ fn start_source(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -
     }
 }
 
-/// Answers once the disk has stored whether the source runs, so that the state holds after a crash. Does not wait for a broken disk, since
-/// the request has taken effect.
+/// Answers once it is stored whether the source runs, so that the state survives a crash. Does not wait for a broken
+/// disk, since the request has already taken effect.
 fn source_kept(
     outgoing: &mut Outgoing<'_>,
     call: &Call<'_>,

@@ -51,7 +51,8 @@ impl Context {
 }
 
 impl Outbound {
-    /// Logs how an operator can allow a request that was refused for its address; once per address, for an application or the server.
+    /// Logs how an operator can allow a request that was refused because of its address; once per address, for each
+    /// application and for the server.
     pub(super) fn note_refused(
         &mut self,
         cx: &Context,

@@ -1,5 +1,5 @@
-//! Operations of features that are stored only, or absent: each answers what the reference without that
-//! feature answers (docs/rest.md).
+//! Operations of features that are only stored, or absent: each answers like the reference without that feature
+//! (docs/rest.md).
 
 use std::sync::Arc;
 
@@ -198,8 +198,8 @@ pub(super) fn webrtc_receive_stats() -> Reply {
     Reply::Now(object(200, &json!({ "audioReceiveStats": audio, "videoReceiveStats": video })))
 }
 
-/// `GET /broadcasts/duration?url=`: the length of media at a URL, refused because this server reads no foreign files. The error -2 is the
-/// reference's for a URL that cannot be opened.
+/// `GET /broadcasts/duration?url=`: the duration of media at a URL, refused because this server does not read files of
+/// other servers. The reference uses error -2 for a URL that cannot be opened.
 pub(super) fn duration(call: &Call<'_>) -> Reply {
     if call.query("url").trim().is_empty() {
         return refused("");

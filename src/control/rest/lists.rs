@@ -124,8 +124,8 @@ pub(super) fn statistics(Lists { records, registry, cluster, .. }: &Lists<'_>, c
     Reply::Now(json(200, &viewers))
 }
 
-/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream, by minute. The figures of encoders are zero, since none run
-/// here.
+/// `GET /broadcasts/{id}/metrics-history`: the last hour of a live stream, by minute. The figures of encoders are zero,
+/// since this server has none.
 pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Call<'_>) -> Reply {
     let key = call.key();
     if records.get(&key).is_none() {
@@ -146,8 +146,8 @@ pub(super) fn metrics_history(records: &Records, registry: &Registry, call: &Cal
     Reply::Now(json(200, &answer))
 }
 
-/// `GET /broadcasts/{id}/srt-stats` (not in the reference), and its equivalents for other protocols: a list, empty unless the stream is
-/// live.
+/// `GET /broadcasts/{id}/srt-stats` (not in the reference), and its equivalents for other protocols: a list, which is
+/// empty unless the stream is live.
 pub(super) fn connection_statistics(
     cx: &mut Context,
     records: &Records,

@@ -1,5 +1,5 @@
-//! `/rest/v2/request?_path={app}/rest/v2/...`: the panel's way to call an application (docs/rest.md). The same handlers run; the
-//! application's filter sees 127.0.0.1, as in the reference.
+//! `/rest/v2/request?_path={app}/rest/v2/...`: the way in which the panel calls an application (docs/rest.md). The same
+//! handlers run, and the application's filter sees 127.0.0.1, as in the reference.
 
 use super::call::{Caller, Reply, RootCall, Sender};
 use super::paths::split_path;

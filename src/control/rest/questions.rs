@@ -1,5 +1,5 @@
-//! Answers to questions from signalling sockets ([`Question`]). Where viewers are checked, a socket without access to the stream or its
-//! main track learns little more than that it exists.
+//! Answers to questions from signalling sockets ([`Question`]). If viewers are checked, a socket without access to a
+//! stream or its main track learns little more than that the stream exists.
 
 use serde_json::{Map, Value, json};
 

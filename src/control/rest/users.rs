@@ -128,8 +128,8 @@ pub(super) fn authenticate(
     if records.verify_hash(cx, digest, &email, purpose) { Reply::Later } else { Reply::Now(busy()) }
 }
 
-/// `POST /users/initial`: allowed only without existing users, only from this machine, and with `server.first_user_code` only with the code
-/// of this start.
+/// `POST /users/initial`: allowed only while there are no users, and only from this machine. With
+/// `server.first_user_code`, the code logged at this start is required.
 pub(super) fn initial(
     cx: &mut Context,
     records: &Records,
@@ -167,8 +167,8 @@ pub(super) fn initial(
     if cx.make_hash(digest, purpose) { Reply::Later } else { refused() }
 }
 
-/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were deleted, there is no
-/// code until the next start.
+/// Refuses a first user without the code. Wrong codes count as failed logins from their address. After all users were
+/// deleted, there is no code until the next start.
 fn check_code(
     cx: &mut Context,
     management: &mut Management,

@@ -54,8 +54,9 @@ enum Step {
     Tick,
 }
 
-/// Instructions of each step, counted by `costs::each_step_of_the_table_can_be_counted` under callgrind in the build of tests with
-/// `opt-level = 1`, rounded up. A write is that of a record and its answer, a slice one of 2048 records, a feed one of ten records.
+/// Instructions of each step, rounded up. Counted by `costs::each_step_of_the_table_can_be_counted` under callgrind, in
+/// a test build with `opt-level = 1`. `Written` is the commit of one record with its answer, a slice has 2048 records,
+/// a feed ten.
 const COSTS: [(Step, u64); 15] = [
     (Step::Get, 95_000),
     (Step::Create, 50_000),

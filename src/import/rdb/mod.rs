@@ -1,7 +1,7 @@
 //! RDB files of Redis (versions 5 to 13: Redis 2.6 to 8.6) and Valkey (version 11: 7.2 and 8, version 80: 9). Hashes
 //! are read by name; everything else is skipped.
 //!
-//! 1. The header tells the version, and a checksum at the end covers the file ([`Input`]).
+//! 1. The header has the version, and a checksum at the end covers the file ([`Input`]).
 //! 2. Opcodes and keys follow each other. A hash that is wanted is read value by value, in any of its encodings; other keys are skipped
 //!    without keeping their bytes.
 //! 3. Small hashes are one packed string, and strings may be compressed ([`packed`]).

@@ -250,7 +250,8 @@ fn strings_are_unpacked() {
     }
 }
 
-/// Nothing that a file says is trusted: any bytes behind the header, and a real file with some of its bytes changed, are faults at most.
+/// A file's contents are not trusted: any bytes after the header, and a real file with some bytes changed, cause at
+/// most an error.
 #[test]
 fn c_19_no_bytes_of_a_file_are_trusted() {
     let wanted = ["liveappBroadcasts", "liveappTokens", "users", "list", "stream", "\0"];

@@ -67,8 +67,8 @@ pub fn administrator_record(email: &str, hash: String) -> (Key, Bytes) {
     (Key::new(Kind::User, "", email), Auxiliary::User(user).encode())
 }
 
-/// Makes the record of a recording whose file was found on the disk. `below` is the path below the application; `finished` comes from the
-/// file.
+/// Makes the record of a recording whose file was found on disk. `below` is the path below the application; `finished`
+/// was read from the file.
 #[must_use]
 pub fn found_recording(
     app: &str,
