@@ -38,7 +38,7 @@ pub(crate) const WEBHOOKS: Group = Group::new("webhooks");
 pub(crate) const WEBRTC: Group = Group::new("webrtc");
 
 impl Group {
-    /// Creates a group with the name that the API gives.
+    /// Creates a group with the name shown by the API.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         Self(name)

@@ -39,7 +39,7 @@ pub(super) use environment::{PREFIX, variable_of};
 pub const APPS_MAX: usize = 1000;
 /// Names that the server's own paths use.
 const RESERVED: [&str; 4] = ["rest", "metrics", "openapi.json", "root"];
-/// Folders that are never served, compared without case.
+/// Folders that are never served, compared ignoring case.
 const NEVER_SERVED: [&str; 2] = ["WEB-INF", "META-INF"];
 /// Prefix of the folder of an application that is being removed.
 const REMOVED: &str = ".removed-";
@@ -57,7 +57,7 @@ pub struct Options {
     pub home: PathBuf,
     /// Arguments of `--set`, in order.
     pub set: Vec<String>,
-    /// The environment; only names with the prefix `MILLSTREAM_` count.
+    /// The environment; only variables with the prefix `MILLSTREAM_` are used.
     pub environment: Vec<(String, String)>,
     /// Default of `server.workers`.
     pub cores: u16,

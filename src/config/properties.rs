@@ -200,7 +200,7 @@ fn natural_lines(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Removes the blanks before a key or a comment: those of Java. Any other character is part of the key.
+/// Removes the blanks before a key or a comment, as Java defines them. Any other character is part of the key.
 fn unindented(line: &str) -> &str {
     line.trim_start_matches([' ', '\t', '\x0c'])
 }

@@ -366,7 +366,7 @@ impl Broadcast {
         self.drop_empty_items();
     }
 
-    /// Removes items of a playlist without a URL.
+    /// Removes playlist items that have no URL.
     fn drop_empty_items(&mut self) {
         if let Some(items) = &mut self.play_list_item_list {
             items.retain(PlayListItem::has_url);
@@ -389,7 +389,7 @@ impl Broadcast {
 
     /// Appends the record as shown by the API at `now`.
     pub fn write_json(&self, now: Now, out: &mut Vec<u8>) {
-        // Writing to memory cannot fail, and no member is a map with odd keys.
+        // Writing to memory cannot fail, and no member is a map with keys other than strings.
         let done = if self.is_stale(now) {
             let stale = Self { status: status::TERMINATED.to_owned(), ..self.clone() };
             serde_json::to_writer(out, &stale)

@@ -130,7 +130,7 @@ impl Copying {
         self.origins.get(self.at).cloned()
     }
 
-    /// Notes a failure. Returns false if the copy cannot be fetched.
+    /// Notes a failure. Returns false if the copy should be given up.
     fn goes_on(&mut self, now: Instant, is_absent: bool) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.absent = self.absent.saturating_add(usize::from(is_absent));
@@ -267,7 +267,7 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Fetches a stream that a viewer waits for. Returns true if it may come.
+    /// Fetches a stream for which a viewer waits. Returns true if it may become available.
     pub(super) fn fetch_copy(&mut self, key: &StreamKey, via: Vec<String>) -> bool {
         // A name that is not a valid stream id cannot be in a URL.
         let Some(settings) = self.cx.apps.get(&key.app).filter(|_| is_stream_id(&key.id)).cloned() else {

@@ -111,7 +111,7 @@ impl Pushes {
 }
 
 impl Outbound {
-    /// Logs the tracks that a target is not sent, once per list, because later attempts leave out the same.
+    /// Logs the tracks that are not sent to a target; each list once, because later attempts leave out the same ones.
     fn note_left_out(&mut self, id: PushId, codecs: &[String]) {
         let Some(push) = self.pushes.by_id.get_mut(&id) else { return };
         if codecs.is_empty() || push.told_left_out == codecs {

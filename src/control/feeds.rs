@@ -171,7 +171,7 @@ fn rows_of(request: &Request) -> usize {
 }
 
 impl Access {
-    /// Queues the request of a feed. Requests of peers without a login are returned, to be refused at once.
+    /// Queues the request of a feed. Returns the request of a peer without a login, to be refused at once.
     pub(super) fn feed_asked(
         &mut self,
         cx: &mut Context,

@@ -162,7 +162,7 @@ pub enum Output {
     Outbound(OutboundPolicy),
     /// The last sessions have ended, or the drain's time limit is over: shut the server down.
     Leave,
-    /// The drain is complete: everything is closed and flushed. Comes once, last.
+    /// The shutdown is complete: everything is closed and flushed. This is the last output.
     Exit,
 }
 
@@ -419,7 +419,7 @@ impl Control {
         self.end_turn(now);
     }
 
-    /// Adds an administrator on an order of the command line; the answer goes to `session`.
+    /// Adds an administrator, as ordered from the command line. The answer goes to `session`.
     pub fn add_user(&mut self, now: Now, session: SessionRef, email: &str, hash: String) {
         self.records.add_administrator(&mut self.cx, now, Requester::unknown(session), email, hash);
         self.end_turn(now);

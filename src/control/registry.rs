@@ -172,7 +172,7 @@ impl Control {
         Grant { stream, position: Position::default(), epoch: 0, zero_ms, settings }
     }
 
-    /// Handles the loss of a connection whose grant is on the way, because no later event reports this.
+    /// Handles the loss of a connection to which a grant is on its way. No later event would report the loss.
     pub(super) fn publish_abandoned(&mut self, now: Now, session: SessionRef) {
         if self.access.abandon_admission(&mut self.cx, &mut self.registry.cluster, now, session) {
             return;

@@ -70,9 +70,9 @@ pub(super) struct Source {
     pub(super) began: Instant,
     /// Time of the last known viewer; initially the time at which the source began.
     pub(super) watched: Instant,
-    /// Position in a file to begin the next attempt at, after a seek.
+    /// Position in a file at which the next attempt begins, after a seek.
     sought: Option<Duration>,
-    /// Time at which playback in real time ends the media received so far.
+    /// Time at which real-time playback reaches the end of the media received so far.
     pub(super) seen: Instant,
     /// Items in turn, if the source is a playlist.
     pub(super) playlist: Option<Playlist>,

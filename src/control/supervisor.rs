@@ -71,7 +71,7 @@ enum Reach {
     Connect,
     /// A peer to connect to that the operator named, exempt from the policy for tenants.
     Node,
-    /// A local address, where the peer connects.
+    /// A local address to which the peer connects.
     Listen,
     /// A local file, without a host.
     File,
@@ -362,7 +362,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the place of a job.
+    /// Returns the state of a job.
     pub(super) fn standing(&self, job: Job) -> Standing {
         match self.tasks.get(&job).map(|task| task.phase) {
             Some(Phase::Open { worker, .. }) => Standing::Open(worker),
@@ -401,7 +401,7 @@ impl Supervisor {
         is_new
     }
 
-    /// True if consecutive attempts of a job have failed.
+    /// True if at least two consecutive attempts of a job have failed.
     pub(super) fn has_failed(&self, job: Job) -> bool {
         self.tasks.get(&job).is_some_and(|task| task.failures > 1)
     }

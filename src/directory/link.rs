@@ -41,9 +41,9 @@ pub struct Address {
 enum Place {
     /// A fixed server.
     Server(Client),
-    /// The master that sentinels know.
+    /// The master known to sentinels.
     Sentinels {
-        /// Sentinels, in the order of asking.
+        /// Sentinels, in the order in which they are asked.
         sentinels: Vec<Client>,
         /// Name of the master.
         master: String,
@@ -111,7 +111,7 @@ fn with_port(host: &str) -> String {
     }
 }
 
-/// Hides the address, which has a password.
+/// Hides the address, which may contain a password.
 impl fmt::Debug for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Address").field("keys", &self.keys.first()).finish_non_exhaustive()

@@ -309,7 +309,7 @@ impl Shared {
         }
     }
 
-    /// Reads everything, and reports the differences to what was reported before.
+    /// Reads everything, and reports the differences from earlier reports.
     fn read_anew(&mut self, link: &mut Link) -> Result<(), RedisError> {
         let (epoch, seq) = link.state(&self.new_epoch())?;
         if epoch != self.epoch || seq < self.last {
@@ -392,7 +392,7 @@ impl Store for Shared {
         }
     }
 
-    /// Writes nothing, since other nodes' records are there, too. Succeeds if the directory is reachable again.
+    /// Writes nothing, since the directory also has other nodes' records. Succeeds if the directory is reachable again.
     fn rebuild(&mut self, _: &[(Key, Bytes)]) -> Result<(), Error> {
         if self.link.is_none() {
             self.read_on();
@@ -416,7 +416,7 @@ fn digest(value: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Converts an error for the store; without passwords.
+/// Converts an error for the store. The text has no passwords.
 fn failed(error: &RedisError) -> Error {
     Error::Io { path: "the directory".to_owned(), reason: error.to_string() }
 }

@@ -42,7 +42,7 @@ const AT_ONCE: &str = "200";
 /// Maximum number of faults reported for one hash.
 const FAULTS_MAX: usize = 1000;
 
-/// The source of the records of a Redis.
+/// A source of records in Redis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RedisSource {
     /// A running server.
@@ -227,7 +227,7 @@ impl<S: Read + Write> Connection<S> {
         Ok(())
     }
 
-    /// Passes on the values of a hash, some of them twice; stops if `give` returns false.
+    /// Passes on the values of a hash, possibly some of them twice; stops if `give` returns false.
     fn values(&mut self, hash: &str, mut give: impl FnMut(&[u8]) -> bool) -> io::Result<()> {
         let mut cursor = b"0".to_vec();
         loop {

@@ -300,7 +300,7 @@ fn open_checked(path: &Path) -> Result<Database, Error> {
     open_named(path, path)
 }
 
-/// Opens a file that messages name by another path.
+/// Opens `file`; error messages name `path` instead.
 fn open_named(file: &Path, path: &Path) -> Result<Database, Error> {
     let mut database =
         Database::builder().set_cache_size(CACHE_BYTES).open(file).map_err(|e| library(path, &e.into()))?;

@@ -8,7 +8,7 @@ use super::super::remarks::Remarks;
 use super::super::{Error, Key, Level, properties, suggestion};
 use super::Options;
 
-/// Prefix of all variables that count.
+/// Prefix of variables that are settings.
 pub(in crate::config) const PREFIX: &str = "MILLSTREAM_";
 /// Prefix of settings of applications, after [`PREFIX`].
 const APP: &str = "APP_";

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::auth::network;
 use crate::types::StreamKey;
 
-/// Time for which a pass lasts after a request. Workers ask again earlier.
+/// Time for which a pass lasts after a request. Workers ask again before it expires.
 const LASTS: Duration = Duration::from_secs(30);
 /// Maximum passes in total, and of one network.
 const PASSES_MAX: usize = 100_000;

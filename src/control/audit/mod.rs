@@ -21,7 +21,7 @@ use crate::types::SessionRef;
 
 /// The target of audit lines.
 pub const AUDIT: &str = "audit";
-/// The operation of `millstream user add`, as lines name it.
+/// Name of the operation `millstream user add` in audit lines.
 pub const ADDS_USER: &str = "Make an administrator";
 /// The author recorded for a client admitted by its address only.
 pub(super) const ADDRESS: &str = "address";

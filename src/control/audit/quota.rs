@@ -23,7 +23,7 @@ struct Rate {
     interval: Duration,
 }
 
-/// Time at which all lines so far no longer count.
+/// Time at which the last of the lines so far stops counting.
 #[derive(Debug, Clone, Copy)]
 struct Used(Instant);
 

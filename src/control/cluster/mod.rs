@@ -40,7 +40,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// True if a live other node has the id.
+    /// True if another live node holds the id.
     pub(in crate::control) fn has_elsewhere(&self, key: &StreamKey) -> bool {
         let Some(holder) = self.claims.get(key) else { return false };
         let is_it = |node: &Node| node.id == holder.node && node.incarnation == holder.incarnation;
@@ -159,19 +159,19 @@ impl Cluster {
         self.nodes.values()
     }
 
-    /// Returns the live other node that has an id.
+    /// Returns the other live node that holds an id.
     pub(in crate::control) fn elsewhere(&self, key: &StreamKey) -> Option<&Node> {
         self.node_of(self.claims.get(key)?)
     }
 
-    /// Returns the ids of an application that live other nodes have.
+    /// Returns the ids of an application that other live nodes hold.
     pub(in crate::control) fn live_elsewhere(&self, app: &Arc<str>) -> impl Iterator<Item = &StreamKey> {
         let first = StreamKey { app: Arc::clone(app), id: "".into() };
         let of_app = self.claims.range(first..).take_while(move |(key, _)| key.app == *app);
         of_app.filter(|(_, holder)| self.node_of(holder).is_some()).map(|(key, _)| key)
     }
 
-    /// Returns the relay of the live other node that has an id; `None` also if that node has no relay.
+    /// Returns the relay of the other live node that holds an id; `None` also if that node has no relay.
     pub(in crate::control) fn location(&self, key: &StreamKey) -> Option<Location> {
         let node = self.elsewhere(key)?;
         let (host, port) = node.profile.relay.rsplit_once(':')?;

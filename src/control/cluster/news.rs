@@ -80,7 +80,8 @@ impl Control {
 }
 
 impl Outgoing<'_> {
-    /// Cleans up after a node that is gone: marks its stream as ended, and starts its source here. The viewers of a copy stay.
+    /// Cleans up an id of a node that is gone: marks the stream as ended, and starts its source here. The viewers of a
+    /// copy stay.
     fn clear_up(&mut self, key: &StreamKey) {
         let is_copy = self.outbound.is_copy(self.registry, key);
         if !self.registry.is_live(key) {

@@ -111,7 +111,7 @@ impl<'a> Notice<'a> {
 }
 
 impl Hooks {
-    /// Forgets that a stream was expected back.
+    /// Forgets that an ended stream was expected back.
     pub(in crate::control) fn forget_idle(&mut self, key: &StreamKey) {
         self.idles.forget(key);
     }

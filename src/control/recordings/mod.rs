@@ -37,7 +37,7 @@ use crate::protocol::Container;
 use crate::store;
 use crate::types::{Now, RecordingId, StreamId, StreamKey, WorkerId};
 
-/// Pause before a failed step is tried again.
+/// Pause before a failed step is retried.
 const RETRY: Duration = Duration::from_secs(30);
 /// Maximum number of clips of an application that are written at the same time.
 const CLIPS_MAX: usize = 4;
@@ -82,7 +82,7 @@ pub(super) struct Begin<'a> {
     pub(super) clip: Option<(ClipRange, Requester)>,
 }
 
-/// A step that failed and is tried again.
+/// A failed step that will be retried.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Retry {
     /// Start a failed recording again, with its requested file name.

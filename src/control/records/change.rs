@@ -89,7 +89,7 @@ impl Broadcast {
     }
 }
 
-/// Applies a status from a client, which counts only for the record of a live stream, while nothing is live.
+/// Applies a status from a client. Has no effect unless the record is of type `liveStream` and its stream is not live.
 fn update_status(record: &mut Broadcast, body: &Body) {
     if let Some(Some(wanted)) = &body.status
         && record.kind == "liveStream"
@@ -125,7 +125,7 @@ pub(in crate::control) enum Answer {
     Success,
     /// A success whose message and id are null.
     SuccessOfNulls,
-    /// A plain failure: a later part of a bulk request did not work.
+    /// A plain failure, because a later part of a bulk request failed.
     Failure,
     /// The answer to a delete; its text depends on whether a stream was live.
     Deleted,

@@ -156,7 +156,7 @@ fn tidy(item: &mut Value) {
     item.retain(|name, _| !PLUMBING.contains(&name.as_str()));
 }
 
-/// Resets the members that held for the old server only.
+/// Resets the members that applied only to the old server.
 fn forget_the_old_server(record: &mut Broadcast) {
     record.origin_adress = String::new();
     record.rtmp_url = String::new();

@@ -311,7 +311,7 @@ pub(super) fn start(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     }
 }
 
-/// Starts a playlist, with the answers of the reference, which has none for a playlist whose items cannot be pulled.
+/// Starts a playlist, with the reference's answers. It has none for a playlist without items that can be pulled.
 fn start_playlist(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -> Reply {
     if outgoing.outbound.sources.is_running(key) {
         let text = format!("Playlist is already running for stream:{}", key.id);
@@ -372,7 +372,7 @@ pub(super) fn stop(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
         }
     }
     let is_playlist = outgoing.records.get(&key).is_some_and(is_playlist);
-    // A source that is wanted but waits, for room or for its id, is no longer wanted.
+    // A source that should run, but waits for room or its id, should no longer run.
     let was_wanted = outgoing.outbound.take_wanted(outgoing.records, &key);
     if outgoing.stop_source(&key, StreamEnd::Stopped) {
         let outcome = Outcome::success();
@@ -444,7 +444,7 @@ fn let_rest(records: &mut Records, at: Now, key: &StreamKey) {
 }
 
 impl Outbound {
-    /// Removes a source from those that wait. Returns whether it was to run, waiting or not.
+    /// Removes a source from those that wait. Returns true if the source should have been running.
     fn take_wanted(&mut self, records: &Records, key: &StreamKey) -> bool {
         self.sources.held_back.remove(key) || records.pending(key).is_some_and(|record| record.source_wanted)
     }

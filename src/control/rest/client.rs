@@ -18,7 +18,7 @@ use crate::http::{Request, cors};
 const NOBODYS: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 impl ControlConfig {
-    /// Returns the address behind trusted proxies; `None` if their fields are unreadable.
+    /// Returns the client's address, as reported by trusted proxies; `None` if their header fields are unreadable.
     pub(in crate::control) fn client_of(&self, peer: SocketAddr, request: &Request) -> Option<IpAddr> {
         let server = &self.server;
         let values = |name: &'static str| request.headers.all(name).collect();
@@ -39,7 +39,7 @@ impl ControlConfig {
 }
 
 impl Context {
-    /// True if a credential may be given out. A foreign page is refused, since it uses only the address of its reader.
+    /// True if a credential may be given out. A foreign page is refused, since it has only its reader's address.
     pub(super) fn may_hand_out(
         &self,
         app: &AppSettings,

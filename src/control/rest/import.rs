@@ -19,9 +19,9 @@ use crate::types::StreamKey;
 enum OnDuplicate {
     /// Imports nothing.
     Refuse,
-    /// Keeps the existing one.
+    /// Keeps the existing broadcast.
     Skip,
-    /// Deletes the existing one, which ends its stream, and creates the new one.
+    /// Deletes the existing broadcast, which ends its stream, and creates the new one.
     Overwrite,
 }
 

@@ -79,7 +79,7 @@ fn count(count: usize) -> Response {
     Response::json(200, json!({"count": count}).to_string())
 }
 
-/// The session that asks, and the stream.
+/// The session that asks the question, and the stream.
 #[derive(Clone, Copy)]
 struct Asker<'a> {
     control: &'a Control,
