@@ -203,8 +203,7 @@ impl Cluster {
 
 impl Control {
     /// Follows the directory's report that another node has a stream: a copy moves there at once, a stream that has
-    /// lost its
-    /// publisher here becomes a copy, and waiting sessions may ask again.
+    /// lost its publisher here becomes a copy, and waiting sessions may ask again.
     pub(super) fn follow_claim(&mut self, now: Now, key: &StreamKey) {
         if self.registry.cluster.location(key).is_none() {
             return;

@@ -2,7 +2,7 @@
 //! to end, and then shuts down.
 //!
 //! 1. An operator starts the drain. Workers refuse new viewers, admission refuses new publishers, and no source is
-//!    started. Health checks and the other nodes report the state.
+//!    started. Health checks report it, and the other nodes are informed.
 //! 2. Each source is handed to another node of the cluster: the directory moves the claim, and the stream continues
 //!    here as a copy of that node's, with its viewers. Failed handovers are retried. A node that cannot run a source
 //!    gives its claim back, and the next node is asked. If none is left, the source runs here again, for the same

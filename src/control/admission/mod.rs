@@ -3,7 +3,7 @@
 //!
 //! 1. The steps, in order: the record and its restrictions, limits, the claim of the id, credentials ("token"), the
 //!    operator's hook, the reservation ([`Step`]). Each lets the request continue, refuses it, or has a question
-//! ([`Answer`]).
+//!    ([`Answer`]).
 //! 2. A question is asked only if no step refuses. All checks against memory come first, so that a peer without a token
 //!    causes no request. Questions are asked one after the other, in the order of their steps.
 //! 3. While an admission waits, its id is not reserved. Otherwise unauthenticated peers could block an id for ever by

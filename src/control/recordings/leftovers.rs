@@ -73,9 +73,8 @@ impl Files {
         }
     }
 
-    /// Removes files in which viewers could go back while their stream was live, and no longer can. One search runs at
-    /// a time, with a pause of [`WINDOWS`] between two. After the first, only applications that keep such files are
-    /// searched.
+    /// Removes the DVR folders of ended streams that viewers can no longer go back to. One search runs at a time, with
+    /// a pause of [`WINDOWS`] between two. After the first, only applications that keep such folders are searched.
     pub(in crate::control) fn remove_windows(&mut self, cx: &mut Context, now: Now) {
         match self.recordings.windows {
             Windows::UnderWay => return,

@@ -311,7 +311,7 @@ pub(super) fn start(mut outgoing: Outgoing<'_>, call: &Call<'_>) -> Reply {
     }
 }
 
-/// Starts a playlist, with the reference's answers. It has none for a playlist without items that can be pulled.
+/// Starts a playlist, with the reference's answers. The reference has none for a playlist without usable items.
 fn start_playlist(outgoing: &mut Outgoing<'_>, call: &Call<'_>, key: &StreamKey) -> Reply {
     if outgoing.outbound.sources.is_running(key) {
         let text = format!("Playlist is already running for stream:{}", key.id);
