@@ -3,8 +3,8 @@
 //! 1. The head of the request passes the checks of the API. A hidden record is stored, and then an empty file is created, so that the
 //!    upload is found again even after a crash.
 //! 2. The session is granted the body ([`ToWorker::Upload`]) and appends it.
-//! 3. When the body is complete, a job flushes the file to disk, reads its size and duration, and gives it its final name. The
-//!    record becomes visible with the next commit, and the request is answered.
+//! 3. When the body is complete, a job flushes the file to disk, reads its size and duration, and gives it its final
+//!    name. The record becomes visible with the next commit, and the request is answered.
 //! 4. If an upload is interrupted, its file and record are removed; after a crash, at the next start.
 
 use std::collections::BTreeMap;
