@@ -220,7 +220,7 @@ impl Outgoing<'_> {
             self.outbound.release_copy(self.cx, self.registry, self.now, key);
             return self.run_source(key, checked);
         }
-        // No successor: hold the source back until the drain is called off, or the next start.
+        // Without a successor, hold the source back until the drain is cancelled or the server starts again.
         self.outbound.hold_back(self.now, key, false);
         self.registry.cluster.release_unused(key);
     }

@@ -15,7 +15,7 @@ use crate::types::SessionRef;
 const MASK: &str = "***";
 /// Members whose whole value is a credential.
 const SECRETS: [&str; 4] = ["password", "b32Secret", "publishKey", "tokenId"];
-/// Suffixes of members that are URLs; stream keys and passwords follow their scheme.
+/// Name suffixes of members that are URLs. A URL may contain stream keys and passwords after its scheme.
 const URL_ENDINGS: [&str; 2] = ["url", "endpoint"];
 /// The address of a camera, with or without a scheme.
 const CAMERA: &str = "ipAddr";

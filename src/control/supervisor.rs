@@ -230,8 +230,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends the attempt and schedules the next one, unless `limit` consecutive attempts have failed. Returns the number
-    /// of failures so far.
+    /// Ends the attempt and schedules the next one, unless more than `limit` consecutive attempts have failed. Returns
+    /// the number of failures so far.
     pub(super) fn failed(
         &mut self,
         now: Instant,

@@ -55,7 +55,7 @@ impl RedisSource {
     /// Parses `redis://...` or the path of a file.
     ///
     /// # Errors
-    /// The expected form.
+    /// The text is in another form; the error states the expected one.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "" => Err("must be redis://HOST or the path of an RDB file".to_owned()),
@@ -86,7 +86,7 @@ impl Address {
     /// Parses `redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]`.
     ///
     /// # Errors
-    /// The expected form.
+    /// The text is in another form; the error states the expected one.
     pub fn parse(text: &str) -> Result<Self, String> {
         let bad = || "must be redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE]".to_owned();
         let url = url::Url::parse(text).map_err(|_| bad())?;
