@@ -87,7 +87,7 @@ fn not_written() -> Response {
 }
 
 impl Files {
-    /// Forgets an upload whose record could not be stored. Its session has already been answered.
+    /// Forgets an upload whose record could not be stored. The caller answers its session.
     pub(super) fn upload_not_recorded(&mut self, session: SessionRef) {
         if self.uploads.by_session.get(&session).is_some_and(|upload| upload.stage == Stage::Recorded) {
             self.uploads.by_session.remove(&session);
